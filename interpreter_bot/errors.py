@@ -1,0 +1,71 @@
+"""Everything that can go wrong and has a sentence for it.
+
+    BotError
+    ├── SettingsError            the configuration cannot be used
+    ├── SandboxError             no sandbox, or not as strong as demanded
+    ├── KernelError              a kernel could not be had or used
+    │   ├── KernelStartError     none could be started
+    │   ├── KernelLostError      it died and the request cannot be carried out
+    │   └── PoolFullError        every kernel is busy and no more fit into memory
+    └── WorkspaceError           a file operation was refused
+        ├── FileNameError        the name cannot be used
+        ├── FileTooLargeError    one file is over the limit
+        ├── WorkspaceFullError   the workspace as a whole is over its limits
+        └── FileMissingError     no such regular file
+
+`str(error)` is the sentence for the person; detail goes to the log and to `__cause__`.
+The docstring of each class is its sentence where none is given.
+"""
+
+from __future__ import annotations
+
+
+class BotError(Exception):
+    """Something went wrong."""
+
+    def __init__(self, sentence: str | None = None) -> None:
+        super().__init__(sentence or (type(self).__doc__ or "").strip())
+
+
+class SettingsError(BotError):
+    """The settings cannot be used."""
+
+
+class SandboxError(BotError):
+    """This machine offers no working sandbox."""
+
+
+class KernelError(BotError):
+    """The Python kernel could not be used."""
+
+
+class KernelStartError(KernelError):
+    """No Python kernel could be started. Please try again in a moment."""
+
+
+class KernelLostError(KernelError):
+    """The Python kernel is gone and its variables with it."""
+
+
+class PoolFullError(KernelError):
+    """All Python kernels are busy right now. Please try again in a moment."""
+
+
+class WorkspaceError(BotError):
+    """The file could not be used."""
+
+
+class FileNameError(WorkspaceError):
+    """That file name cannot be used."""
+
+
+class FileTooLargeError(WorkspaceError):
+    """The file is larger than allowed."""
+
+
+class WorkspaceFullError(WorkspaceError):
+    """The workspace is full. Delete files or reset the session."""
+
+
+class FileMissingError(WorkspaceError):
+    """There is no such file in the workspace."""

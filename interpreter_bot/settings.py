@@ -1,0 +1,169 @@
+"""What the operator can set: environment variables, then `interpreter-bot.toml`, then defaults.
+
+A variable is named `INTERPRETER_BOT_<GROUP>__<NAME>`, a TOML key `[group] name`. `Settings()`
+is read in `cli` only; each layer receives its own group. Units are in the names. Every default
+of `Limits` is what people know from hosted interpreters.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+from typing import Annotated, Literal
+
+import pydantic
+import pydantic_settings
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+_Positive = Annotated[int, pydantic.Field(gt=0)]
+_Seconds = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
+
+
+class _Group(pydantic.BaseModel):
+    """A table of the settings: frozen, and strict about names it does not know."""
+
+    model_config = pydantic.ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True
+    )
+
+
+class Limits(_Group):
+    """What one session may use."""
+
+    execution_seconds: _Seconds = 60.0
+    """Wall time of one execution; printing does not extend it."""
+    memory_bytes: _Positive = 1_825_361_101
+    """Memory of one session, all its processes and its /tmp together (1.7 GiB)."""
+    processes: Annotated[int, pydantic.Field(ge=8)] = 128
+    """Processes and threads of one session."""
+    cpu_cores: Annotated[float, pydantic.Field(gt=0, le=1024)] = 1.0
+    """Share of the machine's cores, 1.0 being one whole core."""
+    workspace_bytes: _Positive = 2 * GIB
+    """Size of everything in /mnt/data together."""
+    workspace_files: _Positive = 10_000
+    """Files and directories in /mnt/data together."""
+    file_bytes: _Positive = 1 * GIB
+    """Size of any one file that code writes."""
+    upload_bytes: _Positive = 512 * MIB
+    """Size of one file that a person sends."""
+    temporary_bytes: _Positive = 256 * MIB
+    """Size of the private /tmp, which is memory and counts as such."""
+    output_bytes: _Positive = 1_000_000
+    """Printed text of one execution; the rest is cut with a notice."""
+    displays: _Positive = 20
+    """Images, tables and other displays of one execution; further ones are counted, not shown."""
+    display_bytes: Annotated[int, pydantic.Field(gt=0, le=15 * MIB)] = 12 * MIB
+    """Size of one display, as encoded on the wire."""
+    open_files: Annotated[int, pydantic.Field(ge=64)] = 1024
+    """File descriptors of one process."""
+
+
+class Kernels(_Group):
+    """Where kernels come from and how long they live."""
+
+    python: pathlib.Path = pathlib.Path(sys.executable)
+    """The interpreter that runs user code; any environment with ipykernel. Default: the bot's own."""
+    preload: tuple[str, ...] = (
+        "numpy",
+        "pandas",
+        "matplotlib.pyplot",
+        "scipy",
+        "seaborn",
+        "sklearn",
+        "plotly",
+        "PIL.Image",
+        "openpyxl",
+        "pyarrow",
+    )
+    """Modules imported once, before any kernel is forked; missing ones are skipped and logged."""
+    provisioner: str = "interpreter-bot-fork"
+    """Name of the jupyter_client kernel provisioner."""
+    spares: Annotated[int, pydantic.Field(ge=0, le=64)] = 2
+    """Kernels kept ready for sessions to come."""
+    concurrent: Annotated[int, pydantic.Field(ge=0)] = 0
+    """Kernels at once; 0 means as many as `memory_share` of the machine's memory holds."""
+    memory_share: Annotated[float, pydantic.Field(gt=0, le=1)] = 0.8
+    """Part of the machine's memory that idle kernels may fill, when `concurrent` is 0."""
+    idle_seconds: _Seconds = 30 * 60.0
+    """A kernel unused for this long is let go."""
+    start_seconds: _Seconds = 30.0
+    """How long a kernel may take to start."""
+    interrupt_grace_seconds: _Seconds = 4.0
+    """How long code may take to react to an interrupt before its kernel is killed."""
+
+
+class Sandbox(_Group):
+    """The walls."""
+
+    enabled: bool = True
+    """Only the flag `--unsafe-no-sandbox` turns this off; a file or variable cannot."""
+    first_uid: Annotated[int, pydantic.Field(ge=1000)] = 1_600_000_000
+    """First host user id of the range for kernels, when the bot runs as root."""
+    uid_count: Annotated[int, pydantic.Field(ge=1000, le=1_000_000)] = 65_536
+    """Length of that range; each session gets an id of its own."""
+    cgroups: Literal["auto", "off"] = "auto"
+    """Use control groups where they are writable, or never."""
+
+
+def _default_data() -> pathlib.Path:
+    if os.geteuid() == 0:
+        return pathlib.Path("/var/lib/interpreter-bot")
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return pathlib.Path(state).expanduser() / "interpreter-bot"
+
+
+def _default_runtime() -> pathlib.Path:
+    if os.geteuid() == 0:
+        return pathlib.Path("/run/interpreter-bot")
+    directory = os.environ.get("XDG_RUNTIME_DIR")
+    if directory and os.access(directory, os.W_OK):
+        return pathlib.Path(directory) / "interpreter-bot"
+    return pathlib.Path(f"/tmp/interpreter-bot-{os.geteuid()}")
+
+
+class Paths(_Group):
+    """Where things lie on the host."""
+
+    data: pathlib.Path = pydantic.Field(default_factory=_default_data)
+    """Workspaces and the database; survives restarts."""
+    runtime: pathlib.Path = pydantic.Field(default_factory=_default_runtime)
+    """Sockets and other things of one run. Keep it short: socket paths end at 107 bytes."""
+
+
+class Settings(pydantic_settings.BaseSettings):
+    """All of it."""
+
+    model_config = pydantic_settings.SettingsConfigDict(
+        env_prefix="INTERPRETER_BOT_",
+        env_nested_delimiter="__",
+        toml_file="interpreter-bot.toml",
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+    limits: Limits = Limits()
+    """What one session may use."""
+    kernels: Kernels = Kernels()
+    """Where kernels come from and how long they live."""
+    sandbox: Sandbox = Sandbox()
+    """The walls."""
+    paths: Paths = pydantic.Field(default_factory=Paths)
+    """Where things lie on the host."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[pydantic_settings.BaseSettings],
+        init_settings: pydantic_settings.PydanticBaseSettingsSource,
+        env_settings: pydantic_settings.PydanticBaseSettingsSource,
+        dotenv_settings: pydantic_settings.PydanticBaseSettingsSource,
+        file_secret_settings: pydantic_settings.PydanticBaseSettingsSource,
+    ) -> tuple[pydantic_settings.PydanticBaseSettingsSource, ...]:
+        """Put the TOML file beneath the environment."""
+        toml = pydantic_settings.TomlConfigSettingsSource(settings_cls)
+        return init_settings, env_settings, toml

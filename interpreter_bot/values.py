@@ -1,0 +1,219 @@
+"""What crosses the layers: frozen values, without behaviour beyond words about themselves.
+
+An *output* is one thing an execution showed. Every output can be said in plain text, so a
+platform that cannot draw it still has something to print. Sizes are bytes, times seconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Literal, TypeAlias
+
+class Ending(enum.StrEnum):
+    """How an execution ended. Exactly one of these, always."""
+
+    OK = "ok"
+    ERROR = "error"
+    """The code raised; variables are kept."""
+    TIMED_OUT = "timed out"
+    """Wall time ran out; see `Finished.kernel_lost` for whether variables survived."""
+    OUT_OF_MEMORY = "out of memory"
+    """The kernel was killed for its memory; variables are gone."""
+    CRASHED = "crashed"
+    """The kernel died by itself (segfault, `os._exit`) or broke the protocol."""
+    STOPPED = "stopped"
+    """Somebody (or a limit other than time and memory) stopped it; see `Finished.reason`."""
+    REFUSED = "refused"
+    """Nothing was run."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Text:
+    """Printed text. `text` may hold carriage returns; rendering collapses them."""
+
+    stream: Literal["stdout", "stderr"]
+    text: str
+
+    @property
+    def plain(self) -> str:
+        """The text itself."""
+        return self.text
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Error:
+    """An exception that ended the execution.
+
+    Attributes:
+        name: the class, e.g. `ZeroDivisionError`.
+        message: its text, bounded, may be empty.
+        traceback: compact, without ANSI escapes, ends in "name: message".
+    """
+
+    name: str
+    message: str
+    traceback: str
+
+    @property
+    def plain(self) -> str:
+        """The traceback."""
+        return self.traceback
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Display:
+    """What displays share: a fall-back text, and an identity where it may be redrawn.
+
+    Attributes:
+        plain: the object's own `text/plain`, bounded.
+        display_id: set when later outputs may replace this one.
+        is_update: this output replaces the earlier one with the same `display_id`.
+    """
+
+    plain: str = ""
+    display_id: str | None = None
+    is_update: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Image(Display):
+    """A picture. `mime` is one of image/png, image/jpeg, image/svg+xml, image/gif, image/webp."""
+
+    mime: str
+    data: bytes
+
+    @property
+    def suffix(self) -> str:
+        """The file ending that suits `mime`, with its dot."""
+        return {"image/jpeg": ".jpg", "image/svg+xml": ".svg"}.get(
+            self.mime, "." + self.mime.removeprefix("image/")
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Html(Display):
+    """A piece of HTML, exactly as the kernel sent it: hostile until rendered harmless."""
+
+    html: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Table(Display):
+    """The head of a data frame or series.
+
+    Attributes:
+        columns: names as shown, index columns first.
+        rows: the shown rows, each as long as `columns`.
+        row_count: rows of the whole table, of which `rows` may be the head.
+        column_count: columns of the whole table without its index.
+        index_count: how many of the leading `columns` are the index.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    row_count: int
+    column_count: int
+    index_count: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Latex(Display):
+    """A formula, with its delimiters as the kernel sent them."""
+
+    latex: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Json(Display):
+    """A JSON document as text, indented."""
+
+    json: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Result(Display):
+    """A value with no richer form than its `plain` text, such as that of `1 + 1`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Clear:
+    """What was shown so far is to be removed; with `wait`, only when something follows."""
+
+    wait: bool
+
+    @property
+    def plain(self) -> str:
+        """Nothing to say."""
+        return ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Notice:
+    """A sentence of ours among the outputs, such as that output was cut."""
+
+    text: str
+
+    @property
+    def plain(self) -> str:
+        """The sentence."""
+        return self.text
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InputRequested:
+    """Running code called `input()` (or `getpass`) and waits for an answer."""
+
+    prompt: str
+    is_password: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of an execution.
+
+    Attributes:
+        ending: how it ended.
+        seconds: wall time from being sent to being over.
+        reason: a sentence for people; empty only where `ending` says it all.
+        kernel_lost: the kernel is gone, and every variable with it.
+    """
+
+    ending: Ending
+    seconds: float
+    reason: str = ""
+    kernel_lost: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One regular file of a workspace.
+
+    Attributes:
+        name: relative path with forward slashes, safe to show.
+        size_bytes: its size when listed.
+        modified_ns: time of its last change, nanoseconds since the epoch.
+    """
+
+    name: str
+    size_bytes: int
+    modified_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file that code made and we give back.
+
+    Attributes:
+        name: relative path in the workspace.
+        size_bytes: bytes that were read, which is what `sha256` is about.
+        sha256: lower-case hex digest.
+    """
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+Output: TypeAlias = Text | Error | Image | Html | Table | Latex | Json | Result | Clear | Notice
+"""Everything an execution can show."""
