@@ -1,0 +1,54 @@
+# PYTHON makes the environment (3.11 or newer); UV is needed for `make lock` only.
+PYTHON ?= python3
+UV ?= uv
+VENV := .venv
+BIN := $(VENV)/bin
+# As new as the newest thing that was installed from.
+STAMP := $(VENV)/.setup-done
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test format bench lock clean
+
+help: ## Say what can be made
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+setup: $(STAMP) ## Install everything into .venv, exactly as locked
+
+$(STAMP): requirements.lock pyproject.toml
+	@command -v "$(PYTHON)" >/dev/null || { \
+		echo "'$(PYTHON)' was not found; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "'$(PYTHON)' is older than Python 3.11; name a newer one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "'$(PYTHON)' cannot make virtual environments; install its venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: setup ## Run a sample in a sandboxed kernel; its files land in sample-output/
+	$(BIN)/interpreter-bot exec deploy/sample.py --keep sample-output
+
+test: setup ## Check format, lint, types and architecture, then run the tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+format: setup ## Format, and repair what the linter can
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: setup ## Measure
+	$(BIN)/python -m bench
+
+lock: ## Pin pyproject.toml anew (needs uv; UPGRADE=--upgrade for the newest versions)
+	$(UV) pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-header --quiet $(UPGRADE) \
+		--output-file requirements.lock
+	@! grep -n '://' requirements.lock || { echo "requirements.lock names an address" >&2; exit 1; }
+
+clean: ## Remove what was made, but for .venv
+	rm -rf sample-output dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

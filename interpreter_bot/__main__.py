@@ -1,0 +1,8 @@
+"""`python -m interpreter_bot`: the same as the command `interpreter-bot`."""
+
+from __future__ import annotations
+
+from interpreter_bot import cli
+
+if __name__ == "__main__":
+    cli.main()

@@ -1,0 +1,182 @@
+"""The seccomp filter: what no analysis needs, and attacks on the host kernel do.
+
+A deny list: an allow list is stronger, but breaks what people install. Denied calls fail with
+EPERM, so that code gets an exception it can show; calls of another architecture kill.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+
+# name: (x86_64, aarch64), None where the architecture has no such call.
+_DENIED: dict[str, tuple[int | None, int | None]] = {
+    # namespaces and mounts
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "statmount": (457, 457),
+    "listmount": (458, 458),
+    "open_tree_attr": (467, 467),
+    # other processes' memory and handles
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    # the kernel's wide doors
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "create_module": (174, None),
+    "init_module": (175, 105),
+    "delete_module": (176, 106),
+    "finit_module": (313, 273),
+    "vmsplice": (278, 75),
+    "fanotify_init": (300, 262),
+    "lookup_dcookie": (212, 18),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "nfsservctl": (180, 42),
+    "uselib": (134, None),
+    "ustat": (136, None),
+    "sysfs": (139, None),
+    "_sysctl": (156, None),
+    "modify_ldt": (154, None),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "vhangup": (153, 58),
+    "acct": (163, 89),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "reboot": (169, 142),
+    "syslog": (103, 116),
+    "lsm_set_self_attr": (460, 460),
+    "memfd_secret": (447, 447),
+    "personality": (135, 92),
+    # clocks, identity, NUMA, special files
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "mbind": (237, 235),
+    "set_mempolicy": (238, 237),
+    "set_mempolicy_home_node": (450, 450),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+}
+_AFFINITY = {"sched_setaffinity": (203, 122)}
+# Answered "no such call", so that libraries fall back to the older one they know.
+_ABSENT = {
+    "clone3": (435, 435),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+}
+_CLONE = (56, 220)
+_IOCTL = (16, 29)
+_SOCKET = (41, 198)
+_AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+_LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _AND, _RETURN = (
+    0x20,
+    0x15,
+    0x35,
+    0x45,
+    0x54,
+    0x06,
+)
+_ALLOW = 0x7FFF0000
+_KILL = 0x80000000
+_ERRNO = 0x00050000
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
+_X32_BIT = 0x40000000
+# NEWNS|NEWCGROUP|NEWUTS|NEWIPC|NEWUSER|NEWPID|NEWNET, and NEWTIME.
+_NAMESPACES = 0x7E020000 | 0x80
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_SOCKET_FAMILIES = (1, 2, 10, 16)  # UNIX, INET, INET6, NETLINK (libzmq lists interfaces)
+
+
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("HBBI", code, if_true, if_false, value)
+
+
+def _answer(error: int) -> bytes:
+    return _instruction(_RETURN, _ERRNO | error)
+
+
+def _only(number: int | None, body: bytes) -> bytes:
+    """Run `body`, which ends in a return, for one call number; leaves the number loaded."""
+    if number is None:
+        return b""
+    return _instruction(_JUMP_EQUAL, number, 0, len(body) // 8) + body
+
+
+def _arguments(column: int) -> bytes:
+    """Build the rules that look at an argument; each ends its own call's story."""
+    allow = _instruction(_RETURN, _ALLOW)
+    clone = _instruction(_LOAD, _FIRST_ARGUMENT) + _instruction(_JUMP_SET, _NAMESPACES, 0, 1)
+    clone += _answer(errno.EPERM) + allow
+    ioctl = _instruction(_LOAD, _SECOND_ARGUMENT)
+    ioctl += _instruction(_JUMP_EQUAL, _TIOCSTI, 1, 0)
+    ioctl += _instruction(_JUMP_EQUAL, _TIOCLINUX, 0, 1) + _answer(errno.EPERM) + allow
+    families = b""
+    for family in _SOCKET_FAMILIES:
+        families += _instruction(_JUMP_EQUAL, family, 0, 1) + allow
+    family_rule = _instruction(_LOAD, _FIRST_ARGUMENT) + families + _answer(errno.EAFNOSUPPORT)
+    return (
+        _only(_CLONE[column], clone)
+        + _only(_IOCTL[column], ioctl)
+        + _only(_SOCKET[column], family_rule)
+    )
+
+
+def build(*, is_affinity_fixed: bool) -> bytes:
+    """Build the program for this machine.
+
+    Args:
+        is_affinity_fixed: also deny `sched_setaffinity`, where affinity is what bounds the
+            session's share of the cores.
+
+    Raises:
+        OSError: there is no table for this machine's architecture.
+    """
+    machine = platform.machine()
+    if machine not in _AUDIT_ARCHITECTURES:
+        raise OSError(errno.ENOSYS, f"no system call filter for {machine}")
+    column = 0 if machine == "x86_64" else 1
+    program = _instruction(_LOAD, _ARCHITECTURE)
+    program += _instruction(_JUMP_EQUAL, _AUDIT_ARCHITECTURES[machine], 1, 0)
+    program += _instruction(_RETURN, _KILL)
+    program += _instruction(_LOAD, _NUMBER)
+    if machine == "x86_64":
+        program += _instruction(_JUMP_GREATER_EQUAL, _X32_BIT, 0, 1) + _answer(errno.ENOSYS)
+    for numbers in _ABSENT.values():
+        program += _only(numbers[column], _answer(errno.ENOSYS))
+    denied = _DENIED | (_AFFINITY if is_affinity_fixed else {})
+    for numbers in denied.values():
+        program += _only(numbers[column], _answer(errno.EPERM))
+    return program + _arguments(column) + _instruction(_RETURN, _ALLOW)

@@ -1,0 +1,169 @@
+"""The first process of a kernel's pid namespace: builds the walls, forks the kernel, reaps.
+
+It runs no user code, and its end is the end of everything in the namespace. It obeys one
+socket, whose other end the bot holds: when that closes, however the bot died, so do we.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from . import channels, roots, syscalls, walls
+
+Spec = dict[str, Any]
+
+
+def run(
+    channel: socket.socket, spec: Spec, run_kernel: Callable[[Spec], None]
+) -> NoReturn:
+    """Live the whole life of this process.
+
+    Args:
+        channel: our end of the socket to the bot.
+        spec: what the fork request said; see `kernels/provisioning/forkservers`.
+        run_kernel: runs the kernel in a process of its own, behind the walls.
+    """
+    status = 1
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        status = _Init(channel, spec).live(run_kernel)
+    except OSError as error:
+        # The one net of this process: it has no other way to say why a kernel did not start.
+        with contextlib.suppress(OSError):
+            reason = f"{error} ({traceback.extract_tb(error.__traceback__)[-1].name})"
+            channels.send(channel, {"event": "failed", "reason": reason}, [])
+    finally:
+        os._exit(status)
+
+
+class _Init:
+    def __init__(self, channel: socket.socket, spec: Spec) -> None:
+        self._channel = channel
+        self._spec = spec
+        self._kernel = 0
+
+    def live(self, run_kernel: Callable[[Spec], None]) -> int:
+        """Build walls, fork, serve until the kernel or the bot is gone."""
+        is_walled = self._spec["walls"]
+        if is_walled:
+            syscalls.set_dumpable(False)
+            walls.separate(temporary_bytes=self._spec["temporary_bytes"])
+        pidfd = os.pidfd_open(os.getpid())
+        self._say({"event": "separated"}, pidfd)
+        os.close(pidfd)
+        # The bot puts us into a control group before anything is allocated for the kernel.
+        if channels.receive(self._channel) is None:
+            return 0
+        wakeup, waker = socket.socketpair()
+        self._fork_kernel(run_kernel, [wakeup, waker])
+        waker.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        pidfd = os.pidfd_open(self._kernel)
+        self._say({"event": "started"}, pidfd)
+        os.close(pidfd)
+        return self._serve(wakeup)
+
+    def _fork_kernel(
+        self, run_kernel: Callable[[Spec], None], ours: list[socket.socket]
+    ) -> None:
+        entered, enter = os.pipe()
+        masked, mask = os.pipe()
+        self._kernel = os.fork()
+        if self._kernel == 0:
+            self._be_kernel(run_kernel, ours, enter, masked)
+        for descriptor in (*self._spec["listeners"], enter, masked):
+            os.close(descriptor)
+        # The kernel enters its user namespace while /proc/sys is writable, we close that door,
+        # and only then does it go on.
+        if os.read(entered, 1) and self._spec["walls"]:
+            walls.mask_proc(self._spec["proc_files"])
+        with contextlib.suppress(BrokenPipeError):
+            os.write(mask, b".")
+        os.close(entered)
+        os.close(mask)
+
+    def _be_kernel(
+        self,
+        run_kernel: Callable[[Spec], None],
+        ours: list[socket.socket],
+        enter: int,
+        masked: int,
+    ) -> NoReturn:
+        try:
+            for endpoint in (self._channel, *ours):
+                endpoint.close()
+            os.setsid()
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for number in range(3):
+                os.dup2(nowhere, number)
+            if self._spec["walls"]:
+                walls.enter_user_namespace(self._spec["uid"])
+            os.write(enter, b".")
+            os.read(masked, 1)
+            for descriptor in (enter, masked):
+                os.close(descriptor)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+            walls.limit(self._spec["rlimits"])
+            if self._spec["walls"]:
+                if self._spec["affinity"]:
+                    os.sched_setaffinity(0, self._spec["affinity"])
+                walls.confine(is_affinity_fixed=bool(self._spec["affinity"]))
+            run_kernel(self._spec)
+        finally:
+            os._exit(0)
+
+    def _serve(self, wakeup: socket.socket) -> int:
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        poll.register(wakeup, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == wakeup.fileno():
+                    wakeup.recv(512)
+                    if (status := self._reap()) is not None:
+                        self._say({"event": "ended", "status": status})
+                        return 0
+                elif not self._obey():
+                    return 0
+
+    def _reap(self) -> int | None:
+        """Collect dead children; the kernel's wait status, once it has one."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == self._kernel:
+                    return status
+                if pid == 0:
+                    break
+        return None
+
+    def _obey(self) -> bool:
+        """Do the one thing the bot may ask for; False when the bot is gone."""
+        received = channels.receive(self._channel)
+        if received is None:
+            if not self._spec["walls"]:
+                # Without a pid namespace our own end is not everybody's.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._kernel, signal.SIGKILL)
+            return False
+        _, descriptors = received
+        syscalls.move_mount(descriptors[0], roots.DATA)
+        os.close(descriptors[0])
+        # Mounting was all we kept privileges for.
+        walls.confine(is_affinity_fixed=False)
+        self._say({"event": "attached"})
+        return True
+
+    def _say(self, message: dict[str, Any], *descriptors: int) -> None:
+        channels.send(self._channel, message, list(descriptors))

@@ -1,0 +1,196 @@
+"""The kernel: ipykernel on sockets it is handed, around a shell that was made before the fork."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from typing import Any, ClassVar
+
+import zmq
+from ipykernel import iostream, ipkernel, kernelapp
+from jupyter_client import session as sessions
+from traitlets import config
+
+from . import roots, seeds, shells, streams
+
+_PROFILE = roots.HOME + "/.ipython"
+_WARM_UP = (
+    "1 + 1",
+    "print('warm')",
+    "import pandas as pd; pd.DataFrame({'a': [1.5]})",
+    "import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.title('warm'); plt.show()",
+    "1 / 0",
+    "import numpy, pandas, matplotlib.pyplot",
+)
+_PRINTS = frozenset({"stream", "status", "execute_input", "iopub_welcome"})
+
+
+class _Nowhere:
+    """Stands in for a socket before there is one."""
+
+    def send_multipart(self, *_: Any, **__: Any) -> None:
+        """Send nothing."""
+
+
+class _GuestSession(sessions.Session):  # type: ignore[misc]
+    """Sends printed text before whatever was shown after it."""
+
+    streams: ClassVar[tuple[streams.Stream, ...]] = ()
+
+    def send(self, stream: Any, msg_or_type: Any, *args: Any, **options: Any) -> Any:
+        """Send a message; see the parent class."""
+        kind = msg_or_type if isinstance(msg_or_type, str) else msg_or_type["header"]["msg_type"]
+        if kind not in _PRINTS:
+            for printed in self.streams:
+                printed.push()
+        return super().send(stream, msg_or_type, *args, **options)
+
+
+class _GuestKernel(ipkernel.IPythonKernel):  # type: ignore[misc]
+    descriptors: streams.Descriptors
+    is_at_home = False
+
+    async def do_execute(self, code: str, silent: bool, *args: Any, **options: Any) -> Any:
+        """Run a cell with its printing credited to it."""
+        if not self.is_at_home:
+            # The workspace is mounted when a waiting kernel is taken, over the old directory.
+            os.chdir(self.home)
+            self.is_at_home = True
+        self.descriptors.begin(self.get_parent("shell"))
+        try:
+            return await super().do_execute(code, silent, *args, **options)
+        finally:
+            self.descriptors.drain()
+            for stream in _GuestSession.streams:
+                stream.push()
+
+
+class _GuestApp(kernelapp.IPKernelApp):  # type: ignore[misc]
+    """ipykernel's application without what a confined kernel has no use for.
+
+    No connection file, heartbeat, control or debugger channel: the bot signals and watches the
+    process itself. Each of them would cost a thread, milliseconds of every start, or both.
+    """
+
+    def start_confined(self, spec: dict[str, Any]) -> None:
+        """Initialise and serve; returns only when the kernel is to end."""
+        self.context = zmq.Context()
+        self.session = _GuestSession(key=spec["key"].encode(), username="sandbox")
+        shell_fd, iopub_fd, stdin_fd = spec["listeners"]
+        self.shell_socket = self._accept(zmq.ROUTER, shell_fd)
+        self.stdin_socket = self._accept(zmq.ROUTER, stdin_fd)
+        publishing = self._accept(zmq.XPUB, iopub_fd)
+        # What the bot has not read yet waits here, as this session's memory, not the bot's.
+        publishing.sndhwm = 0
+        self.iopub_thread = iostream.IOPubThread(publishing, pipe=False, session=self.session)
+        self.iopub_thread.start()
+        self.iopub_socket = self.iopub_thread.background_socket
+        self.control_thread = self.shell_channel_thread = None
+        self.shell = shells.GuestShell.instance()
+        self.displayhook = sys.displayhook
+        self._make_kernel()
+        self._redirect(spec)
+        self.init_signal()
+        self.init_pdb()
+        self.patch_io()
+        self.start()
+
+    def _accept(self, kind: int, descriptor: int) -> Any:
+        """Make a socket of one that listens already: the kernel never sees its address."""
+        endpoint = self.context.socket(kind)
+        endpoint.linger = 0
+        endpoint.setsockopt(zmq.USE_FD, descriptor)
+        endpoint.bind("ipc:///handed-over")
+        return endpoint
+
+    def _make_kernel(self) -> None:
+        from zmq.eventloop.zmqstream import ZMQStream
+
+        self.kernel = _GuestKernel.instance(
+            parent=self,
+            session=self.session,
+            shell_stream=ZMQStream(self.shell_socket),
+            iopub_thread=self.iopub_thread,
+            iopub_socket=self.iopub_socket,
+            stdin_socket=self.stdin_socket,
+            log=self.log,
+            shell_class=shells.GuestShell,
+            user_ns=self.shell.user_ns,
+        )
+        self.shell.kernel = self.kernel
+        self.shell.parent = self.kernel
+
+    def _redirect(self, spec: dict[str, Any]) -> None:
+        def publish(name: str, text: str, parent: streams.Parent) -> None:
+            content = {"name": name, "text": text}
+            topic = f"stream.{name}".encode()
+            self.session.send(self.iopub_socket, "stream", content, parent=parent, ident=topic)
+
+        def current() -> streams.Parent:
+            parent: streams.Parent = self.kernel.get_parent("shell")
+            return parent
+
+        out = streams.Stream("stdout", 1, publish=publish, parent=current)
+        err = streams.Stream("stderr", 2, publish=publish, parent=current)
+        out.budget = err.budget = streams.Budget(spec["output_bytes"])
+        err.wake = out.wake
+        sys.stdout, sys.stderr = out, err  # type: ignore[assignment]
+        _GuestSession.streams = (out, err)
+        self.kernel._stdout, self.kernel._stderr = out, err
+        self.kernel.home = spec["home"]
+        self.kernel.descriptors = streams.Descriptors((out, err))
+        for name, body, arguments in (
+            ("gathering", streams.push_for_ever, ((out, err), out.wake)),
+            ("descriptors", self.kernel.descriptors.watch, ()),
+        ):
+            threading.Thread(target=body, args=arguments, name=name, daemon=True).start()
+
+
+def warm_up(start: dict[str, Any]) -> None:
+    """Make the shell and run cells in it, so that nothing is done for the first time later."""
+    shell = shells.make(_PROFILE)
+    nowhere, session = _Nowhere(), sessions.Session(key=b"")
+    for target in (shell.displayhook, shell.display_pub):
+        target.session, target.pub_socket = session, nowhere
+    shell.set_parent({})
+    stdout, sys.stdout = sys.stdout, open(os.devnull, "w")  # noqa: SIM115
+    for cell in _WARM_UP:
+        shell.run_cell(cell, store_history=True)
+    sys.stdout.close()
+    sys.stdout = stdout
+    if plots := sys.modules.get("matplotlib.pyplot"):
+        plots.close("all")
+    shell.reset(new_session=True)
+    shell.execution_count = 1
+
+
+def run(spec: dict[str, Any]) -> None:
+    """Be the kernel that `spec` describes, in a process that is confined already."""
+    seeds.renew()
+    os.chdir(spec["home"] if os.path.isdir(spec["home"]) else "/")
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    app = _GuestApp(config=config.Config(), log_level=50)
+    _propagate_context()
+    app.start_confined(spec)
+
+
+def _propagate_context() -> None:
+    """Let threads and pool workers know the execution they were started by."""
+    import concurrent.futures
+    import contextvars
+
+    start_thread = threading.Thread.start
+    submit = concurrent.futures.ThreadPoolExecutor.submit
+
+    def start(thread: threading.Thread) -> None:
+        context, run = contextvars.copy_context(), thread.run
+        thread.run = lambda: context.run(run)  # type: ignore[method-assign]
+        start_thread(thread)
+
+    def submit_in_context(pool: Any, call: Any, /, *args: Any, **options: Any) -> Any:
+        return submit(pool, contextvars.copy_context().run, call, *args, **options)
+
+    threading.Thread.start = start  # type: ignore[method-assign]
+    concurrent.futures.ThreadPoolExecutor.submit = submit_in_context  # type: ignore[method-assign,assignment]

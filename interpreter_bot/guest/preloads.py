@@ -1,0 +1,63 @@
+"""What is imported and set up once, in the fork server, so that every kernel begins with it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import sys
+
+_FONT_PACKAGE = "mplfonts"
+_FONT_FILE = "NotoSansCJKsc-Regular.otf"
+_PLOT_DPI = 120
+
+# Imported lazily by a kernel's first execution, and therefore paid for by its first user.
+_LAZY = (
+    "IPython.core.completerlib",
+    "IPython.core.debugger",
+    "IPython.core.oinspect",
+    "faulthandler",
+    "matplotlib_inline.backend_inline",
+    "pdb",
+    "psutil",
+    "tornado.platform.asyncio",
+)
+
+
+def load(modules: list[str]) -> dict[str, str]:
+    """Import what is there.
+
+    Returns:
+        What is not, with the reason.
+    """
+    missing = {}
+    # A debugger has no channel to talk through here, costs megabytes, and starts threads.
+    sys.modules["debugpy"] = None  # type: ignore[assignment]
+    importlib.import_module("ipykernel.debugger")
+    del sys.modules["debugpy"]
+    for name in (*modules, *_LAZY):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            missing[name] = str(error)
+    if "matplotlib" in sys.modules:
+        _set_up_plots()
+    return missing
+
+
+def _set_up_plots() -> None:
+    """Make plots sharp, and make Chinese, Japanese and Korean show in them."""
+    import matplotlib
+    from matplotlib import font_manager
+
+    matplotlib.rcParams["figure.dpi"] = _PLOT_DPI
+    spec = importlib.util.find_spec(_FONT_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        return
+    path = os.path.join(spec.submodule_search_locations[0], "fonts", _FONT_FILE)
+    with contextlib.suppress(OSError):
+        font_manager.fontManager.addfont(path)
+        name = font_manager.get_font(path).family_name
+        # A list of concrete families falls back glyph by glyph; a generic one does not.
+        matplotlib.rcParams["font.family"] = ["DejaVu Sans", name]

@@ -1,0 +1,83 @@
+"""The shell that runs cells: IPython's, with compact errors and no terminal to talk to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import TracebackType
+from typing import Any
+
+from ipykernel import compiler, zmqshell
+from IPython.core import interactiveshell
+
+from . import tables, tracebacks
+
+_SHELL = "/bin/sh"
+
+
+class CellCompiler(compiler.XCachingCompiler):  # type: ignore[misc]
+    """Names cells by their number, so that a traceback says which one."""
+
+    def get_code_name(self, raw_code: str, code: str, number: int) -> str:
+        """Return the file name of a cell."""
+        return f"{tracebacks.CELL_PREFIX}{number}>"
+
+
+class GuestShell(zmqshell.ZMQInteractiveShell):  # type: ignore[misc]
+    """One kernel's shell. It is made before the fork, so that a kernel begins with it warm."""
+
+    def init_display_formatter(self) -> None:
+        """Add tables to what displays can carry."""
+        super().init_display_formatter()
+        tables.install(self.display_formatter)
+
+    def init_history(self) -> None:
+        """Keep history in memory only."""
+        super().init_history()
+        self.history_manager.enabled = False
+
+    def showtraceback(
+        self,
+        exc_tuple: tuple[type[BaseException], BaseException, TracebackType | None] | None = None,
+        **_: Any,
+    ) -> None:
+        """Publish an exception compactly."""
+        try:
+            kind, error, tb = self._get_exc_info(exc_tuple)
+        except ValueError:
+            print("No traceback available to show.", file=sys.stderr)
+            return
+        sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
+        self._showtraceback(kind, error, tracebacks.compact(kind, error, tb))
+
+    def showsyntaxerror(self, filename: str | None = None, **_: Any) -> None:
+        """Publish a syntax error compactly."""
+        self.showtraceback()
+
+    def system(self, cmd: str) -> None:
+        """Run `!command` without the terminal that IPython would ask for."""
+        command = self.var_expand(cmd, depth=1)
+        done = subprocess.run([_SHELL, "-c", command], stdin=subprocess.DEVNULL, check=False)
+        self.user_ns["_exit_code"] = done.returncode
+
+    system_piped = system
+    system_raw = system
+
+    def ask_exit(self) -> None:
+        """Answer `exit()`; a session ends when the person says so, not the code."""
+        print("The session stays open; ask for a reset to start afresh.", file=sys.stderr)
+
+
+def make(profile_directory: str) -> GuestShell:
+    """Make the shell of this process, which later becomes that of each kernel."""
+    from IPython.core.profiledir import ProfileDir
+
+    os.makedirs(profile_directory, exist_ok=True)
+    interactiveshell.InteractiveShell.colors.default_value = "nocolor"
+    shell: GuestShell = GuestShell.instance(
+        profile_dir=ProfileDir.create_profile_dir(profile_directory),
+        user_ns={},
+        compiler_class=CellCompiler,
+    )
+    return shell

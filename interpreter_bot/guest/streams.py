@@ -1,0 +1,208 @@
+"""Standard output and error of a kernel: gathered, bounded, and credited to the right execution.
+
+Text printed by Python is sent in chunks rather than by the write. Text that other programs
+write to descriptors 1 and 2 comes through a pair of pipes made anew for each execution, so what
+a left-over process prints later is still known for what it is.
+"""
+
+from __future__ import annotations
+
+import codecs
+import collections
+import contextlib
+import fcntl
+import io
+import os
+import selectors
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Parent = dict[str, Any]
+Publish = Callable[[str, str, Parent], None]
+
+_CHUNK_CHARACTERS = 32 * 1024
+_PAUSE_SECONDS = 0.05
+_PARENTS_REMEMBERED = 16
+_PIPES_KEPT = 32
+_PIPE_BYTES = 1024 * 1024
+_SET_PIPE_SIZE = 1031
+
+
+class Budget:
+    """How much text each execution may still send. The bot counts again; this saves the way."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._sent: collections.OrderedDict[str, int] = collections.OrderedDict()
+
+    def allows(self, parent: Parent, text: str) -> bool:
+        """Count `text`; False once more than the limit has been let through."""
+        name = parent.get("header", {}).get("msg_id", "")
+        sent = self._sent.get(name, 0)
+        if sent > self._limit_bytes:
+            return False
+        self._sent[name] = sent + len(text)
+        while len(self._sent) > _PARENTS_REMEMBERED:
+            self._sent.popitem(last=False)
+        return True
+
+
+class Stream(io.TextIOBase):
+    """`sys.stdout` or `sys.stderr` of a kernel."""
+
+    encoding = "utf-8"
+    errors = "replace"
+
+    def __init__(
+        self, name: str, descriptor: int, *, publish: Publish, parent: Callable[[], Parent]
+    ) -> None:
+        self.name = name
+        self._descriptor = descriptor
+        self._publish = publish
+        self._parent = parent
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._parts: list[str] = []
+        self._size = 0
+        self._owner: Parent = {}
+        self._sent_at = 0.0
+        self.wake = threading.Event()
+        self.budget = Budget(0)
+        self.buffer = io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False), 1)
+
+    def writable(self) -> bool:
+        """Say that this stream is for writing."""
+        return True
+
+    def isatty(self) -> bool:
+        """Say that nobody sits at a terminal."""
+        return False
+
+    def fileno(self) -> int:
+        """Return the descriptor that programs started by the code should write to."""
+        return self._descriptor
+
+    def write(self, text: str) -> int:
+        """Take text for the execution that runs in this context."""
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        if os.getpid() != self._pid:
+            # A forked child has no way to the bot; its parent reads the descriptor.
+            os.write(self._descriptor, text.encode(errors="replace"))
+            return len(text)
+        self.write_for(self._parent(), text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
+        """Take several texts."""
+        for line in lines:
+            self.write(line)
+
+    def write_for(self, parent: Parent, text: str) -> None:
+        """Take text for one execution."""
+        if not text or not self.budget.allows(parent, text):
+            return
+        with self._lock:
+            if parent is not self._owner:
+                self.push()
+                self._owner = parent
+            self._parts.append(text)
+            self._size += len(text)
+            if self._size >= _CHUNK_CHARACTERS:
+                self.push()
+                return
+        if not self.wake.is_set():
+            self.wake.set()
+
+    def flush(self) -> None:
+        """Send what there is, unless something was sent a moment ago."""
+        if os.getpid() == self._pid and time.monotonic() - self._sent_at > _PAUSE_SECONDS:
+            self.push()
+
+    def push(self) -> None:
+        """Send what there is, now."""
+        with self._lock:
+            if not self._parts:
+                return
+            text, owner = "".join(self._parts), self._owner
+            self._parts, self._size = [], 0
+            self._sent_at = time.monotonic()
+            for start in range(0, len(text), 2 * _CHUNK_CHARACTERS):
+                self._publish(self.name, text[start : start + 2 * _CHUNK_CHARACTERS], owner)
+
+
+class _Pipe:
+    def __init__(self, stream: Stream, parent: Parent) -> None:
+        self.stream = stream
+        self._parent = parent
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.reading, self.writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(self.reading, _SET_PIPE_SIZE, _PIPE_BYTES)
+
+    def read(self) -> bool:
+        """Pass on what is there; False at the end."""
+        while True:
+            try:
+                data = os.read(self.reading, 65536)
+            except BlockingIOError:
+                return True
+            self.stream.write_for(self._parent, self._decoder.decode(data, final=not data))
+            if not data:
+                return False
+
+
+class Descriptors:
+    """Reads what is written to descriptors 1 and 2, by whichever process."""
+
+    def __init__(self, streams: tuple[Stream, Stream]) -> None:
+        self._streams = streams
+        self._selector = selectors.DefaultSelector()
+        self._lock = threading.Lock()
+        self._pipes: collections.deque[_Pipe] = collections.deque()
+
+    def begin(self, parent: Parent) -> None:
+        """Point the descriptors at fresh pipes, which belong to `parent`."""
+        with self._lock:
+            for number, stream in enumerate(self._streams, start=1):
+                pipe = _Pipe(stream, parent)
+                # Writers block when the pipe is full; only we must not.
+                os.set_blocking(pipe.writing, True)
+                os.dup2(pipe.writing, number, inheritable=True)
+                os.close(pipe.writing)
+                self._selector.register(pipe.reading, selectors.EVENT_READ, pipe)
+                self._pipes.append(pipe)
+            while len(self._pipes) > _PIPES_KEPT:
+                self._drop(self._pipes.popleft())
+
+    def drain(self) -> None:
+        """Read what has been written so far, before the execution is said to be over."""
+        with self._lock:
+            for pipe in list(self._pipes)[-len(self._streams) :]:
+                pipe.read()
+
+    def watch(self) -> None:
+        """Read for ever; the body of a thread."""
+        while True:
+            ready = self._selector.select()
+            with self._lock:
+                for key, _ in ready:
+                    if key.data in self._pipes and not key.data.read():
+                        self._pipes.remove(key.data)
+                        self._drop(key.data)
+
+    def _drop(self, pipe: _Pipe) -> None:
+        self._selector.unregister(pipe.reading)
+        os.close(pipe.reading)
+
+
+def push_for_ever(streams: tuple[Stream, Stream], wake: threading.Event) -> None:
+    """Send gathered text a moment after it came; the body of a thread."""
+    while True:
+        wake.wait()
+        time.sleep(_PAUSE_SECONDS)
+        wake.clear()
+        for stream in streams:
+            stream.push()

@@ -1,0 +1,164 @@
+"""The system calls that Python's `os` lacks, each raising OSError like its neighbours there."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import platform
+import socket
+import struct
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2
+
+MOUNT_ATTR_RDONLY = 1
+MOUNT_ATTR_NOSUID = 2
+MOUNT_ATTR_NODEV = 4
+MOUNT_ATTR_NOEXEC = 8
+
+_OPEN_TREE_CLONE = 1
+_AT_EMPTY_PATH = 0x1000
+_AT_RECURSIVE = 0x8000
+_AT_FDCWD = -100
+_MOVE_MOUNT_F_EMPTY_PATH = 4
+
+# The same numbers on every architecture: they are newer than the common table of 2019.
+_NR_OPEN_TREE = 428
+_NR_MOVE_MOUNT = 429
+_NR_MOUNT_SETATTR = 442
+_NR_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(platform.machine(), -1)
+_NR_CAPSET = {"x86_64": 126, "aarch64": 91}.get(platform.machine(), -1)
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_SECCOMP = 22
+_PR_CAPBSET_DROP = 24
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_SECCOMP_MODE_FILTER = 2
+_LINUX_CAPABILITY_VERSION_3 = 0x20080522
+_LAST_CAPABILITY = 63
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _encode(path: str | None) -> bytes | None:
+    return None if path is None else os.fsencode(path)
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces named by `flags` for new ones."""
+    _check(_libc.unshare(flags), "unshare")
+
+
+def setns(fd: int, kind: int) -> None:
+    """Enter the namespace that `fd` stands for."""
+    _check(_libc.setns(fd, kind), "setns")
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    """Mount a file system; see mount(2)."""
+    arguments = _encode(source), _encode(target), _encode(kind), ctypes.c_ulong(flags)
+    _check(_libc.mount(*arguments, _encode(data)), f"mount {target}")
+
+
+def umount(target: str) -> None:
+    """Detach the mount at `target` and all below it."""
+    _check(_libc.umount2(_encode(target), MNT_DETACH), f"umount {target}")
+
+
+def open_tree(path: str) -> int:
+    """Clone the mounts at and below `path`; returns a descriptor for `move_mount`."""
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_RECURSIVE
+    return _check(
+        _libc.syscall(_NR_OPEN_TREE, _AT_FDCWD, _encode(path), flags), f"open_tree {path}"
+    )
+
+
+def move_mount(tree: int, target: str) -> None:
+    """Attach a tree from `open_tree` at `target`."""
+    arguments = tree, b"", _AT_FDCWD, _encode(target), _MOVE_MOUNT_F_EMPTY_PATH
+    _check(_libc.syscall(_NR_MOVE_MOUNT, *arguments), f"move_mount {target}")
+
+
+def set_mount_flags(tree: int, flags: int) -> None:
+    """Set MOUNT_ATTR flags on a tree and everything mounted below it."""
+    attributes = struct.pack("QQQQ", flags, 0, 0, 0)
+    arguments = tree, b"", _AT_EMPTY_PATH | _AT_RECURSIVE, attributes, len(attributes)
+    _check(_libc.syscall(_NR_MOUNT_SETATTR, *arguments), "mount_setattr")
+
+
+def pivot_root(path: str) -> None:
+    """Make `path`, a mount point, the root; the former root is detached."""
+    os.chdir(path)
+    _check(_libc.syscall(_NR_PIVOT_ROOT, b".", b"."), "pivot_root")
+    umount(".")
+    os.chdir("/")
+
+
+def set_dumpable(is_dumpable: bool) -> None:
+    """Allow or forbid others of our user id to look into this process through /proc."""
+    _check(_libc.prctl(_PR_SET_DUMPABLE, int(is_dumpable), 0, 0, 0), "PR_SET_DUMPABLE")
+
+
+def die_with_parent(signal_number: int) -> None:
+    """Ask for a signal when the thread that forked us ends."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "PR_SET_PDEATHSIG")
+
+
+def forbid_new_privileges() -> None:
+    """Make setuid bits and file capabilities meaningless from here on."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
+
+
+def drop_capabilities() -> None:
+    """Give up every capability, and the way to any."""
+    for capability in range(_LAST_CAPABILITY + 1):
+        # Numbers the kernel does not know fail with EINVAL; there is nothing to drop there.
+        if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
+            break
+    _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    header = struct.pack("II", _LINUX_CAPABILITY_VERSION_3, 0)
+    _check(_libc.syscall(_NR_CAPSET, header, bytes(24)), "capset")
+
+
+def install_filter(program: bytes) -> None:
+    """Install a seccomp program, a whole number of 8-byte BPF instructions."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    address = ctypes.addressof(buffer)
+    descriptor = struct.pack("HxxxxxxQ", len(program) // 8, address)
+    result = _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, descriptor, 0, 0)
+    _check(result, "PR_SET_SECCOMP")
+
+
+def raise_loopback() -> None:
+    """Bring `lo` up in the current network namespace."""
+    siocgifflags, siocsifflags, is_up = 0x8913, 0x8914, 1
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        request = fcntl.ioctl(probe, siocgifflags, struct.pack("16sH22x", b"lo", 0))
+        flags = struct.unpack("16sH22x", request)[1] | is_up
+        fcntl.ioctl(probe, siocsifflags, struct.pack("16sH22x", b"lo", flags))

@@ -1,0 +1,81 @@
+"""Compact tracebacks: all of the user's frames, little of the libraries', no colours."""
+
+from __future__ import annotations
+
+import traceback
+from types import TracebackType
+
+CELL_PREFIX = "<cell "
+_LIBRARY_FRAMES = 2
+_CELL_FRAMES = 12
+_CAUSES = 3
+_MESSAGE_CHARACTERS = 4000
+_OURS = ("IPython", "ipykernel")
+
+
+def compact(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> list[str]:
+    """Describe an exception in few lines, the last being its name and message."""
+    described = traceback.TracebackException(kind, error, tb, compact=True)
+    blocks: list[str] = []
+    link = ""
+    current: traceback.TracebackException | None = described
+    while current is not None and len(blocks) < _CAUSES:
+        blocks.append("\n".join(_block(current)) + link)
+        if current.__cause__ is not None:
+            current, link = current.__cause__, "\n\nwhich was the direct cause of:\n"
+        elif current.__context__ is not None and not current.__suppress_context__:
+            current, link = current.__context__, "\n\nduring handling of which happened:\n"
+        else:
+            current = None
+    return "\n".join(reversed(blocks)).split("\n")
+
+
+def _block(described: traceback.TracebackException) -> list[str]:
+    lines = []
+    frames = [frame for frame in described.stack if not _is_machinery(frame.filename)]
+    for index in _chosen(frames):
+        if index is None:
+            lines.append("  … more frames …")
+            continue
+        frame = frames[index]
+        name = f"Cell {frame.filename[len(CELL_PREFIX) : -1]}" if _is_cell(frame) else _short(frame)
+        within = "" if frame.name == "<module>" else f", in {frame.name}"
+        lines.append(f"{name}, line {frame.lineno}{within}")
+        if frame.line:
+            lines.append(f"    {frame.line[:300]}")
+    ending = "".join(described.format_exception_only()).rstrip()
+    if len(ending) > _MESSAGE_CHARACTERS:
+        ending = ending[:_MESSAGE_CHARACTERS] + " …"
+    return lines + ending.replace(f'File "{CELL_PREFIX}', 'File "<cell ').split("\n")
+
+
+def _chosen(frames: list[traceback.FrameSummary]) -> list[int | None]:
+    """Choose the frames to show: the user's, and the last few below them."""
+    cells = [index for index, frame in enumerate(frames) if _is_cell(frame)]
+    if len(cells) > _CELL_FRAMES:
+        cells = cells[: _CELL_FRAMES // 2] + cells[-_CELL_FRAMES // 2 :]
+    last = range(max(len(frames) - _LIBRARY_FRAMES, 0), len(frames))
+    shown: list[int | None] = []
+    previous = -1
+    for index in sorted({*cells, *last}):
+        if index > previous + 1 and shown:
+            shown.append(None)
+        shown.append(index)
+        previous = index
+    return shown
+
+
+def _is_cell(frame: traceback.FrameSummary) -> bool:
+    return frame.filename.startswith(CELL_PREFIX)
+
+
+def _is_machinery(filename: str) -> bool:
+    return any(f"/site-packages/{package}/" in filename for package in _OURS)
+
+
+def _short(frame: traceback.FrameSummary) -> str:
+    """Name a library file from its package on; where it is installed helps nobody."""
+    for marker in ("/site-packages/", "/lib/python3."):
+        if marker in frame.filename:
+            return frame.filename.rsplit(marker, 1)[1]
+    return frame.filename

@@ -1,0 +1,119 @@
+"""The walls of one kernel, built by its own processes before they run anything a user wrote."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+
+from . import filters, roots, syscalls
+
+_PROC_MASKED = (
+    "kcore",
+    "keys",
+    "kmsg",
+    "sched_debug",
+    "sysrq-trigger",
+    "timer_list",
+    "interrupts",
+)
+_PROC_READ_ONLY = ("sys", "irq", "bus", "fs")
+_NAMESPACES = (
+    syscalls.CLONE_NEWNS
+    | syscalls.CLONE_NEWNET
+    | syscalls.CLONE_NEWIPC
+    | syscalls.CLONE_NEWUTS
+    | syscalls.CLONE_NEWCGROUP
+)
+_INSIDE_ID = 1000
+
+
+def separate(*, temporary_bytes: int) -> None:
+    """Give this process, the first of its pid namespace, namespaces and file systems of its own.
+
+    Args:
+        temporary_bytes: size of /tmp; shared memory gets as much again.
+    """
+    syscalls.unshare(_NAMESPACES)
+    socket.sethostname("sandbox")
+    syscalls.raise_loopback()
+    restricted = syscalls.MS_NOSUID | syscalls.MS_NODEV
+    syscalls.umount("/proc")
+    syscalls.mount("proc", "/proc", "proc", restricted | syscalls.MS_NOEXEC)
+    syscalls.umount(roots.HOST)
+    syscalls.umount("/tmp")
+    size = f"size={temporary_bytes},nr_inodes=20000,mode=1777"
+    syscalls.mount("tmp", "/tmp", "tmpfs", restricted, size)
+    syscalls.mount("shm", "/dev/shm", "tmpfs", restricted | syscalls.MS_NOEXEC, size)
+
+
+def mask_proc(files: dict[str, str]) -> None:
+    """Hide or replace what /proc tells about the host.
+
+    Args:
+        files: name in /proc to the text it shows instead.
+    """
+    os.makedirs("/tmp/.proc", mode=0o755)
+    read_only = syscalls.MS_BIND | syscalls.MS_REMOUNT | syscalls.MS_RDONLY
+    for name, text in files.items():
+        with open(f"/tmp/.proc/{name}", "w") as file:
+            file.write(text)
+        os.chmod(f"/tmp/.proc/{name}", 0o444)
+        syscalls.mount(f"/tmp/.proc/{name}", f"/proc/{name}", None, syscalls.MS_BIND)
+        syscalls.mount(None, f"/proc/{name}", None, read_only | syscalls.MS_NOSUID)
+        os.unlink(f"/tmp/.proc/{name}")
+    os.rmdir("/tmp/.proc")
+    for name in _PROC_MASKED:
+        if os.path.exists(f"/proc/{name}"):
+            syscalls.mount("/dev/null", f"/proc/{name}", None, syscalls.MS_BIND)
+    for name in _PROC_READ_ONLY:
+        path = f"/proc/{name}"
+        syscalls.mount(path, path, None, syscalls.MS_BIND | syscalls.MS_REC)
+        flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+        syscalls.mount(None, path, None, read_only | flags)
+
+
+def enter_user_namespace(uid: int) -> None:
+    """Become `uid` for good, in a user namespace that can make no other.
+
+    Process limits count per user and namespace: the namespace makes them count per session
+    even where every session has the same user id on the host.
+    """
+    if uid != os.getuid():
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    group = os.getgid()
+    syscalls.unshare(syscalls.CLONE_NEWUSER)
+    # New credentials made the process undumpable, and its /proc files root's.
+    syscalls.set_dumpable(True)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{_INSIDE_ID} {uid} 1")
+    _write("/proc/self/gid_map", f"{_INSIDE_ID} {group} 1")
+    _write("/proc/sys/user/max_user_namespaces", "0")
+
+
+def limit(limits: dict[str, int]) -> None:
+    """Set resource limits, soft and hard alike, so that they cannot be raised again.
+
+    Args:
+        limits: names of RLIMIT constants without their prefix, to values.
+    """
+    for name, value in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        # An inherited hard limit may be lower than ours; asking for more would be refused.
+        _, hard = resource.getrlimit(kind)
+        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (bound, bound))
+
+
+def confine(*, is_affinity_fixed: bool) -> None:
+    """Give up every privilege and put the system call filter on. There is no way back."""
+    syscalls.drop_capabilities()
+    syscalls.forbid_new_privileges()
+    syscalls.install_filter(filters.build(is_affinity_fixed=is_affinity_fixed))
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

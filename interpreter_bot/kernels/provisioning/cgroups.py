@@ -1,0 +1,302 @@
+"""Control groups: memory, processes and cpu of one session, bounded and accounted together.
+
+What is usable is found by doing: `Cgroups.probe` makes a group, sets limits, moves a process
+in and removes it all. Version 2 is taken where a subtree was delegated to us, else version 1
+where its hierarchies are writable, else none; nothing here raises for want of control groups.
+
+Ours are named `interpreter-bot-<pid>-<start>-<pid namespace>.<n>/kernel-<name>` and lie beneath
+the group the bot itself is in, so whatever bounds the bot bounds its kernels too. The name
+says whose they are: `sweep` removes what dead bots left and touches nothing of a live one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from typing import Final, Literal
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels.provisioning import hierarchies
+
+_NEEDED: Final = ("memory", "pids", "cpu")
+_PERIOD_MICROSECONDS: Final = 100_000
+_SMALLEST_QUOTA_MICROSECONDS: Final = 1_000
+_SPARE_PROCESSES: Final = 2
+"""The namespace's init, and one to spare for whoever tidies up."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+_READINGS: Final = {
+    1: {
+        "usage": ("memory", "memory.usage_in_bytes"),
+        "cache": ("memory", "memory.stat", "total_inactive_file"),
+        "peak": ("memory", "memory.max_usage_in_bytes"),
+        "ooms": ("memory", "memory.oom_control", "oom_kill"),
+        "cpu": ("cpuacct", "cpuacct.usage"),
+    },
+    2: {
+        "usage": ("memory", "memory.current"),
+        "cache": ("memory", "memory.stat", "inactive_file"),
+        "peak": ("memory", "memory.peak"),
+        "ooms": ("memory", "memory.events", "oom_kill"),
+        "cpu": ("cpu", "cpu.stat", "usage_usec"),
+    },
+}
+"""Per version: controller, file, and the key of the wanted line where there is more than one."""
+
+
+class Group:
+    """The control group of one session, in one directory (v2) or one per hierarchy (v1)."""
+
+    def __init__(self, version: Literal[1, 2], places: dict[str, str]) -> None:
+        """`places` maps each controller to this group's directory, in order of joining."""
+        self._version: Literal[1, 2] = version
+        self._places = places
+        self._directories = tuple(dict.fromkeys(places.values()))
+
+    def add(self, pid: int) -> None:
+        """Move a process, with all its threads, into the group; it takes no children along.
+
+        The first write waits for an RCU grace period of the kernel (5 ms, up to 15), the rest
+        cost 0.1 ms. A process that enters by itself does not wait, see `entrances`.
+
+        Raises:
+            errors.KernelStartError: it is gone, or may not be moved.
+        """
+        try:
+            for directory in self._directories:
+                hierarchies.write(directory, "cgroup.procs", pid)
+        except OSError as error:
+            raise errors.KernelStartError from error
+
+    def entrances(self) -> list[int]:
+        """Open what a single-threaded process writes `0` to, once each, to enter by itself.
+
+        On version 1 that costs 0.1 ms instead of the 5 of `add`. The descriptors are the
+        caller's to close, and must be closed in the process before it runs any user code.
+
+        Raises:
+            errors.KernelStartError: the group is gone.
+        """
+        name = "tasks" if self._version == 1 else "cgroup.procs"
+        opened: list[int] = []
+        try:
+            for directory in self._directories:
+                opened.append(os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CLOEXEC))
+        except OSError as error:
+            for descriptor in opened:
+                os.close(descriptor)
+            raise errors.KernelStartError from error
+        return opened
+
+    def memory_bytes(self) -> int:
+        """Memory in use, without file cache that the kernel would drop first. 0 once removed."""
+        return max(0, self._read("usage") - self._read("cache"))
+
+    def peak_bytes(self) -> int:
+        """The most memory ever in use, cache included; 0 where the kernel does not say."""
+        return self._read("peak")
+
+    def oom_kills(self) -> int:
+        """Processes killed for memory so far. Read it before `remove`."""
+        return self._read("ooms")
+
+    def cpu_seconds(self) -> float:
+        """Cpu time used by all processes, also ended ones; 0 where the kernel does not say."""
+        return self._read("cpu") / (1e9 if self._version == 1 else 1e6)
+
+    def kill(self) -> None:
+        """Send SIGKILL to everything inside, without waiting for it to be gone. Never raises.
+
+        The group is good for nothing afterwards: it allows no forks any more.
+        """
+        for directory in self._directories:
+            hierarchies.kill(directory, forks_of=self._places["pids"])
+
+    async def remove(self) -> bool:
+        """Kill what is inside and remove the group, off the event loop, within 2 seconds.
+
+        Returns:
+            whether it is gone; if not, the log says so and a later `sweep` will find it.
+        """
+        return await asyncio.to_thread(self.remove_now)
+
+    def remove_now(self) -> bool:
+        """Like `remove`, blocking."""
+        self.kill()
+        return all([hierarchies.remove(directory) for directory in self._directories])
+
+    def _read(self, what: str) -> int:
+        controller, file, *key = _READINGS[self._version][what]
+        try:
+            text = pathlib.Path(self._places[controller], file).read_text("ascii")
+        except (OSError, KeyError):  # Removed meanwhile, or not offered by this kernel.
+            return 0
+        if not key:
+            return int(text)
+        lines = (line.split() for line in text.splitlines())
+        return next((int(line[1]) for line in lines if line[0] == key[0]), 0)
+
+
+class Cgroups:
+    """What this machine offers of control groups, and the groups this process made.
+
+    Attributes:
+        version: 2, 1, or 0 where there are none to use.
+        reason: one line for the log and the doctor: where they are, or why there are none.
+    """
+
+    def __init__(
+        self, version: Literal[0, 1, 2], reason: str, *, bases: dict[str, str] | None = None
+    ) -> None:
+        """`bases` maps each controller to the directory ours go beneath. Use `probe`."""
+        self.version: Literal[0, 1, 2] = version
+        self.reason = reason
+        self._bases = bases or {}
+        self._instance = hierarchies.instance_name() if self._bases else ""
+
+    @classmethod
+    def probe(
+        cls, mode: Literal["auto", "off"], *, proc: pathlib.Path = pathlib.Path("/proc/self")
+    ) -> Cgroups:
+        """Find out by doing what can be used; blocks for some 30 ms.
+
+        Under version 2 the bot moves itself into a leaf beside its kernels where it must.
+
+        Args:
+            mode: `off` looks at nothing and answers none.
+            proc: where to read `cgroup` and `mountinfo`; tests point it elsewhere.
+        """
+        if mode == "off":
+            return cls(0, "control groups are switched off by the settings")
+        try:
+            unified, places = hierarchies.own(proc)
+        except (OSError, ValueError) as error:
+            return cls(0, f"no control groups: {error}")
+        reasons = []
+        candidates: list[tuple[Literal[1, 2], dict[str, str]]] = []
+        if unified is not None:
+            candidates.append((2, dict.fromkeys(_NEEDED, unified)))
+        if all(name in places for name in _NEEDED):
+            order = (*_NEEDED, "cpuacct")
+            candidates.append((1, {name: places[name] for name in order if name in places}))
+        for version, bases in candidates:
+            try:
+                return cls._try(version, bases)
+            except (OSError, errors.BotError) as error:
+                reasons.append(f"version {version}: {error.__cause__ or error}")
+        return cls(0, "no control groups: " + ("; ".join(reasons) or "none are mounted"))
+
+    @classmethod
+    def _try(cls, version: Literal[1, 2], bases: dict[str, str]) -> Cgroups:
+        if version == 2:
+            bases = dict.fromkeys(bases, hierarchies.claim(bases["memory"], _NEEDED))
+        found = cls(version, f"version {version} beneath {bases['memory']}", bases=bases)
+        try:
+            for base in dict.fromkeys(bases.values()):
+                os.mkdir(f"{base}/{found._instance}")
+                if version == 2:
+                    hierarchies.enable(f"{base}/{found._instance}", _NEEDED)
+            group = found.create("probe", settings.Limits())
+            try:
+                _join_for_trial(group)
+            finally:
+                group.remove_now()
+        except BaseException:
+            found.close_now()
+            raise
+        return found
+
+    def create(
+        self, name: str, limits: settings.Limits, *, headroom_bytes: int = 64 * settings.MIB
+    ) -> Group:
+        """Make a group and set its limits: some 0.5 ms, so groups can be made ahead.
+
+        Args:
+            name: unique among the live groups of this process.
+            limits: memory (with swap), processes and cpu of the session.
+            headroom_bytes: added for what a kernel brings before any user code.
+
+        Raises:
+            ValueError: the name is not 1 to 64 of letters, digits, `_`, `.` and `-`.
+            errors.SandboxError: there are no control groups here.
+            errors.KernelStartError: the group could not be made; nothing is left of it.
+        """
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"not a name for a control group: {name!r}")
+        if self.version == 0:
+            raise errors.SandboxError(f"This machine has {self.reason}.")
+        # The prefix keeps a name from meeting the kernel's own files, such as `tasks`.
+        places = {c: f"{b}/{self._instance}/kernel-{name}" for c, b in self._bases.items()}
+        made: list[str] = []
+        try:
+            for directory in dict.fromkeys(places.values()):
+                os.mkdir(directory)
+                made.append(directory)
+            _bound(self.version, places, limits, memory_bytes=limits.memory_bytes + headroom_bytes)
+        except OSError as error:
+            for directory in made:
+                hierarchies.remove(directory)
+            raise errors.KernelStartError from error
+        return Group(self.version, places)
+
+    async def sweep(self) -> int:
+        """Kill and remove what bots left that died; returns how many of them there were.
+
+        Bots of other pid namespaces are left alone: whether they live cannot be seen.
+        """
+        return await asyncio.to_thread(self._sweep)
+
+    def _sweep(self) -> int:
+        swept = set()
+        for base in dict.fromkeys(self._bases.values()):
+            for name in hierarchies.children(base):
+                if hierarchies.is_left_over(name) and hierarchies.remove_tree(f"{base}/{name}"):
+                    swept.add(name)
+        return len(swept)
+
+    async def close(self) -> None:
+        """Kill and remove every group of this process that is still there."""
+        await asyncio.to_thread(self.close_now)
+
+    def close_now(self) -> None:
+        """Like `close`, blocking."""
+        for base in dict.fromkeys(self._bases.values()):
+            hierarchies.remove_tree(f"{base}/{self._instance}")
+
+
+def _bound(
+    version: int, places: dict[str, str], limits: settings.Limits, *, memory_bytes: int
+) -> None:
+    quota = max(_SMALLEST_QUOTA_MICROSECONDS, int(limits.cpu_cores * _PERIOD_MICROSECONDS))
+    memory, pids, cpu = (places[name] for name in _NEEDED)
+    hierarchies.write(pids, "pids.max", limits.processes + _SPARE_PROCESSES)
+    if version == 1:
+        hierarchies.write(memory, "memory.limit_in_bytes", memory_bytes)
+        swap, value = "memory.memsw.limit_in_bytes", memory_bytes  # Memory and swap together.
+    else:
+        hierarchies.write(memory, "memory.max", memory_bytes)
+        swap, value = "memory.swap.max", 0
+    with contextlib.suppress(FileNotFoundError):  # A kernel that does not account for swap.
+        hierarchies.write(memory, swap, value)
+    if version == 2:
+        hierarchies.write(cpu, "cpu.max", f"{quota} {_PERIOD_MICROSECONDS}")
+        return
+    hierarchies.write(cpu, "cpu.cfs_period_us", _PERIOD_MICROSECONDS)
+    try:
+        hierarchies.write(cpu, "cpu.cfs_quota_us", quota)
+    except OSError as error:
+        # Version 1 refuses a share larger than what bounds the bot; then that bounds it too.
+        if error.errno != errno.EINVAL:
+            raise
+
+
+def _join_for_trial(group: Group) -> None:
+    command = [sys.executable, "-I", "-S", "-c", "input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}) as it:
+        group.add(it.pid)

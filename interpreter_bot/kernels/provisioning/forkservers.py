@@ -1,0 +1,297 @@
+"""The host's side of a fork server: start it with nothing of ours in it, ask it for kernels."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+import math
+import os
+import pathlib
+import subprocess
+from collections.abc import Sequence
+from types import TracebackType
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels.provisioning import packets
+
+_log = logging.getLogger(__name__)
+
+_GUEST = pathlib.Path(__file__).resolve().parents[2] / "guest" / "__main__.py"
+_PROBE = (
+    "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix, sys.executable, sys.path]))"
+)
+_PRELOAD_SECONDS = 120.0
+_STOP_SECONDS = 5.0
+_FOR_OPENBLAS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Readiness:
+    """What a fork server said of itself once it was ready.
+
+    Attributes:
+        python: version of its Python.
+        missing: modules that could not be preloaded, with the reason.
+        data_bytes: private writable memory that every kernel starts with, on paper.
+        address_bytes: address space, likewise.
+        threads: of its own; anything above one is a module's that was preloaded.
+    """
+
+    python: str
+    missing: dict[str, str]
+    data_bytes: int
+    address_bytes: int
+    threads: int
+
+
+class ForkServer:
+    """One per kernel Python. Use as an async context manager."""
+
+    def __init__(
+        self,
+        *,
+        kernels: settings.Kernels,
+        limits: settings.Limits,
+        sandbox: settings.Sandbox,
+        workspaces: pathlib.Path,
+    ) -> None:
+        self._kernels = kernels
+        self._limits = limits
+        self._sandbox = sandbox
+        self._workspaces = workspaces
+        self._turn = asyncio.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: packets.Channel | None = None
+        self.readiness: Readiness | None = None
+
+    @property
+    def is_walled(self) -> bool:
+        """Whether kernels of this server are confined."""
+        return self._sandbox.enabled
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process is still there."""
+        return self._process is not None and self._process.poll() is None
+
+    async def __aenter__(self) -> ForkServer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Start the process and wait until everything is preloaded.
+
+        Raises:
+            SandboxError: the walls cannot be built on this machine; the sentence says which.
+            KernelStartError: the kernel's Python cannot be used.
+        """
+        environment = await asyncio.to_thread(_interrogate, self._kernels.python)
+        self._channel, theirs = packets.Channel.pair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [environment.executable, "-I", "-B", str(_GUEST), str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=None,
+                env=_clean_environment(environment, cores=self._cores),
+                pass_fds=[theirs.fileno()],
+                close_fds=True,
+                cwd="/",
+                start_new_session=True,
+            )
+        await self._channel.send(self._introduction(environment))
+        try:
+            async with asyncio.timeout(_PRELOAD_SECONDS):
+                await self._await_readiness()
+        except TimeoutError as error:
+            raise errors.KernelStartError("The fork server did not get ready in time.") from error
+
+    @property
+    def _cores(self) -> int:
+        return max(1, math.ceil(self._limits.cpu_cores))
+
+    def _introduction(self, environment: _Environment) -> dict[str, object]:
+        return {
+            "walls": self._sandbox.enabled,
+            "is_mapped_outside": os.geteuid() == 0,
+            "uid": os.geteuid(),
+            "gid": os.getegid(),
+            "readable": environment.readable,
+            "hidden": environment.hidden,
+            "workspaces": str(self._workspaces),
+            "cores": self._cores,
+            "preload": list(self._kernels.preload),
+            "temporary_bytes": self._limits.temporary_bytes,
+            "output_bytes": self._limits.output_bytes,
+        }
+
+    async def _await_readiness(self) -> None:
+        packet = await self._receive()
+        if packet.text("event") == "unshared":
+            self._map_ids()
+            await self._channel_or_raise().send({"op": "mapped"})
+            packet = await self._receive()
+        if packet.text("event") != "ready":
+            raise errors.SandboxError(
+                f"The sandbox cannot be built here: {packet.text('reason')}. "
+                "`interpreter-bot doctor` says what is missing."
+            )
+        missing = packet.content.get("missing")
+        self.readiness = Readiness(
+            python=packet.text("python"),
+            missing={str(k): str(v) for k, v in missing.items()}
+            if isinstance(missing, dict)
+            else {},
+            data_bytes=packet.number("data_bytes"),
+            address_bytes=packet.number("address_bytes"),
+            threads=packet.number("threads"),
+        )
+        for name, reason in self.readiness.missing.items():
+            _log.warning("not preloaded: %s (%s)", name, reason)
+
+    def _map_ids(self) -> None:
+        """Give the server, which a root bot started, a range of user ids that are nobody's."""
+        if self._process is None:
+            raise errors.KernelStartError
+        first, count = self._sandbox.first_uid, self._sandbox.uid_count
+        for name in ("uid_map", "gid_map"):
+            path = pathlib.Path(f"/proc/{self._process.pid}/{name}")
+            path.write_text(f"0 {first} {count}")
+
+    def _channel_or_raise(self) -> packets.Channel:
+        if self._channel is None:
+            raise errors.KernelStartError("The fork server is not running.")
+        return self._channel
+
+    async def _receive(self) -> packets.Packet:
+        packet = await self._channel_or_raise().receive()
+        if packet is None:
+            raise errors.KernelStartError("The fork server ended; the log may say why.")
+        return packet
+
+    async def _ask(
+        self, request: dict[str, object], descriptors: Sequence[int] = ()
+    ) -> packets.Packet:
+        """Ask one thing at a time; answers come in order."""
+        async with self._turn:
+            # A cancelled wait would leave its answer for the next to ask: always collect it.
+            return await asyncio.shield(self._exchange(request, descriptors))
+
+    async def _exchange(
+        self, request: dict[str, object], descriptors: Sequence[int]
+    ) -> packets.Packet:
+        await self._channel_or_raise().send(request, descriptors)
+        answer = await self._receive()
+        if answer.text("event") == "refused":
+            _log.error("fork server refused %s: %s", request["op"], answer.text("reason"))
+            raise errors.KernelStartError
+        return answer
+
+    async def fork(self, spec: dict[str, object], descriptors: Sequence[int]) -> None:
+        """Fork the first process of a kernel.
+
+        Args:
+            spec: what `guest/inits` needs to know.
+            descriptors: the link to that process, then its listening sockets.
+
+        Raises:
+            KernelStartError: it could not be forked.
+        """
+        await self._ask({"op": "fork", **spec}, descriptors)
+
+    async def tree(self, workspace: str) -> int:
+        """Clone a workspace's mount; returns a descriptor, the caller's to close.
+
+        Args:
+            workspace: path below the directory of workspaces.
+
+        Raises:
+            KernelStartError: there is no such directory.
+        """
+        answer = await self._ask({"op": "tree", "id": workspace, "workspace": workspace})
+        return answer.descriptors[0]
+
+    async def close(self) -> None:
+        """End the server; kernels it forked end by their own links to us."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._process is not None:
+            try:
+                await asyncio.to_thread(self._process.wait, _STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                await asyncio.to_thread(self._process.wait)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Environment:
+    executable: str
+    readable: list[str]
+    hidden: list[str]
+    path: str
+
+
+def _interrogate(python: pathlib.Path) -> _Environment:
+    """Ask a Python where it lives.
+
+    Raises:
+        KernelStartError: it cannot be run.
+    """
+    try:
+        done = subprocess.run(
+            [str(python), "-I", "-c", _PROBE],
+            env={"PATH": "/usr/bin:/bin"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=30,
+            check=True,
+        )
+        prefix, base_prefix, executable, path = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise errors.KernelStartError(f"The kernel's Python, {python}, cannot be run.") from error
+    prefixes = [prefix, base_prefix]
+    outside = [
+        entry
+        for entry in path
+        if entry.startswith("/")
+        and not any(pathlib.PurePath(entry).is_relative_to(known) for known in prefixes)
+        and "site-packages" in entry
+    ]
+    readable = [p for p in dict.fromkeys([*prefixes, *outside]) if not p.startswith("/usr")]
+    package = str(_GUEST.parents[1])
+    return _Environment(
+        executable, readable, [package], f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin"
+    )
+
+
+def _clean_environment(environment: _Environment, *, cores: int) -> dict[str, str]:
+    """Build the environment of every kernel: an allow-list, nothing of the bot's."""
+    fixed = {
+        "PATH": environment.path,
+        "HOME": "/tmp/home",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "MPLCONFIGDIR": "/tmp/home/.matplotlib",
+        "PYTHONSAFEPATH": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # One pool of memory: a second allocator's threads would not survive the fork.
+        "ARROW_DEFAULT_MEMORY_POOL": "system",
+    }
+    return fixed | {name: str(cores) for name in _FOR_OPENBLAS}

@@ -1,0 +1,98 @@
+"""Where log records go: to stderr, one line each, without secrets.
+
+`cli` calls `configure` once; everybody else only asks for a logger. Redaction sits in the
+formatter and not in a filter, because only there is the text of a traceback known.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+from collections.abc import Iterable
+
+_SHORTEST_SECRET = 4
+_REDACTED = "[redacted]"
+# Foreign text in a message must neither forge a second line nor talk to a terminal.
+_ESCAPES = {
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
+} | {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
+
+_secrets: set[str] = set()
+
+
+def redact(secrets: Iterable[str]) -> None:
+    """Keep these strings out of the log from now on, message and traceback alike.
+
+    Args:
+        secrets: tokens, keys, passwords. Those under four characters are passed over: they
+            would blot out half of every line.
+    """
+    _secrets.update(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET)
+
+
+def configure(level: str, *, is_json: bool) -> None:
+    """Send the records of every logger to stderr; a second call replaces the first.
+
+    Args:
+        level: name of the lowest level that is shown, such as `info`.
+        is_json: write one JSON object a line, for machines, in place of text for people.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonLines() if is_json else _Lines())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
+
+
+class _Lines(logging.Formatter):
+    """`2030-01-31T12:00:00.000+00:00 INFO interpreter_bot.app: message`, newlines escaped."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = f"{_time(record)} {record.levelname} {record.name}: {_message(record)}"
+        trace = self._trace(record)
+        return (f"{text}\n{trace}" if trace else text).translate(_ESCAPES)
+
+    def _trace(self, record: logging.LogRecord) -> str:
+        """Say the traceback and the stack, if the record carries them."""
+        parts = []
+        if record.exc_info:
+            parts.append(self.formatException(record.exc_info))
+        if record.stack_info:
+            parts.append(self.formatStack(record.stack_info))
+        return _clean("\n".join(parts))
+
+
+class _JsonLines(_Lines):
+    """One object a line: time, level, logger, message and, where there is one, the trace."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        # Redacted before it is encoded: a secret with a quote in it looks different after.
+        fields = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": _message(record),
+        }
+        if trace := self._trace(record):
+            fields["trace"] = trace
+        return json.dumps(fields)
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.datetime.fromtimestamp(record.created, tz=datetime.UTC)
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _message(record: logging.LogRecord) -> str:
+    return _clean(record.getMessage().rstrip())
+
+
+def _clean(text: str) -> str:
+    # Longest first, so that a secret inside another leaves no remainder behind.
+    for secret in sorted(_secrets, key=len, reverse=True):
+        text = text.replace(secret, _REDACTED)
+    return text

@@ -1,0 +1,113 @@
+"""The rules of the house, as far as a machine can see them."""
+
+import ast
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[3]
+PACKAGE = ROOT / "interpreter_bot"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+MOST_LINES_OF_A_FILE = 300
+MOST_LINES_OF_A_FUNCTION = 60
+NAMES_THAT_SAY_NOTHING = {
+    *("base", "common", "core", "helpers", "manager", "models", "types", "utils"),
+}
+
+# Runs in an interpreter of its own. A read counts as ours when nothing but the standard library
+# lies between it and us: what a third-party library does while it is imported is its affair.
+IMPORT_EVERYTHING = """
+import importlib, logging, os, sys
+
+faults = []
+
+class Watched(type(os.environ)):
+    def __getitem__(self, key):
+        frame = sys._getframe(1)
+        while frame:
+            name = frame.f_globals.get("__name__", "")
+            top = name.partition(".")[0]
+            if top == "interpreter_bot":
+                faults.append(f"{name} reads {key} at import")
+            if top == "importlib" or top not in sys.stdlib_module_names:
+                break
+            frame = frame.f_back
+        return super().__getitem__(key)
+
+os.environ.__class__ = Watched
+os.environ["HOUSE_TEST"] = "1"
+
+from interpreter_bot import settings
+
+def refuse(*_, **__):
+    raise AssertionError("Settings() at import")
+
+settings.Settings.__init__ = refuse
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+    if logging.getLogger().handlers:
+        faults.append(f"{name} configures logging at import")
+        logging.getLogger().handlers.clear()
+print(*faults, sep="\\n")
+"""
+
+
+def _name(path):
+    return str(path.relative_to(ROOT))
+
+
+def _dotted(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _functions(path):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node.end_lineno - node.lineno + 1
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_file_is_short(path):
+    assert len(path.read_text("utf-8").splitlines()) <= MOST_LINES_OF_A_FILE
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_functions_are_short(path):
+    long = {name: lines for name, lines in _functions(path) if lines > MOST_LINES_OF_A_FUNCTION}
+    assert long == {}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_name_says_something(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    assert not NAMES_THAT_SAY_NOTHING.intersection(parts)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_nothing_is_put_off(path):
+    assert re.findall(r"\b(?:TODO|FIXME|XXX)\b", path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES}), ids=_name)
+def test_package_opens_with_its_charter_and_holds_no_code(folder):
+    tree = ast.parse((folder / "__init__.py").read_text("utf-8"))
+    assert ast.get_docstring(tree)
+    assert len(tree.body) == 1
+
+
+def test_importing_does_nothing():
+    names = [_dotted(path) for path in MODULES if "guest" not in path.parts]
+    run = subprocess.run(
+        [sys.executable, "-c", IMPORT_EVERYTHING, *names],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == ""
