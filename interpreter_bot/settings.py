@@ -36,7 +36,9 @@ class Limits(_Group):
 
     execution_seconds: _Seconds = 60.0
     """Wall time of one execution; printing does not extend it."""
-    memory_bytes: _Positive = 1_825_361_101
+    input_seconds: _Seconds = 600.0
+    """How long code that called `input()` waits for a person; not counted as execution."""
+    memory_bytes: _Positive = 1_825_361_920
     """Memory of one session, all its processes and its /tmp together (1.7 GiB)."""
     processes: Annotated[int, pydantic.Field(ge=8)] = 128
     """Processes and threads of one session."""

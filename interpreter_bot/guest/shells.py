@@ -64,6 +64,9 @@ class GuestShell(zmqshell.ZMQInteractiveShell):  # type: ignore[misc]
     system_piped = system
     system_raw = system
 
+    def enable_gui(self, gui: Any = None) -> None:
+        """Enable nothing: there is no screen to open windows on."""
+
     def ask_exit(self) -> None:
         """Answer `exit()`; a session ends when the person says so, not the code."""
         print("The session stays open; ask for a reset to start afresh.", file=sys.stderr)

@@ -95,9 +95,7 @@ def shown(path: bytes) -> str:
     text = path.decode("utf-8", "surrogateescape")
     if all(map(is_plain, text)):
         return text
-    return "".join(
-        character if is_plain(character) else _escaped(character) for character in text
-    )
+    return "".join(character if is_plain(character) else _escaped(character) for character in text)
 
 
 def _escaped(character: str) -> str:
@@ -129,9 +127,9 @@ def scan(root: int, most_entries: int) -> Scan:
         try:
             descriptor = beneath.open_directory(root, directory)
         except OSError as e:
-            if e.errno in _UNREADABLE:
+            if directory and e.errno in _UNREADABLE:
                 found.append(_refused(directory, "its folder cannot be read"))
-            elif e.errno not in _GONE:
+            elif not directory or e.errno not in _GONE:
                 raise
             continue
         with _listing(descriptor) as items:
@@ -151,23 +149,22 @@ def scan(root: int, most_entries: int) -> Scan:
 
 def _entry(path: bytes, status: os.stat_result) -> Entry | None:
     """A file or a thing refused; None for a directory to look into."""
-    is_directory = stat.S_ISDIR(status.st_mode)
-    reason = "" if is_directory else beneath.refusal(status)
     if _too_far(path):
-        reason = "it is nested too deeply"
-    if is_directory and not reason:
+        return _refused(path, "it is nested too deeply")
+    if stat.S_ISDIR(status.st_mode):
         return None
     return Entry(
         info=values.FileInfo(shown(path), status.st_size, status.st_mtime_ns),
         path=path,
         identity=(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),
-        # Of a refused directory the times change with its content, which is no news.
-        refusal=reason,
+        refusal=beneath.refusal(status),
     )
 
 
 def _refused(path: bytes, reason: str) -> Entry:
-    return Entry(values.FileInfo(shown(path), 0, 0), path, (0, 0, 0, 0), reason)
+    """What is out of reach; its times are no news, as a directory's change with its content."""
+    name = shown(path[:PATH_BYTES]) + "…" * (len(path) > PATH_BYTES)
+    return Entry(values.FileInfo(name, 0, 0), path, (0, 0, 0, 0), reason)
 
 
 def _too_far(path: bytes) -> bool:

@@ -98,7 +98,7 @@ class SessionProcesses:
         """Host process ids, init first; empty once init is gone, at most 4096."""
         if self._start == 0 or start_ticks(self._init) != self._start:
             return []  # The number may be somebody else's by now.
-        if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        if not _lists_children():
             return self._pids_of_namespace()
         found = [self._init]
         for pid in found:  # Grows while it is walked.
@@ -109,8 +109,10 @@ class SessionProcesses:
 
     def _pids_of_namespace(self) -> list[int]:
         wanted = _namespace(self._init)
+        if wanted in (0, _namespace(os.getpid())):
+            return [self._init]  # Without a namespace of its own, all of the host would match.
         others = (int(name) for name in os.listdir("/proc") if name.isdigit())
-        found = [p for p in others if wanted and p != self._init and _namespace(p) == wanted]
+        found = [pid for pid in others if pid != self._init and _namespace(pid) == wanted]
         return [self._init, *found][:_MOST_PROCESSES]
 
     def memory_bytes(self) -> int:
@@ -176,6 +178,11 @@ def _look(path: str) -> bytes:
     """At most 8 MiB of a file; raises OSError."""
     with open(path, "rb") as file:
         return file.read(_MOST_MAPS_BYTES)
+
+
+def _lists_children() -> bool:
+    """Whether this kernel was built to say who the children of a process are."""
+    return os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
 def _children(pid: int) -> list[int]:

@@ -1,0 +1,49 @@
+"""What a kernel died of, in sentences for people. Pure."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from interpreter_bot import settings
+
+LOST = "Its variables are gone; files in /mnt/data are kept."
+
+
+def out_of_memory(limit_bytes: int) -> str:
+    """Say that the session used more memory than it may have."""
+    size = f"{limit_bytes / settings.GIB:.1f} GiB"
+    return f"The code used more memory than the {size} it may have, and was killed. {LOST}"
+
+
+def crash(status: int | None) -> str:
+    """Say how a kernel ended by itself.
+
+    Args:
+        status: its wait status; None where nobody could say.
+    """
+    if status is None:
+        return f"The Python process ended unexpectedly. {LOST}"
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"The code ended its own Python process (exit code {code}). {LOST}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    words = {"SIGSEGV": "a segmentation fault", "SIGABRT": "an abort", "SIGKILL": "a kill"}
+    return f"The Python process died of {words.get(name, name)}. {LOST}"
+
+
+def over_memory(limit_bytes: int) -> str:
+    """Say the same where it is the bot that kills."""
+    return f"The code used more memory than the {limit_bytes / settings.GIB:.1f} GiB it may have."
+
+
+def workspace_full(limits: settings.Limits) -> str:
+    """Say that /mnt/data grew over its limits."""
+    size = f"{limits.workspace_bytes / settings.GIB:g} GiB"
+    return (
+        f"The code filled /mnt/data beyond its {size} or {limits.workspace_files:,} files. "
+        "Delete files there to go on."
+    )

@@ -1,0 +1,257 @@
+"""Running one piece of code in one kernel, to one of seven endings.
+
+Finished means the kernel's reply *and* its idle, both for our request. Three other things may
+come first: the kernel dies, time runs out, or somebody steps in. Stepping in is an interrupt,
+which keeps variables, and a kill where code does not react to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import logging
+import signal
+import time
+from typing import Final, Protocol
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels import connections, deaths, listening, outputs
+
+_log = logging.getLogger(__name__)
+
+_LAST_OUTPUT_SECONDS: Final = 0.05
+_INTERRUPTS_SECONDS: Final = 1.0
+
+
+class Process(Protocol):
+    """What executing needs of the process behind a kernel; a provisioner has it."""
+
+    ended: asyncio.Event
+
+    async def send_signal(self, signum: int) -> None:
+        """Signal the kernel's main process; nothing happens when it is gone."""
+
+    async def kill(self) -> None:
+        """Kill everything in the session."""
+
+    async def last_words(self) -> int | None:
+        """Return the wait status of a kernel that ended, where there is one."""
+
+    def oom_kills(self) -> int:
+        """Count the session's processes that were killed for memory."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Intervention:
+    ending: values.Ending
+    reason: str
+    is_deadly: bool = False
+
+
+class Kernel:
+    """A live interpreter. One execution at a time; further ones wait in order."""
+
+    def __init__(
+        self,
+        process: Process,
+        connection: connections.Connection,
+        *,
+        limits: settings.Limits,
+        interrupt_grace_seconds: float,
+    ) -> None:
+        self.process = process
+        self._connection = connection
+        self._limits = limits
+        self._grace_seconds = interrupt_grace_seconds
+        self._lock = asyncio.Lock()
+        self._stepping_in: asyncio.Future[_Intervention] | None = None
+        self._condemned: _Intervention | None = None
+        self.last_used = time.monotonic()
+        self.announcement = ""
+        """What to tell people before the first output: why the former kernel is gone."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether code can still run in it."""
+        return not self.process.ended.is_set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether code is running in it."""
+        return self._lock.locked()
+
+    async def execute(
+        self,
+        code: str,
+        *,
+        show: listening.Show,
+        ask: listening.Ask | None = None,
+        seconds: float | None = None,
+    ) -> values.Finished:
+        """Run code and say how it ended; never raises for what the code does.
+
+        Args:
+            code: Python, with IPython's additions.
+            show: called with each output as it appears.
+            ask: called when the code asks for input; without it `input()` raises in the code.
+            seconds: wall time; default is the limit of the settings.
+        """
+        async with self._lock:
+            self.last_used = time.monotonic()
+            try:
+                return await self._execute(code, show, ask, seconds)
+            finally:
+                self._stepping_in = None
+                self.last_used = time.monotonic()
+
+    async def _execute(
+        self,
+        code: str,
+        show: listening.Show,
+        ask: listening.Ask | None,
+        seconds: float | None,
+    ) -> values.Finished:
+        if not self.is_alive:
+            reason = self._condemned.reason if self._condemned else "The kernel is gone."
+            return values.Finished(values.Ending.REFUSED, 0.0, reason, kernel_lost=True)
+        started = time.monotonic()
+        self._stepping_in = asyncio.get_running_loop().create_future()
+        oom_kills = self.process.oom_kills()
+        listener = listening.Listener(
+            self._connection,
+            outputs.Reader(self._limits),
+            show=show,
+            ask=ask,
+            input_seconds=self._limits.input_seconds,
+            object_to=self.condemn,
+            give_up=functools.partial(self.step_in, values.Ending.STOPPED),
+        )
+        try:
+            over = await listener.start(code)
+            limit = self._limits.execution_seconds if seconds is None else seconds
+            stepped_in = await self._await_end(over, listener, started + limit, limit)
+            if self.is_alive and over.done():
+                return _finished(listener.status, stepped_in, time.monotonic() - started)
+            if stepped_in is not None and self.is_alive:
+                stepped_in = dataclasses.replace(stepped_in, is_deadly=True)
+            return await self._bury(listener, stepped_in, oom_kills, started)
+        except asyncio.CancelledError:
+            await self._interrupt_and_leave()
+            raise
+        finally:
+            await listener.close()
+
+    async def _await_end(
+        self,
+        over: asyncio.Task[None],
+        listener: listening.Listener,
+        deadline: float,
+        limit: float,
+    ) -> _Intervention | None:
+        """Wait for the end; steps in where it does not come by itself."""
+        death = asyncio.create_task(self.process.ended.wait(), name="kernel's death")
+        try:
+            while True:
+                left = deadline + listener.seconds_asking - time.monotonic()
+                waiting = {over, death, self._stepping_in or death}
+                timeout = None if listener.is_asking else max(left, 0)
+                if listener.is_asking:
+                    waiting.add(listener.answered)
+                done, _ = await asyncio.wait(
+                    waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+                )
+                if over in done or death in done:
+                    return self._condemned
+                if self._stepping_in in done and self._stepping_in is not None:
+                    return await self._step_in(self._stepping_in.result(), over, death)
+                if left <= 0 and not listener.is_asking:
+                    reason = f"The code was stopped after {limit:g} seconds."
+                    late = _Intervention(values.Ending.TIMED_OUT, reason)
+                    return await self._step_in(late, over, death)
+        finally:
+            death.cancel()
+
+    async def _step_in(
+        self,
+        intervention: _Intervention,
+        over: asyncio.Task[None],
+        death: asyncio.Task[bool],
+    ) -> _Intervention:
+        """Interrupt until the code reacts or its grace is over; then, or at once, kill."""
+        give_up = time.monotonic() + self._grace_seconds
+        while not intervention.is_deadly and (left := give_up - time.monotonic()) > 0:
+            await self.process.send_signal(signal.SIGINT)
+            pause = min(left, _INTERRUPTS_SECONDS)
+            done, _ = await asyncio.wait(
+                {over, death}, timeout=pause, return_when=asyncio.FIRST_COMPLETED
+            )
+            if done:
+                return intervention
+        await self.process.kill()
+        await self.process.ended.wait()
+        return intervention
+
+    async def _bury(
+        self,
+        listener: listening.Listener,
+        stepped_in: _Intervention | None,
+        oom_kills: int,
+        started: float,
+    ) -> values.Finished:
+        """Show what the dead kernel still had said, and say what it died of."""
+        await listener.listen_on(_LAST_OUTPUT_SECONDS)
+        seconds = time.monotonic() - started
+        if stepped_in is not None:
+            reason = f"{stepped_in.reason} {deaths.LOST}"
+            return values.Finished(stepped_in.ending, seconds, reason, kernel_lost=True)
+        status = await self.process.last_words()
+        if self.process.oom_kills() > oom_kills:
+            reason = deaths.out_of_memory(self._limits.memory_bytes)
+            ending = values.Ending.OUT_OF_MEMORY
+        else:
+            reason, ending = deaths.crash(status), values.Ending.CRASHED
+        _log.info("kernel died: %s", reason)
+        return values.Finished(ending, seconds, reason, kernel_lost=True)
+
+    async def _interrupt_and_leave(self) -> None:
+        """End an execution that nobody waits for any more; it must not run on unseen."""
+        await self.process.send_signal(signal.SIGINT)
+        self.condemn(values.Ending.STOPPED, "The execution was abandoned.")
+
+    async def stop(self, reason: str = "Stopped.") -> None:
+        """Interrupt the running execution; variables survive where the code lets them."""
+        self.step_in(values.Ending.STOPPED, reason)
+
+    def step_in(self, ending: values.Ending, reason: str) -> None:
+        """Interrupt the running execution, if there is one, for a reason of our own."""
+        if self._stepping_in is not None and not self._stepping_in.done():
+            self._stepping_in.set_result(_Intervention(ending, reason))
+
+    def condemn(self, ending: values.Ending, reason: str) -> None:
+        """Kill the kernel now, whatever it does."""
+        if self._condemned is None and self.is_alive:
+            self._condemned = _Intervention(ending, reason, is_deadly=True)
+            if self._stepping_in is not None and not self._stepping_in.done():
+                self._stepping_in.set_result(self._condemned)
+            else:
+                self._killing = asyncio.create_task(self.process.kill(), name="condemned kernel")
+
+    async def close(self) -> None:
+        """Kill it and leave nothing behind."""
+        await self.process.kill()
+        self._connection.close()
+
+
+def _finished(
+    status: str, stepped_in: _Intervention | None, seconds: float
+) -> values.Finished:
+    if stepped_in is not None:
+        return values.Finished(stepped_in.ending, seconds, stepped_in.reason)
+    endings = {"ok": values.Ending.OK, "error": values.Ending.ERROR}
+    return values.Finished(endings.get(status, values.Ending.REFUSED), seconds)
+
+
+def refused(error: errors.BotError) -> values.Finished:
+    """Say that nothing was run, and why."""
+    return values.Finished(values.Ending.REFUSED, 0.0, str(error))

@@ -1,0 +1,108 @@
+"""What all kernels of one bot stand on: the fork server, control groups, directories, user ids.
+
+Opening it first cleans up after a bot that was killed: its processes ended with its sockets, but
+its control groups and runtime directories did not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import pathlib
+import shutil
+from collections.abc import AsyncIterator
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels import launching, workspaces
+from interpreter_bot.kernels.provisioning import cgroups, forkservers, provisioners, watching
+
+_log = logging.getLogger(__name__)
+
+
+class Grounds:
+    """See the module's docstring. Use `open`."""
+
+    def __init__(self, ground: provisioners.Ground) -> None:
+        self.ground = ground
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, bot: settings.Settings, files: workspaces.Workspaces
+    ) -> AsyncIterator[Grounds]:
+        """Start everything, bottom-up.
+
+        Raises:
+            SandboxError: the walls cannot be built here.
+            KernelStartError: the kernels' Python cannot be used.
+        """
+        runtime = await asyncio.to_thread(_own_runtime, bot.paths.runtime)
+        groups = await asyncio.to_thread(
+            cgroups.Cgroups.probe, bot.sandbox.cgroups if bot.sandbox.enabled else "off"
+        )
+        _log.info("control groups: %s", groups.reason)
+        swept = await groups.sweep()
+        if swept:
+            _log.warning("removed the control groups of %d bots that had died", swept)
+        server = forkservers.ForkServer(
+            kernels=bot.kernels,
+            limits=bot.limits,
+            sandbox=bot.sandbox,
+            workspaces=files.directory,
+        )
+        uids = provisioners.Uids(count=bot.sandbox.uid_count, first_uid=bot.sandbox.first_uid)
+        ground = provisioners.Ground(
+            server=server, groups=groups, limits=bot.limits, runtime=runtime, uids=uids
+        )
+        try:
+            await server.start()
+            yield cls(ground)
+        finally:
+            await server.close()
+            await groups.close()
+            await asyncio.to_thread(shutil.rmtree, runtime, ignore_errors=True)
+
+    async def attach(self, launched: launching.Launched, workspace: workspaces.Workspace) -> None:
+        """Give a kernel its session's files.
+
+        Raises:
+            KernelStartError: they cannot be mounted, or the kernel is gone.
+        """
+        await workspace.hand_over(launched.provisioner.host_uid)
+        await launched.provisioner.attach(workspace.mount_path)
+
+
+def memory_bytes() -> int:
+    """Return the machine's memory, or what a control group leaves us of it."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _own_runtime(directory: pathlib.Path) -> pathlib.Path:
+    """Make this bot's runtime directory and remove those of bots that died.
+
+    Raises:
+        SettingsError: the place is not ours to write to.
+    """
+    pid = os.getpid()
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if directory.stat().st_uid != os.geteuid():
+            raise errors.SettingsError(f"The runtime directory {directory} belongs to another user.")
+        for name in os.listdir(directory):
+            if not _is_alive(name):
+                shutil.rmtree(directory / name, ignore_errors=True)
+        own = directory / f"{pid}-{watching.start_ticks(pid)}"
+        own.mkdir(mode=0o700)
+    except OSError as error:
+        raise errors.SettingsError(f"The runtime directory {directory} cannot be used.") from error
+    return own
+
+
+def _is_alive(name: str) -> bool:
+    pid, _, ticks = name.partition("-")
+    if not (pid.isdigit() and ticks.isdigit()):
+        # Not one of ours: whoever put it there may want it.
+        return True
+    return watching.start_ticks(int(pid)) == int(ticks)

@@ -1,0 +1,117 @@
+"""Starting kernels through jupyter_client, so that another provisioner can take ours' place."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import uuid
+from typing import Any
+
+import jupyter_client
+import zmq.asyncio
+from jupyter_client import kernelspec
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels import connections, executing
+from interpreter_bot.kernels.provisioning import provisioners
+
+_log = logging.getLogger(__name__)
+
+
+class _Manager(jupyter_client.AsyncKernelManager):
+    """Ends kernels by killing what they live in, so it keeps no control channel to ask them."""
+
+    def _connect_control_socket(self) -> None:
+        """Connect nothing: a confined kernel listens on no such channel."""
+
+
+@dataclasses.dataclass(slots=True)
+class Launched:
+    """A kernel, and what started it.
+
+    Attributes:
+        kernel: ready to execute.
+        provisioner: attaches workspaces, and knows what the session uses.
+        manager: jupyter_client's, which ends it.
+    """
+
+    kernel: executing.Kernel
+    provisioner: provisioners.ForkProvisioner
+    manager: jupyter_client.AsyncKernelManager
+
+    async def close(self) -> None:
+        """Kill the kernel and leave nothing of it behind."""
+        await self.kernel.close()
+        await self.manager.shutdown_kernel(now=True)
+
+
+class Launcher:
+    """Starts kernels on one ground."""
+
+    def __init__(self, kernels: settings.Kernels, ground: provisioners.Ground) -> None:
+        self._kernels = kernels
+        self._ground = ground
+        self._context = zmq.asyncio.Context()
+        # Four descriptors' worth of sockets a kernel: the default of 1,023 would cap the pool.
+        self._context.set(zmq.MAX_SOCKETS, 16 * 1023)
+        self._spec = kernelspec.KernelSpec(
+            argv=["forked"],
+            display_name="Python (sandboxed)",
+            language="python",
+            metadata={
+                "kernel_provisioner": {
+                    "provisioner_name": kernels.provisioner,
+                    "config": {"ground": ground},
+                }
+            },
+        )
+
+    async def launch(self) -> Launched:
+        """Start a kernel that waits for its workspace.
+
+        Raises:
+            KernelStartError: it did not start in time; nothing is left of it.
+        """
+        kernel_id = uuid.uuid4().hex
+        manager: Any = _Manager(kernel_id=kernel_id)
+        manager.connection_file = str(self._ground.runtime / kernel_id[:8] / "kernel.json")
+        manager._kernel_spec = self._spec
+        connection = None
+        try:
+            async with asyncio.timeout(self._kernels.start_seconds):
+                await manager.start_kernel()
+                connection = connections.Connection(manager.get_connection_info(), self._context)
+                await self._await_welcome(connection, manager.provisioner)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if manager.has_kernel:
+                await manager.shutdown_kernel(now=True)
+            if isinstance(error, TimeoutError):
+                raise errors.KernelStartError from error
+            raise
+        kernel = executing.Kernel(
+            manager.provisioner,
+            connection,
+            limits=self._ground.limits,
+            interrupt_grace_seconds=self._kernels.interrupt_grace_seconds,
+        )
+        return Launched(kernel, manager.provisioner, manager)
+
+    async def _await_welcome(
+        self, connection: connections.Connection, provisioner: provisioners.ForkProvisioner
+    ) -> None:
+        welcome = asyncio.create_task(connection.await_welcome(), name="welcome")
+        ended = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
+        try:
+            await asyncio.wait({welcome, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if not welcome.done():
+                raise errors.KernelStartError
+        finally:
+            welcome.cancel()
+            ended.cancel()
+
+    def close(self) -> None:
+        """Close what all connections were made from."""
+        self._context.destroy(linger=0)

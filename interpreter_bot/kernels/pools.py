@@ -1,0 +1,219 @@
+"""Kernels by session: started once however many ask, a few ready ahead, let go when unused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator
+from types import MappingProxyType
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels import executing, grounds, launching, watchdogs, workspaces
+
+_log = logging.getLogger(__name__)
+
+# A kernel that was just taken is about to be used; evicting it would lose the race for its taker.
+_FRESH_SECONDS = 10.0
+_REFILL_PAUSE_SECONDS = 0.05
+_IDLE_KERNEL_BYTES = 64 * settings.MIB
+_RESTARTED = "A new Python was started: the earlier one {reason} Variables are gone, files are kept."
+
+
+class Pool:
+    """All kernels of one bot. Use `open`."""
+
+    def __init__(
+        self, bot: settings.Settings, ground: grounds.Grounds, files: workspaces.Workspaces
+    ) -> None:
+        self._settings = bot
+        self._ground = ground
+        self._workspaces = files
+        self._launcher = launching.Launcher(bot.kernels, ground.ground)
+        self._live: dict[str, launching.Launched] = {}
+        self._starting: dict[str, asyncio.Task[launching.Launched]] = {}
+        self._spares: list[launching.Launched] = []
+        self._let_go: dict[str, str] = {}
+        self._refilling: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, bot: settings.Settings) -> AsyncIterator[Pool]:
+        """Clean up after a bot that died, start the fork server and the first spares.
+
+        Raises:
+            SandboxError: the walls cannot be built here.
+            KernelStartError: the kernels' Python cannot be used.
+        """
+        files = workspaces.Workspaces(bot.paths.data / "workspaces", bot.limits)
+        async with grounds.Grounds.open(bot, files) as ground:
+            pool = cls(bot, ground, files)
+            watching = asyncio.create_task(
+                watchdogs.watch(pool.live, files, bot.limits), name="watchdog"
+            )
+            try:
+                pool._refill_soon()
+                yield pool
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+                await pool._close()
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether there are walls around the kernels."""
+        return self._settings.sandbox.enabled
+
+    @property
+    def live(self) -> MappingProxyType[str, launching.Launched]:
+        """The kernels that sessions have, by session."""
+        return MappingProxyType(self._live)
+
+    @property
+    def spare_count(self) -> int:
+        """How many kernels stand by."""
+        return len(self._spares)
+
+    def workspace(self, key: str) -> workspaces.Workspace:
+        """Return a session's files; they outlive its kernels."""
+        return self._workspaces.of(key)
+
+    async def take(self, key: str) -> executing.Kernel:
+        """Return the session's kernel, starting one where it has none.
+
+        Its `announcement` says so where an earlier one was lost.
+
+        Raises:
+            KernelStartError: none could be started.
+            PoolFullError: every kernel is busy and no more fit.
+        """
+        launched = self._live.get(key)
+        if launched is not None and launched.kernel.is_alive:
+            launched.kernel.last_used = time.monotonic()
+            return launched.kernel
+        starting = self._starting.get(key)
+        if starting is None:
+            starting = asyncio.create_task(self._start(key), name=f"start kernel of {key}")
+            self._starting[key] = starting
+            starting.add_done_callback(lambda _: self._starting.pop(key, None))
+        # One asker going away must not take the kernel from the others.
+        return (await asyncio.shield(starting)).kernel
+
+    async def _start(self, key: str) -> launching.Launched:
+        reason = self._let_go.pop(key, "")
+        if (former := self._live.pop(key, None)) is not None:
+            await former.close()
+            reason = reason or "ended unexpectedly."
+        workspace = self._workspaces.of(key)
+        launched = self._take_spare()
+        if launched is None:
+            await self._make_room()
+            launched = await self._launcher.launch()
+        try:
+            await self._ground.attach(launched, workspace)
+        except BaseException:
+            await launched.close()
+            raise
+        if reason:
+            launched.kernel.announcement = _RESTARTED.format(reason=reason)
+        launched.kernel.last_used = time.monotonic()
+        self._live[key] = launched
+        self._refill_soon()
+        return launched
+
+    def _take_spare(self) -> launching.Launched | None:
+        while self._spares:
+            launched = self._spares.pop()
+            if launched.kernel.is_alive:
+                return launched
+            _log.warning("a spare kernel had died")
+        return None
+
+    def _refill_soon(self) -> None:
+        if self._refilling is None or self._refilling.done():
+            self._refilling = asyncio.create_task(self._refill(), name="refill spares")
+
+    async def _refill(self) -> None:
+        """Bring the spares up to their number; a pause leaves the cores to whoever took one."""
+        while len(self._spares) < self._settings.kernels.spares and not self._is_closing:
+            await asyncio.sleep(_REFILL_PAUSE_SECONDS)
+            if not self._has_room(1):
+                return
+            try:
+                self._spares.append(await self._launcher.launch())
+            except errors.BotError:
+                _log.exception("no spare kernel could be started")
+                return
+
+    def _count(self) -> int:
+        return len(self._live) + len(self._spares) + len(self._starting)
+
+    def _has_room(self, newcomers: int) -> bool:
+        """Say whether kernels that are about to start fit beside those there are."""
+        if self._settings.kernels.concurrent:
+            return self._count() + newcomers <= self._settings.kernels.concurrent
+        used = [launched.provisioner.memory_bytes() or 0 for launched in self._live.values()]
+        idle = (len(self._spares) + len(self._starting) + newcomers) * _IDLE_KERNEL_BYTES
+        budget = grounds.memory_bytes() * self._settings.kernels.memory_share
+        return sum(max(size, _IDLE_KERNEL_BYTES) for size in used) + idle <= budget
+
+    async def _make_room(self) -> None:
+        """Let the longest idle kernels go until one more fits; never a busy one.
+
+        Raises:
+            PoolFullError: all are busy.
+        """
+        while not self._has_room(0):
+            now = time.monotonic()
+            idle = [
+                (launched.kernel.last_used, key)
+                for key, launched in self._live.items()
+                if not launched.kernel.is_busy
+                and now - launched.kernel.last_used > _FRESH_SECONDS
+            ]
+            if not idle:
+                raise errors.PoolFullError
+            await self._let(min(idle)[1], "was let go to make room for others.")
+
+    async def _let(self, key: str, reason: str) -> None:
+        launched = self._live.pop(key, None)
+        if launched is not None:
+            self._let_go[key] = reason
+            _log.info("kernel of %s %s", key, reason)
+            await launched.close()
+
+    async def reap(self) -> int:
+        """Let kernels go that nobody used for the time the settings give; returns how many."""
+        oldest = time.monotonic() - self._settings.kernels.idle_seconds
+        keys = [
+            key
+            for key, launched in self._live.items()
+            if not launched.kernel.is_busy and launched.kernel.last_used < oldest
+        ]
+        for key in keys:
+            await self._let(key, "was let go after it had not been used for a while.")
+        return len(keys)
+
+    async def release(self, key: str) -> None:
+        """Let a session's kernel go, because somebody asked for it."""
+        await self._let(key, "")
+        self._let_go.pop(key, None)
+
+    async def forget(self, key: str) -> None:
+        """Let a session's kernel go and delete its files."""
+        await self.release(key)
+        await self._workspaces.of(key).remove()
+
+    async def _close(self) -> None:
+        self._is_closing = True
+        tasks = [*self._starting.values(), *([self._refilling] if self._refilling else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        everyone = [*self._live.values(), *self._spares]
+        self._live.clear()
+        self._spares.clear()
+        await asyncio.gather(*(launched.close() for launched in everyone), return_exceptions=True)
+        self._launcher.close()

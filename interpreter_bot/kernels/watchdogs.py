@@ -1,0 +1,79 @@
+"""Looking after what no single system call bounds: a session's memory and its files on disk.
+
+Memory is watched only where there is no control group to bound it. Disk has no portable quota:
+what code writes between two looks is how far a workspace can grow over its limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from interpreter_bot import settings, values
+from interpreter_bot.kernels import deaths, launching, workspaces
+from interpreter_bot.kernels.provisioning import watching
+
+_log = logging.getLogger(__name__)
+
+_TICK_SECONDS = 0.25
+_IDLE_TICKS = 8
+# Code that was interrupted may be busy cleaning up; code that goes on filling the disk is not.
+_DEADLY_SHARE = 1.25
+
+
+class _Guard:
+    """Watches one kernel."""
+
+    def __init__(self, launched: launching.Launched, limits: settings.Limits) -> None:
+        self.launched = launched
+        self._limits = limits
+        self._watch = watching.Watch(limits.memory_bytes + 64 * settings.MIB)
+        self._was_over = False
+
+    async def look(self, workspace: workspaces.Workspace) -> None:
+        """Look once, and step in where a limit is passed."""
+        kernel = self.launched.kernel
+        if self.launched.provisioner.memory_bytes() is None:
+            processes = self.launched.provisioner.processes()
+            enough = self._limits.memory_bytes
+            reading = await asyncio.to_thread(processes.reading, enough_bytes=enough)
+            verdict = self._watch.judge(reading)
+            if verdict is not watching.Verdict.FINE:
+                _log.info("session is %s: %s", verdict, reading)
+                reason = deaths.over_memory(self._limits.memory_bytes)
+                kernel.condemn(values.Ending.OUT_OF_MEMORY, reason)
+                return
+        usage = await workspace.usage()
+        share = max(
+            usage.size_bytes / self._limits.workspace_bytes,
+            usage.files / self._limits.workspace_files,
+        )
+        if share <= 1:
+            self._was_over = False
+        elif share > _DEADLY_SHARE or (not kernel.is_busy and not self._was_over):
+            kernel.condemn(values.Ending.STOPPED, deaths.workspace_full(self._limits))
+        elif not self._was_over:
+            # Once: code that comes later may be deleting what this one left.
+            self._was_over = True
+            kernel.step_in(values.Ending.STOPPED, deaths.workspace_full(self._limits))
+
+
+async def watch(
+    live: Mapping[str, launching.Launched], files: workspaces.Workspaces, limits: settings.Limits
+) -> None:
+    """Look after all live kernels for ever: busy ones at each tick, idle ones now and then."""
+    guards: dict[str, _Guard] = {}
+    tick = 0
+    while True:
+        await asyncio.sleep(_TICK_SECONDS)
+        tick += 1
+        for key, launched in list(live.items()):
+            guard = guards.get(key)
+            if guard is None or guard.launched is not launched:
+                guard = guards[key] = _Guard(launched, limits)
+            is_due = launched.kernel.is_busy or tick % _IDLE_TICKS == hash(key) % _IDLE_TICKS
+            if is_due and launched.kernel.is_alive:
+                await guard.look(files.of(key))
+        for key in guards.keys() - live.keys():
+            del guards[key]
