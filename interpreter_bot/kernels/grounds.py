@@ -46,11 +46,13 @@ class Grounds:
         swept = await groups.sweep()
         if swept:
             _log.warning("removed the control groups of %d bots that had died", swept)
+        await asyncio.to_thread(_make_workspaces, bot.paths.data / "workspaces")
+        await files.sweep()
         server = forkservers.ForkServer(
             kernels=bot.kernels,
             limits=bot.limits,
             sandbox=bot.sandbox,
-            workspaces=files.directory,
+            workspaces=bot.paths.data / "workspaces",
         )
         uids = provisioners.Uids(count=bot.sandbox.uid_count, first_uid=bot.sandbox.first_uid)
         ground = provisioners.Ground(
@@ -70,13 +72,50 @@ class Grounds:
         Raises:
             KernelStartError: they cannot be mounted, or the kernel is gone.
         """
-        await workspace.hand_over(launched.provisioner.host_uid)
-        await launched.provisioner.attach(workspace.mount_path)
+        uid = launched.provisioner.host_uid
+        await asyncio.to_thread(_hand_over, workspace.directory, uid)
+        await launched.provisioner.attach(f"{workspace.name}/{workspace.directory.name}")
 
 
 def memory_bytes() -> int:
     """Return the machine's memory, or what a control group leaves us of it."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _make_workspaces(directory: pathlib.Path) -> None:
+    """Make the directory of all workspaces.
+
+    Raises:
+        SettingsError: it cannot be made or written to.
+    """
+    try:
+        directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+    except OSError as error:
+        raise errors.SettingsError(f"The data directory {directory} cannot be used.") from error
+    if not os.access(directory, os.W_OK):
+        raise errors.SettingsError(f"The data directory {directory} cannot be written to.")
+
+
+def _hand_over(root: pathlib.Path, uid: int) -> None:
+    """Make a session's files belong to the user id of its kernel; no kernel runs in it now.
+
+    Only root gives each kernel an id of its own. The fork server, which is none of the owners,
+    has to walk as far as the root.
+    """
+    if os.geteuid() != 0 or root.lstat().st_uid == uid:
+        return
+    for directory in (root.parent, root.parent.parent):
+        directory.chmod(0o711)
+    waiting = [str(root)]
+    while waiting:
+        path = waiting.pop()
+        with contextlib.suppress(OSError), os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                else:
+                    os.lchown(entry.path, uid, uid)
+        os.chown(path, uid, uid, follow_symlinks=False)
 
 
 def _own_runtime(directory: pathlib.Path) -> pathlib.Path:

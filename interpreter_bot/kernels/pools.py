@@ -76,9 +76,9 @@ class Pool:
         """How many kernels stand by."""
         return len(self._spares)
 
-    def workspace(self, key: str) -> workspaces.Workspace:
+    async def workspace(self, key: str) -> workspaces.Workspace:
         """Return a session's files; they outlive its kernels."""
-        return self._workspaces.of(key)
+        return await self._workspaces.of(key)
 
     async def take(self, key: str) -> executing.Kernel:
         """Return the session's kernel, starting one where it has none.
@@ -106,7 +106,7 @@ class Pool:
         if (former := self._live.pop(key, None)) is not None:
             await former.close()
             reason = reason or "ended unexpectedly."
-        workspace = self._workspaces.of(key)
+        workspace = await self._workspaces.of(key)
         launched = self._take_spare()
         if launched is None:
             await self._make_room()
@@ -204,7 +204,7 @@ class Pool:
     async def forget(self, key: str) -> None:
         """Let a session's kernel go and delete its files."""
         await self.release(key)
-        await self._workspaces.of(key).remove()
+        await (await self._workspaces.of(key)).remove()
 
     async def _close(self) -> None:
         self._is_closing = True

@@ -219,6 +219,7 @@ class Content:
         self._most_bytes = most_bytes
         self.info = values.FileInfo(name, 0, 0)
         self._file: BinaryIO | None = None
+        self._remaining = 0
 
     def begin(self) -> None:
         """Open the file. Blocks.
@@ -240,6 +241,7 @@ class Content:
                 f"{self.info.name} is larger than the {said(self._most_bytes)} allowed."
             )
         self.info = values.FileInfo(self.info.name, status.st_size, status.st_mtime_ns)
+        self._remaining = status.st_size
 
     def close(self) -> None:
         """Close the file. Blocks while another task reads."""
@@ -254,12 +256,11 @@ class Content:
             ValueError: the file is closed.
         """
         assert self._file is not None, "read inside `async with`"  # noqa: S101
-        remaining = self.info.size_bytes
-        while remaining:
-            chunk = await file_work(self._file.read, min(CHUNK_BYTES, remaining))
+        while self._remaining:
+            chunk = await file_work(self._file.read, min(CHUNK_BYTES, self._remaining))
             if not chunk:
                 return
-            remaining -= len(chunk)
+            self._remaining -= len(chunk)
             yield chunk
 
 

@@ -46,7 +46,7 @@ class _Guard:
                 return
         usage = await workspace.usage()
         share = max(
-            usage.size_bytes / self._limits.workspace_bytes,
+            usage.bytes / self._limits.workspace_bytes,
             usage.files / self._limits.workspace_files,
         )
         if share <= 1:
@@ -74,6 +74,6 @@ async def watch(
                 guard = guards[key] = _Guard(launched, limits)
             is_due = launched.kernel.is_busy or tick % _IDLE_TICKS == hash(key) % _IDLE_TICKS
             if is_due and launched.kernel.is_alive:
-                await guard.look(files.of(key))
+                await guard.look(await files.of(key))
         for key in guards.keys() - live.keys():
             del guards[key]

@@ -29,7 +29,7 @@ _DATA = "data"
 _REMOVED = ".removed-"
 _MOST_SKIPPED = 100
 _SUFFIX = re.compile(r"(?:\.tar)?\.[^. ]{1,16}\Z")
-_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|\Z)", re.IGNORECASE)
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d) *(?:\.|\Z)", re.IGNORECASE)
 
 
 class Writable(Protocol):
@@ -44,6 +44,7 @@ class Mark:
     """What a workspace held at one moment; of use to `Workspace.changed` alone."""
 
     identities: Mapping[bytes, scanning.Identity]
+    is_truncated: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class Changes:
         files: regular files, by name; they may change again before they are read.
         skipped: (name, reason) of what will not be read; the reason ends the sentence
             "x was left out: …". At most 100.
-        is_truncated: there is more than was looked at, or more was skipped.
+        is_truncated: there is, or at the mark there was, more than was looked at, or more was
+            skipped. What was not looked at then may be taken for new now.
     """
 
     files: tuple[values.FileInfo, ...]
@@ -72,10 +74,11 @@ def safe_name(name: str) -> str:
     text = re.split(r"[/\\]", name.rstrip("/\\ "))[-1]
     text = "".join(map(_harmless, unicodedata.normalize("NFC", text)))
     text = _trimmed(unicodedata.normalize("NFC", text))
+    if _RESERVED.match(text):
+        text = f"_{text}"
     suffix = found[0] if (found := _SUFFIX.search(text)) else ""
     stem = text[: len(text) - len(suffix)].encode()[: NAME_BYTES - len(suffix.encode())]
-    text = _trimmed(stem.decode(errors="ignore").rstrip(". ") + suffix) or "file"
-    return f"_{text}" if _RESERVED.match(text) else text
+    return _trimmed(stem.decode(errors="ignore").rstrip(". ") + suffix) or "file"
 
 
 def _harmless(character: str) -> str:
@@ -185,7 +188,8 @@ class Workspace:
     async def mark(self) -> Mark:
         """Remember what is there."""
         found = await transfers.file_work(self._scan)
-        return Mark({entry.path: entry.identity for entry in found.entries})
+        identities = {entry.path: entry.identity for entry in found.entries}
+        return Mark(identities, is_truncated=found.is_truncated)
 
     async def changed(self, since: Mark) -> Changes:
         """What was made or written to since a mark. Bounded as `list` is."""
@@ -195,7 +199,9 @@ class Workspace:
         return Changes(
             files=_sorted(entry.info for entry in new if not entry.refusal),
             skipped=tuple(skipped[:_MOST_SKIPPED]),
-            is_truncated=found.is_truncated or len(skipped) > _MOST_SKIPPED,
+            is_truncated=any(
+                (found.is_truncated, since.is_truncated, len(skipped) > _MOST_SKIPPED)
+            ),
         )
 
     async def usage(self) -> scanning.Usage:

@@ -130,7 +130,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):  # type: ignore[misc]
         return {
             "transport": "ipc",
             "ip": str(self._directory / "k" if self._directory else ""),
-            "key": key,
+            "key": key.encode(),
             "signature_scheme": "hmac-sha256",
             **{f"{name}_port": number for number, name in enumerate(_CHANNELS, start=1)},
             "control_port": len(_CHANNELS) + 1,

@@ -1,0 +1,120 @@
+"""Jupyter messages on the wire (protocol 5.3): signing ours, and reading theirs with suspicion.
+
+The signature only proves that the sender is inside the sandbox, and user code is: whatever is
+read here may be forged, so every field is checked for its type and size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from interpreter_bot import errors
+
+_DELIMITER: Final = b"<IDS|MSG>"
+_PARTS: Final = 5
+_ID_CHARACTERS: Final = 256
+_VERSION: Final = "5.3"
+
+
+class MalformedMessage(errors.KernelError):  # noqa: N818 - it is the name of what it says
+    """The Python process sent something that is no message."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Message:
+    """What a kernel said.
+
+    Attributes:
+        msg_id: its own id.
+        msg_type: such as "stream"; may be anything.
+        parent_id: the request it claims to be about, or empty.
+        content: a JSON object of any shape.
+        metadata: likewise.
+    """
+
+    msg_id: str
+    msg_type: str
+    parent_id: str
+    content: dict[str, object]
+    metadata: dict[str, object]
+
+
+class Signer:
+    """Packs and unpacks the messages of one connection."""
+
+    def __init__(self, key: bytes) -> None:
+        """`key` is the HMAC key that both ends know."""
+        self._mac = hmac.new(key, digestmod=hashlib.sha256)
+        self._session = os.urandom(8).hex()
+        self._count = 0
+
+    def _sign(self, parts: Sequence[bytes]) -> bytes:
+        mac = self._mac.copy()
+        for part in parts:
+            mac.update(part)
+        return mac.hexdigest().encode()
+
+    def pack(
+        self, msg_type: str, content: dict[str, object], *, parent_id: str = ""
+    ) -> tuple[str, list[bytes]]:
+        """Build the frames of a message; returns its id and them."""
+        self._count += 1
+        msg_id = f"{self._session}_{self._count}"
+        header = {
+            "msg_id": msg_id,
+            "msg_type": msg_type,
+            "session": self._session,
+            "username": "interpreter-bot",
+            "date": datetime.datetime.now(datetime.UTC).isoformat(),
+            "version": _VERSION,
+        }
+        parent = {"msg_id": parent_id} if parent_id else {}
+        # Lone surrogates are legal in a Python str but not in UTF-8; escapes carry them.
+        parts = [json.dumps(part).encode("ascii") for part in (header, parent, {}, content)]
+        return msg_id, [_DELIMITER, self._sign(parts), *parts]
+
+    def unpack(self, frames: Sequence[bytes]) -> Message:
+        """Read a message.
+
+        Raises:
+            MalformedMessage: it is not one, or not signed with our key.
+        """
+        try:
+            start = frames.index(_DELIMITER) + 1
+        except ValueError as error:
+            raise MalformedMessage from error
+        signature, *parts = frames[start : start + _PARTS]
+        if len(parts) != _PARTS - 1 or not hmac.compare_digest(signature, self._sign(parts)):
+            raise MalformedMessage
+        header, parent, metadata, content = (_load(part) for part in parts)
+        return Message(
+            msg_id=_identifier(header, "msg_id"),
+            msg_type=_identifier(header, "msg_type"),
+            parent_id=_identifier(parent, "msg_id") if parent else "",
+            content=content,
+            metadata=metadata,
+        )
+
+
+def _load(part: bytes) -> dict[str, object]:
+    try:
+        loaded = json.loads(part)
+    except (ValueError, RecursionError) as error:
+        raise MalformedMessage from error
+    if not isinstance(loaded, dict):
+        raise MalformedMessage
+    return loaded
+
+
+def _identifier(fields: dict[str, object], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or len(value) > _ID_CHARACTERS:
+        raise MalformedMessage
+    return value
