@@ -26,9 +26,7 @@ _Seconds = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
 class _Group(pydantic.BaseModel):
     """A table of the settings: frozen, and strict about names it does not know."""
 
-    model_config = pydantic.ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True
-    )
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Limits(_Group):
@@ -68,7 +66,7 @@ class Kernels(_Group):
     """Where kernels come from and how long they live."""
 
     python: pathlib.Path = pathlib.Path(sys.executable)
-    """The interpreter that runs user code; any environment with ipykernel. Default: the bot's own."""
+    """The interpreter that runs user code: any with ipykernel. Default: the bot's own."""
     preload: tuple[str, ...] = (
         "numpy",
         "pandas",
@@ -124,7 +122,8 @@ def _default_runtime() -> pathlib.Path:
     directory = os.environ.get("XDG_RUNTIME_DIR")
     if directory and os.access(directory, os.W_OK):
         return pathlib.Path(directory) / "interpreter-bot"
-    return pathlib.Path(f"/tmp/interpreter-bot-{os.geteuid()}")
+    # Made 0700 and refused when somebody else made it first.
+    return pathlib.Path(f"/tmp/interpreter-bot-{os.geteuid()}")  # noqa: S108
 
 
 class Paths(_Group):

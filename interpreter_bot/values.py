@@ -10,6 +10,7 @@ import dataclasses
 import enum
 from typing import Literal, TypeAlias
 
+
 class Ending(enum.StrEnum):
     """How an execution ended. Exactly one of these, always."""
 
@@ -217,3 +218,6 @@ class Artifact:
 
 Output: TypeAlias = Text | Error | Image | Html | Table | Latex | Json | Result | Clear | Notice
 """Everything an execution can show."""
+
+Shown: TypeAlias = Image | Html | Table | Latex | Json | Result
+"""The outputs that are displays."""

@@ -176,7 +176,6 @@ def build(*, is_affinity_fixed: bool) -> bytes:
         program += _instruction(_JUMP_GREATER_EQUAL, _X32_BIT, 0, 1) + _answer(errno.ENOSYS)
     for numbers in _ABSENT.values():
         program += _only(numbers[column], _answer(errno.ENOSYS))
-    denied = _DENIED | (_AFFINITY if is_affinity_fixed else {})
-    for numbers in denied.values():
-        program += _only(numbers[column], _answer(errno.EPERM))
+    for denied in (_DENIED | (_AFFINITY if is_affinity_fixed else {})).values():
+        program += _only(denied[column], _answer(errno.EPERM))
     return program + _arguments(column) + _instruction(_RETURN, _ALLOW)

@@ -20,9 +20,7 @@ from . import channels, roots, syscalls, walls
 Spec = dict[str, Any]
 
 
-def run(
-    channel: socket.socket, spec: Spec, run_kernel: Callable[[Spec], None]
-) -> NoReturn:
+def run(channel: socket.socket, spec: Spec, run_kernel: Callable[[Spec], None]) -> NoReturn:
     """Live the whole life of this process.
 
     Args:
@@ -72,9 +70,7 @@ class _Init:
         os.close(pidfd)
         return self._serve(wakeup)
 
-    def _fork_kernel(
-        self, run_kernel: Callable[[Spec], None], ours: list[socket.socket]
-    ) -> None:
+    def _fork_kernel(self, run_kernel: Callable[[Spec], None], ours: list[socket.socket]) -> None:
         entered, enter = os.pipe()
         masked, mask = os.pipe()
         self._kernel = os.fork()

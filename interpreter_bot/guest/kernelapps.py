@@ -36,7 +36,7 @@ class _Nowhere:
         """Send nothing."""
 
 
-class _GuestSession(sessions.Session):  # type: ignore[misc]
+class _GuestSession(sessions.Session):
     """Sends printed text before whatever was shown after it."""
 
     streams: ClassVar[tuple[streams.Stream, ...]] = ()
@@ -50,8 +50,9 @@ class _GuestSession(sessions.Session):  # type: ignore[misc]
         return super().send(stream, msg_or_type, *args, **options)
 
 
-class _GuestKernel(ipkernel.IPythonKernel):  # type: ignore[misc]
+class _GuestKernel(ipkernel.IPythonKernel):
     descriptors: streams.Descriptors
+    home: str
     is_at_home = False
 
     async def do_execute(self, code: str, silent: bool, *args: Any, **options: Any) -> Any:
@@ -69,7 +70,7 @@ class _GuestKernel(ipkernel.IPythonKernel):  # type: ignore[misc]
                 stream.push()
 
 
-class _GuestApp(kernelapp.IPKernelApp):  # type: ignore[misc]
+class _GuestApp(kernelapp.IPKernelApp):
     """ipykernel's application without what a confined kernel has no use for.
 
     No connection file, heartbeat, control or debugger channel: the bot signals and watches the
@@ -150,7 +151,7 @@ class _GuestApp(kernelapp.IPKernelApp):  # type: ignore[misc]
         err = streams.Stream("stderr", 2, publish=publish, parent=current)
         out.budget = err.budget = streams.Budget(spec["output_bytes"])
         err.wake = out.wake
-        sys.stdout, sys.stderr = out, err  # type: ignore[assignment]
+        sys.stdout, sys.stderr = out, err
         _GuestSession.streams = (out, err)
         self.kernel._stdout, self.kernel._stderr = out, err
         self.kernel.home = spec["home"]
@@ -210,5 +211,5 @@ def _propagate_context() -> None:
     def submit_in_context(pool: Any, call: Any, /, *args: Any, **options: Any) -> Any:
         return submit(pool, contextvars.copy_context().run, call, *args, **options)
 
-    threading.Thread.start = start  # type: ignore[method-assign]
-    concurrent.futures.ThreadPoolExecutor.submit = submit_in_context  # type: ignore[method-assign,assignment]
+    threading.Thread.start = start  # type: ignore[method-assign, assignment]
+    concurrent.futures.ThreadPoolExecutor.submit = submit_in_context  # type: ignore[method-assign]

@@ -16,7 +16,7 @@ from . import tables, tracebacks
 _SHELL = "/bin/sh"
 
 
-class CellCompiler(compiler.XCachingCompiler):  # type: ignore[misc]
+class CellCompiler(compiler.XCachingCompiler):
     """Names cells by their number, so that a traceback says which one."""
 
     def get_code_name(self, raw_code: str, code: str, number: int) -> str:
@@ -24,7 +24,7 @@ class CellCompiler(compiler.XCachingCompiler):  # type: ignore[misc]
         return f"{tracebacks.CELL_PREFIX}{number}>"
 
 
-class GuestShell(zmqshell.ZMQInteractiveShell):  # type: ignore[misc]
+class GuestShell(zmqshell.ZMQInteractiveShell):
     """One kernel's shell. It is made before the fork, so that a kernel begins with it warm."""
 
     def init_display_formatter(self) -> None:
@@ -46,7 +46,7 @@ class GuestShell(zmqshell.ZMQInteractiveShell):  # type: ignore[misc]
         try:
             kind, error, tb = self._get_exc_info(exc_tuple)
         except ValueError:
-            print("No traceback available to show.", file=sys.stderr)
+            sys.stderr.write("No traceback available to show.\n")
             return
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
         self._showtraceback(kind, error, tracebacks.compact(kind, error, tb))
@@ -69,7 +69,7 @@ class GuestShell(zmqshell.ZMQInteractiveShell):  # type: ignore[misc]
 
     def ask_exit(self) -> None:
         """Answer `exit()`; a session ends when the person says so, not the code."""
-        print("The session stays open; ask for a reset to start afresh.", file=sys.stderr)
+        sys.stderr.write("The session stays open; ask for a reset to start afresh.\n")
 
 
 def make(profile_directory: str) -> GuestShell:

@@ -12,7 +12,7 @@ _COLUMNS = 30
 _CELL_CHARACTERS = 200
 
 
-class TableFormatter(formatters.BaseFormatter):  # type: ignore[misc]
+class TableFormatter(formatters.BaseFormatter):
     """An IPython formatter for `MIME`."""
 
     format_type = formatters.Unicode(MIME)
@@ -42,7 +42,7 @@ def _frame(frame: Any) -> dict[str, Any]:
     """Give the head of a frame: {"columns", "rows", "row_count", "column_count", "index_count"}."""
     head = frame.iloc[:_ROWS, :_COLUMNS]
     names = [_cell(name) if name is not None else "" for name in head.index.names]
-    columns = [" / ".join(map(_cell, c)) if isinstance(c, tuple) else _cell(c) for c in head.columns]
+    columns = [_heading(name) for name in head.columns]
     values = [head.iloc[:, position].tolist() for position in range(head.shape[1])]
     keys = [key if isinstance(key, tuple) else (key,) for key in head.index.tolist()]
     rows = [
@@ -56,6 +56,10 @@ def _frame(frame: Any) -> dict[str, Any]:
         "column_count": int(frame.shape[1]),
         "index_count": len(names),
     }
+
+
+def _heading(name: Any) -> str:
+    return " / ".join(map(_cell, name)) if isinstance(name, tuple) else _cell(name)
 
 
 def _cell(value: Any) -> str:

@@ -15,7 +15,8 @@ _OURS = ("IPython", "ipykernel")
 
 def compact(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> list[str]:
     """Describe an exception in few lines, the last being its name and message."""
-    described = traceback.TracebackException(kind, error, tb, compact=True)
+    # Reading the lines of frames that will not be shown costs tens of milliseconds.
+    described = traceback.TracebackException(kind, error, tb, lookup_lines=False, compact=True)
     blocks: list[str] = []
     link = ""
     current: traceback.TracebackException | None = described

@@ -90,6 +90,6 @@ def _address(info: dict[str, object], name: Name) -> str:
     if transport != "ipc":
         return f"{transport}://{host}:{port}"
     path = pathlib.Path(f"{host}-{port}")
-    if len(os.fsencode(path)) > 107:  # noqa: PLR2004 - the size of sockaddr_un.sun_path
+    if len(os.fsencode(path)) > 107:
         raise errors.SettingsError(f"The runtime directory's path is too long for sockets: {path}")
     return f"ipc://{path}"

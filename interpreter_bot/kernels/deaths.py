@@ -16,6 +16,12 @@ def out_of_memory(limit_bytes: int) -> str:
     return f"The code used more memory than the {size} it may have, and was killed. {LOST}"
 
 
+def partly_out_of_memory(limit_bytes: int) -> str:
+    """Say that a process was killed for memory which was not the one that runs the code."""
+    size = f"{limit_bytes / settings.GIB:.1f} GiB"
+    return f"A process that the code started was killed: together they used more than {size}."
+
+
 def crash(status: int | None) -> str:
     """Say how a kernel ended by itself.
 

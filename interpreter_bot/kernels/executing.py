@@ -13,7 +13,7 @@ import functools
 import logging
 import signal
 import time
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import connections, deaths, listening, outputs
@@ -131,14 +131,11 @@ class Kernel:
             over = await listener.start(code)
             limit = self._limits.execution_seconds if seconds is None else seconds
             stepped_in = await self._await_end(over, listener, started + limit, limit)
-            if self.is_alive and over.done():
-                return _finished(listener.status, stepped_in, time.monotonic() - started)
-            if stepped_in is not None and self.is_alive:
-                stepped_in = dataclasses.replace(stepped_in, is_deadly=True)
-            return await self._bury(listener, stepped_in, oom_kills, started)
-        except asyncio.CancelledError:
-            await self._interrupt_and_leave()
-            raise
+            if self.process.ended.is_set() or not over.done():
+                return await self._bury(listener, stepped_in, oom_kills, started)
+            if self.process.oom_kills() > oom_kills:
+                show(values.Notice(deaths.partly_out_of_memory(self._limits.memory_bytes)))
+            return _finished(listener.status, stepped_in, time.monotonic() - started)
         finally:
             await listener.close()
 
@@ -154,7 +151,7 @@ class Kernel:
         try:
             while True:
                 left = deadline + listener.seconds_asking - time.monotonic()
-                waiting = {over, death, self._stepping_in or death}
+                waiting: set[asyncio.Future[Any]] = {over, death, self._stepping_in or death}
                 timeout = None if listener.is_asking else max(left, 0)
                 if listener.is_asking:
                     waiting.add(listener.answered)
@@ -169,6 +166,11 @@ class Kernel:
                     reason = f"The code was stopped after {limit:g} seconds."
                     late = _Intervention(values.Ending.TIMED_OUT, reason)
                     return await self._step_in(late, over, death)
+        except asyncio.CancelledError:
+            # Nobody waits any more, but code that nobody watches must not run on.
+            abandoned = _Intervention(values.Ending.STOPPED, "The execution was abandoned.")
+            await self._step_in(abandoned, over, death)
+            raise
         finally:
             death.cancel()
 
@@ -214,11 +216,6 @@ class Kernel:
         _log.info("kernel died: %s", reason)
         return values.Finished(ending, seconds, reason, kernel_lost=True)
 
-    async def _interrupt_and_leave(self) -> None:
-        """End an execution that nobody waits for any more; it must not run on unseen."""
-        await self.process.send_signal(signal.SIGINT)
-        self.condemn(values.Ending.STOPPED, "The execution was abandoned.")
-
     async def stop(self, reason: str = "Stopped.") -> None:
         """Interrupt the running execution; variables survive where the code lets them."""
         self.step_in(values.Ending.STOPPED, reason)
@@ -243,9 +240,7 @@ class Kernel:
         self._connection.close()
 
 
-def _finished(
-    status: str, stepped_in: _Intervention | None, seconds: float
-) -> values.Finished:
+def _finished(status: str, stepped_in: _Intervention | None, seconds: float) -> values.Finished:
     if stepped_in is not None:
         return values.Finished(stepped_in.ending, seconds, stepped_in.reason)
     endings = {"ok": values.Ending.OK, "error": values.Ending.ERROR}

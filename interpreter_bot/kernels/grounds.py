@@ -128,7 +128,7 @@ def _own_runtime(directory: pathlib.Path) -> pathlib.Path:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if directory.stat().st_uid != os.geteuid():
-            raise errors.SettingsError(f"The runtime directory {directory} belongs to another user.")
+            raise errors.SettingsError(f"{directory} belongs to another user.")
         for name in os.listdir(directory):
             if not _is_alive(name):
                 shutil.rmtree(directory / name, ignore_errors=True)

@@ -23,7 +23,7 @@ _ID_CHARACTERS: Final = 256
 _VERSION: Final = "5.3"
 
 
-class MalformedMessage(errors.KernelError):  # noqa: N818 - it is the name of what it says
+class MalformedMessage(errors.KernelError):
     """The Python process sent something that is no message."""
 
 

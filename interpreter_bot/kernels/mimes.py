@@ -23,7 +23,7 @@ _ROWS: Final = 200
 _CELL_CHARACTERS: Final = 500
 
 
-def choose(data: dict[str, object], common: dict[str, Any]) -> values.Display:
+def choose(data: dict[str, object], common: dict[str, Any]) -> values.Shown:
     """Make an output of a bundle.
 
     Args:

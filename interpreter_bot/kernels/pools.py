@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 _FRESH_SECONDS = 10.0
 _REFILL_PAUSE_SECONDS = 0.05
 _IDLE_KERNEL_BYTES = 64 * settings.MIB
-_RESTARTED = "A new Python was started: the earlier one {reason} Variables are gone, files are kept."
+_RESTARTED = "A new Python was started: the earlier one {reason} Its variables are gone."
 
 
 class Pool:
@@ -170,8 +170,7 @@ class Pool:
             idle = [
                 (launched.kernel.last_used, key)
                 for key, launched in self._live.items()
-                if not launched.kernel.is_busy
-                and now - launched.kernel.last_used > _FRESH_SECONDS
+                if not launched.kernel.is_busy and now - launched.kernel.last_used > _FRESH_SECONDS
             ]
             if not idle:
                 raise errors.PoolFullError

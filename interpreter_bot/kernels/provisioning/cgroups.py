@@ -62,8 +62,8 @@ class Group:
     def add(self, pid: int) -> None:
         """Move a process, with all its threads, into the group; it takes no children along.
 
-        The first write waits for an RCU grace period of the kernel (5 ms, up to 15), the rest
-        cost 0.1 ms. A process that enters by itself does not wait, see `entrances`.
+        The first write waits for an RCU grace period (5 to 30 ms on a busy machine), the rest
+        cost 0.1. A process that enters by itself does not wait, see `entrances`.
 
         Raises:
             errors.KernelStartError: it is gone, or may not be moved.
@@ -77,7 +77,7 @@ class Group:
     def entrances(self) -> list[int]:
         """Open what a single-threaded process writes `0` to, once each, to enter by itself.
 
-        On version 1 that costs 0.1 ms instead of the 5 of `add`. The descriptors are the
+        On version 1 that costs 0.1 ms in all. The descriptors are the
         caller's to close, and must be closed in the process before it runs any user code.
 
         Raises:
@@ -111,10 +111,7 @@ class Group:
         return self._read("cpu") / (1e9 if self._version == 1 else 1e6)
 
     def kill(self) -> None:
-        """Send SIGKILL to everything inside, without waiting for it to be gone. Never raises.
-
-        The group is good for nothing afterwards: it allows no forks any more.
-        """
+        """Send SIGKILL to everything inside, without waiting; it allows no forks afterwards."""
         for directory in self._directories:
             hierarchies.kill(directory, forks_of=self._places["pids"])
 
@@ -164,7 +161,7 @@ class Cgroups:
     def probe(
         cls, mode: Literal["auto", "off"], *, proc: pathlib.Path = pathlib.Path("/proc/self")
     ) -> Cgroups:
-        """Find out by doing what can be used; blocks for some 30 ms.
+        """Find out by doing what can be used; blocks for some 10 ms.
 
         Under version 2 the bot moves itself into a leaf beside its kernels where it must.
 

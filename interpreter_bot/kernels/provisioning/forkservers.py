@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import logging
 import math
 import os
@@ -14,22 +13,12 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels.provisioning import packets
+from interpreter_bot.kernels.provisioning import environments, packets
 
 _log = logging.getLogger(__name__)
 
-_GUEST = pathlib.Path(__file__).resolve().parents[2] / "guest" / "__main__.py"
-_PROBE = (
-    "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix, sys.executable, sys.path]))"
-)
 _PRELOAD_SECONDS = 120.0
 _STOP_SECONDS = 5.0
-_FOR_OPENBLAS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,20 +89,10 @@ class ForkServer:
             SandboxError: the walls cannot be built on this machine; the sentence says which.
             KernelStartError: the kernel's Python cannot be used.
         """
-        environment = await asyncio.to_thread(_interrogate, self._kernels.python)
+        environment = await asyncio.to_thread(environments.interrogate, self._kernels.python)
         self._channel, theirs = packets.Channel.pair()
         with theirs:
-            self._process = subprocess.Popen(
-                [environment.executable, "-I", "-B", str(_GUEST), str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None,
-                env=_clean_environment(environment, cores=self._cores),
-                pass_fds=[theirs.fileno()],
-                close_fds=True,
-                cwd="/",
-                start_new_session=True,
-            )
+            self._process = environments.spawn(environment, theirs.fileno(), cores=self._cores)
         await self._channel.send(self._introduction(environment))
         try:
             async with asyncio.timeout(_PRELOAD_SECONDS):
@@ -125,7 +104,7 @@ class ForkServer:
     def _cores(self) -> int:
         return max(1, math.ceil(self._limits.cpu_cores))
 
-    def _introduction(self, environment: _Environment) -> dict[str, object]:
+    def _introduction(self, environment: environments.Environment) -> dict[str, object]:
         return {
             "walls": self._sandbox.enabled,
             "is_mapped_outside": os.geteuid() == 0,
@@ -237,61 +216,3 @@ class ForkServer:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 await asyncio.to_thread(self._process.wait)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Environment:
-    executable: str
-    readable: list[str]
-    hidden: list[str]
-    path: str
-
-
-def _interrogate(python: pathlib.Path) -> _Environment:
-    """Ask a Python where it lives.
-
-    Raises:
-        KernelStartError: it cannot be run.
-    """
-    try:
-        done = subprocess.run(
-            [str(python), "-I", "-c", _PROBE],
-            env={"PATH": "/usr/bin:/bin"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=30,
-            check=True,
-        )
-        prefix, base_prefix, executable, path = json.loads(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise errors.KernelStartError(f"The kernel's Python, {python}, cannot be run.") from error
-    prefixes = [prefix, base_prefix]
-    outside = [
-        entry
-        for entry in path
-        if entry.startswith("/")
-        and not any(pathlib.PurePath(entry).is_relative_to(known) for known in prefixes)
-        and "site-packages" in entry
-    ]
-    readable = [p for p in dict.fromkeys([*prefixes, *outside]) if not p.startswith("/usr")]
-    package = str(_GUEST.parents[1])
-    return _Environment(
-        executable, readable, [package], f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin"
-    )
-
-
-def _clean_environment(environment: _Environment, *, cores: int) -> dict[str, str]:
-    """Build the environment of every kernel: an allow-list, nothing of the bot's."""
-    fixed = {
-        "PATH": environment.path,
-        "HOME": "/tmp/home",
-        "LANG": "C.UTF-8",
-        "TZ": "UTC",
-        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-        "MPLCONFIGDIR": "/tmp/home/.matplotlib",
-        "PYTHONSAFEPATH": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        # One pool of memory: a second allocator's threads would not survive the fork.
-        "ARROW_DEFAULT_MEMORY_POOL": "system",
-    }
-    return fixed | {name: str(cores) for name in _FOR_OPENBLAS}

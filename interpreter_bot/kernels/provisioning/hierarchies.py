@@ -207,7 +207,7 @@ def claim(group: str, controllers: Iterable[str]) -> str:
 
 def enable(directory: str, controllers: Iterable[str]) -> None:
     """Let the groups right beneath a version 2 group be bounded. Raises OSError."""
-    write(directory, "cgroup.subtree_control", " ".join(f"+{name}" for name in controllers))
+    write(directory, "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(controllers)))
 
 
 def _words(directory: str, file: str) -> set[str]:

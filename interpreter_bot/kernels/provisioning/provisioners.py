@@ -22,15 +22,13 @@ import traitlets
 from jupyter_client import provisioning
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels.provisioning import cgroups, forkservers, packets, watching
+from interpreter_bot.kernels.provisioning import cgroups, forkservers, packets, specs, watching
 
 _log = logging.getLogger(__name__)
 
 _CHANNELS = ("shell", "iopub", "stdin")
 _BACKLOG = 8
 _LAST_WORDS_SECONDS = 0.5
-ADDRESS_ALLOWANCE_BYTES = 2 * settings.GIB
-"""Address space beyond the memory limit: what is mapped but never filled, libraries first."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class Uids:
         return self._last, self._first_uid + self._last
 
 
-class ForkProvisioner(provisioning.KernelProvisionerBase):  # type: ignore[misc]
+class ForkProvisioner(provisioning.KernelProvisionerBase):
     """See the module's docstring. `ground` comes through the kernel spec's metadata."""
 
     ground: Ground = traitlets.Any()
@@ -112,7 +110,8 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):  # type: ignore[misc]
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Fill in the command that jupyter_client insists on; there is none."""
-        return await super().pre_launch(cmd=[], **kwargs)
+        filled: dict[str, Any] = await super().pre_launch(cmd=[], **kwargs)
+        return filled
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> dict[str, Any]:
         """Fork a kernel and return how to reach it.
@@ -144,7 +143,9 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):  # type: ignore[misc]
         if self.ground.groups.version:
             self._group = self.ground.groups.create(self.kernel_id, self.ground.limits)
         try:
-            spec = self._spec(key, inside_uid)
+            spec = specs.build(self.kernel_id, key, inside_uid, self.ground.limits)
+            if self._group is None:
+                spec["affinity"] = specs.some_processors(self.ground.limits.cpu_cores)
             descriptors = [theirs.fileno(), *(entry.fileno() for entry in listeners)]
             await self.ground.server.fork(spec, descriptors)
         finally:
@@ -173,28 +174,6 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):  # type: ignore[misc]
             listener.setblocking(False)
         return listeners
 
-    def _spec(self, key: str, uid: int) -> dict[str, object]:
-        limits = self.ground.limits
-        is_bounded = self._group is not None
-        return {
-            "id": self.kernel_id,
-            "key": key,
-            "uid": uid,
-            "home": "/mnt/data",
-            "affinity": [] if is_bounded else _some_processors(limits.cpu_cores),
-            "proc_files": _proc_files(limits),
-            "rlimits": {
-                "AS": limits.memory_bytes + ADDRESS_ALLOWANCE_BYTES,
-                "DATA": limits.memory_bytes,
-                "NPROC": limits.processes,
-                "NOFILE": limits.open_files,
-                "FSIZE": limits.file_bytes,
-                "CORE": 0,
-                "MEMLOCK": 64 * settings.KIB,
-                "MSGQUEUE": 0,
-            },
-        }
-
     async def _expect(self, event: str, count: int) -> tuple[int, ...]:
         packet = await self._link.receive() if self._link is not None else None
         if packet is None or packet.text("event") != event or len(packet.descriptors) != count:
@@ -212,7 +191,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):  # type: ignore[misc]
             elif packet.text("event") == "failed":
                 _log.error("kernel %s: %s", self.kernel_id, packet.text("reason"))
         # The first process is gone, and with it everything in the namespace.
-        self._set_ended()
+        self.ended.set()
 
     async def attach(self, workspace: str) -> None:
         """Mount a workspace at /mnt/data.
@@ -230,7 +209,8 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):  # type: ignore[misc]
             self._attached = asyncio.get_running_loop().create_future()
             await self._link.send({"op": "attach"}, [tree])
             ended = asyncio.create_task(self.ended.wait(), name="attaching")
-            await asyncio.wait({self._attached, ended}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {self._attached, ended}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             ended.cancel()
         finally:
             os.close(tree)
@@ -239,9 +219,6 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):  # type: ignore[misc]
 
     def _kernel_ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._kernel_fd)
-        self._set_ended()
-
-    def _set_ended(self) -> None:
         self.ended.set()
 
     async def last_words(self) -> int | None:
@@ -310,20 +287,3 @@ def _pid_of(pidfd: int) -> int:
     """Translate a process descriptor into a pid as we count them."""
     text = pathlib.Path(f"/proc/self/fdinfo/{pidfd}").read_text()
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pid:"))
-
-
-def _some_processors(cores: float) -> list[int]:
-    """Choose processors at random, as many as the session's share needs, rounded up."""
-    available = sorted(os.sched_getaffinity(0))
-    wanted = max(1, min(len(available), round(cores + 0.49)))
-    start = int.from_bytes(os.urandom(2)) % len(available)
-    return [available[(start + number) % len(available)] for number in range(wanted)]
-
-
-def _proc_files(limits: settings.Limits) -> dict[str, str]:
-    """Say in /proc what the session has, not what the host has."""
-    total = limits.memory_bytes // settings.KIB
-    rows = {"MemTotal": total, "MemFree": total, "MemAvailable": total}
-    rows |= dict.fromkeys(("Buffers", "Cached", "Shmem", "SReclaimable", "Active", "Inactive"), 0)
-    rows |= {"SwapTotal": 0, "SwapFree": 0}
-    return {"meminfo": "".join(f"{name + ':':<16}{value:>8} kB\n" for name, value in rows.items())}

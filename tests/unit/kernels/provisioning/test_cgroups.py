@@ -434,7 +434,7 @@ class TestVersion2:
 
     def test_sharing_with_a_shell_is_refused(self, base, monkeypatch):
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
-        (base / "cgroup.procs").write_text(f"{os.getpid()}\n1\n")
+        (base / "cgroup.procs").write_text(f"{os.getpid()}\n{os.getpid() + 1}\n")
         with pytest.raises(OSError, match="Delegate=yes"):
             hierarchies.claim(str(base), ["memory"])
 

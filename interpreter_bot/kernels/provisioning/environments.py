@@ -1,0 +1,102 @@
+"""The Python that kernels run in: where it lives, and the clean process it is started as."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import subprocess
+
+from interpreter_bot import errors
+
+_GUEST = pathlib.Path(__file__).resolve().parents[2] / "guest" / "__main__.py"
+_PROBE = (
+    "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix, sys.executable, sys.path]))"
+)
+_HOME = "/tmp/home"  # noqa: S108 - in a tmpfs that each kernel has to itself
+_FOR_OPENBLAS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Environment:
+    """A Python environment.
+
+    Attributes:
+        executable: its interpreter.
+        readable: directories that must be visible in the sandbox, beside the system's.
+        hidden: directories below those that must not.
+        path: what PATH is for programs it starts.
+    """
+
+    executable: str
+    readable: list[str]
+    hidden: list[str]
+    path: str
+
+
+def spawn(environment: Environment, control: int, *, cores: int) -> subprocess.Popen[bytes]:
+    """Start the process with an empty hand: no environment, no descriptors, no terminal."""
+    return subprocess.Popen(
+        [environment.executable, "-I", "-B", str(_GUEST), str(control)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env=_clean_environment(environment, cores=cores),
+        pass_fds=[control],
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+def interrogate(python: pathlib.Path) -> Environment:
+    """Ask a Python where it lives.
+
+    Raises:
+        KernelStartError: it cannot be run.
+    """
+    try:
+        done = subprocess.run(
+            [str(python), "-I", "-c", _PROBE],
+            env={"PATH": "/usr/bin:/bin"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=30,
+            check=True,
+        )
+        prefix, base_prefix, executable, path = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise errors.KernelStartError(f"The kernel's Python, {python}, cannot be run.") from error
+    prefixes = [prefix, base_prefix]
+    outside = [
+        entry
+        for entry in path
+        if entry.startswith("/")
+        and not any(pathlib.PurePath(entry).is_relative_to(known) for known in prefixes)
+        and "site-packages" in entry
+    ]
+    readable = [p for p in dict.fromkeys([*prefixes, *outside]) if not p.startswith("/usr")]
+    package = str(_GUEST.parents[1])
+    return Environment(
+        executable, readable, [package], f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin"
+    )
+
+
+def _clean_environment(environment: Environment, *, cores: int) -> dict[str, str]:
+    """Build the environment of every kernel: an allow-list, nothing of the bot's."""
+    fixed = {
+        "PATH": environment.path,
+        "HOME": _HOME,
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "MPLCONFIGDIR": f"{_HOME}/.matplotlib",
+        "PYTHONSAFEPATH": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # One pool of memory: a second allocator's threads would not survive the fork.
+        "ARROW_DEFAULT_MEMORY_POOL": "system",
+    }
+    return fixed | {name: str(cores) for name in _FOR_OPENBLAS}

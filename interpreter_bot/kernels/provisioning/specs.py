@@ -1,0 +1,56 @@
+"""What a fork server is told about one kernel: its limits, and what /proc says of them. Pure."""
+
+from __future__ import annotations
+
+import os
+
+from interpreter_bot import settings
+
+ADDRESS_ALLOWANCE_BYTES = 2 * settings.GIB
+"""Address space beyond the memory limit: what is mapped but never filled, libraries first."""
+
+
+def build(kernel_id: str, key: str, uid: int, limits: settings.Limits) -> dict[str, object]:
+    """Describe a kernel for `guest/inits`.
+
+    Args:
+        kernel_id: a name for log lines.
+        key: signs its messages.
+        uid: its user id as the fork server's user namespace counts them.
+        limits: bound it. The fork server adds to DATA what every kernel begins with.
+    """
+    return {
+        "id": kernel_id,
+        "key": key,
+        "uid": uid,
+        "home": "/mnt/data",
+        "affinity": [],
+        "proc_files": _proc_files(limits),
+        "rlimits": {
+            "AS": limits.memory_bytes + ADDRESS_ALLOWANCE_BYTES,
+            "DATA": limits.memory_bytes,
+            "NPROC": limits.processes,
+            "NOFILE": limits.open_files,
+            "FSIZE": limits.file_bytes,
+            "CORE": 0,
+            "MEMLOCK": 64 * settings.KIB,
+            "MSGQUEUE": 0,
+        },
+    }
+
+
+def some_processors(cores: float) -> list[int]:
+    """Choose processors at random, as many as the session's share needs, rounded up."""
+    available = sorted(os.sched_getaffinity(0))
+    wanted = max(1, min(len(available), round(cores + 0.49)))
+    start = int.from_bytes(os.urandom(2)) % len(available)
+    return [available[(start + number) % len(available)] for number in range(wanted)]
+
+
+def _proc_files(limits: settings.Limits) -> dict[str, str]:
+    """Say in /proc what the session has, not what the host has."""
+    total = limits.memory_bytes // settings.KIB
+    rows = {"MemTotal": total, "MemFree": total, "MemAvailable": total}
+    rows |= dict.fromkeys(("Buffers", "Cached", "Shmem", "SReclaimable", "Active", "Inactive"), 0)
+    rows |= {"SwapTotal": 0, "SwapFree": 0}
+    return {"meminfo": "".join(f"{name + ':':<16}{value:>8} kB\n" for name, value in rows.items())}
