@@ -43,7 +43,7 @@ class _ForkServer:
     def enter(self) -> None:
         """Leave the host for namespaces and a root of our own; nothing is imported before."""
         if not self._is_walled:
-            os.makedirs(roots.HOME, mode=0o700, exist_ok=True)
+            os.makedirs(os.environ["HOME"], mode=0o700, exist_ok=True)
             return
         syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
         if self._start["is_mapped_outside"]:

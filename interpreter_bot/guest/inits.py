@@ -53,7 +53,8 @@ class _Init:
         is_walled = self._spec["walls"]
         if is_walled:
             syscalls.set_dumpable(False)
-            walls.separate(temporary_bytes=self._spec["temporary_bytes"])
+            spec = self._spec
+            walls.separate(temporary_bytes=spec["temporary_bytes"], uid=spec["uid"])
         pidfd = os.pidfd_open(os.getpid())
         self._say({"event": "separated"}, pidfd)
         os.close(pidfd)

@@ -15,9 +15,8 @@ from ipykernel import iostream, ipkernel, kernelapp
 from jupyter_client import session as sessions
 from traitlets import config
 
-from . import roots, seeds, shells, streams
+from . import seeds, shells, streams, tracebacks
 
-_PROFILE = roots.HOME + "/.ipython"
 _WARM_UP = (
     "1 + 1",
     "print('warm')",
@@ -64,10 +63,20 @@ class _GuestKernel(ipkernel.IPythonKernel):
         self.descriptors.begin(self.get_parent("shell"))
         try:
             return await super().do_execute(code, silent, *args, **options)
+        except Exception as error:
+            # ipykernel would answer nothing, and the bot wait for it until time is up.
+            return _failure(error)
         finally:
             self.descriptors.drain()
             for stream in _GuestSession.streams:
                 stream.push()
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    """Build the reply to a request that broke the kernel's own machinery."""
+    name, message = type(error).__name__, tracebacks.message(error)
+    content = {"ename": name, "evalue": message, "traceback": [f"{name}: {message}"]}
+    return content | {"status": "error", "user_expressions": {}, "payload": []}
 
 
 class _GuestApp(kernelapp.IPKernelApp):
@@ -165,7 +174,7 @@ class _GuestApp(kernelapp.IPKernelApp):
 
 def warm_up(start: dict[str, Any]) -> None:
     """Make the shell and run cells in it, so that nothing is done for the first time later."""
-    shell = shells.make(_PROFILE)
+    shell = shells.make(os.environ["HOME"] + "/.ipython")
     nowhere, session = _Nowhere(), sessions.Session(key=b"")
     for target in (shell.displayhook, shell.display_pub):
         target.session, target.pub_socket = session, nowhere

@@ -32,6 +32,10 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         super().init_display_formatter()
         tables.install(self.display_formatter)
 
+    def init_environment(self) -> None:
+        """Leave colours off, which ipykernel would ask of every program that code starts."""
+        os.environ["PAGER"] = "cat"
+
     def init_history(self) -> None:
         """Keep history in memory only."""
         super().init_history()
@@ -49,7 +53,8 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
             sys.stderr.write("No traceback available to show.\n")
             return
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
-        self._showtraceback(kind, error, tracebacks.compact(kind, error, tb))
+        # What is sent is text already: an exception's own may raise another.
+        self._showtraceback(kind, tracebacks.message(error), tracebacks.compact(kind, error, tb))
 
     def showsyntaxerror(self, filename: str | None = None, **_: Any) -> None:
         """Publish a syntax error compactly."""
@@ -63,6 +68,10 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
 
     system_piped = system
     system_raw = system
+
+    def _format_exception_for_storage(self, exception: BaseException, **_: Any) -> Any:
+        """Store nothing: IPython would spend 20 ms on a traceback for a history we do not keep."""
+        return {}
 
     def enable_gui(self, gui: Any = None) -> None:
         """Enable nothing: there is no screen to open windows on."""

@@ -31,6 +31,15 @@ def compact(kind: type[BaseException], error: BaseException, tb: TracebackType |
     return "\n".join(reversed(blocks)).split("\n")
 
 
+def message(error: BaseException) -> str:
+    """Return an exception's text, whatever its `__str__` does."""
+    try:
+        return str(error)[:_MESSAGE_CHARACTERS]
+    except Exception:
+        # Any exception at all: the method is the user's.
+        return "<text could not be made>"
+
+
 def _block(described: traceback.TracebackException) -> list[str]:
     lines = []
     frames = [frame for frame in described.stack if not _is_machinery(frame.filename)]

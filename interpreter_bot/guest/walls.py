@@ -28,11 +28,12 @@ _NAMESPACES = (
 _INSIDE_ID = 1000
 
 
-def separate(*, temporary_bytes: int) -> None:
+def separate(*, temporary_bytes: int, uid: int) -> None:
     """Give this process, the first of its pid namespace, namespaces and file systems of its own.
 
     Args:
         temporary_bytes: size of /tmp; shared memory gets as much again.
+        uid: of the kernel to be, whose home is made here.
     """
     syscalls.unshare(_NAMESPACES)
     socket.sethostname("sandbox")
@@ -44,6 +45,8 @@ def separate(*, temporary_bytes: int) -> None:
     syscalls.umount("/tmp")
     size = f"size={temporary_bytes},nr_inodes=20000,mode=1777"
     syscalls.mount("tmp", "/tmp", "tmpfs", restricted, size)
+    os.mkdir(roots.HOME, mode=0o700)
+    os.chown(roots.HOME, uid, uid)
     syscalls.mount("shm", "/dev/shm", "tmpfs", restricted | syscalls.MS_NOEXEC, size)
 
 

@@ -77,6 +77,11 @@ class Kernel:
         return not self.process.ended.is_set()
 
     @property
+    def obituary(self) -> str:
+        """Why it is gone, as the end of a sentence about it; what is known of it."""
+        return self._condemned.reason if self._condemned else "It ended unexpectedly."
+
+    @property
     def is_busy(self) -> bool:
         """Whether code is running in it."""
         return self._lock.locked()
@@ -113,8 +118,7 @@ class Kernel:
         seconds: float | None,
     ) -> values.Finished:
         if not self.is_alive:
-            reason = self._condemned.reason if self._condemned else "The kernel is gone."
-            return values.Finished(values.Ending.REFUSED, 0.0, reason, kernel_lost=True)
+            return values.Finished(values.Ending.REFUSED, 0.0, self.obituary, kernel_lost=True)
         started = time.monotonic()
         self._stepping_in = asyncio.get_running_loop().create_future()
         oom_kills = self.process.oom_kills()

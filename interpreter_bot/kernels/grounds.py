@@ -26,6 +26,7 @@ class Grounds:
 
     def __init__(self, ground: provisioners.Ground) -> None:
         self.ground = ground
+        self._reviving = asyncio.Lock()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -66,6 +67,19 @@ class Grounds:
             await groups.close()
             await asyncio.to_thread(shutil.rmtree, runtime, ignore_errors=True)
 
+    async def revive(self) -> None:
+        """Start the fork server again, should it have died; all its kernels died with it.
+
+        Raises:
+            KernelStartError: it does not come back.
+        """
+        async with self._reviving:
+            server = self.ground.server
+            if not server.is_alive:
+                _log.error("the fork server died; starting another")
+                await server.close()
+                await server.start()
+
     async def attach(self, launched: launching.Launched, workspace: workspaces.Workspace) -> None:
         """Give a kernel its session's files.
 
@@ -74,7 +88,7 @@ class Grounds:
         """
         uid = launched.provisioner.host_uid
         await asyncio.to_thread(_hand_over, workspace.directory, uid)
-        await launched.provisioner.attach(f"{workspace.name}/{workspace.directory.name}")
+        await launched.provisioner.attach(workspace.directory)
 
 
 def memory_bytes() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -18,7 +19,7 @@ _log = logging.getLogger(__name__)
 _FRESH_SECONDS = 10.0
 _REFILL_PAUSE_SECONDS = 0.05
 _IDLE_KERNEL_BYTES = 64 * settings.MIB
-_RESTARTED = "A new Python was started: the earlier one {reason} Its variables are gone."
+_RESTARTED = "A new Python was started, without the variables of the earlier one. {reason}"
 
 
 class Pool:
@@ -97,19 +98,26 @@ class Pool:
         if starting is None:
             starting = asyncio.create_task(self._start(key), name=f"start kernel of {key}")
             self._starting[key] = starting
-            starting.add_done_callback(lambda _: self._starting.pop(key, None))
+            starting.add_done_callback(functools.partial(self._started, key))
         # One asker going away must not take the kernel from the others.
         return (await asyncio.shield(starting)).kernel
+
+    def _started(self, key: str, starting: asyncio.Task[launching.Launched]) -> None:
+        self._starting.pop(key, None)
+        if not starting.cancelled() and (error := starting.exception()) is not None:
+            # Whoever waits is told; should nobody wait any more, it is not lost.
+            _log.warning("no kernel could be started: %s", error)
 
     async def _start(self, key: str) -> launching.Launched:
         reason = self._let_go.pop(key, "")
         if (former := self._live.pop(key, None)) is not None:
             await former.close()
-            reason = reason or "ended unexpectedly."
+            reason = reason or former.kernel.obituary
         workspace = await self._workspaces.of(key)
         launched = self._take_spare()
         if launched is None:
             await self._make_room()
+            await self._ground.revive()
             launched = await self._launcher.launch()
         try:
             await self._ground.attach(launched, workspace)
@@ -142,6 +150,7 @@ class Pool:
             if not self._has_room(1):
                 return
             try:
+                await self._ground.revive()
                 self._spares.append(await self._launcher.launch())
             except errors.BotError:
                 _log.exception("no spare kernel could be started")
@@ -174,26 +183,31 @@ class Pool:
             ]
             if not idle:
                 raise errors.PoolFullError
-            await self._let(min(idle)[1], "was let go to make room for others.")
+            await self._let(min(idle)[1], "It was let go to make room for others.")
 
     async def _let(self, key: str, reason: str) -> None:
         launched = self._live.pop(key, None)
         if launched is not None:
             self._let_go[key] = reason
-            _log.info("kernel of %s %s", key, reason)
+            _log.info("a kernel ended: %s", reason or "as asked")
             await launched.close()
 
     async def reap(self) -> int:
-        """Let kernels go that nobody used for the time the settings give; returns how many."""
+        """Let kernels go that died, or that nobody used for long; returns how many."""
         oldest = time.monotonic() - self._settings.kernels.idle_seconds
         keys = [
             key
             for key, launched in self._live.items()
-            if not launched.kernel.is_busy and launched.kernel.last_used < oldest
+            if launched.kernel.is_alive
+            and not launched.kernel.is_busy
+            and launched.kernel.last_used < oldest
         ]
+        dead = [key for key, launched in self._live.items() if not launched.kernel.is_alive]
+        for key in dead:
+            await self._let(key, self._live[key].kernel.obituary)
         for key in keys:
-            await self._let(key, "was let go after it had not been used for a while.")
-        return len(keys)
+            await self._let(key, "It was let go after it had not been used for a while.")
+        return len(dead) + len(keys)
 
     async def release(self, key: str) -> None:
         """Let a session's kernel go, because somebody asked for it."""

@@ -13,7 +13,7 @@ _GUEST = pathlib.Path(__file__).resolve().parents[2] / "guest" / "__main__.py"
 _PROBE = (
     "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix, sys.executable, sys.path]))"
 )
-_HOME = "/tmp/home"  # noqa: S108 - in a tmpfs that each kernel has to itself
+WALLED_HOME = "/tmp/home"  # noqa: S108 - in a tmpfs that each kernel has to itself
 _FOR_OPENBLAS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -39,13 +39,15 @@ class Environment:
     path: str
 
 
-def spawn(environment: Environment, control: int, *, cores: int) -> subprocess.Popen[bytes]:
+def spawn(
+    environment: Environment, control: int, *, cores: int, home: str = WALLED_HOME
+) -> subprocess.Popen[bytes]:
     """Start the process with an empty hand: no environment, no descriptors, no terminal."""
     return subprocess.Popen(
         [environment.executable, "-I", "-B", str(_GUEST), str(control)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        env=_clean_environment(environment, cores=cores),
+        env=_clean_environment(environment, cores=cores, home=home),
         pass_fds=[control],
         cwd="/",
         start_new_session=True,
@@ -85,15 +87,15 @@ def interrogate(python: pathlib.Path) -> Environment:
     )
 
 
-def _clean_environment(environment: Environment, *, cores: int) -> dict[str, str]:
+def _clean_environment(environment: Environment, *, cores: int, home: str) -> dict[str, str]:
     """Build the environment of every kernel: an allow-list, nothing of the bot's."""
     fixed = {
         "PATH": environment.path,
-        "HOME": _HOME,
+        "HOME": home,
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-        "MPLCONFIGDIR": f"{_HOME}/.matplotlib",
+        "MPLCONFIGDIR": f"{home}/.matplotlib",
         "PYTHONSAFEPATH": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         # One pool of memory: a second allocator's threads would not survive the fork.

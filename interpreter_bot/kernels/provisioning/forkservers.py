@@ -92,7 +92,12 @@ class ForkServer:
         environment = await asyncio.to_thread(environments.interrogate, self._kernels.python)
         self._channel, theirs = packets.Channel.pair()
         with theirs:
-            self._process = environments.spawn(environment, theirs.fileno(), cores=self._cores)
+            home = environments.WALLED_HOME
+            if not self._sandbox.enabled:
+                home = str(self._workspaces.parent / "unwalled-home")
+            self._process = environments.spawn(
+                environment, theirs.fileno(), cores=self._cores, home=home
+            )
         await self._channel.send(self._introduction(environment))
         try:
             async with asyncio.timeout(_PRELOAD_SECONDS):

@@ -143,9 +143,15 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         if self.ground.groups.version:
             self._group = self.ground.groups.create(self.kernel_id, self.ground.limits)
         try:
-            spec = specs.build(self.kernel_id, key, inside_uid, self.ground.limits)
-            if self._group is None:
-                spec["affinity"] = specs.some_processors(self.ground.limits.cpu_cores)
+            limits = self.ground.limits
+            spec = specs.build(
+                self.kernel_id,
+                key,
+                inside_uid,
+                limits,
+                affinity=[] if self._group else specs.some_processors(limits.cpu_cores),
+                unwalled_home="" if self.ground.server.is_walled else str(self._unwalled_home),
+            )
             descriptors = [theirs.fileno(), *(entry.fileno() for entry in listeners)]
             await self.ground.server.fork(spec, descriptors)
         finally:
@@ -160,6 +166,11 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         loop = asyncio.get_running_loop()
         loop.add_reader(self._kernel_fd, self._kernel_ended)
         self._listening = asyncio.create_task(self._listen_to_init(), name=f"init {self.kernel_id}")
+
+    @property
+    def _unwalled_home(self) -> pathlib.Path:
+        """Where a kernel without walls finds its workspace, which it may get only later."""
+        return (self._directory or self.ground.runtime) / "data"
 
     def _listen(self) -> list[socket.socket]:
         """Make the sockets the kernel will be handed, at addresses only we know."""
@@ -193,18 +204,21 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         # The first process is gone, and with it everything in the namespace.
         self.ended.set()
 
-    async def attach(self, workspace: str) -> None:
+    async def attach(self, workspace: pathlib.Path) -> None:
         """Mount a workspace at /mnt/data.
 
         Args:
-            workspace: its path below the directory of workspaces.
+            workspace: two levels below the directory of all workspaces.
 
         Raises:
             KernelStartError: it cannot be mounted, or the kernel is gone.
         """
-        if not self.ground.server.is_walled or self._link is None:
+        if self._link is None or self._directory is None:
+            raise errors.KernelStartError
+        if not self.ground.server.is_walled:
+            self._unwalled_home.symlink_to(workspace)
             return
-        tree = await self.ground.server.tree(workspace)
+        tree = await self.ground.server.tree("/".join(workspace.parts[-2:]))
         try:
             self._attached = asyncio.get_running_loop().create_future()
             await self._link.send({"op": "attach"}, [tree])

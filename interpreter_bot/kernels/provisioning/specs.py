@@ -10,7 +10,15 @@ ADDRESS_ALLOWANCE_BYTES = 2 * settings.GIB
 """Address space beyond the memory limit: what is mapped but never filled, libraries first."""
 
 
-def build(kernel_id: str, key: str, uid: int, limits: settings.Limits) -> dict[str, object]:
+def build(
+    kernel_id: str,
+    key: str,
+    uid: int,
+    limits: settings.Limits,
+    *,
+    affinity: list[int],
+    unwalled_home: str,
+) -> dict[str, object]:
     """Describe a kernel for `guest/inits`.
 
     Args:
@@ -18,24 +26,34 @@ def build(kernel_id: str, key: str, uid: int, limits: settings.Limits) -> dict[s
         key: signs its messages.
         uid: its user id as the fork server's user namespace counts them.
         limits: bound it. The fork server adds to DATA what every kernel begins with.
+        affinity: processors to stay on, where no control group bounds the share of the cores.
+        unwalled_home: its working directory, should there be no walls; else empty.
     """
+    resources = _resources(limits)
+    if unwalled_home:
+        # Counts all processes of the host's user, not just the session's.
+        del resources["NPROC"]
     return {
         "id": kernel_id,
         "key": key,
         "uid": uid,
-        "home": "/mnt/data",
-        "affinity": [],
+        "home": unwalled_home or "/mnt/data",
+        "affinity": affinity,
         "proc_files": _proc_files(limits),
-        "rlimits": {
-            "AS": limits.memory_bytes + ADDRESS_ALLOWANCE_BYTES,
-            "DATA": limits.memory_bytes,
-            "NPROC": limits.processes,
-            "NOFILE": limits.open_files,
-            "FSIZE": limits.file_bytes,
-            "CORE": 0,
-            "MEMLOCK": 64 * settings.KIB,
-            "MSGQUEUE": 0,
-        },
+        "rlimits": resources,
+    }
+
+
+def _resources(limits: settings.Limits) -> dict[str, int]:
+    return {
+        "AS": limits.memory_bytes + ADDRESS_ALLOWANCE_BYTES,
+        "DATA": limits.memory_bytes,
+        "NPROC": limits.processes,
+        "NOFILE": limits.open_files,
+        "FSIZE": limits.file_bytes,
+        "CORE": 0,
+        "MEMLOCK": 64 * settings.KIB,
+        "MSGQUEUE": 0,
     }
 
 

@@ -276,13 +276,14 @@ def owner():
 async def test_leftovers_of_the_dead_are_swept_and_the_living_kept(groups, owner):
     instance, sleeper = owner.stdout.readline().split()
     theirs = [place.with_name(instance) for place in places(groups)]
-    assert await groups.sweep() == 0
+    await groups.sweep()
     assert all(place.joinpath("kernel-left").exists() for place in theirs)
     assert watching.start_ticks(int(sleeper)) > 0
     owner.kill()
     # Nobody has waited for it yet: a zombie is dead.
     wait_for(lambda: hierarchies.is_left_over(instance))
-    assert await groups.sweep() == 1
+    # At least this one; other bots on this machine may have died just as well.
+    assert await groups.sweep() >= 1
     assert not any(place.exists() for place in theirs)
     assert watching.start_ticks(int(sleeper)) == 0
     assert all(place.exists() for place in places(groups))

@@ -1,0 +1,67 @@
+"""`python -m bench [NAME]… [--quick]`: measure, print a table, write the raw results."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import pathlib
+import time
+from collections.abc import Awaitable, Callable
+
+from bench import efforts, figures, machines, many, memory, reports, warm
+from bench import flood as floods
+
+_RESULTS = pathlib.Path(__file__).parent / "results"
+_Run = Callable[[efforts.Effort], Awaitable[list[figures.Measure]]]
+# By the group whose results share a file.
+_GROUPS: dict[str, dict[str, _Run]] = {
+    "kernels": {"warm": warm.run, "memory": memory.run, "many": many.run, "flood": floods.run},
+}
+
+
+def main() -> int:
+    """Run what the command line names; 1 where it asks for strictness and a bar was missed."""
+    arguments = _parser().parse_args()
+    effort = efforts.QUICK if arguments.quick else efforts.FULL
+    named = set(arguments.names) or set(_GROUPS)
+    is_met = True
+    for group, subjects in _GROUPS.items():
+        chosen = {name: run for name, run in subjects.items() if group in named or name in named}
+        if not chosen:
+            continue
+        machine = machines.describe()
+        measures = asyncio.run(_measure(chosen, effort))
+        # Less than everything never replaces everything.
+        is_whole = chosen == subjects and not arguments.quick
+        path = _RESULTS / (f"{group}.json" if is_whole else f"{group}.partial.json")
+        reports.write(path, machine, measures)
+        reports.show(measures)
+        print(f"Raw results: {path}")
+        is_met = is_met and all(measure.is_met is not False for measure in measures)
+    return 1 if arguments.strict and not is_met else 0
+
+
+async def _measure(subjects: dict[str, _Run], effort: efforts.Effort) -> list[figures.Measure]:
+    measures: list[figures.Measure] = []
+    for name, run in subjects.items():
+        started = time.monotonic()
+        print(f"{name} …", end=" ", flush=True)
+        measures += await run(effort)
+        print(f"{time.monotonic() - started:.0f} s", flush=True)
+    return measures
+
+
+def _parser() -> argparse.ArgumentParser:
+    names = [name for group, subjects in _GROUPS.items() for name in (group, *subjects)]
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}; by default all"
+    )
+    parser.add_argument("--quick", action="store_true", help="measure less, for a first look")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 where a bar was missed")
+    parser.set_defaults(known=names)
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,32 @@
+"""How much is measured."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Effort:
+    """Counts and durations.
+
+    Attributes:
+        starts: kernels started of each kind.
+        trips: round trips of each kind.
+        idle_kernels: kernels whose memory is read.
+        sessions: sessions that live at once.
+        computing_seconds: how long some of them compute.
+        flood_seconds: how long a cell prints.
+    """
+
+    starts: int = 20
+    trips: int = 300
+    idle_kernels: int = 6
+    sessions: int = 100
+    computing_seconds: float = 10.0
+    flood_seconds: float = 20.0
+
+
+FULL = Effort()
+QUICK = Effort(
+    starts=5, trips=100, idle_kernels=2, sessions=20, computing_seconds=3.0, flood_seconds=4.0
+)

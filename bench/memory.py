@@ -1,0 +1,71 @@
+"""What an idle kernel with the stack imported holds that nobody else could use."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import re
+from collections.abc import Iterable
+
+from bench import bots, cold, efforts, figures
+
+_FIELD = re.compile(r"^(\w+): +(\d+) kB", re.MULTILINE)
+_SETTLE_SECONDS = 1.0
+
+
+async def run(effort: efforts.Effort) -> list[figures.Measure]:
+    """Measure kernels of ours, and as many of the alternative's."""
+    private, proportional, unseen, raw = [], [], 0, []
+    async with bots.pool() as pool:
+        for number in range(effort.idle_kernels):
+            await bots.execute(await pool.take(f"session {number}"), bots.STACK)
+        await asyncio.sleep(_SETTLE_SECONDS)
+        for launched in pool.live.values():
+            mine, all_of_it, missed = _memory(launched.provisioner.processes().pids())
+            private.append(mine)
+            proportional.append(all_of_it)
+            unseen += missed
+    for _ in range(effort.idle_kernels):
+        async with cold.kernel() as client:
+            await cold.execute(client, bots.STACK)
+            pid = await _pid(client)
+            await asyncio.sleep(_SETTLE_SECONDS)
+            raw.append(_memory([pid])[0])
+    return [
+        figures.Measure(
+            "private memory of an idle kernel",
+            "MB",
+            private,
+            bar=30.0,
+            alternative=figures.Alternative("cold ipykernel", raw),
+            notes={"proportional": proportional, "processes_not_readable": unseen},
+        )
+    ]
+
+
+def _memory(pids: Iterable[int]) -> tuple[float, float, int]:
+    """Private and proportional megabytes of processes, and how many do not let us look."""
+    private = proportional = unseen = 0
+    for pid in pids:
+        try:
+            text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except PermissionError:
+            unseen += 1
+            continue
+        sizes = {name: int(kilobytes) * 1024 for name, kilobytes in _FIELD.findall(text)}
+        private += sizes["Private_Clean"] + sizes["Private_Dirty"]
+        proportional += sizes["Pss"]
+    return private / bots.MEGABYTE, proportional / bots.MEGABYTE, unseen
+
+
+async def _pid(client: object) -> int:
+    """Ask a raw kernel for its process id."""
+    answers: list[int] = []
+
+    def hear(message: dict) -> None:
+        if message["msg_type"] == "execute_result":
+            answers.append(int(message["content"]["data"]["text/plain"]))
+
+    code = "__import__('os').getpid()"
+    await client.execute_interactive(code, allow_stdin=False, output_hook=hear)
+    return answers[0]
