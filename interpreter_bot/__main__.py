@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+
 from interpreter_bot import cli
 
 if __name__ == "__main__":
-    cli.main()
+    sys.exit(cli.main())

@@ -168,3 +168,21 @@ class Settings(pydantic_settings.BaseSettings):
         """Put the TOML file beneath the environment."""
         toml = pydantic_settings.TomlConfigSettingsSource(settings_cls)
         return init_settings, env_settings, toml
+
+
+def load(file: pathlib.Path | None) -> Settings:
+    """Read the settings, from a named file instead of the usual one where there is one.
+
+    Raises:
+        ValidationError: a value is wrong.
+        OSError: the named file cannot be read.
+        ValueError: it is not TOML.
+    """
+    if file is None:
+        return Settings()
+    file.read_bytes()
+
+    class _Named(Settings):
+        model_config = pydantic_settings.SettingsConfigDict(toml_file=file)
+
+    return _Named()

@@ -58,9 +58,13 @@ class _Init:
         pidfd = os.pidfd_open(os.getpid())
         self._say({"event": "separated"}, pidfd)
         os.close(pidfd)
-        # The bot puts us into a control group before anything is allocated for the kernel.
-        if channels.receive(self._channel) is None:
+        received = channels.receive(self._channel)
+        if received is None:
             return 0
+        # Into the control groups, before anything is allocated for the kernel.
+        for entrance in received[1]:
+            os.write(entrance, b"0")
+            os.close(entrance)
         wakeup, waker = socket.socketpair()
         self._fork_kernel(run_kernel, [wakeup, waker])
         waker.setblocking(False)

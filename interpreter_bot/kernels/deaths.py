@@ -13,7 +13,7 @@ LOST = "Its variables are gone; files in /mnt/data are kept."
 def out_of_memory(limit_bytes: int) -> str:
     """Say that the session used more memory than it may have."""
     size = f"{limit_bytes / settings.GIB:.1f} GiB"
-    return f"The code used more memory than the {size} it may have, and was killed. {LOST}"
+    return f"The code used more memory than the {size} it may have, and was killed."
 
 
 def partly_out_of_memory(limit_bytes: int) -> str:
@@ -29,16 +29,16 @@ def crash(status: int | None) -> str:
         status: its wait status; None where nobody could say.
     """
     if status is None:
-        return f"The Python process ended unexpectedly. {LOST}"
+        return "The Python process ended unexpectedly."
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
-        return f"The code ended its own Python process (exit code {code}). {LOST}"
+        return f"The code ended its own Python process (exit code {code})."
     try:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
     words = {"SIGSEGV": "a segmentation fault", "SIGABRT": "an abort", "SIGKILL": "a kill"}
-    return f"The Python process died of {words.get(name, name)}. {LOST}"
+    return f"The Python process died of {words.get(name, name)}."
 
 
 def over_memory(limit_bytes: int) -> str:

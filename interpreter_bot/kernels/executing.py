@@ -67,6 +67,7 @@ class Kernel:
         self._lock = asyncio.Lock()
         self._stepping_in: asyncio.Future[_Intervention] | None = None
         self._condemned: _Intervention | None = None
+        self._died_of = "It ended unexpectedly."
         self.last_used = time.monotonic()
         self.announcement = ""
         """What to tell people before the first output: why the former kernel is gone."""
@@ -79,7 +80,7 @@ class Kernel:
     @property
     def obituary(self) -> str:
         """Why it is gone, as the end of a sentence about it; what is known of it."""
-        return self._condemned.reason if self._condemned else "It ended unexpectedly."
+        return self._condemned.reason if self._condemned else self._died_of
 
     @property
     def is_busy(self) -> bool:
@@ -209,6 +210,7 @@ class Kernel:
         await listener.listen_on(_LAST_OUTPUT_SECONDS)
         seconds = time.monotonic() - started
         if stepped_in is not None:
+            self._died_of = stepped_in.reason
             reason = f"{stepped_in.reason} {deaths.LOST}"
             return values.Finished(stepped_in.ending, seconds, reason, kernel_lost=True)
         status = await self.process.last_words()
@@ -217,7 +219,9 @@ class Kernel:
             ending = values.Ending.OUT_OF_MEMORY
         else:
             reason, ending = deaths.crash(status), values.Ending.CRASHED
-        _log.info("kernel died: %s", reason)
+        self._died_of = reason
+        _log.info("a kernel died: %s", reason)
+        reason = f"{reason} {deaths.LOST}"
         return values.Finished(ending, seconds, reason, kernel_lost=True)
 
     async def stop(self, reason: str = "Stopped.") -> None:

@@ -12,15 +12,22 @@ import hashlib
 import hmac
 import json
 import os
+import re
 from collections.abc import Sequence
 from typing import Final
 
-from interpreter_bot import errors
+from interpreter_bot import errors, settings
 
 _DELIMITER: Final = b"<IDS|MSG>"
 _PARTS: Final = 5
 _ID_CHARACTERS: Final = 256
 _VERSION: Final = "5.3"
+_MOST_BYTES: Final = 16 * settings.MIB
+# Read, an empty list of two bytes takes sixty: what is far beyond any display is not read.
+_MOST_CONTAINERS: Final = 500_000
+_STRUCTURE: Final = b'"[{'
+_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(_STRUCTURE))
+_STRING: Final = re.compile(rb'"[^"]*+"?')
 
 
 class MalformedMessage(errors.KernelError):
@@ -53,7 +60,6 @@ class Signer:
         """`key` is the HMAC key that both ends know."""
         self._mac = hmac.new(key, digestmod=hashlib.sha256)
         self._session = os.urandom(8).hex()
-        self._count = 0
 
     def _sign(self, parts: Sequence[bytes]) -> bytes:
         mac = self._mac.copy()
@@ -65,8 +71,8 @@ class Signer:
         self, msg_type: str, content: dict[str, object], *, parent_id: str = ""
     ) -> tuple[str, list[bytes]]:
         """Build the frames of a message; returns its id and them."""
-        self._count += 1
-        msg_id = f"{self._session}_{self._count}"
+        # Not a number that counts: replies to what comes next could be forged beforehand.
+        msg_id = os.urandom(16).hex()
         header = {
             "msg_id": msg_id,
             "msg_type": msg_type,
@@ -80,18 +86,23 @@ class Signer:
         parts = [json.dumps(part).encode("ascii") for part in (header, parent, {}, content)]
         return msg_id, [_DELIMITER, self._sign(parts), *parts]
 
-    def unpack(self, frames: Sequence[bytes]) -> Message:
-        """Read a message.
+    def unpack(self, frames: Sequence[bytes], *, most_bytes: int = _MOST_BYTES) -> Message:
+        """Read a message; buffers that follow it are ignored.
 
         Raises:
-            MalformedMessage: it is not one, or not signed with our key.
+            MalformedMessage: it is not one, not signed with our key, or too large.
         """
+        if sum(map(len, frames)) > most_bytes:
+            raise MalformedMessage
         try:
             start = frames.index(_DELIMITER) + 1
         except ValueError as error:
             raise MalformedMessage from error
-        signature, *parts = frames[start : start + _PARTS]
-        if len(parts) != _PARTS - 1 or not hmac.compare_digest(signature, self._sign(parts)):
+        signed = frames[start : start + _PARTS]
+        if len(signed) != _PARTS:
+            raise MalformedMessage
+        signature, *parts = signed
+        if not hmac.compare_digest(signature, self._sign(parts)):
             raise MalformedMessage
         header, parent, metadata, content = (_load(part) for part in parts)
         return Message(
@@ -104,8 +115,11 @@ class Signer:
 
 
 def _load(part: bytes) -> dict[str, object]:
+    if len(part) > _MOST_CONTAINERS and _containers(part) > _MOST_CONTAINERS:
+        raise MalformedMessage
     try:
-        loaded = json.loads(part)
+        # Bytes would be taken for UTF-16 or UTF-32 where they look like it.
+        loaded = json.loads(str(part, "utf-8"))
     except (ValueError, RecursionError) as error:
         raise MalformedMessage from error
     if not isinstance(loaded, dict):
@@ -113,8 +127,20 @@ def _load(part: bytes) -> dict[str, object]:
     return loaded
 
 
+def _containers(part: bytes) -> int:
+    """Count the lists and objects of a document, without reading it."""
+    if part.count(b"[") + part.count(b"{") <= _MOST_CONTAINERS:
+        return 0
+    # Brackets that were printed are text: leave quotes and brackets only, then no strings.
+    part = part.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
+    return len(_STRING.sub(b"", part))
+
+
 def _identifier(fields: dict[str, object], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str) or len(value) > _ID_CHARACTERS:
+        raise MalformedMessage
+    if not value.isascii() or not value.isprintable():
+        # It may come to be written to a log.
         raise MalformedMessage
     return value

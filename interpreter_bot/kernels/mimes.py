@@ -3,60 +3,76 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import dataclasses
 import json
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final, TypeGuard
 
 from interpreter_bot import values
 from interpreter_bot.kernels import harmless
 
-PLAIN_CHARACTERS: Final = 100_000
 TABLE_MIME: Final = "application/vnd.interpreter-bot.table+json"
-_MAGIC: Final = {
-    "image/png": (b"\x89PNG\r\n\x1a\n",),
-    "image/jpeg": (b"\xff\xd8\xff",),
-    "image/gif": (b"GIF87a", b"GIF89a"),
-    "image/webp": (b"RIFF",),
-}
+_PLAIN_CHARACTERS: Final = 100_000
+# Indenting makes much of little: a million lists in each other would be gigabytes.
+_JSON_CHARACTERS: Final = 1_000_000
 _COLUMNS: Final = 100
 _ROWS: Final = 200
 _CELL_CHARACTERS: Final = 500
+_MOST_COUNT: Final = 10**15
+_SVG_CHARACTERS: Final = 4096
 
 
-def choose(data: dict[str, object], common: dict[str, Any]) -> values.Shown:
-    """Make an output of a bundle.
+class TooLargeError(ValueError):
+    """The form that would be shown is over its limit."""
+
+    def __init__(self, kind: str, size: str) -> None:
+        """`kind` is a noun, `size` a number with its unit."""
+        super().__init__(f"{kind}: {size}")
+        self.kind = kind
+        self.size = size
+
+
+def choose(
+    data: dict[str, object],
+    *,
+    most_bytes: int,
+    display_id: str | None = None,
+    is_update: bool = False,
+) -> values.Shown | None:
+    """Make an output of a bundle; None when nothing in it can be shown.
 
     Args:
         data: forms by MIME type, as a kernel sent them.
-        common: `display_id` and `is_update`, for whatever is chosen.
+        most_bytes: how large the chosen form may be, as encoded.
+        display_id: handed through.
+        is_update: handed through.
+
+    Raises:
+        TooLargeError: the richest form is larger than that.
     """
-    plain = _text(data.get("text/plain"), PLAIN_CHARACTERS)
-    common = common | {"plain": plain}
-    for mime in _MAGIC:
-        if (image := _image(mime, data.get(mime))) is not None:
-            return values.Image(mime=mime, data=image, **common)
-    if svg := _joined(data.get("image/svg+xml")):
-        encoded = svg.encode("utf-8", "replace")
-        return values.Image(mime="image/svg+xml", data=encoded, **common)
-    if (table := _table(data.get(TABLE_MIME), common)) is not None:
-        return table
-    if html := _joined(data.get("text/html")):
-        return values.Html(html=html, **common)
-    if latex := _text(data.get("text/latex"), PLAIN_CHARACTERS):
-        return values.Latex(latex=latex, **common)
-    if "application/json" in data:
-        return values.Json(json=_json(data["application/json"]), **common)
-    markdown = _text(data.get("text/markdown"), PLAIN_CHARACTERS)
-    return values.Result(**common | {"plain": markdown or plain})
+    for mime, kind, read in _FORMS:
+        if mime not in data:
+            continue
+        form = data[mime]
+        if (size := _size(form, most_bytes)) > most_bytes:
+            raise TooLargeError(kind, f"{size:,} bytes")
+        if (shown := read(form)) is not None:
+            text = shown.plain or plain(data)
+            return dataclasses.replace(
+                shown, plain=text, display_id=display_id, is_update=is_update
+            )
+    if not (text := plain(data)):
+        return None
+    return values.Result(plain=text, display_id=display_id, is_update=is_update)
 
 
-def size(data: dict[str, object]) -> int:
-    """Measure the largest form of a bundle, in characters as encoded."""
-    texts = [_joined(form) for mime, form in data.items() if mime != "application/json"]
-    return max(map(len, texts), default=0)
+def plain(data: dict[str, object]) -> str:
+    """Return the bundle's own plain text, harmless and bounded."""
+    return harmless.bounded(_joined(data.get("text/plain")), _PLAIN_CHARACTERS)
 
 
 def _joined(form: object) -> str:
+    """Return a text, which notebooks may hold as a list of lines."""
     if isinstance(form, str):
         return form
     if isinstance(form, list) and all(isinstance(line, str) for line in form):
@@ -64,56 +80,123 @@ def _joined(form: object) -> str:
     return ""
 
 
-def _text(form: object, most_characters: int) -> str:
-    return harmless.bounded(harmless.clean(_joined(form)), most_characters)
-
-
-def _image(mime: str, form: object) -> bytes | None:
+def _size(form: object, most_bytes: int) -> int:
+    """Measure a text; what is no text is measured by who reads it."""
     text = _joined(form)
-    if not text:
+    if text.isascii() or len(text) > most_bytes:
+        return len(text)
+    return len(text.encode("utf-8", "replace"))
+
+
+def _raster(mime: str, *magic: bytes) -> Callable[[object], values.Image | None]:
+    """Make a reader of base64 whose bytes begin like one of `magic`."""
+
+    def read(form: object) -> values.Image | None:
+        try:
+            encoded = _joined(form).encode("ascii").translate(None, b" \t\r\n")
+            data = base64.b64decode(encoded, validate=True)
+        except ValueError:
+            return None
+        return values.Image(mime=mime, data=data) if data.startswith(magic) else None
+
+    return read
+
+
+def _webp(form: object) -> values.Image | None:
+    image = _raster("image/webp", b"RIFF")(form)
+    return image if image is not None and image.data[8:12] == b"WEBP" else None
+
+
+def _svg(form: object) -> values.Image | None:
+    text = _joined(form)
+    if "<svg" not in text[:_SVG_CHARACTERS]:
         return None
-    try:
-        data = base64.b64decode("".join(text.split()), validate=True)
-    except (binascii.Error, ValueError):
+    return values.Image(mime="image/svg+xml", data=harmless.encodable(text).encode())
+
+
+def _html(form: object) -> values.Html | None:
+    text = _joined(form)
+    return values.Html(html=harmless.encodable(text)) if text.strip() else None
+
+
+def _latex(form: object) -> values.Latex | None:
+    text = _joined(form)
+    # Half a formula is none.
+    if not text.strip() or len(text) > _PLAIN_CHARACTERS:
         return None
-    return data if data.startswith(_MAGIC[mime]) else None
+    return values.Latex(latex=harmless.clean(text))
 
 
-def _json(form: object) -> str:
+def _json(form: object) -> values.Json | None:
+    pieces: list[str] = []
+    length = 0
     try:
-        text = json.dumps(form, indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return ""
-    return harmless.bounded(harmless.clean(text), PLAIN_CHARACTERS)
+        for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(form):
+            pieces.append(piece)
+            length += len(piece)
+            if length > _JSON_CHARACTERS:
+                raise TooLargeError("JSON document", f"over {_JSON_CHARACTERS:,} characters")
+    except RecursionError:
+        return None
+    return values.Json(json=harmless.clean("".join(pieces)))
 
 
-def _table(form: object, common: dict[str, Any]) -> values.Table | None:
+def _markdown(form: object) -> values.Result | None:
+    text = harmless.bounded(_joined(form), _PLAIN_CHARACTERS)
+    return values.Result(plain=text) if text.strip() else None
+
+
+def _table(form: object) -> values.Table | None:
     if not isinstance(form, dict):
         return None
-    columns, rows = _cells(form.get("columns"), _COLUMNS), form.get("rows")
-    numbers = [form.get(name) for name in ("row_count", "column_count", "index_count")]
-    if columns is None or not isinstance(rows, list):
+    columns, rows = form.get("columns"), form.get("rows")
+    row_count, column_count = _count(form.get("row_count")), _count(form.get("column_count"))
+    index_count = _count(form.get("index_count"))
+    if row_count is None or column_count is None or index_count is None:
         return None
-    if not all(type(number) is int and 0 <= number < 1 << 63 for number in numbers):
+    if not _is_texts(columns) or not isinstance(rows, list) or index_count > len(columns):
         return None
-    read = [_cells(row, _COLUMNS) for row in rows[:_ROWS]]
-    whole = tuple(row for row in read if row is not None and len(row) == len(columns))
-    if len(whole) != len(read):
+    shown = rows[:_ROWS]
+    if not all(_is_texts(row) and len(row) == len(columns) for row in shown):
         return None
-    row_count, column_count, index_count = (int(str(number)) for number in numbers)
     return values.Table(
-        columns=columns,
-        rows=whole,
-        row_count=max(row_count, len(whole)),
-        column_count=column_count,
-        index_count=min(index_count, len(columns)),
-        **common,
+        columns=_cells(columns),
+        rows=tuple(map(_cells, shown)),
+        row_count=max(row_count, len(rows)),
+        column_count=max(column_count, len(columns) - index_count),
+        index_count=min(index_count, _COLUMNS),
     )
 
 
-def _cells(form: object, most: int) -> tuple[str, ...] | None:
-    if not isinstance(form, list) or len(form) > most:
-        return None
-    if not all(isinstance(cell, str) for cell in form):
-        return None
-    return tuple(harmless.clean(cell)[:_CELL_CHARACTERS] for cell in form)
+def _count(number: object) -> int | None:
+    # A bool is an int, too.
+    is_count = type(number) is int and 0 <= number <= _MOST_COUNT
+    return number if is_count and isinstance(number, int) else None
+
+
+def _is_texts(cells: object) -> TypeGuard[list[str]]:
+    return isinstance(cells, list) and all(isinstance(cell, str) for cell in cells)
+
+
+def _cells(cells: list[str]) -> tuple[str, ...]:
+    return tuple(map(_cell, cells[:_COLUMNS]))
+
+
+def _cell(cell: str) -> str:
+    text = harmless.clean(cell[: 2 * _CELL_CHARACTERS])
+    return text if len(text) <= _CELL_CHARACTERS else text[: _CELL_CHARACTERS - 1] + "…"
+
+
+_FORMS: Final[tuple[tuple[str, str, Callable[[object], values.Shown | None]], ...]] = (
+    ("image/png", "PNG image", _raster("image/png", b"\x89PNG\r\n\x1a\n")),
+    ("image/jpeg", "JPEG image", _raster("image/jpeg", b"\xff\xd8\xff")),
+    ("image/gif", "GIF image", _raster("image/gif", b"GIF87a", b"GIF89a")),
+    ("image/webp", "WebP image", _webp),
+    ("image/svg+xml", "SVG image", _svg),
+    (TABLE_MIME, "table", _table),
+    ("text/html", "piece of HTML", _html),
+    ("text/latex", "formula", _latex),
+    ("application/json", "JSON document", _json),
+    ("text/markdown", "piece of Markdown", _markdown),
+)
+"""What can be shown, richest first: MIME type, noun for people, reader."""

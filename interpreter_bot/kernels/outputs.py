@@ -12,97 +12,158 @@ _MESSAGE_CHARACTERS: Final = 2000
 _TRACEBACK_CHARACTERS: Final = 20_000
 _DISPLAY_ID_CHARACTERS: Final = 128
 _UPDATES_PER_DISPLAY: Final = 20
-_DISPLAYS = frozenset({"execute_result", "display_data", "update_display_data"})
+# One ends an execution; the others are forged, or shown by code that goes on.
+_ERRORS: Final = 10
+_DISPLAYS: Final = frozenset({"execute_result", "display_data", "update_display_data"})
 
 Outputs = tuple[values.Output, ...]
 
 
 def prompt(text: str) -> str:
-    """Make the prompt of an input request harmless."""
-    return harmless.clean(text)
+    """Make the prompt of an input request harmless, and bound it."""
+    return harmless.bounded(text, _MESSAGE_CHARACTERS)
 
 
 class Reader:
-    """Reads the outputs of one execution; what is over its limits becomes one notice each."""
+    """Reads the outputs of one execution; what is over its limits becomes one notice each.
+
+    Attributes:
+        dropped_displays: how many displays were not shown because there were too many.
+    """
 
     def __init__(self, limits: settings.Limits) -> None:
+        """`limits` holds for everything that is read."""
+        self.dropped_displays = 0
         self._limits = limits
         self._cleaners = {"stdout": harmless.Cleaner(), "stderr": harmless.Cleaner()}
         self._bytes_left = limits.output_bytes
         self._is_cut = False
         self._displays_left = limits.displays
         self._updates_left = limits.displays * _UPDATES_PER_DISPLAY
-        self._is_out_of_displays = False
+        self._errors_left = _ERRORS
+        self._known_ids: set[str] = set()
+        self._last_clear: values.Clear | None = None
 
     def read(self, message: messages.Message) -> Outputs:
         """Translate one message; what is not an output gives none."""
-        content = message.content
-        if message.msg_type == "stream":
+        outputs = self._translate(message.msg_type, message.content)
+        if outputs:
+            last = outputs[-1]
+            self._last_clear = last if isinstance(last, values.Clear) else None
+        return outputs
+
+    def _translate(self, kind: str, content: dict[str, object]) -> Outputs:
+        if kind == "stream":
             return self._stream(content)
-        if message.msg_type in _DISPLAYS:
-            return self._display(content, is_update=message.msg_type == "update_display_data")
-        if message.msg_type == "error":
-            return (_error(content),)
-        if message.msg_type == "clear_output":
-            return (values.Clear(wait=content.get("wait") is True),)
+        if kind in _DISPLAYS:
+            return self._display(content, is_update=kind == "update_display_data")
+        if kind == "error":
+            self._errors_left -= 1
+            return (_error(content),) if self._errors_left >= 0 else ()
+        if kind == "clear_output":
+            return self._clear(values.Clear(wait=content.get("wait") is True))
         return ()
 
     def _stream(self, content: dict[str, object]) -> Outputs:
-        text, name = content.get("text"), content.get("name")
-        if not isinstance(text, str) or self._is_cut:
+        sent, name = content.get("text"), content.get("name")
+        if not isinstance(sent, str) or not sent or self._is_cut:
             return ()
         stream: Literal["stdout", "stderr"] = "stderr" if name == "stderr" else "stdout"
-        text = self._cleaners[stream].feed(text)
-        encoded = text.encode("utf-8", "replace")
-        if len(encoded) <= self._bytes_left:
-            self._bytes_left -= len(encoded)
-            return (values.Text(stream, text),) if text else ()
+        # What was printed counts, before it is cleaned: escapes cost time and show nothing.
+        kept = harmless.head(sent, self._bytes_left)
+        self._bytes_left -= len(kept.encode())
+        text = self._cleaners[stream].feed(kept)
+        outputs: Outputs = (values.Text(stream, text),) if text else ()
+        if len(kept) == len(sent):
+            return outputs
         self._is_cut = True
-        shown = encoded[: self._bytes_left].decode("utf-8", "ignore")
-        self._bytes_left = 0
-        notice = f"The output was cut after {self._limits.output_bytes:,} bytes."
-        return (values.Text(stream, shown), values.Notice(notice))
+        limit = f"{self._limits.output_bytes:,}"
+        notice = f"The output was cut after {limit} bytes; the rest is not shown."
+        return (*outputs, values.Notice(notice))
+
+    def _clear(self, clear: values.Clear) -> Outputs:
+        # After something was dropped it would clear what nothing can come in the place of.
+        if self._is_cut or self.dropped_displays:
+            return ()
+        # Nothing was shown since the last one, and a clear that waits adds nothing to it.
+        if self._last_clear is not None and (clear.wait or not self._last_clear.wait):
+            return ()
+        return (clear,)
 
     def _display(self, content: dict[str, object], *, is_update: bool) -> Outputs:
-        data, transient = content.get("data"), content.get("transient")
+        data = content.get("data")
         if not isinstance(data, dict):
             return ()
-        display_id = transient.get("display_id") if isinstance(transient, dict) else None
-        if not isinstance(display_id, str) or len(display_id) > _DISPLAY_ID_CHARACTERS:
-            display_id = None
-        if not self._spend(is_update=is_update):
-            return self._run_out()
-        size = mimes.size(data)
-        if size > self._limits.display_bytes:
-            limit = self._limits.display_bytes / settings.MIB
-            notice = f"A display of {size / settings.MIB:.1f} MiB was left out; {limit:.0f} fit."
-            return (values.Notice(notice),)
-        return (mimes.choose(data, {"display_id": display_id, "is_update": is_update}),)
+        display_id = _display_id(content.get("transient"))
+        is_update = is_update and display_id is not None
+        if not self._spend(display_id, is_update=is_update):
+            return self._drop()
+        try:
+            shown = mimes.choose(
+                data,
+                most_bytes=self._limits.display_bytes,
+                display_id=display_id,
+                is_update=is_update,
+            )
+        except mimes.TooLargeError as error:
+            return _too_large(error, mimes.plain(data))
+        return (shown,) if shown is not None else ()
 
-    def _spend(self, *, is_update: bool) -> bool:
-        if is_update:
+    def _spend(self, display_id: str | None, *, is_update: bool) -> bool:
+        if is_update and display_id in self._known_ids:
             self._updates_left -= 1
             return self._updates_left >= 0
+        # An update of what an earlier execution showed is something new in this one.
         self._displays_left -= 1
-        return self._displays_left >= 0
+        if self._displays_left < 0:
+            return False
+        if display_id is not None:
+            self._known_ids.add(display_id)
+        return True
 
-    def _run_out(self) -> Outputs:
-        if self._is_out_of_displays:
+    def _drop(self) -> Outputs:
+        self.dropped_displays += 1
+        if self.dropped_displays > 1:
             return ()
-        self._is_out_of_displays = True
-        notice = f"Only the first {self._limits.displays} displays of an execution are shown."
+        limit = f"{self._limits.displays:,}"
+        notice = f"Only {limit} displays of an execution are shown; there were more."
         return (values.Notice(notice),)
 
 
+def _display_id(transient: object) -> str | None:
+    """Return the identity of a display; one that is too long or strange is none."""
+    name = transient.get("display_id") if isinstance(transient, dict) else None
+    if not isinstance(name, str) or not name or len(name) > _DISPLAY_ID_CHARACTERS:
+        return None
+    return name if name.isprintable() else None
+
+
+def _too_large(error: mimes.TooLargeError, plain: str) -> Outputs:
+    notice = values.Notice(f"A {error.kind} of {error.size} is too large to be shown.")
+    return (notice, values.Result(plain=plain)) if plain else (notice,)
+
+
 def _error(content: dict[str, object]) -> values.Error:
-    name = _field(content, "ename", _NAME_CHARACTERS) or "Error"
-    message = _field(content, "evalue", _MESSAGE_CHARACTERS)
-    lines = content.get("traceback")
-    texts = [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
-    traceback = harmless.bounded(harmless.clean("\n".join(texts)), _TRACEBACK_CHARACTERS)
-    return values.Error(name, message, traceback or f"{name}: {message}")
+    sent_name, sent_message = content.get("ename"), content.get("evalue")
+    name = _single_line(sent_name) if isinstance(sent_name, str) else ""
+    name = name or "Error"
+    whole = sent_message if isinstance(sent_message, str) else ""
+    message = harmless.bounded(whole, _MESSAGE_CHARACTERS)
+    sent = content.get("traceback")
+    lines = [line for line in sent if isinstance(line, str)] if isinstance(sent, list) else []
+    ending = _ending(name, message)
+    body = harmless.bounded("\n".join(lines).rstrip(), _TRACEBACK_CHARACTERS).rstrip()
+    if body.endswith(ending):
+        return values.Error(name, message, body)
+    # The last line is the whole message, which may be long: what is left of it is in `message`.
+    frames = body.removesuffix(_ending(name, harmless.bounded(whole, _TRACEBACK_CHARACTERS)))
+    frames = harmless.bounded(frames.rstrip(), _TRACEBACK_CHARACTERS - len(ending) - 1)
+    return values.Error(name, message, f"{frames}\n{ending}" if frames else ending)
 
 
-def _field(content: dict[str, object], name: str, most_characters: int) -> str:
-    value = content.get(name)
-    return harmless.clean(value)[:most_characters] if isinstance(value, str) else ""
+def _single_line(text: str) -> str:
+    return " ".join(harmless.bounded(text, _NAME_CHARACTERS).split())[:_NAME_CHARACTERS]
+
+
+def _ending(name: str, message: str) -> str:
+    return f"{name}: {message}".rstrip() if message.strip() else name

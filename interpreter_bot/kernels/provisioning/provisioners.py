@@ -159,9 +159,13 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
                 entry.close()
         (self._init_fd,) = await self._expect("separated", 1)
         self._pid = _pid_of(self._init_fd)
-        if self._group is not None:
-            self._group.add(self._pid)
-        await self._link.send({"op": "go"})
+        # It enters its group by itself: doing that to another process waits for all processors.
+        entrances = self._group.entrances() if self._group is not None else []
+        try:
+            await self._link.send({"op": "go"}, entrances)
+        finally:
+            for entrance in entrances:
+                os.close(entrance)
         (self._kernel_fd,) = await self._expect("started", 1)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._kernel_fd, self._kernel_ended)

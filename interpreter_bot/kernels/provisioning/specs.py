@@ -6,8 +6,12 @@ import os
 
 from interpreter_bot import settings
 
-ADDRESS_ALLOWANCE_BYTES = 2 * settings.GIB
-"""Address space beyond the memory limit: what is mapped but never filled, libraries first."""
+_ADDRESS_ALLOWANCE_BYTES = 2 * settings.GIB
+
+
+def address_space_bytes(limits: settings.Limits) -> int:
+    """Return RLIMIT_AS: memory, and room for what is mapped but never filled, libraries first."""
+    return limits.memory_bytes + _ADDRESS_ALLOWANCE_BYTES
 
 
 def build(
@@ -46,7 +50,7 @@ def build(
 
 def _resources(limits: settings.Limits) -> dict[str, int]:
     return {
-        "AS": limits.memory_bytes + ADDRESS_ALLOWANCE_BYTES,
+        "AS": address_space_bytes(limits),
         "DATA": limits.memory_bytes,
         "NPROC": limits.processes,
         "NOFILE": limits.open_files,

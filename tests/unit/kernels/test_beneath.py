@@ -212,7 +212,7 @@ def test_directory_swapped_for_a_link_while_opened_never_yields_the_secret(place
 HOSTILE_NAMES = [
     b"new\nline.csv", "sla\u2215sh.csv".encode(), "fdp.\u202excod".encode(), b"in\xffvalid.csv",
     b"x" * 255, b"-rf", b"..hidden", b"...", b"back\\slash", b"literal\\x0a", "\u200b".encode(),
-    b"\x1b[31mred", "naïve é 日本.txt".encode(), " ".encode(), "`$(id)`@everyone".encode(),
+    b"\x1b[31mred", "naïve é 日本.txt".encode(), b" ", b"`$(id)`@everyone",
 ]  # fmt: skip
 
 

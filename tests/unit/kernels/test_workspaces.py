@@ -242,7 +242,7 @@ async def test_growing_file_is_read_up_to_the_size_it_had(workspace):
         async for chunk in content:
             assert len(chunk) <= transfers.CHUNK_BYTES
             size += len(chunk)
-            with path.open("ab") as file:  # noqa: ASYNC230
+            with path.open("ab") as file:
                 file.write(b"y" * MIB)
         assert size == content.info.size_bytes == MIB
         assert [chunk async for chunk in content] == []
@@ -257,7 +257,7 @@ async def test_shrinking_file_ends_early(workspace):
 
 
 async def test_huge_sparse_file_is_refused_and_counts_what_it_holds(workspace):
-    with (workspace.directory / "sparse").open("wb") as file:  # noqa: ASYNC230
+    with (workspace.directory / "sparse").open("wb") as file:
         file.truncate(10**12)
     (info,) = await workspace.list()
     assert info.size_bytes == 10**12

@@ -1,0 +1,23 @@
+"""The one place where things are put together: opened bottom-up, closed top-down."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from interpreter_bot import settings
+from interpreter_bot.kernels import pools
+from interpreter_bot.sessions import reaping
+
+
+@contextlib.asynccontextmanager
+async def kernels(bot: settings.Settings) -> AsyncIterator[pools.Pool]:
+    """Open the pool of kernels and whatever looks after it.
+
+    Raises:
+        BotError: it cannot be opened; the sentence says why.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        pool = await stack.enter_async_context(pools.Pool.open(bot))
+        await stack.enter_async_context(reaping.reaping(pool))
+        yield pool

@@ -1,0 +1,77 @@
+"""The command line: what can be said, and what each command calls.
+
+Exit status: 0 all went well, 1 something that ran did not, 2 nothing was run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+from collections.abc import Callable, Sequence
+from importlib import metadata
+
+import pydantic
+
+from interpreter_bot import errors, logs, settings
+from interpreter_bot.commands import execute, limits
+
+_REFUSED = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    level = "info" if options.verbose else "error"
+    logs.configure(level, is_json=False)
+    run: Callable[[settings.Settings, argparse.Namespace], int] = options.run
+    try:
+        return run(_settings(options), options)
+    except errors.BotError as error:
+        sys.stderr.write(f"interpreter-bot: {error}\n")
+        return _REFUSED
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has enough; what is still buffered has nowhere to go.
+        sys.stdout = None
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="interpreter-bot", description="A self-hosted code interpreter for chat."
+    )
+    version = f"interpreter-bot {metadata.version('interpreter-bot')}"
+    parser.add_argument("--version", action="version", version=version)
+    parser.add_argument("--config", type=pathlib.Path, help="a TOML file of settings")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log what happens")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for module in (execute, limits):
+        command = module.add_to(commands)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def _settings(options: argparse.Namespace) -> settings.Settings:
+    """Read the settings.
+
+    Raises:
+        SettingsError: they are wrong, or turn the sandbox off where only a flag may.
+    """
+    try:
+        bot = settings.load(options.config)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise errors.SettingsError(f"The setting {where} is wrong: {first['msg']}.") from error
+    except (OSError, ValueError) as error:
+        raise errors.SettingsError(f"The settings file cannot be read: {error}.") from error
+    if not bot.sandbox.enabled:
+        raise errors.SettingsError(
+            "No file or variable turns the sandbox off; --unsafe-no-sandbox does."
+        )
+    if getattr(options, "unsafe_no_sandbox", False):
+        sandbox = bot.sandbox.model_copy(update={"enabled": False})
+        bot = bot.model_copy(update={"sandbox": sandbox})
+    return bot

@@ -1,0 +1,117 @@
+"""`interpreter-bot exec`: run cells in one sandboxed session."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import pathlib
+import signal
+import uuid
+from collections.abc import AsyncIterator, Iterator
+
+from interpreter_bot import app, errors, settings
+from interpreter_bot.commands import parsers
+from interpreter_bot.platforms.console import (
+    answering,
+    json_lines,
+    keeping,
+    notebooks,
+    printing,
+)
+from interpreter_bot.sessions import cells
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+def add_to(commands: parsers.Commands) -> argparse.ArgumentParser:
+    """Add the command's parser."""
+    parser = commands.add_parser("exec", help="run cells in one sandboxed session")
+    parser.add_argument(
+        "source", nargs="?", metavar="SCRIPT.py|NOTEBOOK.ipynb|-", help="cells to run first"
+    )
+    parser.add_argument("--cell", action="append", default=[], metavar="CODE", help="a cell")
+    parser.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        type=pathlib.Path,
+        metavar="F",
+        help="a file to put into /mnt/data",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="save images and files")
+    parser.add_argument(
+        "--unsafe-no-sandbox", action="store_true", help="run the code with your own rights"
+    )
+    return parser
+
+
+def run(bot: settings.Settings, options: argparse.Namespace) -> int:
+    """Run all cells; 0 if every one ended ok, else 1.
+
+    Raises:
+        BotError: nothing was run.
+    """
+    codes = notebooks.read(options.source) if options.source else []
+    codes += options.cell
+    if not codes:
+        raise notebooks.InputFileError("There is no code to run; see interpreter-bot exec --help.")
+    for path in options.file:
+        if not path.is_file():
+            raise notebooks.InputFileError(f"{path} is not a file.")
+    keeper = keeping.Keeper(options.keep) if options.keep is not None else None
+    answers = answering.Answers(is_script=options.source == "-")
+    kind = json_lines.JsonLines if options.json else printing.Printer
+    # A session of a few cells needs one kernel, and none standing by.
+    bot = bot.model_copy(update={"kernels": bot.kernels.model_copy(update={"spares": 0})})
+    return asyncio.run(_run(bot, codes, options.file, kind(keeper, answers)))
+
+
+async def _run(
+    bot: settings.Settings,
+    codes: list[str],
+    files: list[pathlib.Path],
+    audience: json_lines.JsonLines | printing.Printer,
+) -> int:
+    async with app.kernels(bot) as pool:
+        key = f"exec {uuid.uuid4()}"
+        session = cells.Cells(pool, key, limits=bot.limits, audience=audience)
+        try:
+            await session.attach({path.name: _chunks(path) for path in files})
+            with _interruptible(session):
+                return 0 if await session.run(codes) else 1
+        finally:
+            await pool.forget(key)
+
+
+@contextlib.contextmanager
+def _interruptible(session: cells.Cells) -> Iterator[None]:
+    """Let the first Ctrl-C stop the cell that runs, and the next end everything."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    stopping: set[asyncio.Task[None]] = set()
+
+    def interrupt() -> None:
+        if stopping and task is not None:
+            task.cancel()
+        stopping.add(loop.create_task(session.stop(), name="stop"))
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    loop.add_signal_handler(signal.SIGTERM, task.cancel if task is not None else interrupt)
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        raise errors.BotError("Interrupted.") from error
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def _chunks(path: pathlib.Path) -> AsyncIterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while chunk := await asyncio.to_thread(file.read, _CHUNK_BYTES):
+                yield chunk
+    except OSError as error:
+        raise notebooks.InputFileError(f"{path} cannot be read.") from error

@@ -1,0 +1,66 @@
+"""`interpreter-bot limits`: what one session may use."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+import rich.box
+import rich.console
+import rich.table
+
+from interpreter_bot import settings
+from interpreter_bot.commands import parsers
+from interpreter_bot.kernels.provisioning import specs
+
+_AT_THE_LIMIT = {
+    "execution_seconds": "the code is interrupted; variables are kept where it reacts",
+    "input_seconds": "code that waits for an answer is stopped",
+    "memory_bytes": "MemoryError in the code; killed where that is not possible",
+    "processes": "no further process or thread starts",
+    "cpu_cores": "the code runs slower",
+    "workspace_bytes": "the code is stopped",
+    "workspace_files": "the code is stopped",
+    "file_bytes": "OSError: file too large",
+    "upload_bytes": "the file is refused",
+    "temporary_bytes": "OSError: no space left, in /tmp",
+    "output_bytes": "cut, and said so",
+    "displays": "further ones are left out, and said so",
+    "display_bytes": "left out, and said so",
+    "open_files": "OSError: too many open files",
+    "address_space_bytes": "MemoryError in the code",
+}
+
+
+def add_to(commands: parsers.Commands) -> argparse.ArgumentParser:
+    """Add the command's parser."""
+    parser = commands.add_parser("limits", help="print the limits of a session")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def run(bot: settings.Settings, options: argparse.Namespace) -> int:
+    """Print the limits in force."""
+    limits: dict[str, float] = bot.limits.model_dump()
+    limits["address_space_bytes"] = specs.address_space_bytes(bot.limits)
+    if options.json:
+        sys.stdout.write(json.dumps(limits) + "\n")
+        return 0
+    table = rich.table.Table("limit", "value", "what happens at it", box=rich.box.SIMPLE_HEAD)
+    for name, value in limits.items():
+        words = name.removesuffix("_bytes").removesuffix("_seconds").replace("_", " ")
+        table.add_row(words, _said(name, value), _AT_THE_LIMIT[name])
+    rich.console.Console(soft_wrap=True).print(table)
+    return 0
+
+
+def _said(name: str, value: float) -> str:
+    if name.endswith("_seconds"):
+        return f"{value:g} s"
+    if not name.endswith("_bytes"):
+        return f"{value:,g}"
+    for unit, size in (("GiB", settings.GIB), ("MiB", settings.MIB)):
+        if value >= size:
+            return f"{value / size:.4g} {unit}"
+    return f"{value:,.0f} bytes"

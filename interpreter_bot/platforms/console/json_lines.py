@@ -1,0 +1,117 @@
+"""`--json`: one object per line, for programs. Shapes are those of the README."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TextIO
+
+from interpreter_bot import values
+from interpreter_bot.platforms.console import answering, keeping
+from interpreter_bot.sessions import ports
+
+_KINDS = {
+    values.Result: "result",
+    values.Latex: "latex",
+    values.Json: "json",
+    values.Notice: "notice",
+}
+
+
+class JsonLines:
+    """An audience that writes what it hears of."""
+
+    def __init__(self, keeper: keeping.Keeper | None, answers: answering.Answers) -> None:
+        self._keeper = keeper
+        self._answers = answers
+        self._out: TextIO = sys.stdout
+
+    def _write(self, kind: str, cell: int, fields: dict[str, object]) -> None:
+        line = json.dumps({"type": kind, "cell": cell} | fields)
+        self._out.write(line + "\n")
+        self._out.flush()
+
+    def announcement(self, cell: int, text: str) -> None:
+        """Write a sentence about the session."""
+        self._write("announcement", cell, {"text": text})
+
+    def output(self, cell: int, output: values.Output) -> None:
+        """Write an output under the type that suits it."""
+        kind, fields = self._describe(cell, output)
+        if isinstance(output, values.Display) and output.display_id is not None:
+            fields |= {"display_id": output.display_id, "update": output.is_update}
+        self._write(kind, cell, fields)
+
+    def _describe(self, cell: int, output: values.Output) -> tuple[str, dict[str, object]]:
+        match output:
+            case values.Text():
+                return output.stream, {"text": output.text}
+            case values.Error():
+                fields: dict[str, object] = {"name": output.name, "message": output.message}
+                return "error", fields | {"traceback": output.traceback}
+            case values.Image():
+                fields = {"mime": output.mime, "size": len(output.data), "text": output.plain}
+                return "image", fields | self._kept(cell, output)
+            case values.Html():
+                return "html", {"text": output.html} | self._kept(cell, output)
+            case values.Table():
+                return "table", _table(output)
+            case values.Clear():
+                return "clear", {"wait": output.wait}
+            case _:
+                return "stdout", {"text": _said(output), "kind": _KINDS[type(output)]}
+
+    def _kept(self, cell: int, output: values.Image | values.Html) -> dict[str, object]:
+        if self._keeper is None:
+            return {}
+        return {"path": str(self._keeper.keep(cell, output))}
+
+    async def ask(self, cell: int, request: values.InputRequested) -> str:
+        """Read a line of standard input."""
+        self._write("input", cell, {"text": request.prompt})
+        return await self._answers.next()
+
+    def save(self, cell: int, name: str) -> ports.Saving | None:
+        """Keep files where a directory was given."""
+        return self._keeper.open(name) if self._keeper is not None else None
+
+    def artifact(self, cell: int, artifact: values.Artifact) -> None:
+        """Write about a file."""
+        fields: dict[str, object] = {
+            "name": artifact.name,
+            "size": artifact.size_bytes,
+            "sha256": artifact.sha256,
+        }
+        if self._keeper is not None:
+            fields["path"] = str(self._keeper.path_of(artifact.name))
+        self._write("artifact", cell, fields)
+
+    def finished(self, cell: int, finished: values.Finished) -> None:
+        """Write how a cell ended."""
+        fields: dict[str, object] = {"status": finished.ending.value}
+        fields["seconds"] = round(finished.seconds, 6)
+        if finished.reason:
+            fields["reason"] = finished.reason
+        if finished.kernel_lost:
+            fields["kernel_lost"] = True
+        self._write("finished", cell, fields)
+
+
+def _said(output: values.Latex | values.Json | values.Result | values.Notice) -> str:
+    match output:
+        case values.Latex():
+            return output.latex
+        case values.Json():
+            return output.json
+        case _:
+            return output.plain
+
+
+def _table(output: values.Table) -> dict[str, object]:
+    return {
+        "text": output.plain,
+        "columns": output.columns,
+        "rows": output.rows,
+        "row_count": output.row_count,
+        "column_count": output.column_count,
+    }
