@@ -1,6 +1,9 @@
 """What every test may rely on."""
 
 import os
+import pathlib
+import tempfile
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,3 +14,10 @@ def _no_settings_of_this_machine(monkeypatch):
     for name in os.environ:
         if name.startswith("INTERPRETER_BOT_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def short_path() -> Iterator[pathlib.Path]:
+    """A directory whose path leaves room for sockets, which end at 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as directory:
+        yield pathlib.Path(directory)

@@ -37,9 +37,9 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         os.environ["PAGER"] = "cat"
 
     def init_history(self) -> None:
-        """Keep history in memory only."""
+        """Keep history in memory only: a database would be one open file of all kernels."""
+        self.config.HistoryManager.enabled = False
         super().init_history()
-        self.history_manager.enabled = False
 
     def showtraceback(
         self,

@@ -171,11 +171,12 @@ def _too_far(path: bytes) -> bool:
     return len(path) > PATH_BYTES or path.count(b"/") >= DEPTH
 
 
-def measure(root: int, *, most_bytes: int, most_files: int) -> Usage:
-    """Count the blocks and entries below `root`; stop as soon as either limit is exceeded.
+def measure(root: int, *, most_bytes: int, most_files: int, overshoot: int = 1) -> Usage:
+    """Count the blocks and entries below `root`.
 
-    Directories closed by their mode are opened to their owner, lest they hide anything. Files
-    that were deleted but are held open are not to be found this way.
+    It stops as soon as either figure exceeds `overshoot` times its limit. Directories closed
+    by their mode are opened to their owner, lest they hide anything. Files that were deleted
+    but are held open are not to be found this way.
     """
     held, files, is_hidden = 0, 0, False
     linked: set[tuple[int, int]] = set()
@@ -205,9 +206,10 @@ def measure(root: int, *, most_bytes: int, most_files: int) -> Usage:
                         continue
                     linked.add(key)
                 held += status.st_blocks * 512
-                if held > most_bytes or files > most_files:
+                if held > overshoot * most_bytes or files > overshoot * most_files:
                     return Usage(held, files, is_partial=True, is_over=True)
-    return Usage(held, files, is_partial=is_hidden, is_over=is_hidden)
+    is_over = is_hidden or held > most_bytes or files > most_files
+    return Usage(held, files, is_partial=is_hidden, is_over=is_over)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ import contextlib
 import contextvars
 import errno
 import fcntl
-import itertools
 import os
 import pathlib
 import secrets
@@ -146,19 +145,27 @@ class Upload:
         if os.geteuid() == 0:
             os.fchown(self._file, owner.st_uid, owner.st_gid)
         os.fchmod(self._file, 0o644)
-        # One at a time, in all replicas: the second must see what the first has added.
+        # One at a time, in all replicas: the second must see what the first has added. Let go in
+        # the same call, or threads that wait would leave none in which to let go.
         fcntl.flock(self._staging, fcntl.LOCK_EX)
-        self._check_room()
-        for name in _numbered(self._name):
-            with contextlib.suppress(FileExistsError):
-                beneath.place(self._staging, self._staged, self._root, name)
-                break
+        try:
+            self._check_room()
+            name = self._placed()
+        finally:
+            fcntl.flock(self._staging, fcntl.LOCK_UN)
         status = os.fstat(self._file)
         return values.FileInfo(name, self._written, status.st_mtime_ns)
 
     def close(self) -> None:
         """Let go of everything; a file that was not committed is gone."""
         self._open.close()
+
+    def _placed(self) -> str:
+        for name in _numbered(self._name):
+            with contextlib.suppress(FileExistsError):
+                beneath.place(self._staging, self._staged, self._root, name)
+                return name
+        raise errors.FileNameError  # never, as the names do not end
 
     def _keep(self, descriptor: int) -> int:
         self._open.callback(os.close, descriptor)
@@ -199,7 +206,7 @@ def _numbered(name: str) -> Iterator[str]:
     yield name
     for number in range(2, 1000):
         yield f"{stem} ({number}){suffix}"
-    for _ in itertools.repeat(None):
+    while True:
         yield f"{stem} ({secrets.token_hex(4)}){suffix}"
 
 

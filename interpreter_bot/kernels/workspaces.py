@@ -28,6 +28,7 @@ NAME_BYTES = 200
 _DATA = "data"
 _REMOVED = ".removed-"
 _MOST_SKIPPED = 100
+_OVERSHOOT = 2  # so that a little over its limits is told from far over
 _SUFFIX = re.compile(r"(?:\.tar)?\.[^. ]{1,16}\Z")
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d) *(?:\.|\Z)", re.IGNORECASE)
 
@@ -195,17 +196,20 @@ class Workspace:
         """What was made or written to since a mark. Bounded as `list` is."""
         found = await transfers.file_work(self._scan)
         new = [e for e in found.entries if since.identities.get(e.path) != e.identity]
+        truncated = found.is_truncated or since.is_truncated
         skipped = sorted((entry.info.name, entry.refusal) for entry in new if entry.refusal)
         return Changes(
             files=_sorted(entry.info for entry in new if not entry.refusal),
             skipped=tuple(skipped[:_MOST_SKIPPED]),
-            is_truncated=any(
-                (found.is_truncated, since.is_truncated, len(skipped) > _MOST_SKIPPED)
-            ),
+            is_truncated=truncated or len(skipped) > _MOST_SKIPPED,
         )
 
     async def usage(self) -> scanning.Usage:
-        """What it holds on disk. Quick, and quickest when a limit is exceeded."""
+        """What it holds on disk, counted up to twice its limits. Quick, so look often.
+
+        Who decides by the figures should heed `is_over` too: it also says that something is
+        nested so deeply that it cannot be counted.
+        """
         return await transfers.file_work(self._measure)
 
     async def remove(self) -> None:
@@ -217,10 +221,10 @@ class Workspace:
             return scanning.scan(root, self._limits.workspace_files)
 
     def _measure(self) -> scanning.Usage:
-        limits = self._limits
+        most_bytes, most_files = self._limits.workspace_bytes, self._limits.workspace_files
         with _opened(self._root) as root:
             return scanning.measure(
-                root, most_bytes=limits.workspace_bytes, most_files=limits.workspace_files
+                root, most_bytes=most_bytes, most_files=most_files, overshoot=_OVERSHOOT
             )
 
     def _remove(self) -> None:

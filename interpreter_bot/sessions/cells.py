@@ -69,7 +69,6 @@ class Cells:
         if not self._pool.is_sandboxed:
             self._audience.announcement(number, UNSANDBOXED)
         workspace = await self._pool.workspace(self._key)
-        mark = await workspace.mark()
         try:
             self._running = await self._pool.take(self._key)
         except errors.KernelError as error:
@@ -77,6 +76,8 @@ class Cells:
         if self._running.announcement:
             self._audience.announcement(number, self._running.announcement)
             self._running.announcement = ""
+        # After taking the kernel: files change hands then, which is no change of theirs.
+        mark = await workspace.mark()
         try:
             finished = await self._running.execute(
                 code,

@@ -37,7 +37,8 @@ def place(tmp_path):
     (tmp_path / "secret").write_bytes(SECRET)
     directory = tmp_path / "data"
     directory.mkdir()
-    return directory
+    yield directory
+    _remove(directory)  # pytest could not: what is deep breaks its own clearing away
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_link_to_a_directory_is_not_entered(place, root, target):
     for path in (b"link/secret", b"link/etc/passwd"):
         with pytest.raises(errors.FileMissingError):
             beneath.open_file(root, path)
-    with pytest.raises(OSError, match="symbolic|directory"):
+    with pytest.raises(OSError, match=r"symbolic|directory"):
         beneath.open_directory(root, b"link")
     assert _names(root) == {"link": "it is a link"}
     assert scanning.measure(root, most_bytes=10**9, most_files=10).files == 1
@@ -136,9 +137,9 @@ def test_other_file_system_is_not_entered(place):
             beneath._openat2 = missing
         root = os.open({str(place)!r}, os.O_RDONLY)
         open({str(place / "mount/file")!r}, "w").close()
-        for open_it, path in ((beneath.open_file, b"mount/file"), (beneath.open_directory, b"mount")):
+        for way, path in ((beneath.open_file, b"mount/file"), (beneath.open_directory, b"mount")):
             try:
-                open_it(root, path)
+                way(root, path)
             except Exception as e:
                 print(type(e).__name__)
     """
@@ -315,7 +316,7 @@ def test_removal_gives_up_against_somebody_who_never_stops(place, monkeypatch):
     monkeypatch.setattr(beneath, "_MOST_REMOVALS", 500)
     for number in range(600):
         (place / f"{number}").touch()
-    with pytest.raises(OSError, match="faster"):
+    with pytest.raises(OSError, match="more is made"):
         _remove(place)
 
 

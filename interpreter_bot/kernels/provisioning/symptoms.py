@@ -1,0 +1,325 @@
+"""What a kernel finds out about its own walls: sent there as text by `probes`, and run there.
+
+Every check tries what its wall forbids and returns (what went through, what was seen): the wall
+stands where nothing went through. Needs the standard library only; nothing here reaches for
+anything beyond this machine's loopback.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import importlib.util
+import json
+import os
+import platform
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+Told = dict[str, Any]
+Seen = tuple[list[str], str]
+
+_MIB = 1024 * 1024
+_ST_RDONLY = 1
+_CLONE_NEWUSER = 0x10000000
+_SPIN_SECONDS = 0.5
+_OURS = ("/dev/null", "/dev/urandom", "/dev/shm/", "/tmp/", "/mnt/data", "/proc/")  # noqa: S108
+# (x86_64, aarch64) and arguments that do no harm where a call is let through, and then mostly
+# fail for another reason than being forbidden.
+_CALLS: dict[str, tuple[tuple[int, int], tuple[int, ...]]] = {
+    "unshare": ((272, 97), (1,)),
+    "clone3": ((435, 435), (0, 0)),
+    "setns": ((308, 268), (-1, 0)),
+    "mount": ((165, 40), (1, 1, 1, 0, 0)),
+    "ptrace": ((101, 117), (2, os.getpid(), 0, 0)),
+    "process_vm_readv": ((310, 270), (os.getpid(), 0, 0, 0, 0, 1)),
+    "keyctl": ((250, 219), (9999, 0, 0, 0, 0)),
+    "bpf": ((321, 280), (9999, 0, 0)),
+    "perf_event_open": ((298, 241), (1, 0, -1, -1, 0)),
+    "io_uring_setup": ((425, 425), (0, 0)),
+}
+_CLONE = (56, 220)
+
+
+def _call(numbers: tuple[int, int], *arguments: int) -> int:
+    """Make a system call; returns its errno, 0 where it worked."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    number = numbers[0 if platform.machine() == "x86_64" else 1]
+    result: int = libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments))
+    if result == 0 and numbers == _CLONE:
+        os._exit(0)  # The child of a clone that should have been refused.
+    return ctypes.get_errno() if result < 0 else 0
+
+
+def _word(number: int) -> str:
+    return errno.errorcode.get(number, str(number)) if number else "allowed"
+
+
+def _refusal(action: Callable[[], object]) -> int:
+    try:
+        action()
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0
+
+
+def _create(directory: str) -> None:
+    path = os.path.join(directory, ".doctor")
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
+    os.unlink(path)
+
+
+def read_only_root(_: Told) -> Seen:
+    """Write where nobody may."""
+    places = dict.fromkeys(["/", "/usr", "/etc", "/dev", sys.prefix, sys.base_prefix])
+    answers = {place: _refusal(lambda: _create(place)) for place in places}  # noqa: B023
+    # Mere file modes would answer as well; only a read-only mount holds against their owner.
+    wrong = [f"{p} is writable" for p, number in answers.items() if not number]
+    wrong += [f"{p} is mounted writable" for p in places if not os.statvfs(p).f_flag & _ST_RDONLY]
+    return wrong, ", ".join(f"{place}: {_word(number)}" for place, number in answers.items())
+
+
+def files(told: Told) -> Seen:
+    """Read files that exist on the host, by every way into it."""
+    roots = ("", "/proc/1/root", "/proc/self/root", "/proc/1/cwd", "/mnt/data/../..")
+    wrong = [f"{r}{path} can be read" for path in told["files"] for r in roots if _shows(r + path)]
+    return wrong, f"{len(told['files'])} files of the host are not there; / holds " + " ".join(
+        sorted(os.listdir("/"))
+    )
+
+
+def _shows(path: str) -> bool:
+    return not _refusal(lambda: os.close(os.open(path, os.O_RDONLY)))
+
+
+def _bytes_of(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MIB)
+    except OSError:
+        return b""
+
+
+def proc(told: Told) -> Seen:
+    """Look for processes of the host, and for doors to its kernel."""
+    pids = [name for name in os.listdir("/proc") if name.isdigit()]
+    bot = bytes.fromhex(told["cmdline"])
+    wrong = [f"the bot shows as {pid}" for pid in pids if _bytes_of(f"/proc/{pid}/cmdline") == bot]
+    for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"):
+        # O_WRONLY alone changes nothing.
+        number = _refusal(lambda: os.close(os.open(path, os.O_WRONLY)))  # noqa: B023
+        if not number and not os.path.samestat(os.stat(path), os.stat("/dev/null")):
+            wrong.append(f"{path} can be opened for writing")
+    return wrong, f"{len(pids)} processes to be seen; core_pattern cannot be written"
+
+
+def environment(told: Told) -> Seen:
+    """Look for a variable of the bot's."""
+    name = told["variable"]
+    wrong = ["the bot's environment is inherited"] if name in os.environ else []
+    for pid in ("1", "self"):
+        if name.encode() in _bytes_of(f"/proc/{pid}/environ"):
+            wrong.append(f"/proc/{pid}/environ shows the bot's environment")
+    return wrong, f"{len(os.environ)} variables, none of the bot's"
+
+
+def descriptors(told: Told) -> Seen:
+    """Look for a file that the bot held open when it started us."""
+    wrong, numbers = [], [int(name) for name in os.listdir("/proc/self/fd")]
+    for number in numbers:
+        try:
+            status, target = os.fstat(number), os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            continue
+        is_theirs = [status.st_dev, status.st_ino] == told["inode"]
+        if is_theirs or (target.startswith("/") and not target.startswith(_OURS)):
+            wrong.append(f"descriptor {number} is {target}")
+    return wrong, f"{len(numbers)} descriptors, all of them the kernel's own"
+
+
+def network(told: Told) -> Seen:
+    """Reach for listeners of the bot's on this very machine; never for anything beyond."""
+    names = [name for _, name in socket.if_nameindex()]
+    wrong = [f"there is an interface {name}" for name in names if name != "lo"]
+    with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
+        tcp.settimeout(1)
+        tcp_answer = tcp.connect_ex(("127.0.0.1", told["port"]))
+        if not tcp_answer:
+            wrong.append("the host's 127.0.0.1 can be reached")
+        if not unix.connect_ex("\0" + told["abstract"]):
+            wrong.append("the host's abstract sockets can be reached")
+    return wrong, f"{' '.join(names) or 'no interface'} only; the host's loopback: " + _word(
+        tcp_answer
+    )
+
+
+def _status() -> dict[str, str]:
+    lines = (line.split(":", 1) for line in _bytes_of("/proc/self/status").decode().splitlines())
+    return {key: value.strip() for key, value in lines}
+
+
+def privileges(_: Told) -> Seen:
+    """Read what the kernel says we may do."""
+    status = _status()
+    sets = [name for name in status if name.startswith("Cap")]
+    wrong = [f"{name} is {status[name]}" for name in sets if int(status[name], 16)]
+    wrong += [] if sets else ["capabilities are not told"]
+    if status.get("NoNewPrivs") != "1":
+        wrong.append("setuid programs work: NoNewPrivs is not set")
+    return wrong, "no capability in any set; NoNewPrivs is 1"
+
+
+def system_calls(_: Told) -> Seen:
+    """Make calls that the filter denies."""
+    answers = {name: _call(numbers, *args) for name, (numbers, args) in _CALLS.items()}
+    denied = (errno.EPERM, errno.ENOSYS)
+    wrong = [f"{name}: {_word(number)}" for name, number in answers.items() if number not in denied]
+    if (seccomp := _status().get("Seccomp")) != "2":
+        wrong.append(f"Seccomp is {seccomp}")
+    return wrong, f"Seccomp is 2; denied: {' '.join(answers)}"
+
+
+def nested(_: Told) -> Seen:
+    """Make a user namespace, and see whether it would be refused without the filter, too."""
+    number = _call(_CLONE, _CLONE_NEWUSER | signal.SIGCHLD, 0, 0, 0, 0)
+    most = _bytes_of("/proc/sys/user/max_user_namespaces").decode().strip()
+    wrong = [] if number else ["a user namespace was made"]
+    wrong += [] if most == "0" else [f"user.max_user_namespaces is {most or 'unknown'}"]
+    return wrong, f"clone: {_word(number)}; user.max_user_namespaces is 0"
+
+
+def process_memory(told: Told) -> Seen:
+    """Ask for more memory than one process may have; it is never touched."""
+    size = told["memory_bytes"] + 64 * _MIB
+    try:
+        bytearray(size)
+    except MemoryError:
+        return [], f"{size // _MIB} MiB: MemoryError"
+    return [f"{size // _MIB} MiB were given to one process"], ""
+
+
+def processes(told: Told) -> Seen:
+    """Fork until it is refused."""
+    children: list[int] = []
+    answer = 0
+    try:
+        while len(children) < 2 * told["processes"]:
+            if (pid := os.fork()) == 0:
+                signal.pause()
+                os._exit(0)
+            children.append(pid)
+    except OSError as error:
+        answer = error.errno or 0
+    _end(children)
+    seen = f"fork {len(children) + 1}: {_word(answer)}"
+    return ([] if answer == errno.EAGAIN else [seen]), seen
+
+
+def _end(children: list[int]) -> None:
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+    for pid in children:
+        os.waitpid(pid, 0)
+
+
+def cpu(told: Told) -> Seen:
+    """Keep more cores busy than the session may use, where the machine has them."""
+    started, before = time.monotonic(), os.times()
+    children = []
+    for _ in range(told["spinners"]):
+        if (pid := os.fork()) == 0:
+            while time.monotonic() < started + _SPIN_SECONDS:
+                pass
+            os._exit(0)
+        children.append(pid)
+    for pid in children:
+        os.waitpid(pid, 0)
+    after = os.times()
+    used = after.children_user + after.children_system
+    used -= before.children_user + before.children_system
+    cores = used / (time.monotonic() - started)
+    seen = f"{len(children)} busy processes got {cores:.1f} cores"
+    wrong = [seen] if cores > 1.5 * told["cpu_cores"] else []
+    if told["is_by_affinity"]:
+        everything = range(told["processors"])
+        if not _refusal(lambda: os.sched_setaffinity(0, everything)):
+            wrong.append("processors can be chosen freely")
+    return wrong, seen
+
+
+def file_size(told: Told) -> Seen:
+    """Make a file larger than allowed; it is sparse."""
+    descriptor = os.memfd_create("doctor")
+    number = _refusal(lambda: os.ftruncate(descriptor, told["file_bytes"] + 1))
+    os.close(descriptor)
+    seen = f"{told['file_bytes'] // _MIB} MiB and a byte: {_word(number)}"
+    return ([] if number == errno.EFBIG else [seen]), seen
+
+
+def open_files(told: Told) -> Seen:
+    """Open files until it is refused."""
+    opened: list[int] = []
+    answer = 0
+    try:
+        while len(opened) <= told["open_files"]:
+            opened.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError as error:
+        answer = error.errno or 0
+    for descriptor in opened:
+        os.close(descriptor)
+    seen = f"file {len(opened) + 1}: {_word(answer)}"
+    return ([] if answer == errno.EMFILE else [seen]), seen
+
+
+def temporary(told: Told) -> Seen:
+    """Fill what is memory and looks like files."""
+    answers = {place: _fill(place, told) for place in ("/tmp", "/dev/shm")}  # noqa: S108
+    wrong = [f"{p}: {n}" for p, n in answers.items() if n != "ENOSPC"]
+    size = told["temporary_bytes"] // _MIB
+    return wrong, f"more than {size} MiB: " + ", ".join(f"{p} {n}" for p, n in answers.items())
+
+
+def _fill(place: str, told: Told) -> str:
+    made: list[str] = []
+    chunk = bytes(min(told["file_bytes"], told["temporary_bytes"]))
+    try:
+        while len(made) * len(chunk) <= told["temporary_bytes"]:
+            made.append(f"{place}/doctor-{len(made)}")
+            with open(made[-1], "wb", buffering=0) as file:
+                # A write that only just fits is cut short and raises nothing.
+                if file.write(chunk) < len(chunk):
+                    return "ENOSPC"
+    except OSError as error:
+        return _word(error.errno or 0)
+    finally:
+        for path in made:
+            os.unlink(path)
+    return "allowed"
+
+
+def python(told: Told) -> Seen:
+    """Look for the modules that the fork server is to preload."""
+    tops = dict.fromkeys(name.partition(".")[0] for name in told["preload"])
+    missing = [name for name in tops if importlib.util.find_spec(name) is None]
+    version = platform.python_version()
+    seen = f"Python {version}, {len(tops)} packages to preload are there"
+    return ([f"Python {version} lacks {' '.join(missing)}"] if missing else []), seen
+
+
+def look(told: Told) -> None:
+    """Do everything once and print what was seen; one failing check says nothing of others."""
+    checks = (read_only_root, files, proc, environment, descriptors, network, privileges)
+    checks += (system_calls, nested, process_memory, processes, cpu)
+    checks += (file_size, open_files, temporary, python)
+    found: dict[str, Seen] = {}
+    for check in checks:
+        try:
+            found[check.__name__] = check(told)
+        except Exception as error:
+            found[check.__name__] = ([f"the probe failed: {error!r}"], "")
+    print(told["mark"] + json.dumps(found))  # noqa: T201 - in the kernel, where it is output

@@ -1,0 +1,254 @@
+"""`interpreter-bot exec` as a person runs it: the real command, real kernels, real files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+pytestmark = pytest.mark.kernel
+
+COMMAND = pathlib.Path(sys.executable).with_name("interpreter-bot")
+
+
+class Ran:
+    """What one run of the command left."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.status = done.returncode
+        self.stdout = done.stdout
+        self.stderr = done.stderr
+
+    @property
+    def lines(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    def of(self, kind: str, cell: int | None = None) -> list[dict[str, object]]:
+        found = [line for line in self.lines if line["type"] == kind]
+        return [line for line in found if cell is None or line["cell"] == cell]
+
+
+@pytest.fixture
+def interpreter_bot(tmp_path, short_path):
+    """Run the command with directories of its own."""
+
+    def run(*arguments: str, text: str = "", **limits: str) -> Ran:
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "INTERPRETER_BOT_PATHS__DATA": str(tmp_path / "data"),
+            "INTERPRETER_BOT_PATHS__RUNTIME": str(short_path),
+            "INTERPRETER_BOT_CANARY_TOKEN": "canary-of-the-bot",
+        }
+        environment |= {f"INTERPRETER_BOT_LIMITS__{k.upper()}": v for k, v in limits.items()}
+        return Ran(
+            subprocess.run(
+                [COMMAND, *arguments],
+                input=text,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=90,
+                check=False,
+            )
+        )
+
+    return run
+
+
+def test_every_kind_of_output_has_its_line(interpreter_bot, tmp_path):
+    kept = tmp_path / "kept"
+    ran = interpreter_bot(
+        "exec",
+        "--json",
+        f"--keep={kept}",
+        "--cell=import sys; print('out'); print('err', file=sys.stderr); 6 * 7",
+        "--cell=import pandas as pd; pd.DataFrame({'a': range(50), 'b': 1.5})",
+        "--cell=import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.figure(); plt.plot([2, 1]);",
+        "--cell=from IPython.display import HTML; HTML('<b>x</b>')",
+        "--cell=open('made.bin', 'wb').write(bytes(range(256)));",
+        "--cell=int('x')",
+    )
+    assert ran.status == 1
+    assert [line["text"] for line in ran.of("stdout", 0)] == ["out\n", "42"]
+    assert [line["text"] for line in ran.of("stderr", 0)] == ["err\n"]
+    (table,) = ran.of("table", 1)
+    assert (table["row_count"], table["column_count"]) == (50, 2)
+    assert table["columns"] == ["", "a", "b"]
+    assert table["rows"][1] == ["1", "1", "1.5"]
+    assert "49" in table["text"]
+    images = ran.of("image", 2)
+    assert len(images) == 2
+    for image in images:
+        data = pathlib.Path(image["path"]).read_bytes()
+        assert data.startswith(b"\x89PNG")
+        assert len(data) == image["size"]
+    (html,) = ran.of("html", 3)
+    assert html["text"] == "<b>x</b>"
+    assert pathlib.Path(html["path"]).read_text() == "<b>x</b>"
+    (artifact,) = ran.of("artifact", 4)
+    content = pathlib.Path(artifact["path"]).read_bytes()
+    assert content == bytes(range(256))
+    assert artifact["size"] == 256
+    assert artifact["sha256"] == hashlib.sha256(content).hexdigest()
+    (error,) = ran.of("error", 5)
+    assert error["name"] == "ValueError"
+    assert "invalid literal" in error["message"]
+    assert "Cell 6, line 1" in error["traceback"]
+    assert [line["status"] for line in ran.of("finished")] == ["ok"] * 5 + ["error"]
+    assert all(line["seconds"] >= 0 for line in ran.of("finished"))
+
+
+def test_every_cell_is_finished_also_after_its_kernel_died(interpreter_bot):
+    ran = interpreter_bot(
+        "exec",
+        "--json",
+        "--cell=x = 1; open('kept.txt', 'w').write('k');",
+        "--cell=import os; os._exit(7)",
+        "--cell=print('x' in dir(), open('kept.txt').read())",
+        "--cell=1 / 0",
+        "--cell=print('last')",
+    )
+    assert ran.status == 1
+    statuses = [line["status"] for line in ran.of("finished")]
+    assert statuses == ["ok", "crashed", "ok", "error", "ok"]
+    assert [line["cell"] for line in ran.of("finished")] == [0, 1, 2, 3, 4]
+    assert "exit code 7" in ran.of("finished", 1)[0]["reason"]
+    (announcement,) = ran.of("announcement")
+    assert announcement["cell"] == 2
+    assert "exit code 7" in announcement["text"]
+    assert ran.of("stdout", 2)[0]["text"] == "False k\n"
+
+
+def test_state_is_kept_from_script_to_cells_and_files_arrive_whole(interpreter_bot, tmp_path):
+    data = tmp_path / "päth with space.csv"
+    data.write_bytes(b"a,b\n" + b"1,2\n" * 300_000)
+    script = tmp_path / "script.py"
+    script.write_text("import pandas as pd\n# %%\nframe = pd.read_csv('päth with space.csv')\n")
+    ran = interpreter_bot(
+        "exec", "--json", f"--file={data}", "--cell=print(len(frame))", str(script)
+    )
+    assert ran.status == 0, ran.stderr
+    assert ran.of("stdout", 2)[0]["text"] == "300000\n"
+    assert not ran.of("artifact")
+
+
+def test_a_notebook_runs_its_code_cells(interpreter_bot, tmp_path):
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [
+        nbformat.v4.new_markdown_cell("# words"),
+        nbformat.v4.new_code_cell("x = 2"),
+        nbformat.v4.new_code_cell("x ** 10"),
+    ]
+    path = tmp_path / "n.ipynb"
+    nbformat.write(notebook, path)
+    ran = interpreter_bot("exec", "--json", str(path))
+    assert ran.status == 0
+    assert ran.of("stdout", 1)[0]["text"] == "1024"
+
+
+def test_a_script_comes_from_standard_input(interpreter_bot):
+    ran = interpreter_bot("exec", "-", text="print('from', 'stdin')")
+    assert ran.status == 0
+    assert ran.stdout == "from stdin\n"
+
+
+def test_input_reads_the_next_line(interpreter_bot):
+    ran = interpreter_bot("exec", "--json", "--cell=print('hello', input('who? '))", text="Ada\n")
+    assert ran.status == 0
+    assert ran.of("input")[0]["text"] == "who? "
+    assert ran.of("stdout")[0]["text"] == "hello Ada\n"
+
+
+def test_input_without_an_answer_stops_the_code_and_says_why(interpreter_bot):
+    ran = interpreter_bot("exec", "--json", "--cell=input()")
+    assert ran.status == 1
+    assert ran.of("finished")[0]["status"] == "stopped"
+    assert "asked for input" in ran.of("finished")[0]["reason"]
+
+
+def test_wall_time_ends_a_printing_loop_and_keeps_variables(interpreter_bot):
+    ran = interpreter_bot(
+        "exec",
+        "--json",
+        "--cell=import time\nfor n in range(100): print(n); time.sleep(0.2)",
+        "--cell=print('n is', n)",
+        execution_seconds="1",
+    )
+    first, second = ran.of("finished")
+    assert (first["status"], second["status"]) == ("timed out", "ok")
+    assert 1 <= first["seconds"] < 3
+    assert ran.of("stdout", 1)[0]["text"].startswith("n is ")
+    assert not ran.of("announcement")
+
+
+def test_printing_is_cut_with_one_notice(interpreter_bot):
+    ran = interpreter_bot(
+        "exec", "--json", "--cell=for _ in range(9999): print('é' * 50)", output_bytes="10000"
+    )
+    printed = [line for line in ran.of("stdout") if line.get("kind") != "notice"]
+    assert sum(len(line["text"].encode()) for line in printed) in (9_999, 10_000)
+    assert len(ran.of("stdout")) - len(printed) == 1
+    assert ran.of("finished")[0]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["exec"], "no code to run"),
+        (["exec", "missing.py"], "cannot be read"),
+        (["exec", "--cell=1", "--file=missing.csv"], "not a file"),
+        (["exec", "--cell=1", "--keep=/dev/null/x"], "kept"),
+        (["--config=missing.toml", "limits"], "settings file"),
+    ],
+)
+def test_a_refusal_is_one_sentence_and_status_2(interpreter_bot, arguments, sentence):
+    ran = interpreter_bot(*arguments)
+    assert ran.status == 2
+    assert sentence in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_a_broken_notebook_is_refused(interpreter_bot, tmp_path):
+    path = tmp_path / "broken.ipynb"
+    path.write_text('{"cells": 3}')
+    ran = interpreter_bot("exec", str(path))
+    assert ran.status == 2
+    assert "not a notebook" in ran.stderr
+
+
+def test_a_wrong_setting_is_named(interpreter_bot):
+    ran = interpreter_bot("limits", execution_seconds="soon")
+    assert ran.status == 2
+    assert "limits.execution_seconds" in ran.stderr
+
+
+def test_only_the_flag_turns_the_sandbox_off(interpreter_bot, tmp_path):
+    config = tmp_path / "c.toml"
+    config.write_text("[sandbox]\nenabled = false\n")
+    refused = interpreter_bot(f"--config={config}", "exec", "--cell=1")
+    assert refused.status == 2
+    assert "--unsafe-no-sandbox" in refused.stderr
+    ran = interpreter_bot("exec", "--json", "--unsafe-no-sandbox", "--cell=print(1)", "--cell=2")
+    assert ran.status == 0
+    for cell in (0, 1):
+        assert ran.of("announcement", cell)[0]["text"].startswith("UNSANDBOXED")
+
+
+def test_nothing_of_the_bot_is_left_in_its_directories(interpreter_bot, tmp_path, short_path):
+    ran = interpreter_bot("exec", "--cell=open('f', 'w').write('x');")
+    assert ran.status == 0
+    assert list(short_path.iterdir()) == []
+    assert list((tmp_path / "data" / "workspaces").iterdir()) == []
+
+
+def test_limits_are_those_of_the_settings(interpreter_bot):
+    ran = interpreter_bot("limits", "--json", memory_bytes="536870912")
+    assert json.loads(ran.stdout)["memory_bytes"] == 536870912
+    assert json.loads(ran.stdout)["address_space_bytes"] == 536870912 + (2 << 30)
+    assert "512 MiB" in interpreter_bot("limits", memory_bytes="536870912").stdout
