@@ -35,6 +35,16 @@ class _Nowhere:
         """Send nothing."""
 
 
+class _NoShellThread:
+    """Stands in for ipykernel's thread of the shell channel, which it asks where code runs."""
+
+    parent_thread = threading.main_thread()
+
+    def __bool__(self) -> bool:
+        """Say that there is none."""
+        return False
+
+
 class _GuestSession(sessions.Session):
     """Sends printed text before whatever was shown after it."""
 
@@ -53,6 +63,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
     descriptors: streams.Descriptors
     home: str
     is_at_home = False
+    _supports_kernel_subshells = False
 
     async def do_execute(self, code: str, silent: bool, *args: Any, **options: Any) -> Any:
         """Run a cell with its printing credited to it."""
@@ -65,6 +76,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
             return await super().do_execute(code, silent, *args, **options)
         except Exception as error:
             # ipykernel would answer nothing, and the bot wait for it until time is up.
+            self.shell.showtraceback()
             return _failure(error)
         finally:
             self.descriptors.drain()
@@ -140,6 +152,7 @@ class _GuestApp(kernelapp.IPKernelApp):
             iopub_thread=self.iopub_thread,
             iopub_socket=self.iopub_socket,
             stdin_socket=self.stdin_socket,
+            shell_channel_thread=_NoShellThread(),
             log=self.log,
             shell_class=shells.GuestShell,
             user_ns=self.shell.user_ns,

@@ -26,7 +26,7 @@ class TooLargeError(ValueError):
     """The form that would be shown is over its limit."""
 
     def __init__(self, kind: str, size: str) -> None:
-        """`kind` is a noun, `size` a number with its unit."""
+        """`kind` is a word for people, `size` a number with its unit."""
         super().__init__(f"{kind}: {size}")
         self.kind = kind
         self.size = size
@@ -135,7 +135,7 @@ def _json(form: object) -> values.Json | None:
             pieces.append(piece)
             length += len(piece)
             if length > _JSON_CHARACTERS:
-                raise TooLargeError("JSON document", f"over {_JSON_CHARACTERS:,} characters")
+                raise TooLargeError("JSON", f"over {_JSON_CHARACTERS:,} characters")
     except RecursionError:
         return None
     return values.Json(json=harmless.clean("".join(pieces)))
@@ -194,9 +194,9 @@ _FORMS: Final[tuple[tuple[str, str, Callable[[object], values.Shown | None]], ..
     ("image/webp", "WebP image", _webp),
     ("image/svg+xml", "SVG image", _svg),
     (TABLE_MIME, "table", _table),
-    ("text/html", "piece of HTML", _html),
+    ("text/html", "HTML", _html),
     ("text/latex", "formula", _latex),
-    ("application/json", "JSON document", _json),
-    ("text/markdown", "piece of Markdown", _markdown),
+    ("application/json", "JSON", _json),
+    ("text/markdown", "Markdown", _markdown),
 )
-"""What can be shown, richest first: MIME type, noun for people, reader."""
+"""What can be shown, richest first: MIME type, word for people, reader."""

@@ -139,7 +139,7 @@ def _display_id(transient: object) -> str | None:
 
 
 def _too_large(error: mimes.TooLargeError, plain: str) -> Outputs:
-    notice = values.Notice(f"A {error.kind} of {error.size} is too large to be shown.")
+    notice = values.Notice(f"Too large to be shown: {error.size} ({error.kind}).")
     return (notice, values.Result(plain=plain)) if plain else (notice,)
 
 
@@ -155,8 +155,9 @@ def _error(content: dict[str, object]) -> values.Error:
     body = harmless.bounded("\n".join(lines).rstrip(), _TRACEBACK_CHARACTERS).rstrip()
     if body.endswith(ending):
         return values.Error(name, message, body)
-    # The last line is the whole message, which may be long: what is left of it is in `message`.
-    frames = body.removesuffix(_ending(name, harmless.bounded(whole, _TRACEBACK_CHARACTERS)))
+    # It may end in the whole of a long message, which the guest marks where it cut it itself.
+    long_ending = _ending(name, harmless.bounded(whole, _TRACEBACK_CHARACTERS))
+    frames = body.removesuffix(" …").removesuffix(long_ending)
     frames = harmless.bounded(frames.rstrip(), _TRACEBACK_CHARACTERS - len(ending) - 1)
     return values.Error(name, message, f"{frames}\n{ending}" if frames else ending)
 

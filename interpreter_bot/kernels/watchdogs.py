@@ -20,6 +20,7 @@ _TICK_SECONDS = 0.25
 _IDLE_TICKS = 8
 # Code that was interrupted may be busy cleaning up; code that goes on filling the disk is not.
 _DEADLY_SHARE = 1.25
+_JUST_OVER = 1.01
 
 
 class _Guard:
@@ -49,6 +50,9 @@ class _Guard:
             usage.bytes / self._limits.workspace_bytes,
             usage.files / self._limits.workspace_files,
         )
+        if usage.is_over:
+            # What is nested too deeply to be counted shows only here.
+            share = max(share, _JUST_OVER)
         if share <= 1:
             self._was_over = False
         elif share > _DEADLY_SHARE or (not kernel.is_busy and not self._was_over):

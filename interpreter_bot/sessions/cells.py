@@ -96,10 +96,11 @@ class Cells:
         changes = await workspace.changed(mark)
         for name, reason in changes.skipped:
             self._audience.announcement(number, f"{name} was left out: {reason}.")
-        if len(changes.files) > _ARTIFACTS or changes.is_truncated:
-            told = f"Of {len(changes.files)} or more changed files, {_ARTIFACTS} are given back."
+        files = [info for info in changes.files if not _is_by_product(info.name)]
+        if len(files) > _ARTIFACTS or changes.is_truncated:
+            told = f"Of {len(files)} or more changed files, {_ARTIFACTS} are given back."
             self._audience.announcement(number, told)
-        for info in changes.files[:_ARTIFACTS]:
+        for info in files[:_ARTIFACTS]:
             saving = self._audience.save(number, info.name) or _Nowhere()
             try:
                 with contextlib.closing(saving):
@@ -112,3 +113,8 @@ class Cells:
                 self._audience.announcement(number, f"{info.name} was left out: {reason}")
             else:
                 self._audience.artifact(number, artifact)
+
+
+def _is_by_product(name: str) -> bool:
+    """Say whether programs rather than people asked for a file: caches, hidden state."""
+    return any(part.startswith(".") or part == "__pycache__" for part in name.split("/"))

@@ -10,13 +10,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import importlib.util
-import json
 import os
 import platform
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +23,8 @@ Seen = tuple[list[str], str]
 
 _MIB = 1024 * 1024
 _ST_RDONLY = 1
+_ALLOWED = "allowed"
 _CLONE_NEWUSER = 0x10000000
-_SPIN_SECONDS = 0.5
 _OURS = ("/dev/null", "/dev/urandom", "/dev/shm/", "/tmp/", "/mnt/data", "/proc/")  # noqa: S108
 # (x86_64, aarch64) and arguments that do no harm where a call is let through, and then mostly
 # fail for another reason than being forbidden.
@@ -57,15 +55,16 @@ def _call(numbers: tuple[int, int], *arguments: int) -> int:
 
 
 def _word(number: int) -> str:
-    return errno.errorcode.get(number, str(number)) if number else "allowed"
+    return errno.errorcode.get(number, str(number)) if number else _ALLOWED
 
 
-def _refusal(action: Callable[[], object]) -> int:
+def _answer(action: Callable[[], object]) -> str:
+    """Name the error that an action is refused with."""
     try:
         action()
     except OSError as error:
-        return error.errno or errno.EIO
-    return 0
+        return _word(error.errno or errno.EIO)
+    return _ALLOWED
 
 
 def _create(directory: str) -> None:
@@ -77,24 +76,23 @@ def _create(directory: str) -> None:
 def read_only_root(_: Told) -> Seen:
     """Write where nobody may."""
     places = dict.fromkeys(["/", "/usr", "/etc", "/dev", sys.prefix, sys.base_prefix])
-    answers = {place: _refusal(lambda: _create(place)) for place in places}  # noqa: B023
+    answers = {place: _answer(lambda: _create(place)) for place in places}  # noqa: B023
     # Mere file modes would answer as well; only a read-only mount holds against their owner.
-    wrong = [f"{p} is writable" for p, number in answers.items() if not number]
+    wrong = [f"{place} is writable" for place, answer in answers.items() if answer == _ALLOWED]
     wrong += [f"{p} is mounted writable" for p in places if not os.statvfs(p).f_flag & _ST_RDONLY]
-    return wrong, ", ".join(f"{place}: {_word(number)}" for place, number in answers.items())
+    return wrong, ", ".join(f"{place}: {answer}" for place, answer in answers.items())
 
 
 def files(told: Told) -> Seen:
     """Read files that exist on the host, by every way into it."""
     roots = ("", "/proc/1/root", "/proc/self/root", "/proc/1/cwd", "/mnt/data/../..")
     wrong = [f"{r}{path} can be read" for path in told["files"] for r in roots if _shows(r + path)]
-    return wrong, f"{len(told['files'])} files of the host are not there; / holds " + " ".join(
-        sorted(os.listdir("/"))
-    )
+    held = " ".join(sorted(os.listdir("/")))
+    return wrong, f"{len(told['files'])} files of the host cannot be read; / holds {held}"
 
 
 def _shows(path: str) -> bool:
-    return not _refusal(lambda: os.close(os.open(path, os.O_RDONLY)))
+    return _answer(lambda: os.close(os.open(path, os.O_RDONLY))) == _ALLOWED
 
 
 def _bytes_of(path: str) -> bytes:
@@ -112,8 +110,8 @@ def proc(told: Told) -> Seen:
     wrong = [f"the bot shows as {pid}" for pid in pids if _bytes_of(f"/proc/{pid}/cmdline") == bot]
     for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"):
         # O_WRONLY alone changes nothing.
-        number = _refusal(lambda: os.close(os.open(path, os.O_WRONLY)))  # noqa: B023
-        if not number and not os.path.samestat(os.stat(path), os.stat("/dev/null")):
+        answer = _answer(lambda: os.close(os.open(path, os.O_WRONLY)))  # noqa: B023
+        if answer == _ALLOWED and not os.path.samestat(os.stat(path), os.stat("/dev/null")):
             wrong.append(f"{path} can be opened for writing")
     return wrong, f"{len(pids)} processes to be seen; core_pattern cannot be written"
 
@@ -153,9 +151,8 @@ def network(told: Told) -> Seen:
             wrong.append("the host's 127.0.0.1 can be reached")
         if not unix.connect_ex("\0" + told["abstract"]):
             wrong.append("the host's abstract sockets can be reached")
-    return wrong, f"{' '.join(names) or 'no interface'} only; the host's loopback: " + _word(
-        tcp_answer
-    )
+    seen = f"interfaces: {' '.join(names) or 'none'}; the host's loopback: {_word(tcp_answer)}"
+    return wrong, seen
 
 
 def _status() -> dict[str, str]:
@@ -193,115 +190,6 @@ def nested(_: Told) -> Seen:
     return wrong, f"clone: {_word(number)}; user.max_user_namespaces is 0"
 
 
-def process_memory(told: Told) -> Seen:
-    """Ask for more memory than one process may have; it is never touched."""
-    size = told["memory_bytes"] + 64 * _MIB
-    try:
-        bytearray(size)
-    except MemoryError:
-        return [], f"{size // _MIB} MiB: MemoryError"
-    return [f"{size // _MIB} MiB were given to one process"], ""
-
-
-def processes(told: Told) -> Seen:
-    """Fork until it is refused."""
-    children: list[int] = []
-    answer = 0
-    try:
-        while len(children) < 2 * told["processes"]:
-            if (pid := os.fork()) == 0:
-                signal.pause()
-                os._exit(0)
-            children.append(pid)
-    except OSError as error:
-        answer = error.errno or 0
-    _end(children)
-    seen = f"fork {len(children) + 1}: {_word(answer)}"
-    return ([] if answer == errno.EAGAIN else [seen]), seen
-
-
-def _end(children: list[int]) -> None:
-    for pid in children:
-        os.kill(pid, signal.SIGKILL)
-    for pid in children:
-        os.waitpid(pid, 0)
-
-
-def cpu(told: Told) -> Seen:
-    """Keep more cores busy than the session may use, where the machine has them."""
-    started, before = time.monotonic(), os.times()
-    children = []
-    for _ in range(told["spinners"]):
-        if (pid := os.fork()) == 0:
-            while time.monotonic() < started + _SPIN_SECONDS:
-                pass
-            os._exit(0)
-        children.append(pid)
-    for pid in children:
-        os.waitpid(pid, 0)
-    after = os.times()
-    used = after.children_user + after.children_system
-    used -= before.children_user + before.children_system
-    cores = used / (time.monotonic() - started)
-    seen = f"{len(children)} busy processes got {cores:.1f} cores"
-    wrong = [seen] if cores > 1.5 * told["cpu_cores"] else []
-    if told["is_by_affinity"]:
-        everything = range(told["processors"])
-        if not _refusal(lambda: os.sched_setaffinity(0, everything)):
-            wrong.append("processors can be chosen freely")
-    return wrong, seen
-
-
-def file_size(told: Told) -> Seen:
-    """Make a file larger than allowed; it is sparse."""
-    descriptor = os.memfd_create("doctor")
-    number = _refusal(lambda: os.ftruncate(descriptor, told["file_bytes"] + 1))
-    os.close(descriptor)
-    seen = f"{told['file_bytes'] // _MIB} MiB and a byte: {_word(number)}"
-    return ([] if number == errno.EFBIG else [seen]), seen
-
-
-def open_files(told: Told) -> Seen:
-    """Open files until it is refused."""
-    opened: list[int] = []
-    answer = 0
-    try:
-        while len(opened) <= told["open_files"]:
-            opened.append(os.open("/dev/null", os.O_RDONLY))
-    except OSError as error:
-        answer = error.errno or 0
-    for descriptor in opened:
-        os.close(descriptor)
-    seen = f"file {len(opened) + 1}: {_word(answer)}"
-    return ([] if answer == errno.EMFILE else [seen]), seen
-
-
-def temporary(told: Told) -> Seen:
-    """Fill what is memory and looks like files."""
-    answers = {place: _fill(place, told) for place in ("/tmp", "/dev/shm")}  # noqa: S108
-    wrong = [f"{p}: {n}" for p, n in answers.items() if n != "ENOSPC"]
-    size = told["temporary_bytes"] // _MIB
-    return wrong, f"more than {size} MiB: " + ", ".join(f"{p} {n}" for p, n in answers.items())
-
-
-def _fill(place: str, told: Told) -> str:
-    made: list[str] = []
-    chunk = bytes(min(told["file_bytes"], told["temporary_bytes"]))
-    try:
-        while len(made) * len(chunk) <= told["temporary_bytes"]:
-            made.append(f"{place}/doctor-{len(made)}")
-            with open(made[-1], "wb", buffering=0) as file:
-                # A write that only just fits is cut short and raises nothing.
-                if file.write(chunk) < len(chunk):
-                    return "ENOSPC"
-    except OSError as error:
-        return _word(error.errno or 0)
-    finally:
-        for path in made:
-            os.unlink(path)
-    return "allowed"
-
-
 def python(told: Told) -> Seen:
     """Look for the modules that the fork server is to preload."""
     tops = dict.fromkeys(name.partition(".")[0] for name in told["preload"])
@@ -311,15 +199,15 @@ def python(told: Told) -> Seen:
     return ([f"Python {version} lacks {' '.join(missing)}"] if missing else []), seen
 
 
-def look(told: Told) -> None:
-    """Do everything once and print what was seen; one failing check says nothing of others."""
-    checks = (read_only_root, files, proc, environment, descriptors, network, privileges)
-    checks += (system_calls, nested, process_memory, processes, cpu)
-    checks += (file_size, open_files, temporary, python)
-    found: dict[str, Seen] = {}
-    for check in checks:
-        try:
-            found[check.__name__] = check(told)
-        except Exception as error:
-            found[check.__name__] = ([f"the probe failed: {error!r}"], "")
-    print(told["mark"] + json.dumps(found))  # noqa: T201 - in the kernel, where it is output
+CHECKS = (
+    read_only_root,
+    files,
+    proc,
+    environment,
+    descriptors,
+    network,
+    privileges,
+    system_calls,
+    nested,
+    python,
+)

@@ -3,25 +3,93 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import sys
+import termios
+from collections.abc import Iterator
 
 from interpreter_bot import errors
+
+_CHUNK_BYTES = 4096
 
 
 class Answers:
     """Lines of standard input, one for each question."""
 
-    def __init__(self, *, is_script: bool) -> None:
-        """`is_script` says that standard input was read to its end as the code to run."""
-        self._is_script = is_script
+    def __init__(self, *, is_script: bool, descriptor: int | None = None) -> None:
+        """Read from standard input, unless told otherwise.
 
-    async def next(self) -> str:
-        """Wait for the next line.
+        Args:
+            is_script: standard input was read to its end as the code to run.
+            descriptor: what to read from in its stead.
+        """
+        self._is_over = is_script
+        self._descriptor = descriptor
+        self._read = b""
+
+    async def next(self, *, is_password: bool = False) -> str:
+        """Wait for the next line. Nothing is left behind by a wait that was cancelled.
+
+        Args:
+            is_password: a terminal does not show what is typed.
 
         Raises:
             BotError: there is none.
         """
-        line = "" if self._is_script else await asyncio.to_thread(sys.stdin.readline)
-        if not line:
+        if not self._is_over and b"\n" not in self._read:
+            descriptor = self._open()
+            with _silent(descriptor) if is_password else contextlib.nullcontext():
+                await self._fill(descriptor)
+        line, _, self._read = self._read.partition(b"\n")
+        if not line and self._is_over and not _:
             raise errors.BotError("The code asked for input, and there is none to give.")
-        return line.rstrip("\n")
+        return line.decode("utf-8", "replace").removesuffix("\r")
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            # A command may be started without any standard input.
+            self._descriptor = os.open(os.devnull, os.O_RDONLY)
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                self._descriptor = sys.stdin.fileno()
+        return self._descriptor
+
+    async def _fill(self, descriptor: int) -> None:
+        while not self._is_over and b"\n" not in self._read:
+            await _readable(descriptor)
+            chunk = os.read(descriptor, _CHUNK_BYTES)
+            self._read += chunk
+            self._is_over = not chunk
+
+
+async def _readable(descriptor: int) -> None:
+    """Wait until reading does not block.
+
+    A thread that reads could not be told to stop: it would keep the command from ending, and eat
+    the line meant for the next question.
+    """
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, event.set)
+    except PermissionError:
+        return  # A regular file, which always is.
+    try:
+        await event.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+@contextlib.contextmanager
+def _silent(descriptor: int) -> Iterator[None]:
+    """Keep a terminal from showing what is typed."""
+    if not os.isatty(descriptor):
+        yield
+        return
+    before = termios.tcgetattr(descriptor)
+    after = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, after)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

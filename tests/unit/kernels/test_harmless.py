@@ -1,0 +1,120 @@
+"""Text from a kernel is harmless whatever it holds and however it is cut."""
+
+import time
+import unicodedata
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from interpreter_bot.kernels import harmless
+
+TERMINAL = strategies.text(alphabet="\x1b[]P^( 0;m\\\x07\x18\n\r\tab\x9c\x9bé\ud800Xz/~?")
+TEXT = TERMINAL | strategies.text() | strategies.text(strategies.characters(codec=None))
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("plain text", "plain text"),
+        ("two\nlines\tand\rmore", "two\nlines\tand\rmore"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b[38;2;1;2;3mcolour", "colour"),
+        ("\x1b[2 qcursor", "cursor"),
+        ("\x1b]0;title\x07text", "text"),
+        ("\x1b]8;;https://x.example\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1bPdevice\x1b\\text", "text"),
+        ("\x1b(Bset", "set"),
+        ("\x1b7saved\x1b8", "saved"),
+        ("\x1b", ""),
+        ("text\x1b[31", "text"),
+        ("text\x1b]0;title", "text"),
+        ("\x1b]0;nobody closed it\nnext line", "\nnext line"),
+        ("\x1b[31\nnext line", "\nnext line"),
+        ("\x1b\x1b[31mred", "red"),
+        ("\x1b[\x1b[31mred", "red"),
+        ("bell\x07 back\x08 null\x00 delete\x7f", "bell back null delete"),
+        ("\x0b\x0c\x80\x9f", ""),
+        # Windows-1252 read as Latin-1: a control that opens nothing.
+        ("quote\x9d and what follows", "quote and what follows"),
+        ("lone \ud800 surrogate", "lone \ufffd surrogate"),
+        ("\U0001f40d 蛇 é", "\U0001f40d 蛇 é"),
+    ],
+)
+def test_cleaning_keeps_what_can_be_read(sent, shown):
+    assert harmless.clean(sent) == shown
+
+
+@hypothesis.given(TEXT)
+def test_cleaned_text_holds_no_control_and_no_surrogate(text):
+    kinds = {unicodedata.category(mark) for mark in harmless.clean(text) if mark not in "\n\r\t"}
+    assert not kinds & {"Cc", "Cs"}
+
+
+@hypothesis.given(TEXT)
+def test_cleaning_twice_changes_nothing(text):
+    assert harmless.clean(harmless.clean(text)) == harmless.clean(text)
+
+
+@hypothesis.given(strategies.lists(TEXT))
+def test_pieces_clean_like_the_whole(pieces):
+    cleaner = harmless.Cleaner()
+    assert "".join(map(cleaner.feed, pieces)) == harmless.clean("".join(pieces))
+
+
+@pytest.mark.parametrize("opening", ["\x1b[", "\x1b]0;", "\x1b ", "\x1bP"])
+def test_an_escape_without_end_shows_nothing_and_is_not_kept(opening):
+    cleaner = harmless.Cleaner()
+    filling = "0" * 100_000 if opening != "\x1b " else " " * 100_000
+    assert [cleaner.feed(piece) for piece in [opening, *[filling] * 20]] == [""] * 21
+    assert len(cleaner._pending) <= 3
+
+
+@pytest.mark.parametrize("unit", ["\x1b", "\x1b[", "\x1b]", "\x1b[0", "\x1b[ ", "\x1b ", "\x07"])
+def test_time_is_in_proportion_to_the_text(unit):
+    started = time.process_time()
+    harmless.clean(unit * (2_000_000 // len(unit)))
+    harmless.clean(unit + "0" * 2_000_000)
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "most_bytes", "kept"),
+    [
+        ("abc", 3, "abc"),
+        ("abc", 2, "ab"),
+        ("abc", 0, ""),
+        ("äb", 3, "äb"),
+        ("äb", 2, "ä"),
+        ("äb", 1, ""),
+        ("\U0001f40d", 3, ""),
+        ("\ud800b", 3, "\ufffd"),
+    ],
+)
+def test_heads_are_cut_on_a_character(text, most_bytes, kept):
+    assert harmless.head(text, most_bytes) == kept
+
+
+@hypothesis.given(TEXT, strategies.integers(min_value=0, max_value=50))
+def test_heads_are_as_long_as_can_be(text, most_bytes):
+    kept = harmless.head(text, most_bytes)
+    whole = harmless.encodable(text)
+    assert whole.startswith(kept)
+    assert len(kept.encode()) <= most_bytes
+    assert kept == whole or len(whole[: len(kept) + 1].encode()) > most_bytes
+
+
+def test_what_is_bounded_says_how_much_is_missing():
+    shown = harmless.bounded("a" * 500 + "b" * 500, 164)
+    assert shown == "a" * 50 + "\n… 900 characters left out …\n" + "b" * 50
+
+
+def test_what_is_bounded_is_measured_without_its_escapes():
+    assert harmless.bounded("\x1b[31mx\x1b[0m" * 100, 100) == "x" * 100
+
+
+@hypothesis.given(
+    TEXT, strategies.integers(min_value=1, max_value=50), strategies.integers(64, 300)
+)
+def test_what_is_bounded_is_bounded(text, times, most):
+    assert len(harmless.bounded(text * times, most)) <= most
