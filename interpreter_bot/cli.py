@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import pathlib
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from importlib import metadata
 
@@ -28,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(_settings(options), options)
     except errors.BotError as error:
-        sys.stderr.write(f"interpreter-bot: {error}\n")
+        for line in str(error).splitlines():
+            sys.stderr.write(f"interpreter-bot: {line}\n")
         return _REFUSED
     except KeyboardInterrupt:
         return 130
@@ -53,6 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _dotted(location: tuple[int | str, ...]) -> str:
+    return ".".join(map(str, location))
+
+
 def _settings(options: argparse.Namespace) -> settings.Settings:
     """Read the settings.
 
@@ -62,11 +68,16 @@ def _settings(options: argparse.Namespace) -> settings.Settings:
     try:
         bot = settings.load(options.config)
     except pydantic.ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise errors.SettingsError(f"The setting {where} is wrong: {first['msg']}.") from error
-    except (OSError, ValueError) as error:
+        # What was given is not repeated: it may be a secret in the wrong place.
+        faults = error.errors(include_url=False, include_input=False)
+        lines = [
+            f"The setting {_dotted(fault['loc'])} is wrong: {fault['msg']}." for fault in faults
+        ]
+        raise errors.SettingsError("\n".join(lines)) from error
+    except (OSError, tomllib.TOMLDecodeError) as error:
         raise errors.SettingsError(f"The settings file cannot be read: {error}.") from error
+    except ValueError as error:
+        raise errors.SettingsError(f"The settings cannot be read: {error}.") from error
     if not bot.sandbox.enabled:
         raise errors.SettingsError(
             "No file or variable turns the sandbox off; --unsafe-no-sandbox does."

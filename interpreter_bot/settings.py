@@ -46,6 +46,8 @@ class Limits(_Group):
     """Size of everything in /mnt/data together."""
     workspace_files: _Positive = 10_000
     """Files and directories in /mnt/data together."""
+    disk_reserve_bytes: Annotated[int, pydantic.Field(ge=0)] = 1 * GIB
+    """Free space of the data directory's disk; below it, whatever code runs is stopped."""
     file_bytes: _Positive = 1 * GIB
     """Size of any one file that code writes."""
     upload_bytes: _Positive = 512 * MIB

@@ -22,6 +22,7 @@ _AT_THE_LIMIT = {
     "cpu_cores": "the code runs slower",
     "workspace_bytes": "the code is stopped",
     "workspace_files": "the code is stopped",
+    "disk_reserve_bytes": "free space of the host's disk; below it the code is stopped",
     "file_bytes": "OSError: file too large",
     "upload_bytes": "the file is refused",
     "temporary_bytes": "OSError: no space left, in /tmp",

@@ -88,7 +88,10 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "mknod": (133, None),
     "mknodat": (259, 33),
 }
-_AFFINITY = {"sched_setaffinity": (203, 122)}
+# Where no control group holds the session: what would undo its share of the cores, and memory
+# that no process shows while it is held.
+_DENIED_WHERE_WATCHED = {"sched_setaffinity": (203, 122), "shmget": (29, 194)}
+_ABSENT_WHERE_WATCHED = {"memfd_create": (319, 279)}
 # Answered "no such call", so that libraries fall back to the older one they know.
 _ABSENT = {
     "clone3": (435, 435),
@@ -154,12 +157,12 @@ def _arguments(column: int) -> bytes:
     )
 
 
-def build(*, is_affinity_fixed: bool) -> bytes:
+def build(*, is_watched: bool) -> bytes:
     """Build the program for this machine.
 
     Args:
-        is_affinity_fixed: also deny `sched_setaffinity`, where affinity is what bounds the
-            session's share of the cores.
+        is_watched: no control group holds the session, so its memory is watched and its
+            affinity fixed: also deny what would get around that.
 
     Raises:
         OSError: there is no table for this machine's architecture.
@@ -174,8 +177,8 @@ def build(*, is_affinity_fixed: bool) -> bytes:
     program += _instruction(_LOAD, _NUMBER)
     if machine == "x86_64":
         program += _instruction(_JUMP_GREATER_EQUAL, _X32_BIT, 0, 1) + _answer(errno.ENOSYS)
-    for numbers in _ABSENT.values():
-        program += _only(numbers[column], _answer(errno.ENOSYS))
-    for denied in (_DENIED | (_AFFINITY if is_affinity_fixed else {})).values():
+    for absent in (_ABSENT | (_ABSENT_WHERE_WATCHED if is_watched else {})).values():
+        program += _only(absent[column], _answer(errno.ENOSYS))
+    for denied in (_DENIED | (_DENIED_WHERE_WATCHED if is_watched else {})).values():
         program += _only(denied[column], _answer(errno.EPERM))
     return program + _arguments(column) + _instruction(_RETURN, _ALLOW)

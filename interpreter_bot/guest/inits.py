@@ -119,7 +119,7 @@ class _Init:
             if self._spec["walls"]:
                 if self._spec["affinity"]:
                     os.sched_setaffinity(0, self._spec["affinity"])
-                walls.confine(is_affinity_fixed=bool(self._spec["affinity"]))
+                walls.confine(is_watched=bool(self._spec["affinity"]))
             run_kernel(self._spec)
         finally:
             os._exit(0)
@@ -162,7 +162,7 @@ class _Init:
         syscalls.move_mount(descriptors[0], roots.DATA)
         os.close(descriptors[0])
         # Mounting was all we kept privileges for.
-        walls.confine(is_affinity_fixed=False)
+        walls.confine(is_watched=False)
         self._say({"event": "attached"})
         return True
 

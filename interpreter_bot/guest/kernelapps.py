@@ -127,6 +127,7 @@ class _GuestApp(kernelapp.IPKernelApp):
         """Make a socket of one that listens already: the kernel never sees its address."""
         endpoint = self.context.socket(kind)
         endpoint.linger = 0
+        os.set_inheritable(descriptor, False)
         endpoint.setsockopt(zmq.USE_FD, descriptor)
         endpoint.bind("ipc:///handed-over")
         return endpoint

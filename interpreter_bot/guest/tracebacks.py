@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from types import TracebackType
 
@@ -10,6 +11,7 @@ _LIBRARY_FRAMES = 2
 _CELL_FRAMES = 12
 _CAUSES = 3
 _MESSAGE_CHARACTERS = 4000
+_INSTALLED = re.compile(r"/site-packages/|/lib/python3\.\d+/")
 _OURS = ("IPython", "ipykernel")
 
 
@@ -85,7 +87,4 @@ def _is_machinery(filename: str) -> bool:
 
 def _short(frame: traceback.FrameSummary) -> str:
     """Name a library file from its package on; where it is installed helps nobody."""
-    for marker in ("/site-packages/", "/lib/python3."):
-        if marker in frame.filename:
-            return frame.filename.rsplit(marker, 1)[1]
-    return frame.filename
+    return _INSTALLED.split(frame.filename)[-1]

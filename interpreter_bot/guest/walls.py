@@ -110,11 +110,11 @@ def limit(limits: dict[str, int]) -> None:
         resource.setrlimit(kind, (bound, bound))
 
 
-def confine(*, is_affinity_fixed: bool) -> None:
+def confine(*, is_watched: bool) -> None:
     """Give up every privilege and put the system call filter on. There is no way back."""
     syscalls.drop_capabilities()
     syscalls.forbid_new_privileges()
-    syscalls.install_filter(filters.build(is_affinity_fixed=is_affinity_fixed))
+    syscalls.install_filter(filters.build(is_watched=is_watched))
 
 
 def _write(path: str, text: str) -> None:

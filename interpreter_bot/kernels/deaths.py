@@ -6,19 +6,21 @@ import os
 import signal
 
 from interpreter_bot import settings
+from interpreter_bot.kernels import transfers
 
+DISK_FULL = "The disk of the machine is nearly full, so the code was stopped."
 LOST = "Its variables are gone; files in /mnt/data are kept."
 
 
 def out_of_memory(limit_bytes: int) -> str:
     """Say that the session used more memory than it may have."""
-    size = f"{limit_bytes / settings.GIB:.1f} GiB"
+    size = transfers.said(limit_bytes)
     return f"The code used more memory than the {size} it may have, and was killed."
 
 
 def partly_out_of_memory(limit_bytes: int) -> str:
     """Say that a process was killed for memory which was not the one that runs the code."""
-    size = f"{limit_bytes / settings.GIB:.1f} GiB"
+    size = transfers.said(limit_bytes)
     return f"A process that the code started was killed: together they used more than {size}."
 
 
@@ -43,12 +45,12 @@ def crash(status: int | None) -> str:
 
 def over_memory(limit_bytes: int) -> str:
     """Say the same where it is the bot that kills."""
-    return f"The code used more memory than the {limit_bytes / settings.GIB:.1f} GiB it may have."
+    return f"The code used more memory than the {transfers.said(limit_bytes)} it may have."
 
 
 def workspace_full(limits: settings.Limits) -> str:
     """Say that /mnt/data grew over its limits."""
-    size = f"{limits.workspace_bytes / settings.GIB:g} GiB"
+    size = transfers.said(limits.workspace_bytes)
     return (
         f"The code filled /mnt/data beyond its {size} or {limits.workspace_files:,} files. "
         "Delete files there to go on."

@@ -168,7 +168,7 @@ class Kernel:
                 if self._stepping_in in done and self._stepping_in is not None:
                     return await self._step_in(self._stepping_in.result(), over, death)
                 if left <= 0 and not listener.is_asking:
-                    reason = f"The code was stopped after {limit:g} seconds."
+                    reason = f"The code was stopped after {limit:g} s."
                     late = _Intervention(values.Ending.TIMED_OUT, reason)
                     return await self._step_in(late, over, death)
         except asyncio.CancelledError:

@@ -16,7 +16,13 @@ from collections.abc import AsyncIterator
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels import launching, workspaces
-from interpreter_bot.kernels.provisioning import cgroups, forkservers, provisioners, watching
+from interpreter_bot.kernels.provisioning import (
+    cgroups,
+    forkservers,
+    identities,
+    provisioners,
+    watching,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +61,7 @@ class Grounds:
             sandbox=bot.sandbox,
             workspaces=bot.paths.data / "workspaces",
         )
-        uids = provisioners.Uids(count=bot.sandbox.uid_count, first_uid=bot.sandbox.first_uid)
+        uids = identities.Uids(count=bot.sandbox.uid_count, first_uid=bot.sandbox.first_uid)
         ground = provisioners.Ground(
             server=server, groups=groups, limits=bot.limits, runtime=runtime, uids=uids
         )
@@ -89,6 +95,7 @@ class Grounds:
         uid = launched.provisioner.host_uid
         await asyncio.to_thread(_hand_over, workspace.directory, uid)
         await launched.provisioner.attach(workspace.directory)
+        launched.workspace = workspace
 
 
 def memory_bytes() -> int:

@@ -23,7 +23,6 @@ _UNFINISHED: Final = re.compile(rf"\x1b(?:\[[0-?]*+[ -/]*+|[\]PX^_]{_STRING}|[ -
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 # Beyond this many times what is wanted, escapes are not removed before text is shortened.
 _ESCAPED_TIMES: Final = 16
-_MARK_CHARACTERS: Final = 64
 
 
 def clean(text: str) -> str:
@@ -73,11 +72,18 @@ def head(text: str, most_bytes: int) -> str:
 
 
 def bounded(text: str, most_characters: int) -> str:
-    """Clean a text and, if long, keep its head and tail, saying how much is missing between."""
+    """Clean a text; of a long one keep so much, and say how much is missing in the middle."""
     if len(text) <= most_characters * _ESCAPED_TIMES:
         text = clean(text)
     if len(text) <= most_characters:
         return text
-    half = (most_characters - _MARK_CHARACTERS) // 2
-    mark = f"\n… {len(text) - 2 * half:,} characters left out …\n"
-    return f"{clean(text[:half])}{mark}{clean(text[-half:])}"
+    half = most_characters // 2
+    tail = len(text) - half
+    mark = f"\n… {tail - half:,} characters left out …\n"
+    return f"{clean(text[:half])}{mark}{clean(text[tail:])}"
+
+
+def clipped(text: str, most_characters: int) -> str:
+    """Clean a text, and end a long one early."""
+    text = clean(text[: most_characters * _ESCAPED_TIMES])
+    return text if len(text) <= most_characters else text[: most_characters - 1] + "…"

@@ -13,7 +13,7 @@ import zmq.asyncio
 from jupyter_client import kernelspec
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import connections, executing
+from interpreter_bot.kernels import connections, executing, workspaces
 from interpreter_bot.kernels.provisioning import provisioners
 
 _log = logging.getLogger(__name__)
@@ -34,11 +34,13 @@ class Launched:
         kernel: ready to execute.
         provisioner: attaches workspaces, and knows what the session uses.
         manager: jupyter_client's, which ends it.
+        workspace: what is attached to it, once it is.
     """
 
     kernel: executing.Kernel
     provisioner: provisioners.ForkProvisioner
     manager: jupyter_client.AsyncKernelManager
+    workspace: workspaces.Workspace | None = None
 
     async def close(self) -> None:
         """Kill the kernel and leave nothing of it behind."""

@@ -38,8 +38,8 @@ def choose(
     most_bytes: int,
     display_id: str | None = None,
     is_update: bool = False,
-) -> values.Shown | None:
-    """Make an output of a bundle; None when nothing in it can be shown.
+) -> values.Shown:
+    """Make an output of a bundle; when nothing in it can be shown, an empty result.
 
     Args:
         data: forms by MIME type, as a kernel sent them.
@@ -61,9 +61,7 @@ def choose(
             return dataclasses.replace(
                 shown, plain=text, display_id=display_id, is_update=is_update
             )
-    if not (text := plain(data)):
-        return None
-    return values.Result(plain=text, display_id=display_id, is_update=is_update)
+    return values.Result(plain=plain(data), display_id=display_id, is_update=is_update)
 
 
 def plain(data: dict[str, object]) -> str:
@@ -179,12 +177,7 @@ def _is_texts(cells: object) -> TypeGuard[list[str]]:
 
 
 def _cells(cells: list[str]) -> tuple[str, ...]:
-    return tuple(map(_cell, cells[:_COLUMNS]))
-
-
-def _cell(cell: str) -> str:
-    text = harmless.clean(cell[: 2 * _CELL_CHARACTERS])
-    return text if len(text) <= _CELL_CHARACTERS else text[: _CELL_CHARACTERS - 1] + "…"
+    return tuple(harmless.clipped(cell, _CELL_CHARACTERS) for cell in cells[:_COLUMNS])
 
 
 _FORMS: Final[tuple[tuple[str, str, Callable[[object], values.Shown | None]], ...]] = (

@@ -21,7 +21,7 @@ Outputs = tuple[values.Output, ...]
 
 def prompt(text: str) -> str:
     """Make the prompt of an input request harmless, and bound it."""
-    return harmless.bounded(text, _MESSAGE_CHARACTERS)
+    return harmless.clipped(text, _MESSAGE_CHARACTERS)
 
 
 class Reader:
@@ -107,13 +107,14 @@ class Reader:
             )
         except mimes.TooLargeError as error:
             return _too_large(error, mimes.plain(data))
-        return (shown,) if shown is not None else ()
+        return (shown,)
 
     def _spend(self, display_id: str | None, *, is_update: bool) -> bool:
-        if is_update and display_id in self._known_ids:
+        if is_update:
             self._updates_left -= 1
-            return self._updates_left >= 0
-        # An update of what an earlier execution showed is something new in this one.
+            if self._updates_left < 0 or display_id in self._known_ids:
+                return self._updates_left >= 0
+        # An update of what an earlier execution showed is also something new in this one.
         self._displays_left -= 1
         if self._displays_left < 0:
             return False
@@ -148,22 +149,29 @@ def _error(content: dict[str, object]) -> values.Error:
     name = _single_line(sent_name) if isinstance(sent_name, str) else ""
     name = name or "Error"
     whole = sent_message if isinstance(sent_message, str) else ""
-    message = harmless.bounded(whole, _MESSAGE_CHARACTERS)
+    message = harmless.clipped(whole, _MESSAGE_CHARACTERS)
     sent = content.get("traceback")
     lines = [line for line in sent if isinstance(line, str)] if isinstance(sent, list) else []
-    ending = _ending(name, message)
-    body = harmless.bounded("\n".join(lines).rstrip(), _TRACEBACK_CHARACTERS).rstrip()
-    if body.endswith(ending):
-        return values.Error(name, message, body)
-    # It may end in the whole of a long message, which the guest marks where it cut it itself.
-    long_ending = _ending(name, harmless.bounded(whole, _TRACEBACK_CHARACTERS))
-    frames = body.removesuffix(" …").removesuffix(long_ending)
-    frames = harmless.bounded(frames.rstrip(), _TRACEBACK_CHARACTERS - len(ending) - 1)
-    return values.Error(name, message, f"{frames}\n{ending}" if frames else ending)
+    # Longer than ours ever is, but bounded before it is looked at.
+    sent_text = harmless.bounded("\n".join(lines), 16 * _TRACEBACK_CHARACTERS).rstrip()
+    return values.Error(name, message, _traceback(sent_text, _ending(name, message), whole))
+
+
+def _traceback(text: str, ending: str, message: str) -> str:
+    """Bound a traceback, and let it end in `ending` once, which may hold less of `message`."""
+    room = _TRACEBACK_CHARACTERS - len(ending) - 1
+    if text.endswith(ending):
+        return harmless.bounded(text.removesuffix(ending), room) + ending
+    if message := harmless.bounded(message, 16 * _TRACEBACK_CHARACTERS).rstrip():
+        # The whole of a long message, which the guest marks where it cut it itself.
+        start = text.removesuffix(" …").removesuffix(message)
+        text = text if start in (text, text.removesuffix(" …")) else start.rpartition("\n")[0]
+    frames = harmless.bounded(text.rstrip(), room)
+    return f"{frames}\n{ending}" if frames else ending
 
 
 def _single_line(text: str) -> str:
-    return " ".join(harmless.bounded(text, _NAME_CHARACTERS).split())[:_NAME_CHARACTERS]
+    return " ".join(harmless.clipped(text, _NAME_CHARACTERS).split())
 
 
 def _ending(name: str, message: str) -> str:

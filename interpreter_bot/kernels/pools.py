@@ -52,8 +52,9 @@ class Pool:
         async with grounds.Grounds.open(bot, files) as ground:
             pool = cls(bot, ground, files)
             watching = asyncio.create_task(
-                watchdogs.watch(pool.live, files, bot.limits), name="watchdog"
+                watchdogs.watch(pool.live, bot.paths.data, bot.limits), name="watchdog"
             )
+            watching.add_done_callback(_log_end)
             try:
                 pool._refill_soon()
                 yield pool
@@ -230,3 +231,11 @@ class Pool:
         self._spares.clear()
         await asyncio.gather(*(launched.close() for launched in everyone), return_exceptions=True)
         self._launcher.close()
+
+
+def _log_end(watching: asyncio.Task[None]) -> None:
+    """Log that a task ended which was meant to be eternal."""
+    if not watching.cancelled():
+        _log.critical(
+            "the watchdog ended; limits are no longer watched", exc_info=watching.exception()
+        )

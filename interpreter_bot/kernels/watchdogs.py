@@ -7,10 +7,13 @@ what code writes between two looks is how far a workspace can grow over its limi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import pathlib
+import shutil
 from collections.abc import Mapping
 
-from interpreter_bot import settings, values
+from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import deaths, launching, workspaces
 from interpreter_bot.kernels.provisioning import watching
 
@@ -32,7 +35,7 @@ class _Guard:
         self._watch = watching.Watch(limits.memory_bytes + 64 * settings.MIB)
         self._was_over = False
 
-    async def look(self, workspace: workspaces.Workspace) -> None:
+    async def look(self) -> None:
         """Look once, and step in where a limit is passed."""
         kernel = self.launched.kernel
         if self.launched.provisioner.memory_bytes() is None:
@@ -45,14 +48,24 @@ class _Guard:
                 reason = deaths.over_memory(self._limits.memory_bytes)
                 kernel.condemn(values.Ending.OUT_OF_MEMORY, reason)
                 return
+        if self.launched.workspace is not None:
+            self._judge_files(await self._share_of_files(self.launched.workspace))
+
+    async def _share_of_files(self, workspace: workspaces.Workspace) -> float:
+        """How much of what it may have the workspace has; over 1 is too much."""
         usage = await workspace.usage()
+        processes = self.launched.provisioner.processes()
+        device = workspace.directory.stat().st_dev
+        unlinked_bytes = await asyncio.to_thread(processes.unlinked_bytes, device)
         share = max(
-            usage.bytes / self._limits.workspace_bytes,
+            (usage.bytes + unlinked_bytes) / self._limits.workspace_bytes,
             usage.files / self._limits.workspace_files,
         )
-        if usage.is_over:
-            # What is nested too deeply to be counted shows only here.
-            share = max(share, _JUST_OVER)
+        # What is nested too deeply to be counted shows only there.
+        return max(share, _JUST_OVER) if usage.is_over else share
+
+    def _judge_files(self, share: float) -> None:
+        kernel = self.launched.kernel
         if share <= 1:
             self._was_over = False
         elif share > _DEADLY_SHARE or (not kernel.is_busy and not self._was_over):
@@ -64,20 +77,31 @@ class _Guard:
 
 
 async def watch(
-    live: Mapping[str, launching.Launched], files: workspaces.Workspaces, limits: settings.Limits
+    live: Mapping[str, launching.Launched], directory: pathlib.Path, limits: settings.Limits
 ) -> None:
-    """Look after all live kernels for ever: busy ones at each tick, idle ones now and then."""
+    """Look after all live kernels for ever: busy ones at each tick, idle ones now and then.
+
+    Args:
+        live: the kernels by session; read anew at each tick.
+        directory: that of all workspaces, whose disk is not to be filled.
+        limits: of each session.
+    """
     guards: dict[str, _Guard] = {}
     tick = 0
     while True:
         await asyncio.sleep(_TICK_SECONDS)
         tick += 1
+        is_disk_full = shutil.disk_usage(directory).free < limits.disk_reserve_bytes
         for key, launched in list(live.items()):
             guard = guards.get(key)
             if guard is None or guard.launched is not launched:
                 guard = guards[key] = _Guard(launched, limits)
             is_due = launched.kernel.is_busy or tick % _IDLE_TICKS == hash(key) % _IDLE_TICKS
+            if is_disk_full:
+                launched.kernel.step_in(values.Ending.STOPPED, deaths.DISK_FULL)
             if is_due and launched.kernel.is_alive:
-                await guard.look(await files.of(key))
+                # A session that ends while it is looked at takes its files and processes along.
+                with contextlib.suppress(errors.WorkspaceError, OSError):
+                    await guard.look()
         for key in guards.keys() - live.keys():
             del guards[key]

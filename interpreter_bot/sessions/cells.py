@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import logging
 from collections.abc import AsyncIterable, Mapping, Sequence
+from typing import Final
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import executing, pools, workspaces
-from interpreter_bot.sessions import ports
+from interpreter_bot.kernels import executing, pools
+from interpreter_bot.sessions import collecting, ports
 
 _log = logging.getLogger(__name__)
 
-UNSANDBOXED = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
-_ARTIFACTS = 100
-
-
-class _Nowhere:
-    """Takes the bytes of an artifact that is only counted."""
-
-    def write(self, data: bytes, /) -> object:
-        """Forget `data`."""
-
-    def close(self) -> None:
-        """Do nothing."""
+UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
+_ENDED: Final = "The run was ended before this cell was over."
+_UNWATCHED: Final = "Nobody watches any more."
 
 
 class Cells:
@@ -37,25 +29,37 @@ class Cells:
         self._limits = limits
         self._audience = audience
         self._running: executing.Kernel | None = None
+        self._fault: Exception | None = None
 
     async def attach(self, attachments: Mapping[str, AsyncIterable[bytes]]) -> None:
         """Put files into the workspace.
 
         Args:
-            attachments: contents by name, of any name.
+            attachments: contents by name, of any name. One that cannot be used is changed, and
+                the first cell hears of it.
 
         Raises:
             WorkspaceError: one is refused.
         """
         workspace = await self._pool.workspace(self._key)
         for name, chunks in attachments.items():
-            await workspace.put(name, chunks)
+            info = await workspace.put(name, chunks)
+            if info.name != name:
+                told = f"An attachment is called {info.name}, as its own name cannot be used."
+                self._audience.announcement(0, told)
 
     async def run(self, cells: Sequence[str]) -> bool:
         """Run all of them, whatever becomes of the earlier; True if every one ended ok."""
         is_all_ok = True
         for number, code in enumerate(cells):
-            finished = await self._run(number, code)
+            try:
+                finished = await self._run(number, code)
+            except asyncio.CancelledError:
+                self._give_up(range(number, len(cells)))
+                raise
+            except errors.BotError as error:
+                _log.info("cell %d was refused", number, exc_info=error)
+                finished = executing.refused(error)
             self._audience.finished(number, finished)
             is_all_ok = is_all_ok and finished.ending is values.Ending.OK
         return is_all_ok
@@ -65,56 +69,60 @@ class Cells:
         if self._running is not None:
             await self._running.stop()
 
+    def _give_up(self, numbers: Sequence[int]) -> None:
+        """End the cell that was running, and those that never will, in the audience's eyes."""
+        ending = values.Ending.STOPPED
+        for number in numbers:
+            self._audience.finished(number, values.Finished(ending, 0.0, _ENDED))
+            ending = values.Ending.REFUSED
+
     async def _run(self, number: int, code: str) -> values.Finished:
+        """Run one cell.
+
+        Raises:
+            BotError: it was not run.
+        """
         if not self._pool.is_sandboxed:
             self._audience.announcement(number, UNSANDBOXED)
         workspace = await self._pool.workspace(self._key)
-        try:
-            self._running = await self._pool.take(self._key)
-        except errors.KernelError as error:
-            return values.Finished(values.Ending.REFUSED, 0.0, str(error))
-        if self._running.announcement:
-            self._audience.announcement(number, self._running.announcement)
-            self._running.announcement = ""
+        kernel = await self._pool.take(self._key)
+        if kernel.announcement:
+            self._audience.announcement(number, kernel.announcement)
+            kernel.announcement = ""
         # After taking the kernel: files change hands then, which is no change of theirs.
         mark = await workspace.mark()
-        try:
-            finished = await self._running.execute(
-                code,
-                show=lambda output: self._audience.output(number, output),
-                ask=lambda request: self._audience.ask(number, request),
-            )
-        finally:
-            self._running = None
-        await self._collect(number, workspace, mark)
+        finished = await self._execute(kernel, number, code)
+        collector = collecting.Collector(workspace, self._audience, limits=self._limits)
+        await collector.collect(number, mark)
         return finished
 
-    async def _collect(
-        self, number: int, workspace: workspaces.Workspace, mark: workspaces.Mark
-    ) -> None:
-        """Give back what the cell made or changed; what cannot be given is said."""
-        changes = await workspace.changed(mark)
-        for name, reason in changes.skipped:
-            self._audience.announcement(number, f"{name} was left out: {reason}.")
-        files = [info for info in changes.files if not _is_by_product(info.name)]
-        if len(files) > _ARTIFACTS or changes.is_truncated:
-            told = f"Of {len(files)} or more changed files, {_ARTIFACTS} are given back."
-            self._audience.announcement(number, told)
-        for info in files[:_ARTIFACTS]:
-            saving = self._audience.save(number, info.name) or _Nowhere()
+    async def _execute(self, kernel: executing.Kernel, number: int, code: str) -> values.Finished:
+        def show(output: values.Output) -> None:
+            # The kernel's listener has no use for this exception, and would wait on for the end.
+            if self._fault is None:
+                try:
+                    self._audience.output(number, output)
+                except Exception as error:
+                    self._lose_audience(kernel, error)
+
+        async def ask(request: values.InputRequested) -> str:
             try:
-                with contextlib.closing(saving):
-                    artifact = await workspace.collect(
-                        info, saving, most_bytes=self._limits.file_bytes
-                    )
-            except (errors.WorkspaceError, OSError) as error:
-                _log.info("an artifact could not be copied", exc_info=error)
-                reason = str(error) if isinstance(error, errors.BotError) else "it is unwritable"
-                self._audience.announcement(number, f"{info.name} was left out: {reason}")
-            else:
-                self._audience.artifact(number, artifact)
+                return await self._audience.ask(number, request)
+            except errors.BotError:
+                raise
+            except Exception as error:
+                self._lose_audience(kernel, error)
+                raise errors.BotError(_UNWATCHED) from error
 
+        self._running = kernel
+        try:
+            finished = await kernel.execute(code, show=show, ask=ask)
+        finally:
+            self._running = None
+        if self._fault is not None:
+            raise self._fault
+        return finished
 
-def _is_by_product(name: str) -> bool:
-    """Say whether programs rather than people asked for a file: caches, hidden state."""
-    return any(part.startswith(".") or part == "__pycache__" for part in name.split("/"))
+    def _lose_audience(self, kernel: executing.Kernel, error: Exception) -> None:
+        self._fault = error
+        kernel.condemn(values.Ending.STOPPED, _UNWATCHED)

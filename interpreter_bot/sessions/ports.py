@@ -13,12 +13,19 @@ class Saving(Protocol):
     def write(self, data: bytes, /) -> object:
         """Take all of `data`. Called in a thread; OSError ends the copy."""
 
+    def complete(self) -> None:
+        """Let the artifact appear: all of it was written. OSError says that it cannot."""
+
     def close(self) -> None:
-        """The artifact is complete, or given up."""
+        """Let go; what was not completed is given up. Always called, and last."""
 
 
 class Audience(Protocol):
-    """Watches cells being run. Every call comes from the event loop, in order, cell by cell."""
+    """Watches cells being run. Every call comes from the event loop, in order, cell by cell.
+
+    What a method raises, beyond what it says here, means that nobody watches any more, such as
+    BrokenPipeError: the kernel is killed at once and the exception is passed on.
+    """
 
     def announcement(self, cell: int, text: str) -> None:
         """Hear a sentence about the session itself, such as that a kernel was lost."""
@@ -27,14 +34,18 @@ class Audience(Protocol):
         """See an output, at the moment it appears."""
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:
-        """Answer running code.
+        """Answer running code. Cancelled when the code no longer waits.
 
         Raises:
             BotError: nobody can answer; the code is stopped, for this reason.
         """
 
     def save(self, cell: int, name: str) -> Saving | None:
-        """Say where the bytes of a changed file go; None where they are not wanted."""
+        """Say where the bytes of a changed file go; None where they are not wanted.
+
+        Raises:
+            OSError: they can go nowhere; the file is left out, which is announced.
+        """
 
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
         """Hear of a file that the cell made or changed; its bytes went to what `save` gave."""

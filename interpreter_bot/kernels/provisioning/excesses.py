@@ -31,7 +31,7 @@ def _answer(action: Callable[[], object]) -> str:
 
 
 def process_memory(told: Told) -> Seen:
-    """Ask for more memory than one process may have; it is never touched."""
+    """Ask for more memory than one process may have."""
     size = told["memory_bytes"] + 64 * _MIB
     try:
         bytearray(size)

@@ -22,7 +22,14 @@ import traitlets
 from jupyter_client import provisioning
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels.provisioning import cgroups, forkservers, packets, specs, watching
+from interpreter_bot.kernels.provisioning import (
+    cgroups,
+    forkservers,
+    identities,
+    packets,
+    specs,
+    watching,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -47,24 +54,7 @@ class Ground:
     groups: cgroups.Cgroups
     limits: settings.Limits
     runtime: pathlib.Path
-    uids: Uids
-
-
-class Uids:
-    """User ids for kernels, each used again only after all others."""
-
-    def __init__(self, *, count: int, first_uid: int) -> None:
-        self._count = count
-        self._first_uid = first_uid
-        # Ids of kernels that ended a moment ago, perhaps under another bot, are not reused soon.
-        self._last = int.from_bytes(os.urandom(4)) % (count - 1)
-
-    def take(self) -> tuple[int, int]:
-        """Return an id as (inside the fork server's namespace, on the host)."""
-        if os.geteuid() != 0:
-            return 0, os.geteuid()
-        self._last = self._last % (self._count - 1) + 1
-        return self._last, self._first_uid + self._last
+    uids: identities.Uids
 
 
 class ForkProvisioner(provisioning.KernelProvisionerBase):

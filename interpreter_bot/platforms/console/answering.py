@@ -38,28 +38,32 @@ class Answers:
             BotError: there is none.
         """
         if not self._is_over and b"\n" not in self._read:
-            descriptor = self._open()
-            with _silent(descriptor) if is_password else contextlib.nullcontext():
-                await self._fill(descriptor)
-        line, _, self._read = self._read.partition(b"\n")
-        if not line and self._is_over and not _:
+            await self._fill(is_password=is_password)
+        line, end, self._read = self._read.partition(b"\n")
+        if not line and not end:
             raise errors.BotError("The code asked for input, and there is none to give.")
         return line.decode("utf-8", "replace").removesuffix("\r")
 
-    def _open(self) -> int:
-        if self._descriptor is None:
-            # A command may be started without any standard input.
-            self._descriptor = os.open(os.devnull, os.O_RDONLY)
-            with contextlib.suppress(AttributeError, OSError, ValueError):
-                self._descriptor = sys.stdin.fileno()
-        return self._descriptor
+    async def _fill(self, *, is_password: bool) -> None:
+        """Read until a line is complete or nothing more comes."""
+        descriptor = _stdin() if self._descriptor is None else self._descriptor
+        if descriptor is None:
+            self._is_over = True
+            return
+        with _silent(descriptor) if is_password else contextlib.nullcontext():
+            while not self._is_over and b"\n" not in self._read:
+                await _readable(descriptor)
+                chunk = os.read(descriptor, _CHUNK_BYTES)
+                self._read += chunk
+                self._is_over = not chunk
 
-    async def _fill(self, descriptor: int) -> None:
-        while not self._is_over and b"\n" not in self._read:
-            await _readable(descriptor)
-            chunk = os.read(descriptor, _CHUNK_BYTES)
-            self._read += chunk
-            self._is_over = not chunk
+
+def _stdin() -> int | None:
+    """Find standard input; a command may be started without any."""
+    try:
+        return sys.stdin.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
 
 
 async def _readable(descriptor: int) -> None:

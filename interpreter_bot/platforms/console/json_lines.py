@@ -37,39 +37,20 @@ class JsonLines:
 
     def output(self, cell: int, output: values.Output) -> None:
         """Write an output under the type that suits it."""
-        kind, fields = self._describe(cell, output)
+        kind, fields = _described(output)
+        if isinstance(output, values.Image | values.Html) and self._keeper is not None:
+            try:
+                fields["path"] = str(self._keeper.keep(cell, output))
+            except keeping.KeepingError as error:
+                self.announcement(cell, str(error))
         if isinstance(output, values.Display) and output.display_id is not None:
             fields |= {"display_id": output.display_id, "update": output.is_update}
         self._write(kind, cell, fields)
 
-    def _describe(self, cell: int, output: values.Output) -> tuple[str, dict[str, object]]:
-        match output:
-            case values.Text():
-                return output.stream, {"text": output.text}
-            case values.Error():
-                fields: dict[str, object] = {"name": output.name, "message": output.message}
-                return "error", fields | {"traceback": output.traceback}
-            case values.Image():
-                fields = {"mime": output.mime, "size": len(output.data), "text": output.plain}
-                return "image", fields | self._kept(cell, output)
-            case values.Html():
-                return "html", {"text": output.html} | self._kept(cell, output)
-            case values.Table():
-                return "table", _table(output)
-            case values.Clear():
-                return "clear", {"wait": output.wait}
-            case _:
-                return "stdout", {"text": _said(output), "kind": _KINDS[type(output)]}
-
-    def _kept(self, cell: int, output: values.Image | values.Html) -> dict[str, object]:
-        if self._keeper is None:
-            return {}
-        return {"path": str(self._keeper.keep(cell, output))}
-
     async def ask(self, cell: int, request: values.InputRequested) -> str:
         """Read a line of standard input."""
         self._write("input", cell, {"text": request.prompt})
-        return await self._answers.next()
+        return await self._answers.next(is_password=request.is_password)
 
     def save(self, cell: int, name: str) -> ports.Saving | None:
         """Keep files where a directory was given."""
@@ -95,6 +76,26 @@ class JsonLines:
         if finished.kernel_lost:
             fields["kernel_lost"] = True
         self._write("finished", cell, fields)
+
+
+def _described(output: values.Output) -> tuple[str, dict[str, object]]:
+    match output:
+        case values.Text():
+            return output.stream, {"text": output.text}
+        case values.Error():
+            fields: dict[str, object] = {"name": output.name, "message": output.message}
+            return "error", fields | {"traceback": output.traceback}
+        case values.Image():
+            size = len(output.data)
+            return "image", {"mime": output.mime, "size": size, "text": output.plain}
+        case values.Html():
+            return "html", {"text": output.html}
+        case values.Table():
+            return "table", _table(output)
+        case values.Clear():
+            return "clear", {"wait": output.wait}
+        case _:
+            return "stdout", {"text": _said(output), "kind": _KINDS[type(output)]}
 
 
 def _said(output: values.Latex | values.Json | values.Result | values.Notice) -> str:

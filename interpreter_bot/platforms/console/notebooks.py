@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import pathlib
 import re
 import sys
+import tokenize
+import warnings
+from typing import Any, Final
 
 import nbformat
 
 from interpreter_bot import errors
 
-_MARKER = re.compile(r"^# ?%%.*$", re.MULTILINE)
-_MOST_BYTES = 64 * 1024 * 1024
+# The lines by which editors and jupytext divide scripts; what they mark as prose is no code.
+_MARKER: Final = re.compile(r"^# ?%%(.*)$", re.MULTILINE)
+_PROSE: Final = re.compile(r"\[(?:markdown|md|raw)\]")
+_MOST_BYTES: Final = 64 * 1024 * 1024
 
 
 class InputFileError(errors.BotError):
@@ -19,7 +25,7 @@ class InputFileError(errors.BotError):
 
 
 def read(source: str) -> list[str]:
-    """Read cells.
+    """Read cells. Those without any code are passed over.
 
     Args:
         source: path of a notebook or a script, whose `# %%` lines divide it; `-` is standard
@@ -29,34 +35,78 @@ def read(source: str) -> list[str]:
         InputFileError: it cannot be read, or is not what its name says.
     """
     if source == "-":
-        return _divided(sys.stdin.read())
+        return _divided(_text(_bytes_of_stdin(), "Standard input"))
     path = pathlib.Path(source)
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise InputFileError(f"{path} is too large to be code.")
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputFileError(f"{path} cannot be read as text.") from error
-    return _notebook(path, text) if path.suffix == ".ipynb" else _divided(text)
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise InputFileError(f"{path} cannot be read.") from error
+    return _notebook(path, data) if path.suffix == ".ipynb" else _divided(_text(data, str(path)))
+
+
+def _bytes_of_stdin() -> bytes:
+    """Read standard input to its end.
+
+    Raises:
+        InputFileError: there is none, or too much.
+    """
+    try:
+        data = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    except (AttributeError, OSError, ValueError) as error:
+        raise InputFileError("Standard input cannot be read.") from error
+    if len(data) > _MOST_BYTES:
+        raise InputFileError("Standard input is too large to be code.")
+    return data
+
+
+def _text(data: bytes, name: str) -> str:
+    """Decode a script as Python does, by its byte order mark or coding line.
+
+    Raises:
+        InputFileError: it is no text.
+    """
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        text = data.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise InputFileError(f"{name} cannot be read as text.") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _divided(script: str) -> list[str]:
-    cells = [cell.strip("\n") for cell in _MARKER.split(script)]
-    return [cell for cell in cells if cell.strip()]
+    first, *rest = _MARKER.split(script)
+    cells = [
+        first,
+        *(
+            code
+            for mark, code in zip(rest[::2], rest[1::2], strict=True)
+            if not _PROSE.search(mark)
+        ),
+    ]
+    return [cell.strip("\n") for cell in cells if cell.strip()]
 
 
-def _notebook(path: pathlib.Path, text: str) -> list[str]:
+def _notebook(path: pathlib.Path, data: bytes) -> list[str]:
     try:
-        notebook = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
-        nbformat.validate(notebook)
+        with warnings.catch_warnings():
+            # Notebooks that are merely old-fashioned are nobody's concern here.
+            warnings.simplefilter("ignore")
+            text = data.decode("utf-8-sig")
+            notebook: Any = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
+            nbformat.validate(notebook)
     except (
-        nbformat.reader.NotJSONError,
         nbformat.ValidationError,
         AttributeError,
         KeyError,
+        RecursionError,
         TypeError,
         ValueError,
     ) as error:
         raise InputFileError(f"{path} is not a notebook.") from error
+    language = notebook.metadata.get("kernelspec", {}).get("language", "python")
+    if str(language).lower() != "python":
+        raise InputFileError(f"{path} is a notebook, but not one in Python.")
     cells = (cell.source for cell in notebook.cells if cell.cell_type == "code")
     return [cell for cell in cells if cell.strip()]

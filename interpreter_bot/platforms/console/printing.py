@@ -2,65 +2,87 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-
-import rich.box
-import rich.console
-import rich.table
-import rich.text
+from typing import Final
 
 from interpreter_bot import values
-from interpreter_bot.platforms.console import answering, keeping
+from interpreter_bot.platforms.console import answering, keeping, streams, tables
 from interpreter_bot.sessions import ports
+
+_RED: Final = "31"
+_BOLD_RED: Final = "1;31"
+_YELLOW: Final = "33"
+_DIM: Final = "2"
 
 
 class Printer:
-    """An audience that prints. Text comes without escapes; names are shown as they are safe."""
+    """An audience that prints. Text comes without escapes; names are shown as they are safe.
+
+    What a cell showed goes to standard output, what we say about it to standard error.
+    """
 
     def __init__(self, keeper: keeping.Keeper | None, answers: answering.Answers) -> None:
         self._keeper = keeper
         self._answers = answers
-        self._out = rich.console.Console(soft_wrap=True, highlight=False, markup=False)
-        self._err = rich.console.Console(
-            stderr=True, soft_wrap=True, highlight=False, markup=False, style="dim"
-        )
+        self._out = streams.Stream(sys.stdout)
+        self._err = streams.Stream(sys.stderr)
 
     def announcement(self, cell: int, text: str) -> None:
         """Print a sentence about the session."""
-        self._err.print(rich.text.Text(text, style="yellow"))
+        self._say(text, style=_YELLOW)
 
     def output(self, cell: int, output: values.Output) -> None:
         """Print an output, in whatever form a terminal has for it."""
         match output:
             case values.Text():
-                stream = sys.stderr if output.stream == "stderr" else sys.stdout
-                stream.write(output.text)
-                stream.flush()
+                stream = self._err if output.stream == "stderr" else self._out
+                stream.text(output.text)
             case values.Error():
-                self._out.print(rich.text.Text(output.traceback, style="red"))
+                self._out.line(output.traceback, style=_RED)
             case values.Image() | values.Html():
                 self._display(cell, output)
             case values.Table():
-                self._out.print(_table(output))
+                self._out.line(tables.draw(output, self._width()))
             case values.Notice():
                 self.announcement(cell, output.text)
+            case values.Json():
+                self._out.line(output.json)
+            case values.Latex():
+                self._out.line(output.plain or output.latex)
+            case values.Result():
+                self._out.line(output.plain)
             case values.Clear():
+                # What a terminal has shown may have scrolled away; nothing is taken back.
                 pass
-            case _:
-                self._out.print(rich.text.Text(output.plain))
+
+    def _width(self) -> int | None:
+        """Return the width of the terminal; files and pipes have none."""
+        return shutil.get_terminal_size().columns if self._out.is_terminal else None
 
     def _display(self, cell: int, output: values.Image | values.Html) -> None:
         words = output.plain or ("a page" if isinstance(output, values.Html) else output.mime)
         where = "use --keep DIR to save it"
         if self._keeper is not None:
-            where = f"saved as {self._keeper.keep(cell, output)}"
-        self._err.print(rich.text.Text(f"[{words}: {where}]"))
+            try:
+                where = f"saved as {self._keeper.keep(cell, output)}"
+            except keeping.KeepingError as error:
+                where = str(error)
+        self._say(f"[{words}: {where}]", style=_DIM)
+
+    def _say(self, text: str, *, style: str) -> None:
+        """Print a line of ours, after what the cell has printed so far."""
+        if self._out.is_terminal and self._err.is_terminal:
+            self._out.close_line()
+        else:
+            self._out.flush()
+        self._err.line(text, style=style)
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:
         """Print the prompt and read a line."""
-        sys.stdout.write(request.prompt)
-        sys.stdout.flush()
-        return await self._answers.next()
+        self._out.text(request.prompt)
+        self._out.flush()
+        return await self._answers.next(is_password=request.is_password)
 
     def save(self, cell: int, name: str) -> ports.Saving | None:
         """Keep files where a directory was given."""
@@ -69,21 +91,11 @@ class Printer:
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
         """Print about a file."""
         where = f", saved as {self._keeper.path_of(artifact.name)}" if self._keeper else ""
-        words = f"[file {artifact.name}, {artifact.size_bytes:,} bytes{where}]"
-        self._err.print(rich.text.Text(words))
+        self._say(f"[file {artifact.name}, {artifact.size_bytes:,} bytes{where}]", style=_DIM)
 
     def finished(self, cell: int, finished: values.Finished) -> None:
         """Print how a cell ended, where that is not plain to see."""
+        self._out.flush()
+        self._err.flush()
         if finished.reason:
-            text = f"[{finished.ending.value}] {finished.reason}"
-            self._err.print(rich.text.Text(text, style="bold red"))
-
-
-def _table(output: values.Table) -> rich.table.Table:
-    shown = f"{output.row_count:,} rows x {output.column_count:,} columns"
-    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, caption=shown, caption_justify="left")
-    for column in output.columns:
-        table.add_column(rich.text.Text(column))
-    for row in output.rows:
-        table.add_row(*map(rich.text.Text, row))
-    return table
+            self._say(f"[{finished.ending.value}] {finished.reason}", style=_BOLD_RED)

@@ -1,0 +1,154 @@
+"""What is lost with each wall, and how to get it: by what is true of this machine.
+
+Nothing here decides whether a wall stands; that is found by doing. What files of /proc say only
+chooses among the sentences.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Final
+
+_PROC: Final = pathlib.Path("/proc")
+_REPORT: Final = (
+    "The walls were built, and this one does not hold: something beneath the bot works unlike on "
+    "other machines. Do not let strangers run code here, and report this output with `uname -a`."
+)
+_LIMITS: Final = (
+    "Resource limits have no effect here: run on Linux itself rather than on an emulation of it "
+    "(gVisor, WSL 1), and report this output with `uname -a`."
+)
+_DELEGATE: Final = (
+    "systemd: install deploy/interpreter-bot.service, whose `Delegate=yes` does it; by hand: "
+    "`systemd-run --user --scope -p Delegate=yes interpreter-bot …`. Docker: not to be had without "
+    "`--privileged`; `--memory`, `--pids-limit` and `--cpus` bound the bot as a whole."
+)
+
+KNOWN: Final[dict[str, tuple[str, str]]] = {
+    "sandbox": ("There are no walls at all: code could do whatever the bot may.", ""),
+    "user namespace": ("Code would run as a user that the host knows.", _REPORT),
+    "namespaces": ("Code could see or signal processes of the host or of other sessions.", _REPORT),
+    "read-only root": ("Code could change programs that later sessions run.", _REPORT),
+    "files": ("Code could read secrets of the host, of the bot or of other sessions.", _REPORT),
+    "proc": ("Code could look into processes, or change settings of the host's kernel.", _REPORT),
+    "environment": ("Code could read the bot's tokens.", _REPORT),
+    "descriptors": ("Code could use files that the bot holds open.", _REPORT),
+    "network": ("Code could reach services of this machine and the internet.", _REPORT),
+    "privileges": ("Code could gain rights over the host.", _REPORT),
+    "system calls": ("More of the host's kernel would be open to attack.", _REPORT),
+    "nested namespaces": ("Code could become root of a namespace and attack from there.", _REPORT),
+    "user id per session": (
+        "All sessions share one user id of the host; namespaces alone keep them apart.",
+        "Start the bot as root: then each kernel gets an id of its own between "
+        "sandbox.first_uid and first_uid + uid_count, and none is root. A user of its own for the "
+        "bot, as in deploy/interpreter-bot.service, is the usual choice, and needs nothing more.",
+    ),
+    "memory of a process": ("Code would be killed for memory where it now gets an error.", _LIMITS),
+    "memory of a session": ("One session could use up the machine's memory.", _LIMITS),
+    "control group": (
+        "Memory of a session is bounded by looking four times a second, which something very "
+        "fast can outrun; processor time is bounded to whole cores.",
+        _DELEGATE,
+    ),
+    "processes": ("One session could use up the machine's processes.", _LIMITS),
+    "cpu": ("One session could keep all cores busy.", _DELEGATE),
+    "file size": ("One file could fill the disk.", _LIMITS),
+    "open files": ("One process could use up the machine's open files.", _LIMITS),
+    "temporary files": ("/tmp and /dev/shm could fill the machine's memory.", _REPORT),
+    "workspace": ("One session could fill the disk.", _REPORT),
+    "python": (
+        "What is missing cannot be imported by code, or is imported anew in every session.",
+        "Install it for the kernel's Python: `.venv/bin/pip install 'interpreter-bot[analysis]'` "
+        "(`make setup` does it), or set kernels.python or kernels.preload.",
+    ),
+    "disk": (
+        "Sessions cannot keep files.",
+        "Free space, or set paths.data to a directory that the bot may write to and that has room.",
+    ),
+    "runtime directory": (
+        "No kernel can be reached: socket paths end at 107 bytes.",
+        "Set paths.runtime to a shorter path that the bot may write to, such as "
+        "/run/interpreter-bot.",
+    ),
+}
+"""By name of finding: what is lost without it, and how to get it on any machine."""
+
+
+def for_sandbox(reason: str) -> str:
+    """Say how to get the walls up on this machine, after they failed for `reason`."""
+    found = [*_about_namespaces(), *_about_container(), *_about_reason(reason)]
+    if not found:
+        found.append(
+            "Something around the bot forbids user namespaces or mounting in them. Try "
+            "`unshare --user --map-root-user --mount --pid --fork true` as the bot's user; "
+            "systemd: no RestrictNamespaces=, ProtectProc=, ProtectKernelTunables=, PrivateUsers= "
+            "or SystemCallFilter= in its unit (see deploy/interpreter-bot.service)."
+        )
+    return " ".join(found)
+
+
+def _about_namespaces() -> list[str]:
+    found = []
+    if not (_PROC / "self/ns/user").exists():
+        found.append("This kernel has no user namespaces: run one with CONFIG_USER_NS=y.")
+    if _sysctl("user/max_user_namespaces") == "0":
+        found.append(_persist("user.max_user_namespaces=15000"))
+    if os.geteuid() != 0 and _sysctl("kernel/unprivileged_userns_clone") == "0":
+        found.append(_persist("kernel.unprivileged_userns_clone=1"))
+    if os.geteuid() != 0 and _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
+        found.append(
+            "Ubuntu's AppArmor lets only programs with a profile make user namespaces: `sudo "
+            "install -m 644 deploy/apparmor/interpreter-bot /etc/apparmor.d/ && sudo "
+            "apparmor_parser -r /etc/apparmor.d/interpreter-bot`, after writing into it where the "
+            "bot's Python is."
+        )
+    return found
+
+
+def _about_container() -> list[str]:
+    if not is_container():
+        return []
+    return [
+        "Docker: `docker run --user 1001 --cap-drop ALL --security-opt no-new-privileges "
+        "--security-opt seccomp=unconfined --security-opt systempaths=unconfined …`; rather than "
+        "`unconfined`, a seccomp profile that allows user namespaces and mounts, as told in "
+        "deploy/docker/README.md. `--privileged` and `--cap-add SYS_ADMIN` are no way."
+    ]
+
+
+def _about_reason(reason: str) -> list[str]:
+    found = []
+    if "uid_map" in reason or "gid_map" in reason:
+        found.append(
+            "Root may not use the user ids from sandbox.first_uid on here: this is a user "
+            "namespace with fewer ids, or lacks CAP_SETUID. Start the bot as another user, or set "
+            "sandbox.first_uid and uid_count to a range there is (`cat /proc/self/uid_map`)."
+        )
+    if "Function not implemented" in reason:
+        found.append("This kernel is too old: 5.12 is the first to have what it takes.")
+    if "mount" in reason and "proc" in reason and not is_container():
+        found.append(
+            "Something is mounted over parts of /proc; systemd: no ProtectProc=, "
+            "ProtectKernelTunables= or ProtectKernelLogs= in the bot's unit."
+        )
+    return found
+
+
+def is_container() -> bool:
+    """Whether this looks like the inside of a container."""
+    return any(os.path.exists(path) for path in ("/.dockerenv", "/run/.containerenv"))
+
+
+def _sysctl(name: str) -> str:
+    try:
+        return (_PROC / "sys" / name).read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def _persist(setting: str) -> str:
+    return (
+        f"`echo {setting} | sudo tee /etc/sysctl.d/60-interpreter-bot.conf && sudo sysctl --system`"
+        " allows user namespaces."
+    )

@@ -1,0 +1,234 @@
+"""What the attacks share: a bot with things worth stealing, its sessions, and words for outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import pathlib
+import secrets
+import textwrap
+from collections.abc import AsyncIterator, Iterator
+
+from interpreter_bot import settings, values
+from interpreter_bot.kernels import listening, pools
+
+MIB = settings.MIB
+CANARY_PATTERN = "cnry[0-9a-f]{32}"
+"""What kernels look for: it does not match itself, so the code that looks finds nothing of its own."""
+REFUSED = frozenset({"EPERM", "EACCES", "EROFS"})
+MISSING = frozenset({"ENOENT", "ENOTDIR", "ESRCH"})
+LIMITS = settings.Limits(
+    execution_seconds=10,
+    input_seconds=5,
+    memory_bytes=512 * MIB,
+    processes=64,
+    workspace_bytes=64 * MIB,
+    workspace_files=500,
+    file_bytes=32 * MIB,
+    upload_bytes=16 * MIB,
+    temporary_bytes=64 * MIB,
+    output_bytes=100_000,
+    displays=5,
+    display_bytes=2 * MIB,
+    open_files=256,
+)
+HEADROOM_BYTES = 64 * MIB
+"""What a kernel may use beyond its limit, for what it brings before any user code."""
+SPARES = 2
+# What every attempt may use. `attempt` prints the name of the error, or "allowed".
+_PRELUDE = """
+import ctypes, errno, fcntl, mmap, os, re, resource, signal, socket, stat, struct
+import subprocess, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+
+def call(what, *arguments):
+    long = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    if isinstance(what, int):
+        result = libc.syscall(ctypes.c_long(what), *long)
+    else:
+        result = getattr(libc, what)(*long)
+    if result == -1:
+        raise OSError(ctypes.get_errno(), what)
+    return result
+
+def put(path, text, flags=os.O_WRONLY):
+    descriptor = os.open(path, flags)
+    try:
+        return os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+def attempt(doing):
+    try:
+        done = doing()
+    except OSError as error:
+        print(errno.errorcode.get(error.errno, repr(error)))
+    else:
+        print("allowed:", done)
+"""
+
+
+def code(text: str) -> str:
+    """Give a piece of code what it may use."""
+    return _PRELUDE + textwrap.dedent(text)
+
+
+def attempt(expression: str) -> str:
+    """Write code that tries an expression and prints how it was refused."""
+    return _PRELUDE + f"attempt(lambda: {expression})\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """What an execution showed and how it ended."""
+
+    outputs: tuple[values.Output, ...]
+    finished: values.Finished
+
+    @property
+    def ending(self) -> values.Ending:
+        return self.finished.ending
+
+    @property
+    def text(self) -> str:
+        return "".join(o.text for o in self.outputs if isinstance(o, values.Text))
+
+    @property
+    def word(self) -> str:
+        return self.text.strip()
+
+    @property
+    def plain(self) -> str:
+        """Everything shown, whatever its kind."""
+        return "\n".join(o.plain for o in self.outputs)
+
+    @property
+    def notices(self) -> list[str]:
+        return [o.text for o in self.outputs if isinstance(o, values.Notice)]
+
+    @property
+    def errors(self) -> list[values.Error]:
+        return [o for o in self.outputs if isinstance(o, values.Error)]
+
+
+class Canaries:
+    """Secrets of the bot, all the same random word, laid where secrets lie."""
+
+    VARIABLES = ("SLACK_BOT_TOKEN", "OPENAI_API_KEY", "CNRY_DATABASE_URL")
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self.word = f"cnry{secrets.token_hex(16)}"
+        self.public = root / "public.txt"
+        self.database = root / "data" / "interpreter-bot.sqlite"
+        self._descriptors: list[int] = []
+
+    @contextlib.contextmanager
+    def laid(self) -> Iterator[None]:
+        """Lay them out: in the environment, in files, and in inheritable descriptors."""
+        self.database.parent.mkdir()
+        for path, mode in ((self.public, 0o644), (self.database, 0o600)):
+            path.write_text(self.word)
+            path.chmod(mode)
+            descriptor = os.open(path, os.O_RDONLY)
+            os.set_inheritable(descriptor, True)
+            self._descriptors.append(descriptor)
+        os.environ.update(dict.fromkeys(self.VARIABLES, self.word))
+        try:
+            yield
+        finally:
+            for name in self.VARIABLES:
+                del os.environ[name]
+            for descriptor in self._descriptors:
+                os.close(descriptor)
+
+
+class Bot:
+    """A pool, and the sessions a test has in it."""
+
+    def __init__(self, bot: settings.Settings, canaries: Canaries, pool: pools.Pool) -> None:
+        self.settings = bot
+        self.limits = bot.limits
+        self.canaries = canaries
+        self.pool = pool
+        self.keys: set[str] = set()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, root: pathlib.Path) -> AsyncIterator[Bot]:
+        """Open a pool in a directory that everybody on the host may look into."""
+        canaries = Canaries(root)
+        bot = settings.Settings(
+            paths=settings.Paths(data=root / "data", runtime=root / "run"),
+            limits=LIMITS,
+            kernels=settings.Kernels(
+                interrupt_grace_seconds=1, spares=SPARES, concurrent=12, preload=_PRELOAD
+            ),
+        )
+        with canaries.laid():
+            async with pools.Pool.open(bot) as pool:
+                yield cls(bot, canaries, pool)
+
+    async def run(
+        self,
+        text: str,
+        *,
+        key: str,
+        seconds: float | None = None,
+        ask: listening.Ask | None = None,
+    ) -> Ran:
+        """Run code in a session; whatever it does, it ends in one way, with a reason."""
+        self.keys.add(key)
+        outputs: list[values.Output] = []
+        kernel = await self.pool.take(key)
+        limit = self.limits.execution_seconds if seconds is None else seconds
+        # An ending that does not come is a bot that hangs, which is what attacks are after.
+        async with asyncio.timeout(limit + self.settings.kernels.interrupt_grace_seconds + 10):
+            finished = await kernel.execute(text, show=outputs.append, ask=ask, seconds=seconds)
+        assert finished.ending in values.Ending
+        if finished.ending not in (values.Ending.OK, values.Ending.ERROR):
+            assert finished.reason.endswith((".", ")")), finished
+        if finished.kernel_lost:
+            assert "variables" in finished.reason, finished
+        return Ran(tuple(outputs), finished)
+
+    def pids(self, key: str) -> list[int]:
+        """Host process ids of a session, its first process first."""
+        return self.pool.live[key].provisioner.processes().pids()
+
+    def memory_bytes(self, key: str) -> int:
+        """What a session uses, counted from outside."""
+        return self.pool.live[key].provisioner.processes().memory_bytes()
+
+    async def forget_all(self) -> None:
+        """End every session of the test, with its files."""
+        await asyncio.gather(*(self.pool.forget(key) for key in self.keys))
+        self.keys.clear()
+
+
+_PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def status(pid: int) -> dict[str, str]:
+    """The lines of /proc/PID/status, as the host sees them."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+async def until(condition, seconds: float = 2.0) -> bool:
+    """Wait for something to become true; says whether it did."""
+    for _ in range(int(seconds / 0.02)):
+        if condition():
+            return True
+        await asyncio.sleep(0.02)
+    return bool(condition())

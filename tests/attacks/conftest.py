@@ -1,0 +1,48 @@
+"""A bot for all attacks, and sessions that are new for each."""
+
+import os
+import pathlib
+import tempfile
+
+import pytest
+import pytest_asyncio
+
+from tests.attacks import boxes
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared_bot():
+    """One bot that has to survive everything, in a directory with a short path."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("INTERPRETER_BOT_")]:
+            patch.delenv(name)
+        with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as directory:
+            root = pathlib.Path(directory)
+            root.chmod(0o755)
+            async with boxes.Bot.open(root) as bot:
+                yield bot
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def bot(shared_bot):
+    """The bot; after every attack a kernel that nobody used before still answers."""
+    yield shared_bot
+    answer = await shared_bot.run("1 + 1", key="afterwards", seconds=5)
+    assert answer.plain == "2", answer
+    await shared_bot.forget_all()
+
+
+@pytest.fixture
+def run(bot, request):
+    """Run code in a session of the test's own: `await run(code, key=…, seconds=…)`."""
+
+    async def run_one(text, *, key="", **options):
+        return await bot.run(text, key=f"{request.node.nodeid} {key}", **options)
+
+    return run_one
+
+
+@pytest.fixture
+def key_of(request):
+    """The pool's name for a session of `run`."""
+    return lambda key="": f"{request.node.nodeid} {key}"

@@ -1,0 +1,263 @@
+"""The seven endings, each on a real kernel."""
+
+import asyncio
+import os
+import signal
+import time
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.kernels import deaths
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+Ending = values.Ending
+# A busy machine may take its time; what matters is that no timer of seconds is involved.
+DEATH_SECONDS = 0.1
+NOISE_SECONDS = 0.3
+
+
+async def test_ok_shows_the_result(run):
+    ran = await run("6 * 7")
+
+    assert ran.finished == values.Finished(Ending.OK, ran.finished.seconds)
+    assert ran.plain == "42"
+
+
+async def test_error_keeps_variables(run):
+    ran = await run("x = 5\n1 / 0")
+
+    assert ran.ending is Ending.ERROR
+    assert [error.name for error in ran.errors] == ["ZeroDivisionError"]
+    assert not ran.finished.kernel_lost
+    assert (await run("x")).plain == "5"
+
+
+@pytest.mark.parametrize("code", ["1 +", "raise SystemExit(3)", "exit()", "raise KeyboardInterrupt"])
+async def test_what_only_looks_like_an_end_keeps_the_kernel(run, code):
+    await run("x = 5")
+    ran = await run(code)
+
+    assert ran.ending in {Ending.OK, Ending.ERROR}
+    assert (await run("x")).plain == "5"
+
+
+@pytest.mark.parametrize(
+    "wait", ["while True: pass", "import time; time.sleep(60)", "import subprocess; "
+             "subprocess.run(['/bin/sleep', '60'])"],
+    ids=["busy", "asleep", "in a child"],
+)
+async def test_timeout_stops_in_time_and_keeps_variables(bot, run, wait):
+    ran = await run(f"x = 5\n{wait}", seconds=0.5)
+
+    assert ran.ending is Ending.TIMED_OUT
+    assert "0.5 seconds" in ran.finished.reason
+    assert not ran.finished.kernel_lost
+    assert 0.5 <= ran.finished.seconds < 0.5 + bot.settings.kernels.interrupt_grace_seconds
+    assert (await run("x")).plain == "5"
+
+
+SWALLOWED = {
+    "caught": "while True:\n    try: time.sleep(1)\n    except BaseException: pass",
+    "ignored": "signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: time.sleep(1)",
+    "blocked": "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n"
+    "while True: time.sleep(1)",
+    "held up in C": "import re; re.match('(a+)+$', 'a' * 60 + 'b')",
+    "stopped": "os.kill(os.getpid(), signal.SIGSTOP)",
+}
+
+
+@pytest.mark.parametrize("how", SWALLOWED)
+async def test_swallowed_interrupt_is_followed_by_a_kill(bot, run, how):
+    ran = await run(boxes.code(SWALLOWED[how]), seconds=0.5)
+
+    assert ran.ending is Ending.TIMED_OUT
+    # The regular expression engine looks for signals now and then.
+    assert ran.finished.kernel_lost or how == "held up in C"
+    assert ran.finished.seconds < 0.5 + bot.settings.kernels.interrupt_grace_seconds + 1
+    assert (await run("1 + 1")).plain == "2"
+
+
+async def test_lost_kernel_is_announced_once(bot, run, key_of):
+    await run("import os; os._exit(0)")
+
+    kernel = await bot.pool.take(key_of())
+
+    assert "Variables are gone" in kernel.announcement
+
+
+# How a kernel dies: (code, what the reason says).
+CRASHES = {
+    "exit": ("os._exit(7)", "exit code 7"),
+    "success": ("os._exit(0)", "exit code 0"),
+    "segmentation fault": ("ctypes.string_at(0)", "segmentation fault"),
+    "abort": ("os.abort()", "abort"),
+    "kill": ("os.kill(os.getpid(), signal.SIGKILL)", "a kill"),
+    "bus error": ("os.kill(os.getpid(), signal.SIGBUS)", "SIGBUS"),
+    "illegal instruction": ("os.kill(os.getpid(), signal.SIGILL)", "SIGILL"),
+    "real time signal": ("os.kill(os.getpid(), 40)", "signal 40"),
+    "deep recursion": (
+        "sys.setrecursionlimit(1 << 30)\nf = lambda: f()\n"
+        "class C:\n    def __repr__(self): return repr(self)\nimport pickle\nx = []\n"
+        "for _ in range(10**6): x = [x]\nrepr(x)",
+        "segmentation fault",
+    ),
+    "another program": ("os.execv('/bin/true', ['true'])", "exit code 0"),
+}
+
+
+@pytest.mark.parametrize("how", CRASHES)
+async def test_crash_is_told_with_its_cause(run, how):
+    code, reason = CRASHES[how]
+
+    ran = await run(boxes.code(code))
+
+    assert ran.ending is Ending.CRASHED
+    assert reason in ran.finished.reason
+    assert ran.finished.kernel_lost
+    assert ran.finished.seconds < 5
+
+
+async def test_death_amid_an_execution_is_noticed_at_once(bot, run, key_of):
+    await run("1")
+    pid = bot.pids(key_of())[1]
+    delays = []
+    for _ in range(3):
+        execution = asyncio.create_task(run("import time; print('begun'); time.sleep(8)"))
+        await asyncio.sleep(0.3)
+        pid = bot.pids(key_of())[1]
+        killed = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        ran = await execution
+        delays.append(time.monotonic() - killed)
+        assert ran.ending is Ending.CRASHED
+        assert ran.word == "begun"
+
+    # The sentence about the cause may take the listening-on of 50 ms.
+    assert min(delays) < DEATH_SECONDS
+    assert max(delays) < DEATH_SECONDS + NOISE_SECONDS
+
+
+MANY = f"""
+import os, time
+told, tell = os.pipe()
+children = []
+for _ in range(8):
+    child = os.fork()
+    if child == 0:
+        x = bytearray(os.urandom(1 << 20)) * {{share}}
+        os.write(tell, b".")
+        time.sleep(8)
+        os._exit(0)
+    children.append(child)
+statuses = [os.waitpid(child, 0)[1] for child in children]
+print(statuses.count(9), "killed")
+"""
+
+
+async def test_memory_of_many_processes_is_told_apart_from_a_crash(bot, run):
+    share = bot.limits.memory_bytes // boxes.MIB // 4
+
+    ran = await run(MANY.format(share=share))
+
+    if ran.finished.kernel_lost:
+        assert ran.ending is Ending.OUT_OF_MEMORY
+        assert "memory" in ran.finished.reason
+    else:
+        assert ran.notices == [deaths.partly_out_of_memory(bot.limits.memory_bytes)]
+        assert int(ran.text.split()[0]) > 0
+    assert (await run("1 + 1")).plain == "2"
+
+
+async def test_memory_of_the_kernel_itself_ends_as_out_of_memory(bot, run):
+    count = bot.limits.memory_bytes // bot.limits.file_bytes + 8
+
+    ran = await run(
+        boxes.code(f"""
+        held = []
+        block = b"x" * {bot.limits.file_bytes // 2}
+        for number in range({count}):
+            descriptor = os.memfd_create("hidden")
+            os.write(descriptor, block), os.write(descriptor, block)
+            held.append(descriptor)
+        time.sleep(5)
+        print("all of it")
+        """)
+    )
+
+    assert ran.ending is Ending.OUT_OF_MEMORY
+    assert "memory" in ran.finished.reason
+    assert "all of it" not in ran.text
+
+
+async def test_stop_keeps_variables_and_says_why(bot, run, key_of):
+    execution = asyncio.create_task(run("x = 5\nimport time; time.sleep(8)"))
+    await asyncio.sleep(0.3)
+    await (await bot.pool.take(key_of())).stop("Somebody said stop.")
+    ran = await execution
+
+    assert ran.ending is Ending.STOPPED
+    assert ran.finished.reason == "Somebody said stop."
+    assert (await run("x")).plain == "5"
+
+
+async def test_dead_kernel_refuses(bot, run, key_of):
+    await run("1")
+    kernel = await bot.pool.take(key_of())
+    os.kill(bot.pids(key_of())[1], signal.SIGKILL)
+    assert await boxes.until(lambda: not kernel.is_alive)
+
+    finished = await kernel.execute("1 + 1", show=print)
+
+    assert finished.ending is Ending.REFUSED
+    assert finished.reason
+    assert finished.kernel_lost
+
+
+async def test_input_makes_the_round_trip(run):
+    asked = []
+
+    async def ask(request):
+        asked.append(request)
+        return "Ada"
+
+    ran = await run(
+        "import getpass\nname = input('Name? ')\nword = getpass.getpass('Word? ')\n"
+        "print('Hello,', name, word)",
+        ask=ask,
+    )
+
+    assert ran.word == "Hello, Ada Ada"
+    assert asked == [values.InputRequested("Name? ", False), values.InputRequested("Word? ", True)]
+
+
+async def test_input_waits_on_a_persons_time_not_the_codes(run):
+    async def ask(_):
+        await asyncio.sleep(1)
+        return "late"
+
+    ran = await run("print(input())", ask=ask, seconds=0.5)
+
+    assert ran.ending is Ending.OK
+    assert ran.word == "late"
+
+
+async def test_input_nobody_answers_ends_the_execution(bot, run):
+    async def ask(_):
+        await asyncio.sleep(60)
+
+    started = time.monotonic()
+    ran = await run("x = 5\ninput()", ask=ask, seconds=1)
+
+    assert ran.ending is Ending.STOPPED
+    assert "nobody answered" in ran.finished.reason
+    assert time.monotonic() - started < bot.limits.input_seconds + 2
+    assert (await run("x")).plain == "5"
+
+
+async def test_input_without_anybody_to_ask_is_an_error(run):
+    ran = await run("input()")
+
+    assert ran.ending is Ending.ERROR
+    assert "StdinNotImplementedError" in {error.name for error in ran.errors}

@@ -1,0 +1,174 @@
+"""Ways out of the sandbox by any socket; the host's own listeners must hear nothing."""
+
+import os
+import pathlib
+import tempfile
+
+import pytest
+
+from tests.attacks import boxes, listeners
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+STREAM, DATAGRAM = "socket.socket(socket.AF_INET)", "socket.socket(socket.AF_INET, 2)"
+UNIX = "socket.socket(socket.AF_UNIX)"
+# Way: (expression, how it ends).
+WAYS = {
+    "tcp": (f"{STREAM}.connect(('127.0.0.1', {{tcp}}))", "ECONNREFUSED"),
+    "tcp by name": ("socket.create_connection(('localhost', {tcp}), 2)", "ECONNREFUSED"),
+    "tcp to any address": (f"{STREAM}.connect(('0.0.0.0', {{tcp}}))", "ECONNREFUSED"),
+    "tcp elsewhere on loopback": (f"{STREAM}.connect(('127.8.8.8', {{tcp}}))", "ECONNREFUSED"),
+    "tcp by IPv6": (
+        "socket.socket(socket.AF_INET6).connect(('::ffff:127.0.0.1', {tcp}))",
+        "ECONNREFUSED",
+    ),
+    "tcp with data ahead": (
+        f"{STREAM}.sendto(b'x', 0x20000000, ('127.0.0.1', {{tcp}}))",
+        "ECONNREFUSED",
+    ),
+    "udp": (f"{DATAGRAM}.sendto(b'x', ('127.0.0.1', {{udp}}))", "allowed: 1"),
+    "udp to everybody": (f"{DATAGRAM}.sendto(b'x', ('255.255.255.255', {{udp}}))", "ENETUNREACH"),
+    "unix": (f"{UNIX}.connect({{path!r}})", "ENOENT"),
+    "unix by the process list": (f"{UNIX}.connect('/proc/1/root' + {{path!r}})", "EACCES"),
+    "abstract": (f"{UNIX}.connect(chr(0) + {{abstract!r}})", "ECONNREFUSED"),
+    "a kernel's own socket": (f"{UNIX}.connect({{kernel!r}})", "ENOENT"),
+}
+CLOSED_FAMILIES = {
+    "packet": 17,
+    "key": 15,
+    "rds": 21,
+    "can": 29,
+    "tipc": 30,
+    "bluetooth": 31,
+    "alg": 38,
+    "nfc": 39,
+    "vsock": 40,
+    "qipcrtr": 42,
+    "smc": 43,
+    "xdp": 44,
+}
+NETLINK = """
+def netlink(kind, body):
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:
+        link.send(struct.pack("IHHII", 16 + len(body), kind, 0x405, 1, 0) + body)
+        error = struct.unpack_from("i", link.recv(4096), 16)[0]
+    if error:
+        raise OSError(-error, "")
+"""
+CHANGES = {
+    "an address": "netlink(20, struct.pack('BBBBI', 2, 8, 0, 0, 1) + "
+    "struct.pack('HH4s', 8, 2, bytes([127, 0, 0, 9])))",
+    "a new interface": "netlink(16, struct.pack('BxHiII', 0, 0, 0, 0, 0) + "
+    "struct.pack('HHHH8s', 20, 18, 12, 1, b'dummy'))",
+    "a route": "netlink(24, struct.pack('BBBBBBBBI', 2, 0, 0, 0, 254, 4, 0, 1, 0) + "
+    "struct.pack('HHI', 8, 4, 1))",
+    "a rule": "netlink(32, struct.pack('BBBBBBBBI', 2, 0, 0, 0, 254, 0, 0, 1, 0))",
+    "loopback up or down": f"fcntl.ioctl({DATAGRAM}, 0x8914, struct.pack('16sH22x', b'lo', 0))",
+    "marks of packets": f"{DATAGRAM}.setsockopt(socket.SOL_SOCKET, 36, 1)",
+    "buffers beyond limits": f"{DATAGRAM}.setsockopt(socket.SOL_SOCKET, 33, 1 << 30)",
+    "another's namespace": "call('setns', os.open('/proc/1/ns/net', 0), 0)",
+}
+
+
+@pytest.fixture
+def ears():
+    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as directory:
+        pathlib.Path(directory).chmod(0o755)
+        found = listeners.Ears(pathlib.Path(directory))
+        yield found
+        found.reach()
+        assert found.heard() == set(found.sockets), "deaf ears prove nothing"
+        found.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_host_is_not_reached(bot, run, ears, way):
+    expression, ending = WAYS[way]
+    await run("'now there is a kernel, with sockets'")
+    kernel = next(iter(bot.settings.paths.runtime.rglob("k-1")))
+    expression = expression.format(
+        tcp=ears.tcp_port,
+        udp=ears.udp_port,
+        path=str(ears.path),
+        abstract=ears.abstract,
+        kernel=str(kernel),
+    )
+
+    ran = await run(boxes.attempt(expression))
+
+    assert ran.word == ending
+    assert ears.heard() == set()
+
+
+async def test_scan_of_all_ports_finds_nobody(run, ears):
+    ran = await run(
+        boxes.code("""
+        def is_open(port):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)):
+                    return False
+                # A socket can meet itself, when it is given the very port it asks for.
+                return probe.getsockname() != probe.getpeername()
+        print([port for port in range(1, 65536) if is_open(port)])
+        """)
+    )
+
+    assert ran.word == "[]"
+    assert ears.heard() == set()
+
+
+@pytest.mark.parametrize("kind", ["AF_INET", "AF_INET6"])
+async def test_raw_sockets_are_refused(run, kind):
+    ran = await run(boxes.attempt(f"socket.socket(socket.{kind}, socket.SOCK_RAW, 255)"))
+
+    assert ran.word == "EPERM"
+
+
+@pytest.mark.parametrize("family", CLOSED_FAMILIES)
+async def test_unusual_socket_families_are_closed(run, family):
+    ran = await run(boxes.attempt(f"socket.socket({CLOSED_FAMILIES[family]}, 2, 0)"))
+
+    assert ran.word == "EAFNOSUPPORT"
+
+
+async def test_loopback_is_the_only_interface_and_leads_nowhere(run):
+    ran = await run(
+        "import socket; print([name for _, name in socket.if_nameindex()])\n"
+        "print(len(open('/proc/net/route').read().splitlines()) - 1)"
+    )
+
+    assert ran.text.splitlines() == ["['lo']", "0"]
+
+
+async def test_network_namespace_is_not_the_hosts(run):
+    ran = await run("import os; print(os.readlink('/proc/self/ns/net'))")
+
+    assert ran.word != os.readlink("/proc/self/ns/net")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_network_cannot_be_changed(run, change):
+    ran = await run(boxes.code(NETLINK) + f"attempt(lambda: {CHANGES[change]})")
+
+    assert ran.word in {"EPERM", "EACCES"}
+
+
+async def test_names_are_not_resolved_and_say_so_quickly(run):
+    ran = await run(
+        "import socket, time\n"
+        "start = time.monotonic()\n"
+        "try: socket.getaddrinfo('name.invalid', 80)\n"
+        "except socket.gaierror as error: print('gaierror', time.monotonic() - start < 5)"
+    )
+
+    assert ran.word == "gaierror True"
+
+
+async def test_own_loopback_works(run):
+    ran = await run(
+        "import socket\n"
+        "server = socket.create_server(('127.0.0.1', 0))\n"
+        "client = socket.create_connection(server.getsockname())\n"
+        "client.send(b'hello'); print(server.accept()[0].recv(5).decode())"
+    )
+
+    assert ran.word == "hello"

@@ -1,0 +1,254 @@
+"""Signals, forks, system calls and privileges."""
+
+import asyncio
+import os
+
+import pytest
+
+from interpreter_bot import values
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+ON_X86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers are of x86-64")
+# Call: (expression, error). Arguments are such that, unfiltered, most would succeed.
+CALLS = {
+    "unshare user": ("call(272, 0x10000000)", "EPERM"),
+    "unshare mounts": ("call(272, 0x20000)", "EPERM"),
+    "unshare everything": ("call(272, 0x7e020000)", "EPERM"),
+    "setns": ("call(308, os.open('/proc/self/ns/user', 0), 0)", "EPERM"),
+    "clone user": ("call(56, 0x10000011, 0, 0, 0, 0)", "EPERM"),
+    "clone pid": ("call(56, 0x20000011, 0, 0, 0, 0)", "EPERM"),
+    "clone3": ("call(435, b'\\0' * 88, 88)", "ENOSYS"),
+    "ptrace me": ("call(101, 0, 0, 0, 0)", "EPERM"),
+    "ptrace init": ("call(101, 16, 1, 0, 0)", "EPERM"),
+    "process_vm_readv": ("call(310, os.getpid(), 0, 0, 0, 0, 0)", "EPERM"),
+    "process_vm_writev": ("call(311, os.getpid(), 0, 0, 0, 0, 0)", "EPERM"),
+    "pidfd_getfd": ("call(438, os.pidfd_open(os.getpid()), 0, 0)", "EPERM"),
+    "kcmp": ("call(312, os.getpid(), os.getpid(), 1, 0, 0)", "EPERM"),
+    "io_uring": ("call(425, 8, b'\\0' * 120)", "ENOSYS"),
+    "bpf": ("call(321, 0, b'\\0' * 128, 128)", "EPERM"),
+    "userfaultfd": ("call(323, 1)", "EPERM"),
+    "perf_event_open": ("call(298, b'\\0' * 128, 0, -1, -1, 0)", "EPERM"),
+    "add_key": ("call(248, b'user', b'k', b'x', 1, -3)", "EPERM"),
+    "keyctl": ("call(250, 0, -3, 1)", "EPERM"),
+    "request_key": ("call(249, b'user', b'k', 0, -3)", "EPERM"),
+    "kexec": ("call(246, 0, 0, 0, 0)", "EPERM"),
+    "kernel module": ("call(175, 0, 0, b'')", "EPERM"),
+    "vmsplice": ("call(278, os.pipe()[1], 0, 0, 0)", "EPERM"),
+    "modify_ldt": ("call(154, 0, b'\\0' * 16, 16)", "EPERM"),
+    "personality": ("call(135, 0x40000)", "EPERM"),
+    "iopl": ("call(172, 3)", "EPERM"),
+    "kernel log": ("call(103, 3, b'\\0' * 100, 100)", "EPERM"),
+    "swap": ("call(167, b'/tmp/x', 0)", "EPERM"),
+    "reboot": ("call(169, 0xfee1dead, 672274793, 0, 0)", "EPERM"),
+    "clock": ("time.clock_settime(time.CLOCK_REALTIME, 0)", "EPERM"),
+    "host name": ("socket.sethostname('owned')", "EPERM"),
+    "memory policy": ("call(238, 0, 0, 0)", "EPERM"),
+    "move pages": ("call(279, 0, 0, 0, 0, 0, 0)", "EPERM"),
+    "secret memory": ("call(447, 0)", "EPERM"),
+    "fanotify": ("call(300, 0, 0)", "EPERM"),
+    "quota": ("call(179, 0x800007, 0, 0, 0)", "EPERM"),
+    "terminal injection": ("fcntl.ioctl(0, 0x5412, b'x')", "EPERM"),
+    "terminal selection": ("fcntl.ioctl(0, 0x541C, b'x')", "EPERM"),
+    "the other table of calls": ("call(0x40000000 | 39)", "ENOSYS"),
+}
+
+
+@ON_X86
+@pytest.mark.parametrize("name", CALLS)
+async def test_system_call_is_filtered(run, name):
+    expression, error = CALLS[name]
+
+    ran = await run(boxes.attempt(expression))
+
+    assert ran.word == error
+
+
+PRIVILEGES = {
+    "user id": "os.setuid(0)",
+    "saved user id": "os.setresuid(0, 0, 0)",
+    "group id": "os.setgid(0)",
+    "groups": "os.setgroups([0])",
+    "capabilities": "call(126, struct.pack('II', 0x20080522, 0), b'\\xff' * 24)",
+    "ambient capability": "call('prctl', 47, 2, 21, 0, 0)",
+    "new privileges again": "call('prctl', 38, 0, 0, 0, 0)",
+    "filter off": "call('prctl', 22, 0, 0, 0, 0)",
+    "priority": "os.setpriority(os.PRIO_PROCESS, 0, -10)",
+    "everybody's priority": "os.setpriority(os.PRIO_PROCESS, 1, 19)",
+    "niceness": "os.nice(-1)",
+    "real time": "os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))",
+    "real time disk": "call(251, 1, 0, 1 << 13)",
+    "locked memory": "call('mlockall', 3)",
+    "init's scheduler": "os.sched_setaffinity(1, {0})",
+}
+
+
+@ON_X86
+@pytest.mark.parametrize("name", PRIVILEGES)
+async def test_privilege_is_not_to_be_had(run, name):
+    ran = await run(boxes.attempt(PRIVILEGES[name]))
+
+    assert ran.word in {"EPERM", "EACCES", "EINVAL", "ENOMEM"}
+
+
+@pytest.mark.parametrize("name", ["AS", "DATA", "NPROC", "NOFILE", "FSIZE", "CORE", "MEMLOCK"])
+async def test_limit_cannot_be_raised(run, name):
+    ran = await run(
+        "import resource\n"
+        f"kind = resource.RLIMIT_{name}\n"
+        "soft, hard = resource.getrlimit(kind)\n"
+        "assert soft == hard != resource.RLIM_INFINITY\n"
+        "for wanted in ((hard + 1, hard + 1), (-1, -1)):\n"
+        "    try: resource.setrlimit(kind, wanted)\n"
+        "    except (ValueError, PermissionError): print('refused')\n"
+    )
+
+    assert ran.text.split() == ["refused", "refused"]
+
+
+async def test_setuid_program_gives_no_user_away(bot, run, key_of):
+    workspace = await bot.pool.workspace(key_of())
+    await run("1")
+    program = workspace.directory / "who"
+    program.write_bytes(open("/usr/bin/id", "rb").read())
+    program.chmod(0o6755)
+
+    ran = await run("import subprocess\nprint(subprocess.check_output(['./who', '-u'], text=True))")
+
+    assert ran.word == "1000"
+
+
+@ON_X86
+async def test_32_bit_calls_end_the_process(run):
+    ran = await run(
+        boxes.code("""
+        child = os.fork()
+        if child == 0:
+            page = mmap.mmap(-1, 4096, prot=7)
+            page.write(bytes.fromhex("b814000000cd80c3"))  # getpid by int 0x80
+            address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+            os._exit(ctypes.CFUNCTYPE(ctypes.c_int)(address)() != os.getpid())
+        print(os.WIFSIGNALED(os.waitpid(child, 0)[1]))
+        """)
+    )
+
+    assert ran.word == "True"
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSTOP", "SIGTERM", "SIGINT", "SIGSEGV", "SIGHUP"])
+async def test_first_process_ignores_signals_from_inside(run, name):
+    await run(f"import os, signal, time\nos.kill(1, signal.{name}); time.sleep(0.1)")
+
+    assert (await run("1 + 1")).plain == "2"
+
+
+async def test_killing_everything_in_sight_ends_this_session_only(bot, run):
+    await run("x = 1", key="other")
+
+    ran = await run("import os, signal\nos.kill(-1, signal.SIGKILL)\nos.kill(2, signal.SIGKILL)")
+
+    assert ran.ending is values.Ending.CRASHED
+    assert "a kill" in ran.finished.reason
+    assert (await run("x", key="other")).plain == "1"
+
+
+async def test_hosts_processes_are_not_to_be_seen_or_signalled(bot, run, key_of):
+    await run("1")
+    pids = [os.getpid(), *bot.pids(key_of())]
+
+    ran = await run(
+        boxes.code(f"""
+        for pid in {pids}:
+            attempt(lambda: os.kill(pid, 0))
+        print(*filter(str.isdigit, os.listdir("/proc")))
+        """)
+    )
+
+    *answers, seen = ran.text.splitlines()
+    assert set(answers) == {"ESRCH"}
+    assert seen == "1 2"
+
+
+async def test_fork_storm_is_bounded_and_ends(bot, run, key_of):
+    most = 0
+
+    async def watch():
+        nonlocal most
+        while True:
+            if key_of() in bot.pool.live:
+                most = max(most, len(bot.pids(key_of())))
+            await asyncio.sleep(0.05)
+
+    watching = asyncio.create_task(watch())
+    ran = await run(
+        "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", seconds=2
+    )
+    watching.cancel()
+
+    assert ran.ending in {values.Ending.TIMED_OUT, values.Ending.OUT_OF_MEMORY}
+    assert bot.limits.processes / 2 < most <= bot.limits.processes + 2
+
+
+async def test_forks_end_at_the_limit_with_an_error(bot, run):
+    ran = await run(
+        boxes.code("""
+        children = []
+        try:
+            while len(children) < 5000:
+                child = os.fork()
+                if child == 0:
+                    time.sleep(60)
+                    os._exit(0)
+                children.append(child)
+        except BlockingIOError:
+            print("refused", len(children), len(os.listdir("/proc/self/task")))
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        """)
+    )
+
+    word, children, threads = ran.text.split()
+    assert word == "refused"
+    assert int(children) + int(threads) == bot.limits.processes
+
+
+DAEMON = """
+import os, time
+def daemon():
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            {body}
+            time.sleep(3600)
+        os._exit(0)
+    os.wait()
+daemon()
+"""
+BODIES = {
+    "plain": "pass",
+    "deaf to signals": "import signal; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 3, 15)]",
+    "stopped": "os.kill(os.getpid(), 19)",
+    "of another name": "os.execv('/bin/sleep', ['kworker', '3600'])",
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_daemon_ends_with_its_session(bot, run, key_of, body):
+    await run(DAEMON.format(body=BODIES[body]))
+    pids = bot.pids(key_of())
+    assert len(pids) == 3, "init, kernel, daemon"
+
+    await bot.pool.release(key_of())
+
+    assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)))
+
+
+async def test_daemon_ends_with_a_kernel_that_crashes(bot, run, key_of):
+    await run(DAEMON.format(body="pass"))
+    pids = bot.pids(key_of())
+
+    ran = await run("import os; os._exit(3)")
+
+    assert ran.ending is values.Ending.CRASHED
+    assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)))

@@ -1,0 +1,149 @@
+"""What a kernel could know of the bot: environment, descriptors, memory, other processes."""
+
+import json
+import os
+
+import pytest
+
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+SCAN = f"""
+pattern = re.compile({boxes.CANARY_PATTERN!r}.encode())
+def scan(pid):
+    found = set()
+    with open(f"/proc/{{pid}}/maps") as maps, open(f"/proc/{{pid}}/mem", "rb", 0) as memory:
+        for line in maps:
+            start, end = (int(x, 16) for x in line.split()[0].split("-"))
+            if "r" not in line.split()[1] or end - start > 1 << 28 or "[v" in line:
+                continue
+            memory.seek(start)
+            try:
+                found.update(pattern.findall(memory.read(end - start)))
+            except OSError:
+                pass
+    return len(found)
+"""
+DESCRIPTORS = """
+import json, os
+seen = []
+for name in os.listdir("/proc/self/fd"):
+    try:
+        status = os.fstat(int(name))
+        target = os.readlink("/proc/self/fd/" + name)
+    except OSError:
+        continue
+    seen.append((target, status.st_dev, status.st_ino))
+print(json.dumps(seen))
+"""
+# The allow-list, and what libraries add by themselves.
+VARIABLES = {
+    *("PATH", "HOME", "LANG", "TZ", "MPLBACKEND", "MPLCONFIGDIR", "PYTHONSAFEPATH"),
+    *("PYTHONDONTWRITEBYTECODE", "ARROW_DEFAULT_MEMORY_POOL", "OMP_NUM_THREADS"),
+    *("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"),
+    *("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TERM", "CLICOLOR", "FORCE_COLOR"),
+    *("CLICOLOR_FORCE", "PAGER", "GIT_PAGER"),
+}
+
+
+async def test_environment_holds_the_allow_list_only(bot, run):
+    ran = await run("import json, os; print(json.dumps(dict(os.environ)))")
+
+    assert set(json.loads(ran.text)) <= VARIABLES
+    assert bot.canaries.word not in ran.plain
+
+
+@pytest.mark.parametrize("name", ["environ", "cmdline", "auxv", "maps", "stat", "comm"])
+async def test_no_process_in_sight_tells_of_the_bot(bot, run, name):
+    ran = await run(
+        boxes.code(f"""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                print(open(f"/proc/{{pid}}/{name}", "rb").read().decode(errors="replace"))
+            except PermissionError:
+                print("refused")
+        """)
+    )
+
+    assert ran.text.strip()
+    assert bot.canaries.word not in ran.plain
+    assert str(bot.settings.paths.data) not in ran.plain
+
+
+FIRST_PROCESS = {
+    "environment": "open('/proc/1/environ').read()",
+    "memory": "open('/proc/1/mem', 'rb').read(1)",
+    "map": "open('/proc/1/maps').read()",
+    "descriptors": "os.listdir('/proc/1/fd')",
+    "program": "os.readlink('/proc/1/exe')",
+    "directory": "os.readlink('/proc/1/cwd')",
+    "root": "os.listdir('/proc/1/root')",
+    "kernel stack": "open('/proc/1/stack').read()",
+    "namespaces": "os.readlink('/proc/1/ns/mnt')",
+    "a write into its memory": "put('/proc/1/mem', 'x')",
+}
+
+
+@pytest.mark.parametrize("what", FIRST_PROCESS)
+async def test_first_process_keeps_itself_to_itself(run, what):
+    ran = await run(boxes.attempt(FIRST_PROCESS[what]))
+
+    assert ran.word in {"EACCES", "EPERM"}
+
+
+async def test_no_descriptor_of_the_bot_is_inherited(bot, run):
+    ran = await run(DESCRIPTORS)
+
+    seen = json.loads(ran.text)
+    ours = {(s.st_dev, s.st_ino) for s in map(os.stat, (bot.canaries.public, bot.canaries.database))}
+    assert not ours & {(device, inode) for _, device, inode in seen}
+    kinds = {target.split(":")[0] for target, _, _ in seen}
+    assert kinds <= {"/dev/null", "pipe", "socket", "anon_inode"}
+
+
+async def test_child_programs_inherit_standard_streams_only(run):
+    ran = await run(
+        "import subprocess, sys\n"
+        "code = 'import os; print(*sorted(os.listdir(\"/proc/self/fd\")))'\n"
+        "print(subprocess.check_output([sys.executable, '-c', code], close_fds=False, text=True))"
+    )
+
+    # 3 is the listing's own.
+    assert ran.text.split() == ["0", "1", "2", "3"]
+
+
+async def test_memory_holds_no_secret_of_the_bot(run):
+    ran = await run(
+        boxes.code(SCAN + 'planted = "cnry" + "0" * 32\nprint(scan("self"))\n'),
+    )
+
+    assert ran.word == "1", "what the code planted itself, and nothing else"
+
+
+async def test_session_key_is_of_no_use_in_another_session(run):
+    keys = {
+        (await run("print(get_ipython().kernel.session.key.hex())", key=key)).word for key in "ab"
+    }
+
+    assert len(keys) == 2
+    assert all(len(key) >= 64 for key in keys)
+
+
+async def test_no_connection_file_is_there(run):
+    ran = await run(
+        "import glob\n"
+        "print(glob.glob('/tmp/**/*.json', recursive=True, include_hidden=True),"
+        " glob.glob('/run/**', recursive=True))"
+    )
+
+    assert ran.word == "[] ['/run/']"
+
+
+async def test_mounts_show_no_other_sessions_directory(bot, run):
+    for key in "ab":
+        await run("1", key=key)
+
+    ran = await run("print(open('/proc/self/mountinfo').read())", key="a")
+
+    workspaces = str(bot.settings.paths.data / "workspaces")
+    assert ran.text.count(workspaces) == 1

@@ -1,0 +1,74 @@
+"""The walls as the host sees them, whatever a kernel believes."""
+
+import asyncio
+import os
+
+import pytest
+
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+CHILD = "import subprocess, sys; child = subprocess.Popen(['/bin/sleep', '60'])"
+
+
+async def test_no_process_of_a_session_is_root_or_privileged_on_the_host(bot, run, key_of):
+    await run(CHILD)
+
+    statuses = [boxes.status(pid) for pid in bot.pids(key_of())]
+
+    assert len(statuses) == 3, "init, kernel, child"
+    for status in statuses:
+        assert "0" not in status["Uid"].split()
+        assert "0" not in status["Gid"].split()
+        assert {int(status[f"Cap{kind}"], 16) for kind in ("Inh", "Prm", "Eff", "Amb")} == {0}
+        assert status["NoNewPrivs"] == "1"
+        assert status["Seccomp"] == "2"
+
+
+async def test_kernel_of_a_root_bot_has_a_host_user_of_its_own(bot, run, key_of):
+    users = set()
+    for key in "ab":
+        await run("1", key=key)
+        users.add(int(boxes.status(bot.pids(key_of(key))[1])["Uid"].split()[0]))
+
+    if os.geteuid():
+        assert users == {os.geteuid()}
+    else:
+        sandbox = bot.settings.sandbox
+        assert len(users) == 2
+        assert users <= set(range(sandbox.first_uid, sandbox.first_uid + sandbox.uid_count))
+
+
+async def test_every_namespace_of_a_kernel_is_its_own(bot, run, key_of):
+    here = {name: os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACES}
+    seen = [here]
+    for key in "ab":
+        ran = await run(f"import os\nfor n in {NAMESPACES}: print(os.readlink('/proc/self/ns/' + n))",
+                        key=key)
+        seen.append(dict(zip(NAMESPACES, ran.text.split(), strict=True)))
+
+    for name in NAMESPACES:
+        assert len({namespaces[name] for namespaces in seen}) == 3, name
+
+
+async def test_spare_kernels_are_confined_before_anybody_has_them(bot):
+    assert await boxes.until(lambda: bot.pool.spare_count == boxes.SPARES)
+    mine = [pid for pid in await asyncio.to_thread(_descendants, os.getpid())]
+    kernels = [s for s in map(boxes.status, mine) if len(s["NSpid"].split()) > 2]
+
+    confined = [status for status in kernels if status["Seccomp"] == "2"]
+
+    # Their first processes still have a workspace to mount, and run nothing of a user's.
+    assert len(confined) == len(kernels) / 2 == boxes.SPARES
+    assert all(int(status["CapEff"], 16) == 0 for status in confined)
+    assert all("0" not in status["Uid"].split() for status in kernels)
+
+
+def _descendants(pid):
+    found = [pid]
+    for one in found:
+        for task in os.listdir(f"/proc/{one}/task"):
+            with open(f"/proc/{one}/task/{task}/children") as file:
+                found.extend(map(int, file.read().split()))
+    return found[1:]
