@@ -59,6 +59,8 @@ class _ForkServer:
         os.setgroups([]) if start["is_mapped_outside"] else None
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
+        # After that: the kernel forgets such a wish when credentials change.
+        syscalls.die_with_parent(signal.SIGKILL)
         trees.enter(cores=start["cores"])
         syscalls.forbid_new_privileges()
         self._workspaces = roots.WORKSPACES
@@ -75,7 +77,6 @@ class _ForkServer:
         if pid:
             self._channel.close()
             os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
-        syscalls.die_with_parent(signal.SIGKILL)
 
     def preload(self) -> None:
         """Import the stack, warm it up, and freeze what garbage collection would touch."""

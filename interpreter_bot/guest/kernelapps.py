@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import os
+import ssl
 import sys
 import threading
 import types
@@ -25,6 +27,8 @@ _WARM_UP = (
     "1 / 0",
     "import numpy, pandas, matplotlib.pyplot",
 )
+_DISPLAYS = frozenset({"display_data", "execute_result", "update_display_data"})
+_UPDATES_PER_DISPLAY = 20
 _PRINTS = frozenset({"stream", "status", "execute_input", "iopub_welcome"})
 
 
@@ -48,13 +52,19 @@ class _NoShellThread:
 class _GuestSession(sessions.Session):
     """Sends printed text before whatever was shown after it."""
 
-    streams: ClassVar[tuple[streams.Stream, ...]] = ()
+    printing: ClassVar[tuple[streams.Stream, ...]] = ()
+    displays: ClassVar[streams.Budget]
 
     def send(self, stream: Any, msg_or_type: Any, *args: Any, **options: Any) -> Any:
         """Send a message; see the parent class."""
         kind = msg_or_type if isinstance(msg_or_type, str) else msg_or_type["header"]["msg_type"]
+        if kind in _DISPLAYS and not isinstance(msg_or_type, str):
+            # What the bot would only count and drop is not sent at all.
+            parent = {"header": msg_or_type["parent_header"]}
+            if not self.displays.allows(parent, "x"):
+                return None
         if kind not in _PRINTS:
-            for printed in self.streams:
+            for printed in self.printing:
                 printed.push()
         return super().send(stream, msg_or_type, *args, **options)
 
@@ -80,7 +90,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
             return _failure(error)
         finally:
             self.descriptors.drain()
-            for stream in _GuestSession.streams:
+            for stream in _GuestSession.printing:
                 stream.push()
 
 
@@ -174,8 +184,9 @@ class _GuestApp(kernelapp.IPKernelApp):
         err = streams.Stream("stderr", 2, publish=publish, parent=current)
         out.budget = err.budget = streams.Budget(spec["output_bytes"])
         err.wake = out.wake
+        _GuestSession.displays = streams.Budget(spec["displays"] * (1 + _UPDATES_PER_DISPLAY))
         sys.stdout, sys.stderr = out, err
-        _GuestSession.streams = (out, err)
+        _GuestSession.printing = (out, err)
         self.kernel._stdout, self.kernel._stderr = out, err
         self.kernel.home = spec["home"]
         self.kernel.descriptors = streams.Descriptors((out, err))
@@ -205,6 +216,15 @@ def warm_up(start: dict[str, Any]) -> None:
         plots.close("all")
     shell.reset(new_session=True)
     shell.execution_count = 1
+    _app()
+    # OpenSSL sets its generator up at first use; each kernel then only stirs it.
+    ssl.RAND_add(os.urandom(32), 0.0)
+    ssl.RAND_bytes(1)
+
+
+@functools.cache
+def _app() -> _GuestApp:
+    return _GuestApp(config=config.Config(), log_level=50)
 
 
 def run(spec: dict[str, Any]) -> None:
@@ -213,9 +233,8 @@ def run(spec: dict[str, Any]) -> None:
     seeds.renew()
     os.chdir(spec["home"] if os.path.isdir(spec["home"]) else "/")
     asyncio.set_event_loop(asyncio.new_event_loop())
-    app = _GuestApp(config=config.Config(), log_level=50)
     _propagate_context()
-    app.start_confined(spec)
+    _app().start_confined(spec)
 
 
 def _propagate_context() -> None:

@@ -31,7 +31,7 @@ _SET_PIPE_SIZE = 1031
 
 
 class Budget:
-    """How much text each execution may still send. The bot counts again; this saves the way."""
+    """How much each execution may still send. The bot counts again; this saves the way."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import pathlib
 from typing import Literal
 
 import zmq
 import zmq.asyncio
 
-from interpreter_bot import errors, settings
+from interpreter_bot import settings
 from interpreter_bot.kernels import messages
 
 Name = Literal["shell", "iopub", "stdin"]
@@ -33,6 +32,8 @@ class Connection:
         key = info["key"]
         self._signer = messages.Signer(key if isinstance(key, bytes) else str(key).encode())
         identity = os.urandom(16)
+        self.received_bytes = 0
+        """All that came so far, for whoever paces the reading."""
         self._sockets: dict[Name, zmq.asyncio.Socket] = {}
         kinds: tuple[tuple[Name, int], ...] = (
             ("shell", zmq.DEALER),
@@ -77,6 +78,7 @@ class Connection:
             MalformedMessage: what came is none; the next may be.
         """
         frames = await self._sockets[name].recv_multipart()
+        self.received_bytes += sum(map(len, frames))
         return self._signer.unpack(frames)
 
     def close(self) -> None:
@@ -89,7 +91,4 @@ def _address(info: dict[str, object], name: Name) -> str:
     transport, host, port = info["transport"], info["ip"], info[f"{name}_port"]
     if transport != "ipc":
         return f"{transport}://{host}:{port}"
-    path = pathlib.Path(f"{host}-{port}")
-    if len(os.fsencode(path)) > 107:
-        raise errors.SettingsError(f"The runtime directory's path is too long for sockets: {path}")
-    return f"ipc://{path}"
+    return f"ipc://{host}-{port}"

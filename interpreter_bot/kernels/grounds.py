@@ -24,6 +24,9 @@ from interpreter_bot.kernels.provisioning import (
     watching,
 )
 
+# A socket's address ends at 107 bytes, and its own name below this takes some.
+_PATH_BYTES = 107 - len("/01234567/k-0")
+
 _log = logging.getLogger(__name__)
 
 
@@ -154,6 +157,8 @@ def _own_runtime(directory: pathlib.Path) -> pathlib.Path:
             if not _is_alive(name):
                 shutil.rmtree(directory / name, ignore_errors=True)
         own = directory / f"{pid}-{watching.start_ticks(pid)}"
+        if len(os.fsencode(own)) > _PATH_BYTES:
+            raise errors.SettingsError(f"The runtime directory {directory} has too long a path.")
         own.mkdir(mode=0o700)
     except OSError as error:
         raise errors.SettingsError(f"The runtime directory {directory} cannot be used.") from error

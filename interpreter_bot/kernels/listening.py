@@ -15,6 +15,7 @@ from interpreter_bot import errors, values
 from interpreter_bot.kernels import connections, messages, outputs
 
 _BREATH_MESSAGES: Final = 16
+_BREATH_BYTES: Final = 256 * 1024
 _MOST_MESSAGES: Final = 100_000
 _MOST_MALFORMED: Final = 100
 _MOST_QUESTIONS: Final = 100
@@ -59,6 +60,7 @@ class Listener:
         self._request_id = ""
         self._idle = asyncio.Event()
         self._heard = 0
+        self._breathed_at_bytes = connection.received_bytes
         self._tasks: list[asyncio.Task[None]] = []
         self._asking_since: float | None = None
         self._seconds_asked = 0.0
@@ -154,15 +156,22 @@ class Listener:
                 continue
             for output in self._reader.read(message):
                 self._show(output)
-            if self._heard % _BREATH_MESSAGES == 0:
+            if self._heard % _BREATH_MESSAGES == 0 or self._has_heard_much():
                 await self._breathe()
+
+    def _has_heard_much(self) -> bool:
+        """Say whether what came since the last breath took long to read."""
+        return self._connection.received_bytes - self._breathed_at_bytes > _BREATH_BYTES
 
     async def _breathe(self) -> None:
         """Let others have the event loop, the longer the more was heard."""
+        size_bytes = self._connection.received_bytes - self._breathed_at_bytes
+        self._breathed_at_bytes = self._connection.received_bytes
         if self._heard > _MOST_MESSAGES:
             self._object("The Python process sent more messages than anyone could read.")
             await asyncio.sleep(_IDLE_SECONDS)
-        await asyncio.sleep(_FLOOD_PAUSE_SECONDS if self._heard > _FLOOD_MESSAGES else 0)
+        is_flood = self._heard > _FLOOD_MESSAGES or size_bytes > _BREATH_BYTES
+        await asyncio.sleep(_FLOOD_PAUSE_SECONDS if is_flood else 0)
 
     async def _hear_questions(self) -> None:
         for _ in range(_MOST_QUESTIONS):

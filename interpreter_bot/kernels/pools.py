@@ -115,7 +115,7 @@ class Pool:
             await former.close()
             reason = reason or former.kernel.obituary
         workspace = await self._workspaces.of(key)
-        launched = self._take_spare()
+        launched = await self._take_spare()
         if launched is None:
             await self._make_room()
             await self._ground.revive()
@@ -132,12 +132,13 @@ class Pool:
         self._refill_soon()
         return launched
 
-    def _take_spare(self) -> launching.Launched | None:
+    async def _take_spare(self) -> launching.Launched | None:
         while self._spares:
             launched = self._spares.pop()
             if launched.kernel.is_alive:
                 return launched
             _log.warning("a spare kernel had died")
+            await launched.close()
         return None
 
     def _refill_soon(self) -> None:
@@ -195,6 +196,7 @@ class Pool:
 
     async def reap(self) -> int:
         """Let kernels go that died, or that nobody used for long; returns how many."""
+        self._refill_soon()
         oldest = time.monotonic() - self._settings.kernels.idle_seconds
         keys = [
             key

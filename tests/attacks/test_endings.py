@@ -52,7 +52,7 @@ async def test_timeout_stops_in_time_and_keeps_variables(bot, run, wait):
     ran = await run(f"x = 5\n{wait}", seconds=0.5)
 
     assert ran.ending is Ending.TIMED_OUT
-    assert "0.5 seconds" in ran.finished.reason
+    assert "0.5 s" in ran.finished.reason
     assert not ran.finished.kernel_lost
     assert 0.5 <= ran.finished.seconds < 0.5 + bot.settings.kernels.interrupt_grace_seconds
     assert (await run("x")).plain == "5"
@@ -62,7 +62,7 @@ SWALLOWED = {
     "caught": "while True:\n    try: time.sleep(1)\n    except BaseException: pass",
     "ignored": "signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: time.sleep(1)",
     "blocked": "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n"
-    "while True: time.sleep(1)",
+    "time.sleep(60)",
     "held up in C": "import re; re.match('(a+)+$', 'a' * 60 + 'b')",
     "stopped": "os.kill(os.getpid(), signal.SIGSTOP)",
 }
@@ -84,7 +84,7 @@ async def test_lost_kernel_is_announced_once(bot, run, key_of):
 
     kernel = await bot.pool.take(key_of())
 
-    assert "Variables are gone" in kernel.announcement
+    assert "without the variables" in kernel.announcement
 
 
 # How a kernel dies: (code, what the reason says).
@@ -148,7 +148,7 @@ for _ in range(8):
     if child == 0:
         x = bytearray(os.urandom(1 << 20)) * {{share}}
         os.write(tell, b".")
-        time.sleep(8)
+        time.sleep(3)
         os._exit(0)
     children.append(child)
 statuses = [os.waitpid(child, 0)[1] for child in children]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pathlib
 
 import pytest
 
@@ -110,7 +111,7 @@ async def test_setuid_program_gives_no_user_away(bot, run, key_of):
     workspace = await bot.pool.workspace(key_of())
     await run("1")
     program = workspace.directory / "who"
-    program.write_bytes(open("/usr/bin/id", "rb").read())
+    program.write_bytes(pathlib.Path("/usr/bin/id").read_bytes())
     program.chmod(0o6755)
 
     ran = await run("import subprocess\nprint(subprocess.check_output(['./who', '-u'], text=True))")
@@ -145,7 +146,13 @@ async def test_first_process_ignores_signals_from_inside(run, name):
 async def test_killing_everything_in_sight_ends_this_session_only(bot, run):
     await run("x = 1", key="other")
 
-    ran = await run("import os, signal\nos.kill(-1, signal.SIGKILL)\nos.kill(2, signal.SIGKILL)")
+    ran = await run(
+        boxes.code("""
+        subprocess.Popen(["/bin/sleep", "60"])
+        os.kill(-1, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """)
+    )
 
     assert ran.ending is values.Ending.CRASHED
     assert "a kill" in ran.finished.reason

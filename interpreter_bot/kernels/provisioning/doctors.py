@@ -140,7 +140,7 @@ def _judge(seen: probes.Seen) -> list[Finding]:
 
 def _user_namespace(seen: probes.Seen) -> Finding:
     own = probes.own_namespaces()["user"]
-    uids = sorted(seen.outside[0].uids | seen.outside[1].uids)
+    uids = sorted({uid for session in seen.outside for uid in session.uids})
     ours = [session.namespaces.get("user", "") for session in seen.outside]
     is_apart = all(namespace not in ("", own) for namespace in ours)
     detail = f"on the host, sessions run as user {', '.join(map(str, uids)) or 'unknown'}"
@@ -161,14 +161,10 @@ def _namespaces(seen: probes.Seen) -> Finding:
 
 
 def _uid_per_session(seen: probes.Seen) -> Finding:
-    one, two = (session.uids for session in seen.outside)
-    is_active = bool(one and two) and not one & two and os.geteuid() not in one | two
-    detail = f"{_list(one)} and {_list(two)}" if is_active else f"all sessions share {_list(one)}"
+    one, two = (session.uid for session in seen.outside)
+    is_active = len({one, two, os.geteuid()}) == 3
+    detail = f"{one} and {two}" if is_active else f"all sessions run as user {one}"
     return _finding("user id per session", is_active, detail)
-
-
-def _list(uids: frozenset[int]) -> str:
-    return ", ".join(map(str, sorted(uids))) or "none"
 
 
 def _memory(seen: probes.Seen) -> tuple[Finding, Finding]:
@@ -176,7 +172,8 @@ def _memory(seen: probes.Seen) -> tuple[Finding, Finding]:
     is_by_group = is_ended and seen.groups_version > 0 and seen.oom_kills > 0
     means = f"control group, version {seen.groups_version}" if is_by_group else "the bot's watchdog"
     detail = f"ended as {seen.memory.ending} after {seen.memory.seconds:.1f} s"
-    session = _finding("memory of a session", is_ended, detail + f" by {means}" * is_ended)
+    detail += f" by {means}" if is_ended else f": {seen.memory.reason or 'nobody objected'}"
+    session = _finding("memory of a session", is_ended, detail)
     return session, _finding("control group", is_by_group, seen.groups_reason)
 
 
@@ -193,9 +190,10 @@ def _disk(bot: settings.Settings) -> Finding:
     there = _existing(data)
     free = shutil.disk_usage(there).free
     detail = f"{data}: {free / settings.GIB:.1f} GiB free"
-    is_active = free >= bot.limits.workspace_bytes
+    needed = bot.limits.workspace_bytes + bot.limits.disk_reserve_bytes
+    is_active = free >= needed
     if not is_active:
-        detail += f", one session may use {bot.limits.workspace_bytes / settings.GIB:.1f} GiB"
+        detail += f"; one session and the reserve may take {needed / settings.GIB:.1f} GiB"
     if not os.access(there, os.W_OK | os.X_OK):
         is_active, detail = False, f"{there} cannot be written to"
     return _finding("disk", is_active, detail)

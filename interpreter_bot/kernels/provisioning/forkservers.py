@@ -122,6 +122,7 @@ class ForkServer:
             "preload": list(self._kernels.preload),
             "temporary_bytes": self._limits.temporary_bytes,
             "output_bytes": self._limits.output_bytes,
+            "displays": self._limits.displays,
         }
 
     async def _await_readiness(self) -> None:

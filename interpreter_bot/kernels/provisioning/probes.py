@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
 
-from interpreter_bot import settings, values
+from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels.provisioning import provisioners
 
 _MEMORY_BYTES: Final = 256 * settings.MIB
@@ -27,11 +27,19 @@ _CHUNK_BYTES: Final = 8 * settings.MIB
 _EXECUTION_SECONDS: Final = 15.0
 _KINDS: Final = ("user", "pid", "mnt", "net", "ipc", "uts")
 _HOLD: Final = "import os, time\nheld = bytes({chunk})\n"
-# In memfds, which no limit of a process bounds; then it waits for whoever only looks at times.
+# In memfds, which no limit of a process bounds, or in several processes where there are none;
+# then it waits for whoever only looks at times.
 _OVER_MEMORY: Final = (
     _HOLD
-    + "for _ in range({memory} // {chunk} + 16):\n"
-    + "    os.write(os.memfd_create('doctor'), held)\n"
+    + "try:\n"
+    + "    for _ in range({memory} // {chunk} + 16):\n"
+    + "        os.write(os.memfd_create('doctor'), held)\n"
+    + "except OSError:\n"
+    + "    for _ in range(4):\n"
+    + "        if not os.fork():\n"
+    + "            held = bytearray(b'x') * ({memory} // 2)\n"
+    + "            time.sleep(5)\n"
+    + "            os._exit(0)\n"
     + "time.sleep(5)\n"
 )
 _OVER_WORKSPACE: Final = (
@@ -93,11 +101,13 @@ class Outside:
     """A session as the host sees it.
 
     Attributes:
-        uids: host user ids of its processes.
+        uids: host user ids of its first process, which runs no code of a user, and its kernel.
+        uid: that of its kernel.
         namespaces: kind to the identity of its kernel's namespace; empty where it did not show.
     """
 
     uids: frozenset[int]
+    uid: int
     namespaces: Mapping[str, str]
 
 
@@ -145,6 +155,7 @@ def _small(bot: settings.Settings, directory: pathlib.Path) -> settings.Settings
         processes=32,
         cpu_cores=min(1.0, bot.limits.cpu_cores),
         workspace_bytes=2 * _CHUNK_BYTES,
+        disk_reserve_bytes=0,
         file_bytes=_CHUNK_BYTES,
         temporary_bytes=2 * _CHUNK_BYTES,
         open_files=128,
@@ -196,7 +207,7 @@ async def _try(one: Launched, two: Launched, told: dict[str, Any], limits: setti
     outside = (_outside(one.provisioner), _outside(two.provisioner))
     groups = one.provisioner.ground.groups
     told = told | {"is_by_affinity": not groups.version}
-    inside = {}
+    inside: dict[str, tuple[list[str], str]] = {}
     for file in ("symptoms.py", "excesses.py"):
         inside |= await _look(one.kernel, file, told)
     sizes = {"chunk": _CHUNK_BYTES, "memory": limits.memory_bytes}
@@ -241,15 +252,25 @@ async def _run(kernel: Kernel, code: str) -> tuple[values.Finished, str]:
 
 
 def _outside(provisioner: provisioners.ForkProvisioner) -> Outside:
+    """Look at a session that runs nothing yet: its first process, then its kernel.
+
+    Raises:
+        KernelStartError: there are no such two.
+    """
     pids = provisioner.processes().pids()
-    uids: set[int] = set()
-    for pid in pids:
-        text = pathlib.Path(f"/proc/{pid}/status").read_text()
-        line = next(line for line in text.splitlines() if line.startswith("Uid:"))
-        uids.update(map(int, line.split()[1:]))
-    # The first process lets nobody look; the kernel is in the same namespaces, or deeper.
-    namespaces = {kind: _namespace(pids[-1], kind) for kind in _KINDS} if pids else {}
-    return Outside(frozenset(uids), namespaces)
+    if len(pids) < 2:
+        raise errors.KernelStartError
+    # The first process lets nobody look at its namespaces; the kernel is in the same, or deeper.
+    namespaces = {kind: _namespace(pids[-1], kind) for kind in _KINDS}
+    uids = _uids(pids[-1])
+    return Outside(_uids(pids[0]) | uids, max(uids), namespaces)
+
+
+def _uids(pid: int) -> frozenset[int]:
+    """Real, effective, saved and file system user ids as the host counts them."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text("utf-8")
+    line = next(line for line in text.splitlines() if line.startswith("Uid:"))
+    return frozenset(map(int, line.split()[1:]))
 
 
 def _namespace(pid: int | str, kind: str) -> str:

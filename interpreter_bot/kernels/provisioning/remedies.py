@@ -55,7 +55,7 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     "cpu": ("One session could keep all cores busy.", _DELEGATE),
     "file size": ("One file could fill the disk.", _LIMITS),
     "open files": ("One process could use up the machine's open files.", _LIMITS),
-    "temporary files": ("/tmp and /dev/shm could fill the machine's memory.", _REPORT),
+    "temporary files": ("Temporary files could fill the machine's memory.", _REPORT),
     "workspace": ("One session could fill the disk.", _REPORT),
     "python": (
         "What is missing cannot be imported by code, or is imported anew in every session.",

@@ -91,7 +91,8 @@ def _silent(descriptor: int) -> Iterator[None]:
         yield
         return
     before = termios.tcgetattr(descriptor)
-    after = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    # The end of the line is shown all the same, or what follows would stand beside the prompt.
+    after = [*before[:3], before[3] & ~termios.ECHO | termios.ECHONL, *before[4:]]
     termios.tcsetattr(descriptor, termios.TCSADRAIN, after)
     try:
         yield

@@ -80,8 +80,7 @@ class Printer:
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:
         """Print the prompt and read a line."""
-        self._out.text(request.prompt)
-        self._out.flush()
+        self._out.prompt(request.prompt)
         return await self._answers.next(is_password=request.is_password)
 
     def save(self, cell: int, name: str) -> ports.Saving | None:

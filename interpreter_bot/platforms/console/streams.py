@@ -71,6 +71,12 @@ class Stream:
         if self._collapser is not None:
             self._write(self._collapser.rest())
 
+    def prompt(self, text: str) -> None:
+        """Write a question. Its line ends with the answer, which a terminal shows itself."""
+        self.text(text)
+        self.flush()
+        self._is_line_open = self._is_line_open and not self.is_terminal
+
     def close_line(self) -> None:
         """Make sure that what follows begins a line."""
         self.flush()

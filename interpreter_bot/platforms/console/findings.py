@@ -1,0 +1,63 @@
+"""What the doctor found, as lines for people and as JSON for programs. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Finding(Protocol):
+    """One line of a report; what the words mean is said where it is made."""
+
+    @property
+    def name(self) -> str:
+        """Of a wall, a limit, or something else that is needed."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it holds."""
+
+    @property
+    def consequence(self) -> str:
+        """What is lost without it."""
+
+    @property
+    def fix(self) -> str:
+        """How to get it."""
+
+    @property
+    def detail(self) -> str:
+        """What was seen."""
+
+
+def as_lines(findings: Sequence[Finding], level: str) -> str:
+    """One line each, two more where something is missing, and the level last."""
+    width = max((len(finding.name) for finding in findings), default=0)
+    lines: list[str] = []
+    for finding in findings:
+        sign = "yes" if finding.is_active else "NO"
+        lines.append(f"{finding.name:<{width}}  {sign:<3}  {_line(finding.detail)}".rstrip())
+        if not finding.is_active:
+            rest = (finding.consequence, finding.fix)
+            lines += [f"{'':<{width}}       {_line(text)}" for text in rest if text]
+    return "\n".join([*lines, f"level: {level}"])
+
+
+def as_json(findings: Sequence[Finding], level: str) -> str:
+    """One object on one line."""
+    rows = [
+        {
+            "name": finding.name,
+            "active": finding.is_active,
+            "detail": finding.detail,
+            "consequence": finding.consequence,
+            "fix": finding.fix,
+        }
+        for finding in findings
+    ]
+    return json.dumps({"level": level, "findings": rows})
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,215 @@
+"""What one session could learn of another, or do to it."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from interpreter_bot import values
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+# Place: (what the victim does, how the thief looks; it prints the secret or how it was refused).
+PLACES = {
+    "the workspace": (
+        "open('/mnt/data/same.txt', 'w').write('stolen')",
+        "open('/mnt/data/same.txt').read()",
+    ),
+    "the temporary directory": (
+        "open('/tmp/same.txt', 'w').write('stolen')",
+        "open('/tmp/same.txt').read()",
+    ),
+    "the home directory": (
+        "os.makedirs(os.path.expanduser('~/.cache')); "
+        "open(os.path.expanduser('~/.cache/x'), 'w').write('stolen')",
+        "open(os.path.expanduser('~/.cache/x')).read()",
+    ),
+    "shared memory": (
+        "open('/dev/shm/same', 'w').write('stolen')",
+        "open('/dev/shm/same').read()",
+    ),
+    "System V memory": (
+        "held = libc.shmat(libc.shmget(99, 4096, 0o1666), 0, 0)",
+        "call('shmget', 99, 4096, 0o666)",
+    ),
+    "System V messages": ("call('msgget', 99, 0o1666)", "call('msgget', 99, 0o666)"),
+    "System V semaphores": ("call('semget', 99, 1, 0o1666)", "call('semget', 99, 1, 0o666)"),
+    "an abstract socket": (
+        "held = socket.socket(socket.AF_UNIX); held.bind(chr(0) + 'same'); held.listen()",
+        "socket.socket(socket.AF_UNIX).connect(chr(0) + 'same')",
+    ),
+    "a socket in the workspace": (
+        "held = socket.socket(socket.AF_UNIX); held.bind('/mnt/data/socket'); held.listen()",
+        "socket.socket(socket.AF_UNIX).connect('/mnt/data/socket')",
+    ),
+    "a port of loopback": (
+        "held = socket.create_server(('127.0.0.1', 5000))",
+        "socket.create_connection(('127.0.0.1', 5000))",
+    ),
+    "the directory of workspaces": (
+        "open('same.txt', 'w').write('stolen')",
+        "os.listdir('/.host/workspaces')",
+    ),
+    "a lock": ("held = open('/tmp/lock', 'w')", "open('/tmp/lock')"),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_nothing_of_another_session_is_in_sight(run, place):
+    leave, look = PLACES[place]
+    left = await run(boxes.code(leave), key="victim")
+    assert left.ending is values.Ending.OK, "there has to be something to steal"
+
+    ran = await run(boxes.attempt(look), key="thief")
+
+    assert ran.word in {"ENOENT", "ECONNREFUSED", "EACCES"}
+
+
+async def test_processes_of_another_session_are_not_there(run):
+    await run("import subprocess; held = subprocess.Popen(['/bin/sleep', '99'])", key="victim")
+
+    ran = await run(
+        "import os; print([open(f'/proc/{p}/cmdline').read().split(chr(0))[0]"
+        " for p in os.listdir('/proc') if p.isdigit() and p not in ('1', str(os.getpid()))])",
+        key="thief",
+    )
+
+    assert ran.word == "[]"
+
+
+async def test_host_pids_of_another_session_mean_nothing(bot, run, key_of):
+    await run("x = 5", key="victim")
+    pids = bot.pids(key_of("victim"))
+
+    ran = await run(
+        boxes.code(f"for pid in {pids}: attempt(lambda: os.kill(pid, signal.SIGKILL))"),
+        key="thief",
+    )
+
+    assert set(ran.text.split()) == {"ESRCH"}
+    assert (await run("x", key="victim")).plain == "5"
+
+
+async def test_no_open_file_is_shared(run):
+    code = """
+    import json
+    seen = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            status, target = os.fstat(int(name)), os.readlink("/proc/self/fd/" + name)
+        except OSError:
+            continue
+        # Every anonymous inode is the same one, and devices keep nothing.
+        if not target.startswith("anon_inode") and not stat.S_ISCHR(status.st_mode):
+            seen.append((status.st_dev, status.st_ino))
+    print(json.dumps(seen))
+    """
+    seen = []
+    for key in "ab":
+        ran = await run(boxes.code(code), key=key)
+        seen.append({tuple(entry) for entry in json.loads(ran.text)})
+
+    assert seen[0]
+    assert not seen[0] & seen[1]
+
+
+async def test_no_descriptor_carries_a_message(run):
+    send = """
+    sent = 0
+    for name in os.listdir("/proc/self/fd"):
+        try: sent += os.pwrite(int(name), b"stolen", 1 << 20) == 6
+        except OSError: pass
+    print(sent)
+    """
+    receive = """
+    for name in os.listdir("/proc/self/fd"):
+        try: print(os.pread(int(name), 6, 1 << 20))
+        except OSError: pass
+    """
+    await run("1", key="thief")
+    await run(boxes.code(send), key="victim")
+
+    ran = await run(boxes.code(receive), key="thief")
+
+    assert "stolen" not in ran.text
+
+
+RANDOM = {
+    "random": "__import__('random').random()",
+    "numpy": "__import__('numpy').random.random()",
+    "a generator of numpy": "__import__('numpy').random.default_rng().random()",
+    "uuid1": "__import__('uuid').uuid1()",
+    "uuid4": "__import__('uuid').uuid4()",
+    "secrets": "__import__('secrets').token_hex()",
+    "temporary names": "__import__('tempfile').mktemp()",
+    "ssl": "__import__('ssl').RAND_bytes(16)",
+    "a new interpreter": "subprocess.check_output([sys.executable, '-c',"
+    " 'import random; print(random.random())'])",
+}
+
+
+@pytest.mark.parametrize("kind", RANDOM)
+async def test_random_state_is_not_shared(run, kind):
+    drawn = [await run(boxes.code(f"print({RANDOM[kind]})"), key=key) for key in "abcd"]
+
+    assert all(ran.word for ran in drawn)
+    assert len({ran.word for ran in drawn}) == len(drawn)
+
+
+async def test_session_that_comes_back_finds_its_files_and_nothing_else(bot, run, key_of):
+    await run(
+        boxes.code(f"""
+        x = 5
+        for folder in ("/tmp", "/dev/shm", "/mnt/data"):
+            put(folder + "/left", "x", {"os.O_WRONLY | os.O_CREAT"})
+        """)
+    )
+    await bot.pool.release(key_of())
+
+    ran = await run(
+        "import os; print('x' in globals(), *(os.path.exists(f + '/left')"
+        " for f in ('/tmp', '/dev/shm', '/mnt/data')))"
+    )
+
+    assert ran.text.split() == ["False", "False", "False", "True"]
+
+
+async def test_forgotten_session_leaves_no_file_to_the_next_of_its_name(bot, run, key_of):
+    await run("open('/mnt/data/left', 'w').write('x')")
+    await bot.pool.forget(key_of())
+
+    ran = await run("import os; print(os.listdir('/mnt/data'))")
+
+    assert ran.word == "[]"
+
+
+async def test_file_of_a_former_kernel_can_be_used_by_the_next(bot, run, key_of):
+    await run("import os; os.mkdir('d'); open('d/f', 'w').write('x'); os.chmod('d', 0o700)")
+    await bot.pool.release(key_of())
+
+    ran = await run("open('d/f', 'a').write('y'); print(open('d/f').read())")
+
+    assert ran.word == "xy"
+
+
+async def test_busy_neighbour_does_not_keep_others_waiting(run):
+    await run("1", key="quiet")
+    busy = asyncio.create_task(
+        run(
+            "import os\nfor _ in range(16): os.fork()\nwhile True: print('x' * 1000)",
+            key="busy",
+            seconds=2,
+        )
+    )
+    await asyncio.sleep(0.3)
+    waits = []
+    while not busy.done():
+        started = time.monotonic()
+        assert (await run("1 + 1", key="quiet")).plain == "2"
+        waits.append(time.monotonic() - started)
+        await asyncio.sleep(0.05)
+    await busy
+
+    assert len(waits) > 5
+    assert sorted(waits)[len(waits) // 2] < 0.5

@@ -1,0 +1,119 @@
+"""Things left in a workspace that wait for the next kernel to trip over them."""
+
+import pytest
+
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+TRIGGER = "open('/mnt/data/triggered', 'a').write(__name__)\n"
+STARTUP = ".ipython/profile_default/startup/00.py"
+# Path in the workspace: what it holds.
+PLANTED = {
+    "sitecustomize.py": TRIGGER,
+    "usercustomize.py": TRIGGER,
+    "planted.pth": f"import os; {TRIGGER}",
+    "site.py": TRIGGER,
+    "json.py": TRIGGER,
+    "numpy.py": TRIGGER,
+    "pandas/__init__.py": TRIGGER,
+    "encodings/__init__.py": TRIGGER,
+    "guest/kernelapps.py": TRIGGER,
+    "interpreter_bot/__init__.py": TRIGGER,
+    STARTUP: TRIGGER,
+    ".ipython/profile_default/ipython_config.py": TRIGGER,
+    "ipython_config.py": TRIGGER,
+    "ipython_kernel_config.py": TRIGGER,
+    ".jupyter/jupyter_config.py": TRIGGER,
+    ".pythonrc.py": TRIGGER,
+    ".python_history": TRIGGER,
+    ".local/lib/python3/site-packages/usercustomize.py": TRIGGER,
+    "lib/python3/site-packages/planted.pth": f"import os; {TRIGGER}",
+    "pyvenv.cfg": "home = /mnt/data",
+    "matplotlibrc": "figure.figsize: 50, 50\nbackend: module://planted",
+    "planted.py": TRIGGER,
+    ".bashrc": "echo x > /mnt/data/triggered",
+    ".profile": "echo x > /mnt/data/triggered",
+    "python": "#!/bin/sh\necho x > /mnt/data/triggered",
+    "libc.so.6": "",
+    "__main__.py": TRIGGER,
+    "conftest.py": TRIGGER,
+}
+PLANT = f"""
+import pathlib, sys
+version = f"python{{sys.version_info.major}}.{{sys.version_info.minor}}"
+for name, text in {PLANTED!r}.items():
+    path = pathlib.Path("/mnt/data", name.replace("python3/", version + "/"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+"""
+USE = {
+    "nothing": "1",
+    "the stack": "import json, encodings, numpy, pandas, matplotlib.pyplot as plt\n"
+    "plt.plot([1]); plt.show()",
+    "another interpreter": "import subprocess, sys\n"
+    "subprocess.run([sys.executable, '-c', 'import json, numpy'], check=True)",
+    "an interpreter by name": "import subprocess\n"
+    "subprocess.run(['python', '-c', 'import json'], check=True)",
+    "a shell": "!true",
+    "a login shell": "import subprocess\nsubprocess.run(['/bin/sh', '-lc', 'true'], check=True)",
+    "processes": "import concurrent.futures as f, os\n"
+    "with f.ProcessPoolExecutor(1) as pool: print(pool.submit(os.getpid).result())",
+}
+
+
+@pytest.mark.parametrize("use", USE)
+async def test_planted_files_are_not_run_by_the_next_kernel(bot, run, key_of, use):
+    planted = await run(PLANT)
+    assert not planted.errors
+    await bot.pool.release(key_of())
+
+    ran = await run(USE[use])
+
+    assert not ran.errors
+    workspace = await bot.pool.workspace(key_of())
+    assert "triggered" not in {file.name for file in await workspace.list()}
+    assert (await run("1 + 1")).plain == "2"
+
+
+async def test_planted_style_does_not_change_plots(bot, run, key_of):
+    size = "import matplotlib.pyplot as plt; print(*plt.rcParams['figure.figsize'])"
+    before = await run(size)
+    await run(PLANT)
+    await bot.pool.release(key_of())
+
+    after = await run(size)
+
+    assert after.word == before.word
+
+
+async def test_module_of_the_bot_cannot_be_imported(run):
+    ran = await run(
+        "for name in ('interpreter_bot', 'interpreter_bot.settings', 'guest', 'guest.walls'):\n"
+        "    try: __import__(name); print(name)\n"
+        "    except ImportError: pass"
+    )
+
+    assert ran.word in {"", "guest"}, "a kernel is made of parts of the guest, but imports none"
+
+
+async def test_home_does_not_outlive_the_kernel(bot, run, key_of):
+    home = "__import__('pathlib').Path.home()"
+    await run(f"p = {home} / '{STARTUP}'\np.parent.mkdir(parents=True, exist_ok=True)\n"
+              f"p.write_text({TRIGGER!r})")
+    await bot.pool.release(key_of())
+
+    ran = await run(f"print(({home} / '{STARTUP}').exists())")
+
+    assert ran.word == "False"
+
+
+async def test_workspace_is_not_searched_for_modules_of_others(run):
+    ran = await run(
+        boxes.code("print([path for path in sys.path if not path.startswith((sys.prefix,"
+                   " sys.base_prefix, '/usr'))])")
+    )
+
+    # The bot's own place may be named by an editable installation; nothing of it is there.
+    assert "/mnt/data" not in ran.text
+    assert "''" not in ran.text

@@ -1,0 +1,358 @@
+"""Memory, disk, descriptors, threads and output, taken until there is no more."""
+
+import asyncio
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.kernels import deaths
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+Ending = values.Ending
+MOST_BYTES = boxes.LIMITS.memory_bytes + boxes.HEADROOM_BYTES
+CREATE = "os.O_WRONLY | os.O_CREAT"
+
+
+@pytest.fixture
+async def memory(bot, key_of):
+    """The most memory the session was ever seen to have, in a list of one."""
+    most = [0]
+
+    async def watch():
+        while True:
+            if key_of() in bot.pool.live:
+                most[0] = max(most[0], await asyncio.to_thread(bot.memory_bytes, key_of()))
+            await asyncio.sleep(0.05)
+
+    watching = asyncio.create_task(watch())
+    yield most
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_one_process_gets_a_memory_error_and_lives(run):
+    await run("x = 5")
+
+    ran = await run(f"y = b'x' * {2 * boxes.LIMITS.memory_bytes}")
+
+    assert [error.name for error in ran.errors] == ["MemoryError"]
+    assert (await run("x")).plain == "5"
+
+
+TOO_MUCH = {
+    "an anonymous mapping": "mmap.mmap(-1, {size}).write(b'x' * {size})",
+    "a shared mapping": "mmap.mmap(-1, {size}, flags=mmap.MAP_SHARED).write(bytes({size}))",
+    "numpy": "__import__('numpy').ones({size} // 8)",
+    "a private file": f"put('/tmp/large', 'x' * {2 * boxes.LIMITS.temporary_bytes}, {CREATE})",
+}
+
+
+@pytest.mark.parametrize("what", TOO_MUCH)
+async def test_more_memory_than_allowed_is_refused(run, memory, what):
+    expression = TOO_MUCH[what].format(size=2 * boxes.LIMITS.memory_bytes)
+
+    ran = await run(boxes.attempt(expression))
+
+    assert ran.word in {"ENOMEM", ""} or "allowed" not in ran.word or what == "a private file"
+    if not ran.word:
+        assert "MemoryError" in {error.name for error in ran.errors}
+    assert memory[0] < MOST_BYTES
+
+
+# The limit holds for all of a session: its children, its memfds, its temporary files.
+HOARDS = {
+    "many processes": """
+        for _ in range(8):
+            if os.fork() == 0:
+                x = bytearray(os.urandom(1 << 20)) * ({size} >> 22)
+                time.sleep(60)
+        time.sleep(3)
+    """,
+    "memfds": """
+        for _ in range(64):
+            descriptor = os.memfd_create("hoard")
+            os.set_inheritable(descriptor, True)
+            os.write(descriptor, b"x" * (16 << 20))
+        time.sleep(3)
+    """,
+    "memfds of children": """
+        for _ in range(8):
+            if os.fork() == 0:
+                for _ in range(8):
+                    os.write(os.memfd_create("hoard"), b"x" * (16 << 20))
+                time.sleep(60)
+        time.sleep(3)
+    """,
+    "shared mappings of children": """
+        for _ in range(8):
+            shared = mmap.mmap(-1, {size} >> 2, flags=mmap.MAP_SHARED)
+            if os.fork() == 0:
+                for start in range(0, len(shared), 1 << 20):
+                    shared[start : start + (1 << 20)] = bytes(1 << 20)
+                time.sleep(60)
+        time.sleep(3)
+    """,
+}
+
+
+@pytest.mark.parametrize("what", HOARDS)
+async def test_memory_of_a_whole_session_is_bounded(run, memory, what):
+    ran = await run(boxes.code(HOARDS[what].format(size=boxes.LIMITS.memory_bytes)))
+
+    told = [ran.finished.reason, *ran.notices, *(error.name for error in ran.errors)]
+    assert any("memory" in text.lower() for text in told), ran
+    assert ran.ending in {Ending.OUT_OF_MEMORY, Ending.OK, Ending.ERROR}
+    # Without control groups a look every quarter of a second bounds it, which is not as tight.
+    assert memory[0] < 1.5 * MOST_BYTES
+
+
+FILL = """
+def fill(folder):
+    try:
+        for number in range(1000):
+            with open(f"{{folder}}/{{number}}", "wb", 0) as file:
+                file.write(bytes(1 << 20))
+    except OSError as error:
+        print(errno.errorcode[error.errno], number)
+fill("{folder}")
+"""
+
+
+@pytest.mark.parametrize("folder", ["/tmp", "/dev/shm"])
+async def test_temporary_files_end_at_their_limit(bot, run, folder):
+    ran = await run(boxes.code(FILL.format(folder=folder)))
+
+    word, megabytes = ran.text.split()
+    assert word == "ENOSPC"
+    assert int(megabytes) <= bot.limits.temporary_bytes // boxes.MIB
+
+
+async def test_temporary_inodes_are_bounded(run):
+    ran = await run(
+        boxes.code("""
+        try:
+            for number in range(1_000_000):
+                os.symlink("x", f"/tmp/{number}")
+        except OSError as error:
+            print(errno.errorcode[error.errno], number)
+        """)
+    )
+
+    word, number = ran.text.split()
+    assert word == "ENOSPC"
+    assert int(number) <= 20_000
+
+
+async def test_workspace_that_overflows_is_stopped_and_can_be_emptied(bot, run):
+    ran = await run(
+        boxes.code("""
+        for number in range(1000):
+            with open(f"/mnt/data/{number}", "wb", 0) as file:
+                file.write(os.urandom(1 << 20))
+            time.sleep(0.02)
+        """)
+    )
+
+    assert ran.ending is Ending.STOPPED
+    assert "/mnt/data" in ran.finished.reason
+    after = await run("import os\nfor n in os.listdir(): os.unlink(n)\nprint(os.listdir())")
+    assert after.word == "[]"
+
+
+async def test_workspace_does_not_grow_far_beyond_its_limit(bot, run, key_of):
+    await run(
+        boxes.code("""
+        block = os.urandom(1 << 20)
+        for number in range(2000):
+            try:
+                with open(f"/mnt/data/{number}", "wb", 0) as file:
+                    for _ in range(8): file.write(block)
+            except BaseException: pass
+        """)
+    )
+
+    usage = await (await bot.pool.workspace(key_of())).usage()
+    assert usage.bytes < 2 * 2**30, "what a disk takes in the half second between two looks"
+
+
+async def test_too_many_files_stop_the_code(run):
+    ran = await run(
+        boxes.code("""
+        for number in range(100_000):
+            open(f"/mnt/data/{number}", "w").close()
+            time.sleep(0.0005)
+        """)
+    )
+
+    assert ran.ending is Ending.STOPPED
+    assert ran.finished.reason.startswith(deaths.workspace_full(boxes.LIMITS))
+
+
+FILES = {
+    "truncated to a petabyte": "os.truncate('/mnt/data/f', 1 << 50)",
+    "allocated": f"os.posix_fallocate(os.open('/mnt/data/f', 1), 0, {4 * boxes.LIMITS.file_bytes})",
+    "written far out": "os.pwrite(os.open('/mnt/data/f', 1), b'x', 1 << 40)",
+    "appended to": f"open('/mnt/data/f', 'ab', 0).write(bytes({boxes.LIMITS.file_bytes + 1}))"
+    " == 0 or open('/mnt/data/f', 'ab', 0).write(b'x')",
+    "in memory": f"os.truncate(os.memfd_create('f'), {boxes.LIMITS.file_bytes + 1})",
+}
+
+
+@pytest.mark.parametrize("how", FILES)
+async def test_single_file_ends_at_its_limit(bot, run, key_of, how):
+    ran = await run(boxes.code("open('/mnt/data/f', 'w').close()") + "\n"
+                    + boxes.attempt(FILES[how]))
+
+    assert ran.word == "EFBIG"
+    files = await (await bot.pool.workspace(key_of())).list()
+    assert all(file.size_bytes <= bot.limits.file_bytes for file in files)
+
+
+async def test_zip_bomb_goes_off_within_the_limits(bot, run, key_of):
+    ran = await run(
+        boxes.code("""
+        import zipfile
+        with zipfile.ZipFile("/tmp/bomb.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
+            with bomb.open("zeros", "w", force_zip64=True) as zeros:
+                for _ in range(256):
+                    zeros.write(bytes(1 << 20))
+        attempt(lambda: zipfile.ZipFile("/tmp/bomb.zip").extractall("/mnt/data"))
+        """)
+    )
+
+    assert ran.word == "EFBIG"
+    (file,) = await (await bot.pool.workspace(key_of())).list()
+    assert file.size_bytes <= bot.limits.file_bytes
+
+
+async def test_open_files_end_at_the_limit(bot, run):
+    await run("x = 5")
+    ran = await run(
+        boxes.code("""
+        held = []
+        try:
+            while True: held.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError as error:
+            print(errno.errorcode[error.errno], max(held) + 1)
+        finally:
+            for descriptor in held: os.close(descriptor)
+        """)
+    )
+
+    assert ran.text.split() == ["EMFILE", str(bot.limits.open_files)]
+    assert (await run("x")).plain == "5"
+
+
+async def test_threads_end_at_the_limit(bot, run):
+    ran = await run(
+        boxes.code("""
+        over, count = threading.Event(), 0
+        try:
+            while True:
+                threading.Thread(target=over.wait).start()
+                count += 1
+        except RuntimeError:
+            print("refused", len(os.listdir("/proc/self/task")))
+        over.set()
+        """)
+    )
+
+    word, count = ran.text.split()
+    assert word == "refused"
+    assert int(count) <= bot.limits.processes
+
+
+async def test_many_processes_have_the_cores_of_one_session(bot, run, key_of):
+    await run("1")
+    processes = bot.pool.live[key_of()].provisioner.processes()
+    before = processes.cpu_seconds()
+
+    ran = await run(
+        boxes.code("""
+        for _ in range(6):
+            if os.fork() == 0:
+                while True: pass
+        time.sleep(2)
+        """),
+        seconds=5,
+    )
+
+    assert ran.ending is Ending.OK
+    used = processes.cpu_seconds() - before
+    assert used / ran.finished.seconds < bot.limits.cpu_cores * 1.2
+
+
+# Whatever is printed, at most this much of it is shown, with a word about the rest.
+FLOODS = {
+    "standard output": "while True: print('x' * 1000)",
+    "standard error": "while True: print('x' * 1000, file=sys.stderr)",
+    "descriptor 1": "while True: os.write(1, b'x' * 1000)",
+    "descriptor 2": "while True: os.write(2, b'x' * 1000)",
+    "a program": "subprocess.run(['/usr/bin/yes'])",
+    "many threads": "def f():\n    while True: print('x' * 1000)\n"
+    "for _ in range(8): threading.Thread(target=f, daemon=True).start()\ntime.sleep(60)",
+    "single characters": "while True: print('x', end='', flush=True)",
+    "one large text": "print('x' * (50 << 20)); time.sleep(60)",
+    "carriage returns": "while True: print('x' * 100, end='\\r')",
+    "escapes": "while True: print('\\x1b[31m' * 1000)",
+    "an escape without end": "while True: print('\\x1b]' + 'x' * 1000, end='')",
+}
+
+
+@pytest.mark.parametrize("what", FLOODS)
+async def test_endless_output_is_cut_with_a_notice(bot, run, what):
+    ran = await run(boxes.code(FLOODS[what]), seconds=1.5)
+
+    assert ran.ending in {Ending.TIMED_OUT, Ending.CRASHED}, ran.finished
+    assert len(ran.text.encode()) <= bot.limits.output_bytes
+    assert "\x1b" not in ran.plain
+    assert len(ran.outputs) < 20_000
+    silent = what in ("escapes", "an escape without end")
+    assert silent or any("cut" in notice for notice in ran.notices)
+
+
+DISPLAYS = {
+    "displays": "while True: display('x')",
+    "updates": "handle = display('x', display_id=True)\nwhile True: handle.update('y')",
+    "clears": "from IPython.display import clear_output\nwhile True: clear_output()",
+    "errors": "while True: get_ipython().showtraceback((ValueError, ValueError('x'), None))",
+    "results": "while True: sys.displayhook(1)",
+}
+
+
+@pytest.mark.parametrize("what", DISPLAYS)
+async def test_displays_without_end_are_bounded(bot, run, what):
+    ran = await run(boxes.code(DISPLAYS[what]), seconds=1.5)
+
+    assert ran.ending in {Ending.TIMED_OUT, Ending.CRASHED}
+    displays = [o for o in ran.outputs if isinstance(o, values.Display) and not o.is_update]
+    assert len(displays) <= bot.limits.displays
+    assert len(ran.outputs) < 5_000, "what a chat has to carry"
+
+
+HUGE = {
+    "a huge repr": "class C:\n    def __repr__(self): return 'x' * (30 << 20)\nC()",
+    "a huge list": "list(range(10_000_000))",
+    "a huge string": "'x' * (30 << 20)",
+    "a huge picture": "display({'image/png': 'A' * (14 << 20)}, raw=True)",
+    "a message larger than any": "display({'image/png': 'A' * (24 << 20)}, raw=True)",
+    "a huge error": "raise ValueError('x' * (12 << 20))",
+    "an error of many lines": "exec('1\\n' * 200_000 + 'raise ValueError(\"\\\\n\" * 1_000_000)')",
+    "a repr that recurses": "class C:\n    def __repr__(self): return repr(self)\nC()",
+    "a repr that raises": "class C:\n    def __repr__(self): raise SystemExit\nC()",
+    "deep recursion": "def f(): f()\nf()",
+    "deep JSON": "from IPython.display import JSON\nx = []\nfor _ in range(900): x = [x]\nJSON(x)",
+    "a deep error": "def f(n):\n    try: f(n + 1)\n    finally: 1 / 0\nf(0)",
+}
+
+
+@pytest.mark.parametrize("what", HUGE)
+async def test_huge_things_are_shown_in_part_and_keep_the_kernel(bot, run, what):
+    await run("x = 5")
+
+    ran = await run(boxes.code(HUGE[what]))
+
+    assert ran.ending in {Ending.OK, Ending.ERROR}, ran.finished
+    assert sum(len(o.plain) for o in ran.outputs) < bot.limits.output_bytes
+    assert (await run("x")).plain == "5"

@@ -1,0 +1,208 @@
+"""The pool, with real kernels: one per session, ready ahead, let go in the right order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+
+import pytest
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels import pools
+from interpreter_bot.sessions import reaping
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture
+def opened(tmp_path, short_path):
+    """Open a pool whose kernels import nothing, which is quick."""
+
+    def open_pool(**kernels: object) -> contextlib.AbstractAsyncContextManager[pools.Pool]:
+        chosen = {"preload": (), "spares": 0} | kernels
+        return pools.Pool.open(
+            settings.Settings(
+                kernels=settings.Kernels(**chosen),
+                paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
+            )
+        )
+
+    return open_pool
+
+
+async def _run(kernel, code: str, **options: object) -> tuple[str, values.Finished]:
+    outputs: list[values.Output] = []
+    finished = await kernel.execute(code, show=outputs.append, **options)
+    return "".join(output.plain for output in outputs), finished
+
+
+async def _until(condition, seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - conditions of all kinds
+            await asyncio.sleep(0.01)
+
+
+async def test_a_session_keeps_its_kernel_and_its_variables(opened):
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await _run(kernel, "x = 41")
+        again = await pool.take("a")
+        assert again is kernel
+        assert (await _run(again, "x + 1"))[0] == "42"
+        assert (await _run(await pool.take("b"), "'x' in dir()"))[0] == "False"
+
+
+async def test_however_many_ask_at_once_one_kernel_is_started(opened):
+    async with opened() as pool:
+        kernels = await asyncio.gather(*(pool.take("a") for _ in range(20)))
+        assert len({id(kernel) for kernel in kernels}) == 1
+        assert len(pool.live) == 1
+
+
+async def test_an_asker_that_goes_away_does_not_take_the_kernel_from_the_others(opened):
+    async with opened() as pool:
+        leaving = asyncio.create_task(pool.take("a"))
+        staying = asyncio.create_task(pool.take("a"))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        assert (await _run(await staying, "1"))[1].ending is values.Ending.OK
+
+
+async def test_spares_are_taken_and_made_up_for(opened):
+    async with opened(spares=2) as pool:
+        await _until(lambda: pool.spare_count == 2)
+        kernel = await pool.take("a")
+        assert pool.spare_count == 1
+        code = "import os; open('f', 'w').write('x'); os.getcwd()"
+        assert (await _run(kernel, code))[0] == "'/mnt/data'"
+        workspace = await pool.workspace("a")
+        assert [info.name for info in await workspace.list()] == ["f"]
+        await _until(lambda: pool.spare_count == 2)
+
+
+async def test_a_spare_that_died_is_passed_over(opened):
+    async with opened(spares=1) as pool:
+        await _until(lambda: pool.spare_count == 1)
+        await pool._spares[0].provisioner.kill()
+        await _until(lambda: not pool._spares[0].kernel.is_alive)
+        assert (await _run(await pool.take("a"), "1"))[1].ending is values.Ending.OK
+
+
+async def test_the_longest_idle_goes_first_and_a_busy_one_never(opened, monkeypatch):
+    monkeypatch.setattr(pools, "_FRESH_SECONDS", 0.0)
+    async with opened(concurrent=2) as pool:
+        busy = await pool.take("busy")
+        running = asyncio.create_task(_run(busy, "import time; time.sleep(3)"))
+        await _until(lambda: busy.is_busy)
+        idle = await pool.take("idle")
+        await _run(idle, "1")
+        newcomer = await pool.take("new")
+        assert set(pool.live) == {"busy", "new"}
+        assert not idle.is_alive
+        second = asyncio.create_task(_run(newcomer, "import time; time.sleep(3)"))
+        await _until(lambda: newcomer.is_busy)
+        with pytest.raises(errors.PoolFullError):
+            await pool.take("one too many")
+        await busy.stop()
+        await newcomer.stop()
+        assert (await running)[1].ending is values.Ending.STOPPED
+        assert (await second)[1].ending is values.Ending.STOPPED
+
+
+async def test_who_was_evicted_is_told_and_finds_the_files(opened, monkeypatch):
+    monkeypatch.setattr(pools, "_FRESH_SECONDS", 0.0)
+    async with opened(concurrent=1) as pool:
+        await _run(await pool.take("a"), "open('kept', 'w').write('k')")
+        await pool.take("b")
+        kernel = await pool.take("a")
+        assert "make room" in kernel.announcement
+        assert (await _run(kernel, "open('kept').read()"))[0] == "'k'"
+
+
+async def test_reaping_lets_the_unused_go_and_the_busy_stay(opened):
+    async with opened(idle_seconds=0.2) as pool:
+        busy = await pool.take("busy")
+        running = asyncio.create_task(_run(busy, "import time; time.sleep(1)"))
+        await pool.take("idle")
+        await asyncio.sleep(0.4)
+        assert await pool.reap() == 1
+        assert set(pool.live) == {"busy"}
+        assert (await running)[1].ending is values.Ending.OK
+
+
+async def test_the_scheduler_reaps(opened, monkeypatch):
+    monkeypatch.setattr(reaping, "_INTERVAL_SECONDS", 0.1)
+    async with opened(idle_seconds=0.2) as pool, reaping.reaping(pool):
+        await pool.take("a")
+        await _until(lambda: not pool.live)
+
+
+async def test_a_dead_kernel_is_replaced_and_the_reason_told(opened):
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        _, finished = await _run(kernel, "import os; os._exit(9)")
+        assert (finished.ending, finished.kernel_lost) == (values.Ending.CRASHED, True)
+        _, refused = await _run(kernel, "1")
+        assert refused.ending is values.Ending.REFUSED
+        again = await pool.take("a")
+        assert "exit code 9" in again.announcement
+        assert (await _run(again, "1"))[1].ending is values.Ending.OK
+
+
+async def test_the_fork_servers_death_is_survived(opened):
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        server = pool._ground.ground.server._process
+        os.kill(server.pid, signal.SIGKILL)
+        await _until(lambda: not kernel.is_alive)
+        again = await pool.take("a")
+        assert again.announcement
+        assert (await _run(again, "6 * 7"))[0] == "42"
+
+
+async def test_two_executions_of_one_kernel_wait_for_each_other(opened):
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        code = "import time\nfor n in range(3): print({0}, n); time.sleep(0.05)"
+        first, second = await asyncio.gather(
+            _run(kernel, code.format("'a'")), _run(kernel, code.format("'b'"))
+        )
+        assert first[0] == "a 0\na 1\na 2\n"
+        assert second[0] == "b 0\nb 1\nb 2\n"
+
+
+async def test_an_abandoned_execution_does_not_run_on(opened):
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        task = asyncio.create_task(_run(kernel, "x = 1\nimport time; time.sleep(60)"))
+        await _until(lambda: kernel.is_busy)
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await _run(kernel, "x"))[0] == "1"
+
+
+async def test_forgetting_a_session_deletes_its_files(opened, tmp_path):
+    async with opened() as pool:
+        await _run(await pool.take("a"), "open('f', 'w').write('x')")
+        await pool.forget("a")
+        assert not list((tmp_path / "data" / "workspaces").iterdir())
+
+
+async def test_a_python_that_cannot_run_is_refused_in_a_sentence(opened):
+    with pytest.raises(errors.KernelStartError, match="cannot be run"):
+        async with opened(python="/nonexistent/python"):
+            pass
+
+
+async def test_a_runtime_path_too_long_for_sockets_is_refused_in_a_sentence(tmp_path):
+    bot = settings.Settings(
+        kernels=settings.Kernels(preload=(), spares=0),
+        paths=settings.Paths(data=tmp_path / "data", runtime=tmp_path / ("long" * 25)),
+    )
+    with pytest.raises(errors.BotError, match="too long"):
+        async with pools.Pool.open(bot) as pool:
+            await pool.take("a")
