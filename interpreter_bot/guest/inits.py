@@ -112,9 +112,8 @@ class _Init:
             os.read(masked, 1)
             for descriptor in (enter, masked):
                 os.close(descriptor)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            signal.signal(signal.SIGPIPE, signal.SIG_IGN)
             walls.limit(self._spec["rlimits"])
             if self._spec["walls"]:
                 if self._spec["affinity"]:

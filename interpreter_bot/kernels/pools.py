@@ -37,6 +37,7 @@ class Pool:
         self._spares: list[launching.Launched] = []
         self._let_go: dict[str, str] = {}
         self._refilling: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
         self._is_closing = False
 
     @classmethod
@@ -112,7 +113,7 @@ class Pool:
     async def _start(self, key: str) -> launching.Launched:
         reason = self._let_go.pop(key, "")
         if (former := self._live.pop(key, None)) is not None:
-            await former.close()
+            await self._end(former)
             reason = reason or former.kernel.obituary
         workspace = await self._workspaces.of(key)
         launched = await self._take_spare()
@@ -123,7 +124,7 @@ class Pool:
         try:
             await self._ground.attach(launched, workspace)
         except BaseException:
-            await launched.close()
+            await self._end(launched)
             raise
         if reason:
             launched.kernel.announcement = _RESTARTED.format(reason=reason)
@@ -138,7 +139,7 @@ class Pool:
             if launched.kernel.is_alive:
                 return launched
             _log.warning("a spare kernel had died")
-            await launched.close()
+            await self._end(launched)
         return None
 
     def _refill_soon(self) -> None:
@@ -192,7 +193,14 @@ class Pool:
         if launched is not None:
             self._let_go[key] = reason
             _log.info("a kernel ended: %s", reason or "as asked")
-            await launched.close()
+            await self._end(launched)
+
+    async def _end(self, launched: launching.Launched) -> None:
+        """Close a kernel, to the end even if whoever asked for it goes away."""
+        ending = asyncio.create_task(launched.close(), name="end kernel")
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+        await asyncio.shield(ending)
 
     async def reap(self) -> int:
         """Let kernels go that died, or that nobody used for long; returns how many."""
@@ -231,7 +239,10 @@ class Pool:
         everyone = [*self._live.values(), *self._spares]
         self._live.clear()
         self._spares.clear()
-        await asyncio.gather(*(launched.close() for launched in everyone), return_exceptions=True)
+        closing = [self._end(launched) for launched in everyone]
+        for result in await asyncio.gather(*closing, *self._ending, return_exceptions=True):
+            if isinstance(result, BaseException):
+                _log.error("a kernel was not closed", exc_info=result)
         self._launcher.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -252,3 +253,92 @@ def test_limits_are_those_of_the_settings(interpreter_bot):
     assert json.loads(ran.stdout)["memory_bytes"] == 536870912
     assert json.loads(ran.stdout)["address_space_bytes"] == 536870912 + (2 << 30)
     assert "512 MiB" in interpreter_bot("limits", memory_bytes="536870912").stdout
+
+
+@pytest.fixture
+def started(tmp_path, short_path):
+    """Start the command and leave it running; it is killed in the end."""
+    processes = []
+
+    def start(*arguments: str, **options) -> subprocess.Popen[str]:
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "INTERPRETER_BOT_PATHS__DATA": str(tmp_path / "data"),
+            "INTERPRETER_BOT_PATHS__RUNTIME": str(short_path),
+        }
+        process = subprocess.Popen(
+            [COMMAND, *arguments],
+            env=environment | options.pop("limits", {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        with process:
+            process.kill()
+
+
+def test_a_reader_that_has_enough_ends_the_run_quietly_and_soon(started, short_path, tmp_path):
+    process = started("exec", "--cell=while True: print('x' * 100)")
+    assert process.stdout.readline() == "x" * 100 + "\n"
+    process.stdout.close()
+    assert process.wait(timeout=10) == 1
+    assert process.stderr.read() == ""
+    assert list(short_path.iterdir()) == []
+    assert list((tmp_path / "data" / "workspaces").iterdir()) == []
+
+
+def test_input_that_never_comes_does_not_keep_the_command_from_ending(started):
+    limits = {"INTERPRETER_BOT_LIMITS__INPUT_SECONDS": "0.5"}
+    process = started("exec", "--json", "--cell=input()", limits=limits, stdin=subprocess.PIPE)
+    assert process.wait(timeout=20) == 1
+    assert "nobody answered" in process.stdout.read()
+
+
+def test_ctrl_c_stops_a_cell_and_twice_the_run_but_every_cell_has_its_end(started):
+    cells = [f"--cell=import time; print('in {n}', flush=True); time.sleep(60)" for n in range(3)]
+    process = started("exec", "--json", *cells)
+    lines = []
+    for line in map(json.loads, process.stdout):
+        lines.append(line)
+        if line["type"] == "stdout":
+            process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) != 0
+    ends = {line["cell"]: line["status"] for line in lines if line["type"] == "finished"}
+    assert ends == {0: "stopped", 1: "stopped", 2: "refused"}
+
+
+def test_files_of_any_name_are_kept_or_announced_and_end_nothing(interpreter_bot, tmp_path):
+    ran = interpreter_bot(
+        "exec",
+        "--json",
+        f"--keep={tmp_path / 'kept'}",
+        r"--cell=open(b'\xff' * 100, 'w').write('long'); open('a', 'w').write('file');",
+        "--cell=import os; os.remove('a'); os.mkdir('a'); open('a/b', 'w').write('below');",
+        "--cell=print('on')",
+    )
+    assert ran.status == 0, ran.stderr
+    kept = [pathlib.Path(line["path"]).read_text() for line in ran.of("artifact", 0)]
+    assert sorted(kept) == ["file", "long"]
+    assert "a/b was left out" in ran.of("announcement", 1)[0]["text"]
+    assert ran.of("stdout", 2)[0]["text"] == "on\n"
+
+
+def test_people_see_progress_as_it_ended_and_values_on_lines_of_their_own(interpreter_bot):
+    ran = interpreter_bot(
+        "exec", "--cell=for n in range(3): print(n, end='\\r')", "--cell=print('a', end=''); 6 * 7"
+    )
+    assert ran.stdout == "2a\n42\n"
+
+
+def test_the_doctor_says_which_walls_stand(interpreter_bot):
+    ran = interpreter_bot("doctor", "--json")
+    report = json.loads(ran.stdout)
+    assert {"network", "namespaces", "system calls"} <= {row["name"] for row in report["findings"]}
+    assert ran.status == (0 if report["level"] in ("full", "standard") else 1)

@@ -259,3 +259,20 @@ async def test_daemon_ends_with_a_kernel_that_crashes(bot, run, key_of):
 
     assert ran.ending is values.Ending.CRASHED
     assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)))
+
+
+async def test_children_are_waited_for_by_nobody_but_the_code(run):
+    ran = await run(
+        boxes.code("""
+        children = []
+        for number in range(40):
+            child = os.fork()
+            if child == 0:
+                time.sleep(0.05)
+                os._exit(number)
+            children.append(child)
+        print(*(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
+        """)
+    )
+
+    assert ran.text.split() == [str(number) for number in range(40)]

@@ -73,6 +73,7 @@ class Kernel:
                     values.Finished(values.Ending.STOPPED, 0.1, str(error))
                 )
         if step.hangs:
+            self._pool.hanging.set()
             await self._end
         finished = self._end.result() if self._end.done() else step.finished
         self.is_alive = not finished.kernel_lost
@@ -101,6 +102,8 @@ class Pool:
         self.answers = []
         self.condemned = []
         self.started = 0
+        self.hanging = asyncio.Event()
+        """Set once a step hangs."""
 
     def next_step(self):
         assert self._steps, "the script ran out"

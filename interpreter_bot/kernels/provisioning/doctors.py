@@ -78,7 +78,7 @@ def examine(bot: settings.Settings, open_pool: probes.OpenPool) -> tuple[Finding
     try:
         seen = asyncio.run(probes.probe(bot, open_pool))
     except (errors.BotError, OSError) as error:
-        return (_no_sandbox(error, told.sentences), *about_host)
+        return (_no_sandbox(error, told.sentences, bot.sandbox), *about_host)
     finally:
         logger.removeHandler(told)
     return (*_judge(seen), *about_host)
@@ -114,15 +114,16 @@ def _finding(name: str, is_active: bool, detail: str, *, fix: str = "") -> Findi
     return Finding(name, is_active, consequence, fix or known_fix, detail)
 
 
-def _no_sandbox(error: Exception, complaints: Sequence[str]) -> Finding:
-    reason = "; ".join([str(error), *complaints])
+def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.Sandbox) -> Finding:
+    hint = " `interpreter-bot doctor` says what is missing."
+    reason = "; ".join([str(error).removesuffix(hint), *complaints])
     if isinstance(error, errors.SettingsError):
         fix = "Set paths or TMPDIR to directories that the bot may write to."
     elif isinstance(error, errors.KernelStartError) and not complaints:
         # The Python itself, before any wall.
         fix = "Set kernels.python to an interpreter with ipykernel, or run `make setup`."
     else:
-        fix = remedies.for_sandbox(reason)
+        fix = remedies.for_sandbox(reason, sandbox)
     return _finding("sandbox", False, reason, fix=fix)
 
 

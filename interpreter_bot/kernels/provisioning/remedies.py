@@ -10,6 +10,8 @@ import os
 import pathlib
 from typing import Final
 
+from interpreter_bot import settings
+
 _PROC: Final = pathlib.Path("/proc")
 _REPORT: Final = (
     "The walls were built, and this one does not hold: something beneath the bot works unlike on "
@@ -23,6 +25,13 @@ _DELEGATE: Final = (
     "systemd: install deploy/interpreter-bot.service, whose `Delegate=yes` does it; by hand: "
     "`systemd-run --user --scope -p Delegate=yes interpreter-bot …`. Docker: not to be had without "
     "`--privileged`; `--memory`, `--pids-limit` and `--cpus` bound the bot as a whole."
+)
+_DOCKER: Final = (
+    "Docker: `docker run --user 1001 --cap-drop ALL --security-opt no-new-privileges "
+    "--security-opt seccomp=interpreter-bot.json --security-opt systempaths=unconfined …`, with "
+    "the profile that deploy/docker/README.md tells how to make (`seccomp=unconfined` for a "
+    "try), and `--security-opt apparmor=…` on hosts with AppArmor. Neither `--privileged` nor "
+    "`--cap-add SYS_ADMIN`."
 )
 
 KNOWN: Final[dict[str, tuple[str, str]]] = {
@@ -75,9 +84,11 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
 """By name of finding: what is lost without it, and how to get it on any machine."""
 
 
-def for_sandbox(reason: str) -> str:
+def for_sandbox(reason: str, sandbox: settings.Sandbox) -> str:
     """Say how to get the walls up on this machine, after they failed for `reason`."""
-    found = [*_about_namespaces(), *_about_container(), *_about_reason(reason)]
+    found = [*_about_namespaces(), *_about_reason(reason), *_about_ids(sandbox)]
+    if not found and is_container():
+        found.append(_DOCKER)
     if not found:
         found.append(
             "Something around the bot forbids user namespaces or mounting in them. Try "
@@ -106,25 +117,8 @@ def _about_namespaces() -> list[str]:
     return found
 
 
-def _about_container() -> list[str]:
-    if not is_container():
-        return []
-    return [
-        "Docker: `docker run --user 1001 --cap-drop ALL --security-opt no-new-privileges "
-        "--security-opt seccomp=unconfined --security-opt systempaths=unconfined …`; rather than "
-        "`unconfined`, a seccomp profile that allows user namespaces and mounts, as told in "
-        "deploy/docker/README.md. `--privileged` and `--cap-add SYS_ADMIN` are no way."
-    ]
-
-
 def _about_reason(reason: str) -> list[str]:
     found = []
-    if "uid_map" in reason or "gid_map" in reason:
-        found.append(
-            "Root may not use the user ids from sandbox.first_uid on here: this is a user "
-            "namespace with fewer ids, or lacks CAP_SETUID. Start the bot as another user, or set "
-            "sandbox.first_uid and uid_count to a range there is (`cat /proc/self/uid_map`)."
-        )
     if "Function not implemented" in reason:
         found.append("This kernel is too old: 5.12 is the first to have what it takes.")
     if "mount" in reason and "proc" in reason and not is_container():
@@ -133,6 +127,22 @@ def _about_reason(reason: str) -> list[str]:
             "ProtectKernelTunables= or ProtectKernelLogs= in the bot's unit."
         )
     return found
+
+
+def _about_ids(sandbox: settings.Sandbox) -> list[str]:
+    last = sandbox.first_uid + sandbox.uid_count - 1
+    try:
+        lines = (_PROC / "self/uid_map").read_text("ascii").splitlines()
+    except OSError:
+        return []
+    spans = [(int(first), int(count)) for first, _, count in map(str.split, lines)]
+    if os.geteuid() != 0 or any(f <= sandbox.first_uid and last < f + n for f, n in spans):
+        return []
+    return [
+        f"Root has no user ids {sandbox.first_uid} to {last} here, as it is that of a user "
+        "namespace: start the bot as another user, or set sandbox.first_uid and sandbox.uid_count "
+        "to a range there is (`cat /proc/self/uid_map`)."
+    ]
 
 
 def is_container() -> bool:

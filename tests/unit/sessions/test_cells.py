@@ -233,9 +233,7 @@ async def test_stopping_ends_the_running_cell_only(pool_of):
     audience = audiences.Audience()
     session = session_of(pool, audience)
     running = asyncio.create_task(session.run(["a", "b"]))
-    while not session._running:
-        await asyncio.sleep(0)
-    await asyncio.sleep(0.01)
+    await pool.hanging.wait()
     await session.stop()
     assert not await running
     assert audience.endings == ["stopped", "ok"]
@@ -249,8 +247,7 @@ async def test_a_cancelled_run_still_finishes_every_cell(pool_of):
     pool = pool_of(Step("a"), Step("b", hangs=True))
     audience = audiences.Audience()
     running = asyncio.create_task(session_of(pool, audience).run(["a", "b", "c", "d"]))
-    while pool._steps or not audience.heard:
-        await asyncio.sleep(0.01)
+    await pool.hanging.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
