@@ -15,10 +15,7 @@ from importlib import metadata
 import pydantic
 
 from interpreter_bot import errors, logs, settings
-from interpreter_bot.commands import execute, limits
-from interpreter_bot.kernels import pools
-from interpreter_bot.kernels.provisioning import doctors
-from interpreter_bot.platforms.console import findings
+from interpreter_bot.commands import doctor, execute, limits
 
 _REFUSED = 2
 
@@ -52,22 +49,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=pathlib.Path, help="a TOML file of settings")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what happens")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in (execute, limits):
+    for module in (execute, doctor, limits):
         command = module.add_to(commands)
         command.set_defaults(run=module.run)
-    command = commands.add_parser("doctor", help="say which walls stand on this machine")
-    command.add_argument("--json", action="store_true", help="print one JSON object")
-    command.set_defaults(run=_doctor)
     return parser
-
-
-def _doctor(bot: settings.Settings, options: argparse.Namespace) -> int:
-    """Examine this machine; 0 if every wall stands."""
-    found = doctors.examine(bot, pools.Pool.open)
-    level = doctors.level(found)
-    say = findings.as_json if options.json else findings.as_lines
-    sys.stdout.write(say(found, level) + "\n")
-    return 0 if level in ("full", "standard") else 1
 
 
 def _dotted(location: tuple[int | str, ...]) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import functools
 import os
+from collections.abc import Callable
 from typing import Literal
 
 import zmq
@@ -17,6 +21,7 @@ _LARGEST_MESSAGE_BYTES = 16 * settings.MIB
 # Messages the bot holds for a kernel whose output nobody has read yet: with the size above
 # this bounds the bot's memory, and what does not fit waits as the kernel's own.
 _WAITING_MESSAGES = 8
+_WELCOME_SECONDS = 2.0
 
 
 class Connection:
@@ -35,23 +40,24 @@ class Connection:
         self.received_bytes = 0
         """All that came so far, for whoever paces the reading."""
         self._sockets: dict[Name, zmq.asyncio.Socket] = {}
+        self._open: dict[Name, Callable[[], zmq.asyncio.Socket]] = {}
         kinds: tuple[tuple[Name, int], ...] = (
             ("shell", zmq.DEALER),
             ("iopub", zmq.SUB),
             ("stdin", zmq.DEALER),
         )
         for name, kind in kinds:
-            endpoint = context.socket(kind)
-            endpoint.linger = 0
-            endpoint.setsockopt(zmq.MAXMSGSIZE, _LARGEST_MESSAGE_BYTES)
-            endpoint.rcvhwm = _WAITING_MESSAGES
-            if kind == zmq.SUB:
-                endpoint.subscribe(b"")
-            else:
-                # Input requests come to the identity that sent the code.
-                endpoint.identity = identity
-            endpoint.connect(_address(info, name))
-            self._sockets[name] = endpoint
+            address = _address(info, name)
+            self._open[name] = functools.partial(_connected, context, kind, address, identity)
+            self._sockets[name] = self._open[name]()
+
+    async def renew_output(self) -> None:
+        """Listen anew: a message over the size limit ends its connection, and nobody says so."""
+        self._sockets["iopub"].close()
+        self._sockets["iopub"] = self._open["iopub"]()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_WELCOME_SECONDS):
+                await self.await_welcome()
 
     async def await_welcome(self) -> None:
         """Wait until the kernel has seen our subscription; before that it speaks to nobody."""
@@ -85,6 +91,22 @@ class Connection:
         """Close the sockets; what was not read is dropped."""
         for endpoint in self._sockets.values():
             endpoint.close()
+
+
+def _connected(
+    context: zmq.asyncio.Context, kind: int, address: str, identity: bytes
+) -> zmq.asyncio.Socket:
+    endpoint = context.socket(kind)
+    endpoint.linger = 0
+    endpoint.setsockopt(zmq.MAXMSGSIZE, _LARGEST_MESSAGE_BYTES)
+    endpoint.rcvhwm = _WAITING_MESSAGES
+    if kind == zmq.SUB:
+        endpoint.subscribe(b"")
+    else:
+        # Input requests come to the identity that sent the code.
+        endpoint.identity = identity
+    endpoint.connect(address)
+    return endpoint
 
 
 def _address(info: dict[str, object], name: Name) -> str:

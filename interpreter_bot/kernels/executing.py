@@ -143,6 +143,8 @@ class Kernel:
             return _finished(listener.status, stepped_in, time.monotonic() - started)
         finally:
             await listener.close()
+            if listener.has_lost_output and self.is_alive:
+                await self._connection.renew_output()
 
     async def _await_end(
         self,
@@ -252,7 +254,8 @@ def _finished(status: str, stepped_in: _Intervention | None, seconds: float) -> 
     if stepped_in is not None:
         return values.Finished(stepped_in.ending, seconds, stepped_in.reason)
     endings = {"ok": values.Ending.OK, "error": values.Ending.ERROR}
-    return values.Finished(endings.get(status, values.Ending.REFUSED), seconds)
+    reason = "" if status in endings else "The Python process says that it did not run the code."
+    return values.Finished(endings.get(status, values.Ending.REFUSED), seconds, reason)
 
 
 def refused(error: errors.BotError) -> values.Finished:

@@ -66,6 +66,7 @@ class Listener:
         self._seconds_asked = 0.0
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.status = "aborted"
+        self.has_lost_output = False
 
     @property
     def is_asking(self) -> bool:
@@ -143,6 +144,7 @@ class Listener:
             async with asyncio.timeout(_IDLE_SECONDS):
                 await self._idle.wait()
         except TimeoutError:
+            self.has_lost_output = True
             self._show(values.Notice("Some of the output was lost on the way."))
         self.status = status if isinstance(status, str) else "aborted"
 

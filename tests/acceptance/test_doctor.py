@@ -1,0 +1,145 @@
+"""The doctor on this very machine, as whoever runs the tests, and on worse ones."""
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from interpreter_bot import settings
+from interpreter_bot.kernels import pools
+from interpreter_bot.kernels.provisioning import cgroups, doctors
+
+IS_ROOT = os.geteuid() == 0
+EXAMINE = """
+import dataclasses, json, pathlib, sys
+from interpreter_bot import settings
+from interpreter_bot.kernels import pools
+from interpreter_bot.kernels.provisioning import doctors
+place = pathlib.Path(sys.argv[1])
+paths = settings.Paths(data=place / "d", runtime=place / "r")
+findings = doctors.examine(settings.Settings(paths=paths), pools.Pool.open)
+found = [dataclasses.asdict(finding) for finding in findings]
+print(json.dumps([doctors.level(findings), found]))
+"""
+
+
+@pytest.fixture(scope="module")
+def examined(tmp_path_factory):
+    place = tmp_path_factory.mktemp("ib")
+    limits = settings.Limits(workspace_bytes=settings.MIB, disk_reserve_bytes=0)
+    paths = settings.Paths(data=place, runtime=place / "r")
+    kernels = settings.Kernels(preload=("json", "no_such_module"))
+    bot = settings.Settings(limits=limits, paths=paths, kernels=kernels)
+    started = time.monotonic()
+    findings = doctors.examine(bot, pools.Pool.open)
+    return findings, time.monotonic() - started
+
+
+def examine_in(place, *command):
+    """Examine a machine that a command makes of this one."""
+    done = subprocess.run(
+        [*command, sys.executable, "-c", EXAMINE, place], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    level, findings = json.loads(done.stdout)
+    return level, {finding["name"]: finding for finding in findings}
+
+
+def can(*command):
+    return subprocess.run([*command, "true"], capture_output=True).returncode == 0
+
+
+def has_groups():
+    groups = cgroups.Cgroups.probe("auto")
+    groups.close_now()
+    return groups.version > 0
+
+
+@pytest.mark.kernel
+def test_every_wall_stands_here(examined):
+    findings, _ = examined
+    allowed = {"python"} | (set() if IS_ROOT else {"user id per session"})
+    allowed |= set() if has_groups() else {"control group"}
+    missing = {finding.name: finding.detail for finding in findings if not finding.is_active}
+    assert missing.keys() <= allowed, missing
+
+
+@pytest.mark.kernel
+def test_level_is_what_this_machine_can_do(examined):
+    findings, _ = examined
+    assert doctors.level(findings) == ("full" if has_groups() else "standard")
+
+
+@pytest.mark.kernel
+def test_says_who_the_sessions_are_and_what_bounds_them(examined):
+    found = {finding.name: finding for finding in examined[0]}
+    assert found["user id per session"].is_active is IS_ROOT
+    means = "control group" if has_groups() else "watchdog"
+    assert means in found["memory of a session"].detail
+    assert "no_such_module" in found["python"].detail
+    assert "json" not in found["python"].detail
+
+
+@pytest.mark.kernel
+def test_is_quick_enough_for_every_start(examined):
+    assert examined[1] < 10
+
+
+@pytest.mark.kernel
+def test_nothing_is_left(examined):
+    assert not [name for name in os.environ if name.startswith("DOCTOR_")]
+    left = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_ours = f"\nPPid:\t{os.getpid()}\n" in (process / "status").read_text()
+            if is_ours and b"guest/__main__.py" in (process / "cmdline").read_bytes():
+                left.append(process)
+    assert left == []
+
+
+@pytest.mark.kernel
+def test_groups_that_are_switched_off_are_not_used(tmp_path):
+    paths = settings.Paths(data=tmp_path / "d", runtime=tmp_path / "r")
+    bot = settings.Settings(sandbox=settings.Sandbox(cgroups="off"), paths=paths)
+    findings = doctors.examine(bot, pools.Pool.open)
+    found = {finding.name: finding for finding in findings}
+    assert "switched off" in found["control group"].detail
+    assert "watchdog" in found["memory of a session"].detail
+    assert doctors.level(findings) == "standard", [f for f in findings if not f.is_active]
+
+
+@pytest.mark.kernel
+def test_machine_that_forbids_user_namespaces_is_told_how_to_allow_them(tmp_path):
+    if not can("unshare", "-Ur"):
+        pytest.skip("there are no user namespaces to forbid")
+    forbid = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
+    level, found = examine_in(tmp_path, "unshare", "-Ur", "sh", "-c", forbid, "sh")
+    assert level == "none"
+    assert not found["sandbox"]["is_active"]
+    assert "unshare" in found["sandbox"]["detail"]
+    assert "user.max_user_namespaces" in found["sandbox"]["fix"]
+    assert "Traceback" not in json.dumps(found)
+
+
+@pytest.mark.kernel
+def test_root_of_a_namespace_without_ids_is_told(tmp_path):
+    if not can("unshare", "-Ur"):
+        pytest.skip("there are no user namespaces")
+    level, found = examine_in(tmp_path, "unshare", "-Ur")
+    assert level == "none"
+    assert "Root has no user ids" in found["sandbox"]["fix"]
+
+
+@pytest.mark.kernel
+@pytest.mark.skipif(not IS_ROOT, reason="only root can hide parts of /proc")
+def test_masked_proc_is_told_apart(tmp_path):
+    hide = 'mount --bind /dev/null /proc/version && exec "$@"'
+    level, found = examine_in(tmp_path, "unshare", "-m", "sh", "-c", hide, "sh")
+    assert level == "none"
+    assert "mount /proc" in found["sandbox"]["detail"]
+    assert "ProtectProc" in found["sandbox"]["fix"] or "systempaths" in found["sandbox"]["fix"]
