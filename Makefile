@@ -3,6 +3,8 @@ PYTHON ?= python3
 UV ?= uv
 VENV := .venv
 BIN := $(VENV)/bin
+# What mplfonts asks for but we, who only read its font files, do not; one of them ships no wheel.
+UNUSED := fire fontmeta termcolor
 # As new as the newest thing that was installed from.
 STAMP := $(VENV)/.setup-done
 
@@ -22,7 +24,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "'$(PYTHON)' cannot make virtual environments; install its venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements.lock
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -46,6 +48,7 @@ bench: setup ## Measure
 lock: ## Pin pyproject.toml anew (needs uv; UPGRADE=--upgrade for the newest versions)
 	$(UV) pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-header --quiet $(UPGRADE) \
+		$(addprefix --no-emit-package ,$(UNUSED)) \
 		--output-file requirements.lock
 	@! grep -n '://' requirements.lock || { echo "requirements.lock names an address" >&2; exit 1; }
 
