@@ -10,7 +10,7 @@ import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
 
-from interpreter_bot import app, errors, settings
+from interpreter_bot import app, settings
 from interpreter_bot.commands import parsers
 from interpreter_bot.platforms.console import (
     answering,
@@ -22,6 +22,7 @@ from interpreter_bot.platforms.console import (
 from interpreter_bot.sessions import cells
 
 _CHUNK_BYTES = 1024 * 1024
+_FAILED, _REFUSED = 1, 2
 
 
 def add_to(commands: parsers.Commands) -> argparse.ArgumentParser:
@@ -58,7 +59,7 @@ def run(bot: settings.Settings, options: argparse.Namespace) -> int:
     if not codes:
         raise notebooks.InputFileError("There is no code to run; see interpreter-bot exec --help.")
     for path in options.file:
-        if not path.is_file():
+        if not path.exists() or path.is_dir():
             raise notebooks.InputFileError(f"{path} is not a file.")
     keeper = keeping.Keeper(options.keep) if options.keep is not None else None
     answers = answering.Answers(is_script=options.source == "-")
@@ -74,35 +75,52 @@ async def _run(
     files: list[pathlib.Path],
     audience: json_lines.JsonLines | printing.Printer,
 ) -> int:
-    async with app.kernels(bot) as pool:
-        key = f"exec {uuid.uuid4()}"
-        session = cells.Cells(pool, key, limits=bot.limits, audience=audience)
+    """Run everything; signals are ours from the first moment, so that nothing is left behind."""
+    with _interruptible() as interruption:
         try:
-            await session.attach({path.name: _chunks(path) for path in files})
-            with _interruptible(session):
-                return 0 if await session.run(codes) else 1
-        finally:
-            await pool.forget(key)
+            async with app.kernels(bot) as pool:
+                key = f"exec {uuid.uuid4()}"
+                session = cells.Cells(pool, key, limits=bot.limits, audience=audience)
+                try:
+                    await session.attach((path.name, _chunks(path)) for path in files)
+                    interruption.session = session
+                    return 0 if await session.run(codes) else 1
+                finally:
+                    await pool.forget(key)
+        except asyncio.CancelledError:
+            return _FAILED if interruption.session is not None else _REFUSED
+
+
+class _Interruption:
+    """What a signal finds: a session to stop, or only the way out."""
+
+    session: cells.Cells | None = None
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._stopping: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """Stop the cell that runs; the second time, or before there is any, end everything."""
+        if self.session is None or self._stopping is not None:
+            self.end()
+        else:
+            self._stopping = asyncio.create_task(self.session.stop(), name="stop")
+
+    def end(self) -> None:
+        """End everything in order."""
+        if self._task is not None:
+            self._task.cancel()
 
 
 @contextlib.contextmanager
-def _interruptible(session: cells.Cells) -> Iterator[None]:
-    """Let the first Ctrl-C stop the cell that runs, and the next end everything."""
+def _interruptible() -> Iterator[_Interruption]:
     loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
-    stopping: set[asyncio.Task[None]] = set()
-
-    def interrupt() -> None:
-        if stopping and task is not None:
-            task.cancel()
-        stopping.add(loop.create_task(session.stop(), name="stop"))
-
-    loop.add_signal_handler(signal.SIGINT, interrupt)
-    loop.add_signal_handler(signal.SIGTERM, task.cancel if task is not None else interrupt)
+    interruption = _Interruption()
+    loop.add_signal_handler(signal.SIGINT, interruption.stop)
+    loop.add_signal_handler(signal.SIGTERM, interruption.end)
     try:
-        yield
-    except asyncio.CancelledError as error:
-        raise errors.BotError("Interrupted.") from error
+        yield interruption
     finally:
         loop.remove_signal_handler(signal.SIGINT)
         loop.remove_signal_handler(signal.SIGTERM)
@@ -110,7 +128,7 @@ def _interruptible(session: cells.Cells) -> Iterator[None]:
 
 async def _chunks(path: pathlib.Path) -> AsyncIterator[bytes]:
     try:
-        with path.open("rb") as file:
+        with await asyncio.to_thread(path.open, "rb") as file:
             while chunk := await asyncio.to_thread(file.read, _CHUNK_BYTES):
                 yield chunk
     except OSError as error:

@@ -23,14 +23,16 @@ def main(control: int) -> None:
     if received is None:
         return
     start = received[0]
-    try:
-        server = _ForkServer(channel, start)
-        server.enter()
-        server.preload()
-    except OSError as error:
-        channels.send(channel, {"event": "failed", "reason": str(error)}, [])
-        sys.exit(1)
-    server.serve()
+    # Without the bot there is nobody to tell, and nothing to do.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        try:
+            server = _ForkServer(channel, start)
+            server.enter()
+            server.preload()
+        except OSError as error:
+            channels.send(channel, {"event": "failed", "reason": str(error)}, [])
+            sys.exit(1)
+        server.serve()
 
 
 class _ForkServer:

@@ -54,7 +54,11 @@ class _Init:
         if is_walled:
             syscalls.set_dumpable(False)
             spec = self._spec
-            walls.separate(temporary_bytes=spec["temporary_bytes"], uid=spec["uid"])
+            walls.separate(
+                temporary_bytes=spec["temporary_bytes"],
+                uid=spec["uid"],
+                readable=spec["readable"],
+            )
         pidfd = os.pidfd_open(os.getpid())
         self._say({"event": "separated"}, pidfd)
         os.close(pidfd)

@@ -103,8 +103,17 @@ class Trees:
         _furnish(root, cores=cores)
         syscalls.pivot_root(root)
         syscalls.mount(HOST_PROC, "/proc", None, syscalls.MS_BIND | syscalls.MS_REC)
-        syscalls.mount("tmp", "/tmp", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "size=64m")
+        mount_temporary(list(self._readable), "size=64m")
         os.makedirs(HOME)
+
+
+def mount_temporary(readable: list[str], options: str) -> None:
+    """Mount a fresh /tmp over what there is, but for environments that live below it."""
+    below = [path for path in readable if pathlib.PurePath(path).is_relative_to("/tmp")]
+    trees = {path: syscalls.open_tree(path) for path in below}
+    syscalls.mount("tmp", "/tmp", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
+    for path, tree in trees.items():
+        _attach(tree, path, is_directory=True)
 
 
 def seal() -> None:

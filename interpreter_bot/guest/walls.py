@@ -28,12 +28,13 @@ _NAMESPACES = (
 _INSIDE_ID = 1000
 
 
-def separate(*, temporary_bytes: int, uid: int) -> None:
+def separate(*, temporary_bytes: int, uid: int, readable: list[str]) -> None:
     """Give this process, the first of its pid namespace, namespaces and file systems of its own.
 
     Args:
         temporary_bytes: size of /tmp; shared memory gets as much again.
         uid: of the kernel to be, whose home is made here.
+        readable: the environment's directories.
     """
     syscalls.unshare(_NAMESPACES)
     socket.sethostname("sandbox")
@@ -44,7 +45,7 @@ def separate(*, temporary_bytes: int, uid: int) -> None:
     syscalls.umount(roots.HOST)
     syscalls.umount("/tmp")
     size = f"size={temporary_bytes},nr_inodes=20000,mode=1777"
-    syscalls.mount("tmp", "/tmp", "tmpfs", restricted, size)
+    roots.mount_temporary(readable, size)
     os.mkdir(roots.HOME, mode=0o700)
     os.chown(roots.HOME, uid, uid)
     syscalls.mount("shm", "/dev/shm", "tmpfs", restricted | syscalls.MS_NOEXEC, size)

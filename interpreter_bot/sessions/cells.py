@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from typing import Final
 
 from interpreter_bot import errors, settings, values
@@ -31,21 +31,21 @@ class Cells:
         self._running: executing.Kernel | None = None
         self._fault: Exception | None = None
 
-    async def attach(self, attachments: Mapping[str, AsyncIterable[bytes]]) -> None:
+    async def attach(self, attachments: Iterable[tuple[str, AsyncIterable[bytes]]]) -> None:
         """Put files into the workspace.
 
         Args:
-            attachments: contents by name, of any name. One that cannot be used is changed, and
+            attachments: (name, contents). A name that is taken or cannot be used is changed, and
                 the first cell hears of it.
 
         Raises:
             WorkspaceError: one is refused.
         """
         workspace = await self._pool.workspace(self._key)
-        for name, chunks in attachments.items():
+        for name, chunks in attachments:
             info = await workspace.put(name, chunks)
             if info.name != name:
-                told = f"An attachment is called {info.name}, as its own name cannot be used."
+                told = f"An attachment is called {info.name}, as its own name cannot be had."
                 self._audience.announcement(0, told)
 
     async def run(self, cells: Sequence[str]) -> bool:

@@ -34,7 +34,9 @@ async def test_error_keeps_variables(run):
     assert (await run("x")).plain == "5"
 
 
-@pytest.mark.parametrize("code", ["1 +", "raise SystemExit(3)", "exit()", "raise KeyboardInterrupt"])
+@pytest.mark.parametrize(
+    "code", ["1 +", "raise SystemExit(3)", "exit()", "raise KeyboardInterrupt"]
+)
 async def test_what_only_looks_like_an_end_keeps_the_kernel(run, code):
     await run("x = 5")
     ran = await run(code)
@@ -44,8 +46,12 @@ async def test_what_only_looks_like_an_end_keeps_the_kernel(run, code):
 
 
 @pytest.mark.parametrize(
-    "wait", ["while True: pass", "import time; time.sleep(60)", "import subprocess; "
-             "subprocess.run(['/bin/sleep', '60'])"],
+    "wait",
+    [
+        "while True: pass",
+        "import time; time.sleep(60)",
+        "import subprocess; subprocess.run(['/bin/sleep', '60'])",
+    ],
     ids=["busy", "asleep", "in a child"],
 )
 async def test_timeout_stops_in_time_and_keeps_variables(bot, run, wait):
@@ -61,8 +67,7 @@ async def test_timeout_stops_in_time_and_keeps_variables(bot, run, wait):
 SWALLOWED = {
     "caught": "while True:\n    try: time.sleep(1)\n    except BaseException: pass",
     "ignored": "signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: time.sleep(1)",
-    "blocked": "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n"
-    "time.sleep(60)",
+    "blocked": "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\ntime.sleep(60)",
     "held up in C": "import re; re.match('(a+)+$', 'a' * 60 + 'b')",
     "stopped": "os.kill(os.getpid(), signal.SIGSTOP)",
 }
@@ -139,14 +144,14 @@ async def test_death_amid_an_execution_is_noticed_at_once(bot, run, key_of):
     assert max(delays) < DEATH_SECONDS + NOISE_SECONDS
 
 
-MANY = f"""
+MANY = """
 import os, time
 told, tell = os.pipe()
 children = []
 for _ in range(8):
     child = os.fork()
     if child == 0:
-        x = bytearray(os.urandom(1 << 20)) * {{share}}
+        x = bytearray(os.urandom(1 << 20)) * {share}
         os.write(tell, b".")
         time.sleep(3)
         os._exit(0)

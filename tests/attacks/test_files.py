@@ -182,8 +182,7 @@ async def test_mounts_cannot_be_changed(run, way):
 
 async def test_no_device_but_the_harmless_ones_is_there(run):
     ran = await run(
-        "import os\n"
-        "for f, _, names in os.walk('/dev'): print(*(os.path.join(f, n) for n in names))"
+        "import os\nfor f, _, names in os.walk('/dev'): print(*(os.path.join(f, n) for n in names))"
     )
 
     harmless = {"null", "zero", "full", "random", "urandom", "fd", "stdin", "stdout", "stderr"}

@@ -99,8 +99,10 @@ async def test_module_of_the_bot_cannot_be_imported(run):
 
 async def test_home_does_not_outlive_the_kernel(bot, run, key_of):
     home = "__import__('pathlib').Path.home()"
-    await run(f"p = {home} / '{STARTUP}'\np.parent.mkdir(parents=True, exist_ok=True)\n"
-              f"p.write_text({TRIGGER!r})")
+    await run(
+        f"p = {home} / '{STARTUP}'\np.parent.mkdir(parents=True, exist_ok=True)\n"
+        f"p.write_text({TRIGGER!r})"
+    )
     await bot.pool.release(key_of())
 
     ran = await run(f"print(({home} / '{STARTUP}').exists())")
@@ -110,8 +112,10 @@ async def test_home_does_not_outlive_the_kernel(bot, run, key_of):
 
 async def test_workspace_is_not_searched_for_modules_of_others(run):
     ran = await run(
-        boxes.code("print([path for path in sys.path if not path.startswith((sys.prefix,"
-                   " sys.base_prefix, '/usr'))])")
+        boxes.code(
+            "print([path for path in sys.path if not path.startswith((sys.prefix,"
+            " sys.base_prefix, '/usr'))])"
+        )
     )
 
     # The bot's own place may be named by an editable installation; nothing of it is there.

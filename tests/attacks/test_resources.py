@@ -204,8 +204,9 @@ FILES = {
 
 @pytest.mark.parametrize("how", FILES)
 async def test_single_file_ends_at_its_limit(bot, run, key_of, how):
-    ran = await run(boxes.code("open('/mnt/data/f', 'w').close()") + "\n"
-                    + boxes.attempt(FILES[how]))
+    ran = await run(
+        boxes.code("open('/mnt/data/f', 'w').close()") + "\n" + boxes.attempt(FILES[how])
+    )
 
     assert ran.word == "EFBIG"
     files = await (await bot.pool.workspace(key_of())).list()

@@ -95,7 +95,9 @@ async def test_no_descriptor_of_the_bot_is_inherited(bot, run):
     ran = await run(DESCRIPTORS)
 
     seen = json.loads(ran.text)
-    ours = {(s.st_dev, s.st_ino) for s in map(os.stat, (bot.canaries.public, bot.canaries.database))}
+    ours = {
+        (s.st_dev, s.st_ino) for s in map(os.stat, (bot.canaries.public, bot.canaries.database))
+    }
     assert not ours & {(device, inode) for _, device, inode in seen}
     kinds = {target.split(":")[0] for target, _, _ in seen}
     assert kinds <= {"/dev/null", "pipe", "socket", "anon_inode"}

@@ -44,8 +44,9 @@ async def test_every_namespace_of_a_kernel_is_its_own(bot, run, key_of):
     here = {name: os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACES}
     seen = [here]
     for key in "ab":
-        ran = await run(f"import os\nfor n in {NAMESPACES}: print(os.readlink('/proc/self/ns/' + n))",
-                        key=key)
+        ran = await run(
+            f"import os\nfor n in {NAMESPACES}: print(os.readlink('/proc/self/ns/' + n))", key=key
+        )
         seen.append(dict(zip(NAMESPACES, ran.text.split(), strict=True)))
 
     for name in NAMESPACES:

@@ -156,7 +156,13 @@ class ForkServer:
         first, count = self._sandbox.first_uid, self._sandbox.uid_count
         for name in ("uid_map", "gid_map"):
             path = pathlib.Path(f"/proc/{self._process.pid}/{name}")
-            path.write_text(f"0 {first} {count}")
+            try:
+                path.write_text(f"0 {first} {count}")
+            except OSError as error:
+                raise errors.SandboxError(
+                    f"The user ids from {first} on cannot be given to kernels here. "
+                    "Start the bot as another user, or set sandbox.first_uid."
+                ) from error
 
     def _channel_or_raise(self) -> packets.Channel:
         if self._channel is None:

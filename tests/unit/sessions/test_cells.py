@@ -92,7 +92,7 @@ async def test_attachments_are_there_first_and_are_no_artifacts(pool_of):
     pool = pool_of(Step("a", does=look))
     audience = audiences.Audience()
     session = session_of(pool, audience)
-    await session.attach({"d.csv": chunks(b"1", b"2")})
+    await session.attach([("d.csv", chunks(b"1", b"2"))])
     assert await session.run(["a"])
     assert audience.heard == [(0, "finished", pools.OK)]
 
@@ -101,7 +101,7 @@ async def test_a_changed_attachment_is_an_artifact(pool_of):
     pool = pool_of(Step("a", does=lambda directory: (directory / "d").write_text("new")))
     audience = audiences.Audience()
     session = session_of(pool, audience)
-    await session.attach({"d": chunks(b"old")})
+    await session.attach([("d", chunks(b"old"))])
     await session.run(["a"])
     assert audience.files == {"d": b"new"}
 
@@ -110,7 +110,7 @@ async def test_an_attachment_under_another_name_is_announced(pool_of):
     pool = pool_of(Step("a"))
     audience = audiences.Audience()
     session = session_of(pool, audience)
-    await session.attach({"../../x\x1b[2J.csv": chunks(b"1")})
+    await session.attach([("../../x\x1b[2J.csv", chunks(b"1"))])
     await session.run(["a"])
     ((cell, text),) = audience.of("announcement")
     assert cell == 0
@@ -121,7 +121,7 @@ async def test_an_attachment_under_another_name_is_announced(pool_of):
 async def test_a_refused_attachment_is_raised_before_anything_runs(pool_of):
     session = session_of(pool_of(limits=settings.Limits(upload_bytes=3)), audiences.Audience())
     with pytest.raises(errors.FileTooLargeError):
-        await session.attach({"big": chunks(b"1234")})
+        await session.attach([("big", chunks(b"1234"))])
 
 
 @pytest.mark.parametrize("is_keeping", [True, False])

@@ -1,0 +1,181 @@
+"""What a bot leaves behind: nothing, however it ends, once the next one has started."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.kernel]
+ROOT = pathlib.Path(__file__).parents[2]
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
+GONE_SECONDS = 2.0
+# Says when two kernels live and one of them computes; ends in order when its input does.
+BOT = """
+import asyncio, json, pathlib, sys
+from interpreter_bot import settings
+from interpreter_bot.kernels import pools
+
+COMPUTE = "import subprocess; held = subprocess.Popen(['/bin/sleep', '99'])\\n"
+COMPUTE += "print('computing', flush=True)\\nwhile True: pass"
+
+async def main(root):
+    bot = settings.Settings(
+        paths=settings.Paths(data=root / "data", runtime=root / "run"),
+        kernels=settings.Kernels(spares=1, concurrent=4, preload=()),
+    )
+    async with pools.Pool.open(bot) as pool:
+        quiet, busy = await pool.take("quiet"), await pool.take("busy")
+        await quiet.execute("open('/mnt/data/kept', 'w').write('x')", show=lambda _: None)
+        begun = asyncio.Event()
+        computing = asyncio.create_task(busy.execute(COMPUTE, show=lambda _: begun.set()))
+        await begun.wait()
+        while not pool.spare_count:
+            await asyncio.sleep(0.01)
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        computing.cancel()
+        await asyncio.gather(computing, return_exceptions=True)
+
+asyncio.run(main(pathlib.Path(sys.argv[1])))
+"""
+
+
+class Running:
+    """A bot in a process of its own."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self.root = root
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", BOT, str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        assert self.process.stdout.readline() == "ready\n"
+        self.descendants = _descendants(self.process.pid)
+        self.directories = sorted((root / "run").iterdir())
+        self.cgroups = _cgroups_of(self.process.pid)
+
+    def close(self) -> int:
+        """Let it end in order; returns its exit status."""
+        self.process.communicate("\n", timeout=20)
+        return self.process.returncode
+
+    def kill(self) -> None:
+        """End it as nothing can prevent."""
+        self.process.kill()
+        self.process.communicate(timeout=5)
+
+    def has_processes(self) -> bool:
+        return any(map(boxes.is_alive, self.descendants))
+
+
+def _descendants(pid: int) -> list[int]:
+    found = [pid]
+    for one in found:
+        with contextlib.suppress(FileNotFoundError):
+            for task in os.listdir(f"/proc/{one}/task"):
+                text = pathlib.Path(f"/proc/{one}/task/{task}/children").read_text()
+                found.extend(map(int, text.split()))
+    return found[1:]
+
+
+def _cgroups_of(pid: int) -> list[str]:
+    prefix = f"interpreter-bot-{pid}-"
+    return [
+        os.path.join(folder, name)
+        for folder, names, _ in os.walk(CGROUPS)
+        for name in names
+        if name.startswith(prefix)
+    ]
+
+
+def _sockets_below(root: pathlib.Path) -> list[str]:
+    table = pathlib.Path("/proc/net/unix").read_text()
+    return [line for line in table.splitlines() if str(root) in line]
+
+
+@pytest.fixture
+def start(short_path):
+    """Start bots in the same directories."""
+    started = []
+
+    def start_one():
+        started.append(Running(short_path))
+        return started[-1]
+
+    yield start_one
+    for bot in started:
+        if bot.process.poll() is None:
+            bot.kill()
+
+
+def _gone(bot: Running) -> float:
+    """How long its processes take to be gone, in seconds."""
+    began = time.monotonic()
+    while bot.has_processes() and time.monotonic() - began < 2 * GONE_SECONDS:
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def test_killed_bot_leaves_no_process_and_the_next_start_leaves_nothing(start):
+    dead = start()
+    # The fork server is two, a kernel and its first process as well, and code started one more.
+    assert len(dead.descendants) >= 2 + 3 * 2 + 1
+    assert dead.directories
+    assert _sockets_below(dead.root)
+
+    dead.kill()
+
+    assert _gone(dead) < GONE_SECONDS
+    assert not _sockets_below(dead.root)
+    assert all(directory.exists() for directory in dead.directories), "for the next to remove"
+
+    alive = start()
+    assert not any(directory.exists() for directory in dead.directories)
+    assert _cgroups_of(dead.process.pid) == []
+    assert len(alive.directories) == 1
+    assert alive.close() == 0
+
+
+def test_start_beside_a_living_bot_takes_nothing_from_it(start):
+    first = start()
+    second = start()
+
+    assert all(directory.exists() for directory in first.directories)
+    assert _cgroups_of(first.process.pid) == first.cgroups
+    assert all(map(boxes.is_alive, first.descendants))
+    assert second.close() == 0
+    assert all(map(boxes.is_alive, first.descendants))
+    assert first.close() == 0
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGSEGV"])
+def test_bot_that_dies_of_another_signal_leaves_no_process_either(start, name):
+    bot = start()
+
+    bot.process.send_signal(getattr(signal, name))
+    bot.process.communicate(timeout=5)
+
+    assert _gone(bot) < GONE_SECONDS
+
+
+def test_closed_bot_leaves_files_of_sessions_and_nothing_else(start):
+    bot = start()
+
+    assert bot.close() == 0
+
+    assert not bot.has_processes()
+    assert list((bot.root / "run").iterdir()) == []
+    assert _cgroups_of(bot.process.pid) == []
+    assert not _sockets_below(bot.root)
+    kept = [path.name for path in (bot.root / "data").rglob("*") if path.is_file()]
+    assert kept == ["kept"]

@@ -1,0 +1,314 @@
+"""Files that code leaves to be collected: what they pretend to be, and what they change into."""
+
+import io
+import os
+
+import pytest
+
+from interpreter_bot import errors
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+MOST_BYTES = boxes.MIB
+# What it is: (code that makes it, in the workspace; its name).
+REFUSED = {
+    "a link to a host file": "os.symlink({host!r}, 'x')",
+    "a relative link out": "os.symlink('../../../..' + {host!r}, 'x')",
+    "a link to a file inside": "put('f', 'f', {create}); os.symlink('f', 'x')",
+    "a link to itself": "os.symlink('x', 'x')",
+    "a link to /proc": "os.symlink('/proc/self/environ', 'x')",
+    "a link to a descriptor": "os.symlink('/proc/self/fd/0', 'x')",
+    "a hard link": "put('f', 'f', {create}); os.link('f', 'x')",
+    "a fifo": "os.mkfifo('x')",
+    "a socket": "socket.socket(socket.AF_UNIX).bind('x')",
+    "a directory": "os.mkdir('x')",
+    "a large file": "put('x', 'x' * {size}, {create})",
+    "a sparse file": "put('x', 'x', {create}); os.truncate('x', {size})",
+    "nothing": "None",
+}
+LINKED_DIRECTORIES = {
+    "to a host directory": "os.symlink({host!r}, 'd')",
+    "to /proc": "os.symlink('/proc/self', 'd')",
+    "to the root": "os.symlink('/', 'd')",
+    "to itself": "os.symlink('.', 'd')",
+    "upwards": "os.symlink('..', 'd')",
+}
+
+
+@pytest.fixture
+def files(bot, key_of):
+    """The workspace of the test's session."""
+
+    async def workspace():
+        return await bot.pool.workspace(key_of())
+
+    return workspace
+
+
+async def collected(workspace, name, most_bytes=MOST_BYTES):
+    """The bytes of a file, taken like any other by name."""
+    into = io.BytesIO()
+    (info,) = [info for info in await workspace.list() if info.name == name]
+    await workspace.collect(info, into, most_bytes=most_bytes)
+    return into.getvalue()
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_what_is_no_plain_file_is_not_read(bot, run, files, what):
+    expression = REFUSED[what].format(
+        host=str(bot.canaries.public), create="os.O_WRONLY | os.O_CREAT", size=2 * MOST_BYTES
+    )
+    workspace = await files()
+    mark = await workspace.mark()
+    made = await run(boxes.code(expression))
+    assert not made.errors
+
+    with pytest.raises((errors.FileMissingError, errors.FileTooLargeError)):
+        async with workspace.read("x", most_bytes=MOST_BYTES) as content:
+            async for _ in content:
+                pass
+    changes = await workspace.changed(mark)
+
+    is_file = what in ("a large file", "a sparse file")
+    assert ("x" in {file.name for file in changes.files}) == is_file
+    assert ("x" in dict(changes.skipped)) == (
+        not is_file and what not in ("a directory", "nothing")
+    )
+
+
+@pytest.mark.parametrize("where", LINKED_DIRECTORIES)
+async def test_linked_directory_is_not_entered(bot, run, files, where):
+    made = await run(
+        boxes.code(LINKED_DIRECTORIES[where].format(host=str(bot.canaries.public.parent)))
+    )
+    assert not made.errors
+
+    workspace = await files()
+
+    assert await workspace.list() == ()
+    for name in ("d/public.txt", "d/environ", "d/etc/passwd", "d/d/f"):
+        with pytest.raises(errors.FileMissingError):
+            async with workspace.read(name):
+                pass
+
+
+async def test_file_swapped_for_a_link_never_shows_the_host(bot, run, files):
+    host = str(bot.canaries.public)
+    await run(
+        boxes.code(f"""
+        def swap():
+            while not os.path.exists("/tmp/over"):
+                put("new", "harmless", os.O_WRONLY | os.O_CREAT)
+                os.rename("new", "x")
+                os.symlink({host!r}, "link")
+                os.rename("link", "x")
+                os.mkdir("d")
+                put("d/public.txt", "harmless", os.O_WRONLY | os.O_CREAT)
+                os.rename("d", "gone")
+                os.symlink({os.path.dirname(host)!r}, "d")
+                os.unlink("d"); os.unlink("gone/public.txt"); os.rmdir("gone")
+        swapping = threading.Thread(target=swap)
+        swapping.start()
+        """)
+    )
+    workspace, seen = await files(), []
+
+    for _ in range(150):
+        for name in ("x", "d/public.txt"):
+            try:
+                async with workspace.read(name) as content:
+                    seen.append(b"".join([chunk async for chunk in content]))
+            except errors.WorkspaceError:
+                seen.append(None)
+        await workspace.list()
+    await run("open('/tmp/over', 'w').close(); swapping.join()")
+
+    assert set(seen) <= {b"harmless", b"", None}
+    assert b"harmless" in seen, "the race has to have been one"
+    assert None in seen
+
+
+async def test_file_that_grows_while_it_is_read_ends_all_the_same(run, files):
+    await run(
+        boxes.code("""
+        def grow():
+            with open("x", "ab", 0) as file:
+                while not os.path.exists("/tmp/over"):
+                    file.write(b"x" * 4096)
+                    time.sleep(0.0005)
+        growing = threading.Thread(target=grow)
+        growing.start()
+        time.sleep(0.2)
+        """)
+    )
+    workspace = await files()
+
+    content = await collected(workspace, "x", most_bytes=boxes.LIMITS.file_bytes)
+    await run("open('/tmp/over', 'w').close(); growing.join()")
+
+    assert 0 < len(content) <= boxes.LIMITS.file_bytes
+    assert set(content) == {ord("x")}
+
+
+async def test_file_cut_while_it_is_read_ends_all_the_same(run, files):
+    await run(boxes.code("put('x', 'x' * 1_000_000, os.O_WRONLY | os.O_CREAT)"))
+    workspace = await files()
+
+    async with workspace.read("x") as content:
+        await run("import os; os.truncate('x', 10)")
+        got = b"".join([chunk async for chunk in content])
+
+    assert len(got) <= 1_000_000
+
+
+NAMES = {
+    "newline": b"a\nb",
+    "escape": b"a\x1b[31mb",
+    "carriage return": b"a\rb",
+    "right to left": "a\u202efdp.exe".encode(),
+    "zero width": "a\u200bb".encode(),
+    "slash of another kind": "a\u2215..\u2215b".encode(),
+    "full width slash": "..\uff0f..\uff0fetc".encode(),
+    "invalid UTF-8": b"a\xff\xfeb",
+    "overlong UTF-8": b"a\xc0\xafb",
+    "surrogate": b"a\xed\xa0\x80b",
+    "longest": b"x" * 255,
+    "longest of others": "\u00e9".encode() * 127,
+    "leading dash": b"-rf",
+    "leading dots": b"...",
+    "tilde": b"~root",
+    "backslashes": b"..\\..\\x",
+    "mention": b"@everyone",
+    "markup": b"<img src=x>",
+    "shell": b"$(id);`id`",
+    "space": b" ",
+    "drive": b"c:x",
+    "composed": "e\u0301".encode(),
+}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+async def test_name_is_shown_harmlessly_and_leads_to_its_file(run, files, kind):
+    made = await run(f"open({NAMES[kind]!r}, 'w').write('content')")
+    assert not made.errors
+    workspace = await files()
+
+    (info,) = await workspace.list()
+
+    assert info.name.isprintable()
+    assert "/" not in info.name
+    assert not set(info.name) & {"\u2215", "\uff0f", "\u202e", "\u200b", "\n", "\x1b"}
+    assert await collected(workspace, info.name) == b"content"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../data/x",
+        "/etc/passwd",
+        "..",
+        ".",
+        "",
+        "x/../x",
+        "x\0y",
+        "//x",
+        "d/../../../etc/passwd",
+        "\\x2e\\x2e/x",
+        "x" * 5000,
+        "a/" * 3000,
+    ],
+    ids=repr,
+)
+async def test_name_that_leads_elsewhere_is_refused(run, files, name):
+    await run("open('x', 'w').close()")
+    workspace = await files()
+
+    with pytest.raises(errors.WorkspaceError):
+        async with workspace.read(name[:20_000]):
+            pass
+
+
+async def test_two_names_that_look_alike_are_two_files(run, files):
+    await run(
+        "open('e\\u0301', 'w').write('1'); open('\\xe9', 'w').write('2');"
+        " open('a\\\\x0ab', 'w').write('3'); open('a\\nb', 'w').write('4')"
+    )
+    workspace = await files()
+
+    infos = await workspace.list()
+
+    contents = {await collected(workspace, info.name) for info in infos}
+    assert contents == {b"1", b"2", b"3", b"4"}
+    assert len({info.name for info in infos}) == 4
+
+
+async def test_more_files_than_allowed_are_listed_in_part(bot, run, files):
+    await run(
+        boxes.code("""
+        for number in range(100_000):
+            try: os.symlink("x", str(number))
+            except BaseException: break
+        """)
+    )
+    workspace = await files()
+
+    changes = await workspace.changed(await workspace.mark())
+
+    assert len(await workspace.list()) <= bot.limits.workspace_files
+    assert changes.is_truncated
+    assert len(changes.skipped) <= 100
+
+
+@pytest.mark.parametrize("depth", [100, 400])
+async def test_depth_is_bounded_and_can_be_removed(bot, run, files, key_of, depth):
+    made = await run(
+        boxes.code(f"""
+        for _ in range({depth}):
+            os.mkdir("d" * 20)
+            os.chdir("d" * 20)
+        open("x", "w").close()
+        os.chdir("/mnt/data")
+        """)
+    )
+    assert not made.errors
+    workspace = await files()
+    path = workspace.directory
+
+    assert await workspace.list() == ()
+    await bot.pool.forget(key_of())
+
+    assert not path.parent.exists()
+
+
+async def test_files_closed_by_their_modes_can_still_be_removed(bot, run, files, key_of):
+    await run("import os\nos.mkdir('d'); open('d/x', 'w').close(); os.chmod('d', 0)")
+    path = (await files()).directory
+
+    await bot.pool.forget(key_of())
+
+    assert not path.parent.exists()
+
+
+async def test_upload_does_not_follow_what_waits_under_its_name(bot, run, files):
+    await run(f"import os; os.symlink({str(bot.canaries.database)!r}, 'report.csv')")
+
+    async def chunks():
+        yield b"uploaded"
+
+    info = await (await files()).put("report.csv", chunks())
+
+    assert info.name == "report (2).csv"
+    assert bot.canaries.database.read_text() == bot.canaries.word
+    assert (await run("print(open('report (2).csv').read())")).word == "uploaded"
+
+
+async def test_workspace_itself_cannot_be_replaced(run):
+    ran = await run(
+        boxes.code("""
+        os.chdir("/")
+        attempt(lambda: os.rename("/mnt/data", "/mnt/other"))
+        attempt(lambda: os.rmdir("/mnt/data"))
+        """)
+    )
+
+    assert set(ran.text.split()) <= {"EBUSY", "EROFS", "EACCES", "EPERM"}

@@ -1,0 +1,196 @@
+"""What people published as probes of hosted interpreters: each reports the configured limits."""
+
+import json
+import os
+import re
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.kernels.provisioning import specs
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+Ending = values.Ending
+
+
+async def test_allocating_until_memory_error_finds_the_limit(bot, run):
+    ran = await run(
+        "held = []\n"
+        "try:\n"
+        "    while True: held.append(b'x' * (100 << 20)); print(len(held) * 100, 'MB')\n"
+        "except MemoryError: print('MemoryError')\n"
+    )
+
+    *steps, last = ran.text.splitlines()
+    assert ran.ending is Ending.OK
+    assert last == "MemoryError"
+    reached = int(steps[-1].split()[0]) * boxes.MIB
+    assert abs(reached - bot.limits.memory_bytes) <= bot.limits.memory_bytes / 10
+    assert (await run("del held\nsum(1 for _ in 'abc')")).plain == "3"
+
+
+async def test_memory_of_the_machine_is_that_of_the_session(bot, run):
+    ran = await run("import psutil; print(psutil.virtual_memory().total)")
+
+    assert ran.word == str(bot.limits.memory_bytes)
+
+
+async def test_free_says_the_same(bot, run):
+    ran = await run("print(open('/proc/meminfo').readline())")
+
+    assert ran.text.split() == ["MemTotal:", str(bot.limits.memory_bytes // 1024), "kB"]
+
+
+async def test_address_space_is_limited_as_configured(bot, run):
+    ran = await run("import resource; print(*resource.getrlimit(resource.RLIMIT_AS))")
+
+    expected = specs.address_space_bytes(bot.limits)
+    assert ran.text.split() == [str(expected)] * 2
+
+
+LIMITS = {
+    "NPROC": lambda limits: limits.processes,
+    "NOFILE": lambda limits: limits.open_files,
+    "FSIZE": lambda limits: limits.file_bytes,
+    "CORE": lambda _: 0,
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+async def test_resource_limit_is_reported_as_configured(bot, run, name):
+    ran = await run(f"import resource; print(*resource.getrlimit(resource.RLIMIT_{name}))")
+
+    assert ran.text.split() == [str(LIMITS[name](bot.limits))] * 2
+
+
+async def test_cores_that_can_be_used_are_those_configured(bot, run):
+    ran = await run(
+        boxes.code("""
+        import multiprocessing
+        def burn(seconds):
+            end = time.monotonic() + seconds
+            while time.monotonic() < end: pass
+            return sum(os.times()[:2])
+        start = time.monotonic()
+        with multiprocessing.get_context("fork").Pool(4) as pool:
+            used = sum(pool.map(burn, [1.5] * 4, chunksize=1))
+        print(used / (time.monotonic() - start))
+        """)
+    )
+
+    cores = min(bot.limits.cpu_cores, len(os.sched_getaffinity(0)))
+    # Less where the machine is shared, never more.
+    assert 0.2 * cores <= float(ran.word) <= 1.25 * cores
+
+
+async def test_core_count_is_no_more_than_the_share_rounded_up(bot, run):
+    ran = await run(
+        "import multiprocessing, os, psutil\nprint(os.cpu_count(), multiprocessing.cpu_count())"
+    )
+
+    most = max(1, -(-bot.limits.cpu_cores // 1))
+    assert {int(word) for word in ran.text.split()} == {most}
+
+
+async def test_loop_that_prints_each_second_is_stopped_at_the_wall_time(bot, run):
+    ran = await run(
+        "import itertools, time\n"
+        "for second in itertools.count(): print(second, flush=True); time.sleep(1)",
+        seconds=3,
+    )
+
+    assert ran.ending is Ending.TIMED_OUT
+    assert ran.text.split() == ["0", "1", "2"]
+    assert 3 <= ran.finished.seconds < 4
+    assert not ran.finished.kernel_lost
+
+
+async def test_installed_packages_can_be_listed(run):
+    ran = await run(
+        "import importlib.metadata as m\n"
+        "print(*{d.metadata['Name'].lower() for d in m.distributions()})"
+    )
+
+    assert {"numpy", "pandas", "matplotlib", "ipykernel"} <= set(ran.text.split())
+
+
+async def test_pip_lists_packages_too(run):
+    ran = await run("!pip list --format=freeze --disable-pip-version-check", seconds=10)
+
+    assert re.search(r"^pandas==\d", ran.text, re.MULTILINE), ran.plain
+
+
+async def test_installing_a_package_fails_in_words(run):
+    ran = await run(
+        "!pip install --no-input --retries 0 --timeout 2 --disable-pip-version-check "
+        "--index-url http://127.0.0.1:9/simple surely-not-there"
+    )
+
+    assert ran.ending in {Ending.OK, Ending.ERROR}
+    assert "ERROR" in ran.plain
+
+
+async def test_opening_a_socket_to_the_world_is_refused_at_once(run):
+    # An address of the documentation's: it is nobody's, and nothing leaves the machine.
+    ran = await run(
+        boxes.code(
+            "print(open('/proc/net/route').read().count(chr(10)))\n"
+            "start = time.monotonic()\n"
+            "attempt(lambda: socket.create_connection(('127.0.0.1', 9), 5))\n"
+            "print(time.monotonic() - start < 1)"
+        )
+    )
+
+    assert ran.text.split() == ["1", "ECONNREFUSED", "True"]
+
+
+async def test_fork_works(run):
+    ran = await run(
+        "import os\n"
+        "child = os.fork()\n"
+        "if child == 0: os._exit(7)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+
+    assert ran.word == "7"
+
+
+async def test_users_are_those_of_the_sandbox(run):
+    ran = await run("print(*(line.split(':')[0] for line in open('/etc/passwd')))\n!id -un")
+
+    assert ran.text.split() == ["root", "sandbox", "nobody", "sandbox"]
+
+
+async def test_machine_has_a_name_that_says_nothing(run):
+    ran = await run("import platform, socket; print(platform.node(), socket.gethostname())")
+
+    assert ran.text.split() == ["sandbox", "sandbox"]
+
+
+async def test_processes_are_the_sessions_own(run):
+    ran = await run(
+        "import json, psutil\nprint(json.dumps([p.pid for p in psutil.process_iter()]))"
+    )
+
+    assert json.loads(ran.text) == [1, 2]
+
+
+async def test_everything_about_the_process_can_be_asked_without_harm(run):
+    ran = await run(
+        boxes.code("""
+        for folder, _, names in os.walk("/proc/self"):
+            if folder.count("/") > 3 or "task" in folder: continue
+            for name in names:
+                try:
+                    descriptor = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NONBLOCK)
+                    os.read(descriptor, 1000)
+                except OSError:
+                    continue
+                os.close(descriptor)
+        print("done")
+        """)
+    )
+
+    assert ran.text.endswith("done\n")
+    assert (await run("1 + 1")).plain == "2"
