@@ -11,13 +11,19 @@ from interpreter_bot.sessions import reaping
 
 
 @contextlib.asynccontextmanager
-async def kernels(bot: settings.Settings) -> AsyncIterator[pools.Pool]:
+async def kernels(
+    bot: settings.Settings, *, is_ephemeral: bool = False
+) -> AsyncIterator[pools.Pool]:
     """Open the pool of kernels and whatever looks after it.
+
+    Args:
+        bot: the settings in effect.
+        is_ephemeral: no file of a session outlives it.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
     async with contextlib.AsyncExitStack() as stack:
-        pool = await stack.enter_async_context(pools.Pool.open(bot))
+        pool = await stack.enter_async_context(pools.Pool.open(bot, is_ephemeral=is_ephemeral))
         await stack.enter_async_context(reaping.reaping(pool))
         yield pool

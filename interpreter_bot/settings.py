@@ -48,6 +48,8 @@ class Limits(_Group):
     """Files and directories in /mnt/data together."""
     disk_reserve_bytes: Annotated[int, pydantic.Field(ge=0)] = 1 * GIB
     """Free space of the data directory's disk; below it, whatever code runs is stopped."""
+    bot_memory_bytes: Annotated[int, pydantic.Field(ge=256 * MIB)] = 768 * MIB
+    """Memory of the bot itself; above it, the session that sends most is ended."""
     file_bytes: _Positive = 1 * GIB
     """Size of any one file that code writes."""
     upload_bytes: _Positive = 512 * MIB

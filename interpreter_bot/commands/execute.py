@@ -78,7 +78,7 @@ async def _run(
     """Run everything; signals are ours from the first moment, so that nothing is left behind."""
     with _interruptible() as interruption:
         try:
-            async with app.kernels(bot) as pool:
+            async with app.kernels(bot, is_ephemeral=True) as pool:
                 key = f"exec {uuid.uuid4()}"
                 session = cells.Cells(pool, key, limits=bot.limits, audience=audience)
                 try:

@@ -23,6 +23,7 @@ _AT_THE_LIMIT = {
     "workspace_bytes": "the code is stopped",
     "workspace_files": "the code is stopped",
     "disk_reserve_bytes": "free space of the host's disk; below it the code is stopped",
+    "bot_memory_bytes": "memory of the bot itself; above it the session that sends most is ended",
     "file_bytes": "OSError: file too large",
     "upload_bytes": "the file is refused",
     "temporary_bytes": "OSError: no space left, in /tmp",

@@ -7,7 +7,7 @@ EPERM, so that code gets an exception it can show; calls of another architecture
 from __future__ import annotations
 
 import errno
-import platform
+import os
 import struct
 
 # name: (x86_64, aarch64), None where the architecture has no such call.
@@ -90,7 +90,12 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
 }
 # Where no control group holds the session: what would undo its share of the cores, and memory
 # that no process shows while it is held.
-_DENIED_WHERE_WATCHED = {"sched_setaffinity": (203, 122), "shmget": (29, 194)}
+_DENIED_WHERE_WATCHED = {
+    "sched_setaffinity": (203, 122),
+    "shmget": (29, 194),
+    "semget": (64, 190),
+    "msgget": (68, 186),
+}
 _ABSENT_WHERE_WATCHED = {"memfd_create": (319, 279)}
 # Answered "no such call", so that libraries fall back to the older one they know.
 _ABSENT = {
@@ -101,7 +106,7 @@ _ABSENT = {
 }
 _CLONE = (56, 220)
 _IOCTL = (16, 29)
-_SOCKET = (41, 198)
+_SOCKETS = ((41, 198), (53, 199))  # socket, socketpair
 _AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _AND, _RETURN = (
@@ -153,7 +158,7 @@ def _arguments(column: int) -> bytes:
     return (
         _only(_CLONE[column], clone)
         + _only(_IOCTL[column], ioctl)
-        + _only(_SOCKET[column], family_rule)
+        + b"".join(_only(numbers[column], family_rule) for numbers in _SOCKETS)
     )
 
 
@@ -167,7 +172,7 @@ def build(*, is_watched: bool) -> bytes:
     Raises:
         OSError: there is no table for this machine's architecture.
     """
-    machine = platform.machine()
+    machine = os.uname().machine
     if machine not in _AUDIT_ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no system call filter for {machine}")
     column = 0 if machine == "x86_64" else 1

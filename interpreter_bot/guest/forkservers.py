@@ -47,7 +47,9 @@ class _ForkServer:
         if not self._is_walled:
             os.makedirs(os.environ["HOME"], mode=0o700, exist_ok=True)
             return
-        syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
+        # Modules remember the host's name when they are preloaded: it has to be ours by then.
+        syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS)
+        socket.sethostname("sandbox")
         if self._start["is_mapped_outside"]:
             self._say({"event": "unshared"})
             channels.receive(self._channel)

@@ -59,6 +59,9 @@ class _Init:
                 uid=spec["uid"],
                 readable=spec["readable"],
             )
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            # Should the machine run out of memory, the bot is not who should pay.
+            file.write("1000")
         pidfd = os.pidfd_open(os.getpid())
         self._say({"event": "separated"}, pidfd)
         os.close(pidfd)
@@ -84,7 +87,7 @@ class _Init:
         masked, mask = os.pipe()
         self._kernel = os.fork()
         if self._kernel == 0:
-            self._be_kernel(run_kernel, ours, enter, masked)
+            self._be_kernel(run_kernel, ours, enter, masked, (entered, mask))
         for descriptor in (*self._spec["listeners"], enter, masked):
             os.close(descriptor)
         # The kernel enters its user namespace while /proc/sys is writable, we close that door,
@@ -102,10 +105,13 @@ class _Init:
         ours: list[socket.socket],
         enter: int,
         masked: int,
+        unused: tuple[int, int],
     ) -> NoReturn:
         try:
             for endpoint in (self._channel, *ours):
                 endpoint.close()
+            for descriptor in unused:
+                os.close(descriptor)
             os.setsid()
             nowhere = os.open(os.devnull, os.O_RDWR)
             for number in range(3):

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import gc
 import os
+import signal
 import ssl
 import sys
 import threading
@@ -75,26 +76,36 @@ class _GuestKernel(ipkernel.IPythonKernel):
     is_at_home = False
     _supports_kernel_subshells = False
 
+    def pre_handler_hook(self) -> None:
+        """Leave interrupts to `do_execute`: in ipykernel's own code they would end no cell."""
+        self.saved_sigint_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
     async def do_execute(self, code: str, silent: bool, *args: Any, **options: Any) -> Any:
         """Run a cell with its printing credited to it."""
+        owner = os.getpid()
         if not self.is_at_home:
             # The workspace is mounted when a waiting kernel is taken, over the old directory.
             os.chdir(self.home)
             self.is_at_home = True
         self.descriptors.begin(self.get_parent("shell"))
         try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             return await super().do_execute(code, silent, *args, **options)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             # ipykernel would answer nothing, and the bot wait for it until time is up.
             self.shell.showtraceback()
             return _failure(error)
         finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            if os.getpid() != owner:
+                # A child that the cell forked and that came back here: it is no kernel.
+                os._exit(0)
             self.descriptors.drain()
             for stream in _GuestSession.printing:
                 stream.push()
 
 
-def _failure(error: Exception) -> dict[str, Any]:
+def _failure(error: BaseException) -> dict[str, Any]:
     """Build the reply to a request that broke the kernel's own machinery."""
     name, message = type(error).__name__, tracebacks.message(error)
     content = {"ename": name, "evalue": message, "traceback": [f"{name}: {message}"]}

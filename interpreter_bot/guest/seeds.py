@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import ssl
@@ -18,6 +19,7 @@ def renew() -> None:
     ssl.RAND_add(os.urandom(_SEED_BYTES), 0.0)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
+    multiprocessing.current_process().authkey = os.urandom(_SEED_BYTES)
     # Forked kernels all have the same pid, by which these two tell processes apart.
     tempfile._name_sequence = None  # type: ignore[attr-defined]
     uuid._last_timestamp = None  # type: ignore[attr-defined]

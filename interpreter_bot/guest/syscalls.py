@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-import platform
 import socket
 import struct
 
@@ -42,8 +41,8 @@ _MOVE_MOUNT_F_EMPTY_PATH = 4
 _NR_OPEN_TREE = 428
 _NR_MOVE_MOUNT = 429
 _NR_MOUNT_SETATTR = 442
-_NR_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(platform.machine(), -1)
-_NR_CAPSET = {"x86_64": 126, "aarch64": 91}.get(platform.machine(), -1)
+_NR_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(os.uname().machine, -1)
+_NR_CAPSET = {"x86_64": 126, "aarch64": 91}.get(os.uname().machine, -1)
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4

@@ -77,15 +77,16 @@ class Connection:
         await self._sockets[name].send_multipart(frames)
         return msg_id
 
-    async def receive(self, name: Name) -> messages.Message:
+    async def receive(self, name: Name, *, about: str = "") -> messages.Message:
         """Wait for the next message.
 
         Raises:
+            ForeignMessage: it is not about the request named by `about`.
             MalformedMessage: what came is none; the next may be.
         """
         frames = await self._sockets[name].recv_multipart()
         self.received_bytes += sum(map(len, frames))
-        return self._signer.unpack(frames)
+        return self._signer.unpack(frames, about=about)
 
     def close(self) -> None:
         """Close the sockets; what was not read is dropped."""

@@ -9,6 +9,7 @@ from interpreter_bot import settings
 from interpreter_bot.kernels import transfers
 
 DISK_FULL = "The disk of the machine is nearly full, so the code was stopped."
+TOO_MUCH_SENT = "The Python process sent more than the bot could hold."
 LOST = "Its variables are gone; files in /mnt/data are kept."
 
 

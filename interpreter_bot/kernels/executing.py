@@ -136,7 +136,7 @@ class Kernel:
             over = await listener.start(code)
             limit = self._limits.execution_seconds if seconds is None else seconds
             stepped_in = await self._await_end(over, listener, started + limit, limit)
-            if self.process.ended.is_set() or not over.done():
+            if self.process.ended.is_set() or not over.done() or over.exception() is not None:
                 return await self._bury(listener, stepped_in, oom_kills, started)
             if self.process.oom_kills() > oom_kills:
                 show(values.Notice(deaths.partly_out_of_memory(self._limits.memory_bytes)))

@@ -11,11 +11,10 @@ import contextlib
 import logging
 import os
 import pathlib
-import shutil
 from collections.abc import AsyncIterator
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import launching, workspaces
+from interpreter_bot.kernels import beneath, launching, workspaces
 from interpreter_bot.kernels.provisioning import (
     cgroups,
     forkservers,
@@ -40,15 +39,22 @@ class Grounds:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, bot: settings.Settings, files: workspaces.Workspaces
+        cls, bot: settings.Settings, files: workspaces.Workspaces, directory: pathlib.Path
     ) -> AsyncIterator[Grounds]:
         """Start everything, bottom-up.
+
+        Args:
+            bot: the settings in effect.
+            files: all workspaces.
+            directory: where they are.
 
         Raises:
             SandboxError: the walls cannot be built here.
             KernelStartError: the kernels' Python cannot be used.
         """
-        runtime = await asyncio.to_thread(_own_runtime, bot.paths.runtime)
+        runtime = await asyncio.to_thread(own_directory, bot.paths.runtime)
+        if len(os.fsencode(runtime)) > _PATH_BYTES:
+            raise errors.SettingsError(f"{bot.paths.runtime} is too long a path for sockets.")
         groups = await asyncio.to_thread(
             cgroups.Cgroups.probe, bot.sandbox.cgroups if bot.sandbox.enabled else "off"
         )
@@ -56,13 +62,13 @@ class Grounds:
         swept = await groups.sweep()
         if swept:
             _log.warning("removed the control groups of %d bots that had died", swept)
-        await asyncio.to_thread(_make_workspaces, bot.paths.data / "workspaces")
+        await asyncio.to_thread(_make_workspaces, directory)
         await files.sweep()
         server = forkservers.ForkServer(
             kernels=bot.kernels,
             limits=bot.limits,
             sandbox=bot.sandbox,
-            workspaces=bot.paths.data / "workspaces",
+            workspaces=directory,
         )
         uids = identities.Uids(count=bot.sandbox.uid_count, first_uid=bot.sandbox.first_uid)
         ground = provisioners.Ground(
@@ -74,7 +80,7 @@ class Grounds:
         finally:
             await server.close()
             await groups.close()
-            await asyncio.to_thread(shutil.rmtree, runtime, ignore_errors=True)
+            await asyncio.to_thread(remove, runtime)
 
     async def revive(self) -> None:
         """Start the fork server again, should it have died; all its kernels died with it.
@@ -96,8 +102,11 @@ class Grounds:
             KernelStartError: they cannot be mounted, or the kernel is gone.
         """
         uid = launched.provisioner.host_uid
-        await asyncio.to_thread(_hand_over, workspace.directory, uid)
-        await launched.provisioner.attach(workspace.directory)
+        try:
+            await asyncio.to_thread(_hand_over, workspace.directory, uid)
+            await launched.provisioner.attach(workspace.directory)
+        except OSError as error:
+            raise errors.KernelStartError("The session's files cannot be used.") from error
         launched.workspace = workspace
 
 
@@ -142,8 +151,8 @@ def _hand_over(root: pathlib.Path, uid: int) -> None:
         os.chown(path, uid, uid, follow_symlinks=False)
 
 
-def _own_runtime(directory: pathlib.Path) -> pathlib.Path:
-    """Make this bot's runtime directory and remove those of bots that died.
+def own_directory(directory: pathlib.Path) -> pathlib.Path:
+    """Make a directory of this process alone, and remove those of processes that died.
 
     Raises:
         SettingsError: the place is not ours to write to.
@@ -155,14 +164,22 @@ def _own_runtime(directory: pathlib.Path) -> pathlib.Path:
             raise errors.SettingsError(f"{directory} belongs to another user.")
         for name in os.listdir(directory):
             if not _is_alive(name):
-                shutil.rmtree(directory / name, ignore_errors=True)
+                remove(directory / name)
         own = directory / f"{pid}-{watching.start_ticks(pid)}"
-        if len(os.fsencode(own)) > _PATH_BYTES:
-            raise errors.SettingsError(f"The runtime directory {directory} has too long a path.")
         own.mkdir(mode=0o700)
     except OSError as error:
-        raise errors.SettingsError(f"The runtime directory {directory} cannot be used.") from error
+        raise errors.SettingsError(f"The directory {directory} cannot be used.") from error
     return own
+
+
+def remove(directory: pathlib.Path) -> None:
+    """Remove a directory that user code may have written to, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            beneath.remove_tree(parent, directory.name)
+        finally:
+            os.close(parent)
 
 
 def _is_alive(name: str) -> bool:

@@ -118,17 +118,17 @@ class Listener:
         malformed = 0
         while True:
             try:
-                message = await self._connection.receive(name)
+                return await self._connection.receive(name, about=self._request_id)
+            except messages.ForeignMessage:
+                pass
             except messages.MalformedMessage:
                 malformed += 1
                 if malformed > _MOST_MALFORMED:
                     self._object("The Python process sent messages that make no sense.")
                     await asyncio.sleep(_IDLE_SECONDS)
-                await asyncio.sleep(0)
-                continue
-            if message.parent_id == self._request_id:
-                return message
-            await asyncio.sleep(0)
+            # What is dropped costs time as well.
+            self._heard += 1
+            await self._breathe()
 
     def _object(self, reason: str) -> None:
         self._object_to(values.Ending.CRASHED, reason)

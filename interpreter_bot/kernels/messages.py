@@ -24,7 +24,7 @@ _ID_CHARACTERS: Final = 256
 _VERSION: Final = "5.3"
 _MOST_BYTES: Final = 16 * settings.MIB
 # Read, an empty list of two bytes takes sixty: what is far beyond any display is not read.
-_MOST_CONTAINERS: Final = 500_000
+_MOST_CONTAINERS: Final = 50_000
 _STRUCTURE: Final = b'"[{'
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(_STRUCTURE))
 _STRING: Final = re.compile(rb'"[^"]*+"?')
@@ -32,6 +32,10 @@ _STRING: Final = re.compile(rb'"[^"]*+"?')
 
 class MalformedMessage(errors.KernelError):
     """The Python process sent something that is no message."""
+
+
+class ForeignMessage(MalformedMessage):
+    """The Python process sent something that is about another execution."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,10 +90,18 @@ class Signer:
         parts = [json.dumps(part).encode("ascii") for part in (header, parent, {}, content)]
         return msg_id, [_DELIMITER, self._sign(parts), *parts]
 
-    def unpack(self, frames: Sequence[bytes], *, most_bytes: int = _MOST_BYTES) -> Message:
+    def unpack(
+        self, frames: Sequence[bytes], *, about: str = "", most_bytes: int = _MOST_BYTES
+    ) -> Message:
         """Read a message; buffers that follow it are ignored.
 
+        Args:
+            frames: of one message.
+            about: the request it has to be about; what is about another is not read.
+            most_bytes: of all frames together.
+
         Raises:
+            ForeignMessage: it is about another request.
             MalformedMessage: it is not one, not signed with our key, or too large.
         """
         if sum(map(len, frames)) > most_bytes:
@@ -104,7 +116,10 @@ class Signer:
         signature, *parts = signed
         if not hmac.compare_digest(signature, self._sign(parts)):
             raise MalformedMessage
-        header, parent, metadata, content = (_load(part) for part in parts)
+        parent = _load(parts[1])
+        if about and parent.get("msg_id") != about:
+            raise ForeignMessage
+        header, metadata, content = (_load(part) for part in (parts[0], *parts[2:]))
         return Message(
             msg_id=_identifier(header, "msg_id"),
             msg_type=_identifier(header, "msg_type"),

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from types import MappingProxyType
 
-from interpreter_bot import errors, settings
+from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import executing, grounds, launching, watchdogs, workspaces
 
 _log = logging.getLogger(__name__)
@@ -19,6 +19,7 @@ _log = logging.getLogger(__name__)
 _FRESH_SECONDS = 10.0
 _REFILL_PAUSE_SECONDS = 0.05
 _IDLE_KERNEL_BYTES = 64 * settings.MIB
+_AS_ASKED = "The session was ended."
 _RESTARTED = "A new Python was started, without the variables of the earlier one. {reason}"
 
 
@@ -38,19 +39,30 @@ class Pool:
         self._let_go: dict[str, str] = {}
         self._refilling: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
+        self._ending_of: dict[str, asyncio.Task[None]] = {}
         self._is_closing = False
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, bot: settings.Settings) -> AsyncIterator[Pool]:
+    async def open(
+        cls, bot: settings.Settings, *, is_ephemeral: bool = False
+    ) -> AsyncIterator[Pool]:
         """Clean up after a bot that died, start the fork server and the first spares.
+
+        Args:
+            bot: the settings in effect.
+            is_ephemeral: no file of a session outlives this pool, or this process.
 
         Raises:
             SandboxError: the walls cannot be built here.
             KernelStartError: the kernels' Python cannot be used.
         """
-        files = workspaces.Workspaces(bot.paths.data / "workspaces", bot.limits)
-        async with grounds.Grounds.open(bot, files) as ground:
+        directory = bot.paths.data / "workspaces"
+        if is_ephemeral:
+            parent = bot.paths.data / "ephemeral"
+            directory = await asyncio.to_thread(grounds.own_directory, parent)
+        files = workspaces.Workspaces(directory, bot.limits)
+        async with grounds.Grounds.open(bot, files, directory) as ground:
             pool = cls(bot, ground, files)
             watching = asyncio.create_task(
                 watchdogs.watch(pool.live, bot.paths.data, bot.limits), name="watchdog"
@@ -63,6 +75,8 @@ class Pool:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
                 await pool._close()
+                if is_ephemeral:
+                    await asyncio.to_thread(grounds.remove, directory)
 
     @property
     def is_sandboxed(self) -> bool:
@@ -111,10 +125,15 @@ class Pool:
             _log.warning("no kernel could be started: %s", error)
 
     async def _start(self, key: str) -> launching.Launched:
-        reason = self._let_go.pop(key, "")
+        if (ending := self._ending_of.get(key)) is not None:
+            # Its files change hands only when its last process is gone.
+            await asyncio.wait({ending})
+        reason = self._let_go.get(key, "")
         if (former := self._live.pop(key, None)) is not None:
-            await self._end(former)
             reason = reason or former.kernel.obituary
+            # Kept until it has been said, should this start fail.
+            self._let_go[key] = reason
+            await self._end(former)
         workspace = await self._workspaces.of(key)
         launched = await self._take_spare()
         if launched is None:
@@ -126,6 +145,7 @@ class Pool:
         except BaseException:
             await self._end(launched)
             raise
+        self._let_go.pop(key, None)
         if reason:
             launched.kernel.announcement = _RESTARTED.format(reason=reason)
         launched.kernel.last_used = time.monotonic()
@@ -193,11 +213,21 @@ class Pool:
         if launched is not None:
             self._let_go[key] = reason
             _log.info("a kernel ended: %s", reason or "as asked")
-            await self._end(launched)
+            launched.kernel.condemn(values.Ending.STOPPED, reason or _AS_ASKED)
+            ending = asyncio.create_task(launched.close(), name="end kernel")
+            self._ending_of[key] = ending
+            ending.add_done_callback(functools.partial(self._ended, key))
+            await self._to_the_end(ending)
+
+    def _ended(self, key: str, ending: asyncio.Task[None]) -> None:
+        if self._ending_of.get(key) is ending:
+            del self._ending_of[key]
 
     async def _end(self, launched: launching.Launched) -> None:
         """Close a kernel, to the end even if whoever asked for it goes away."""
-        ending = asyncio.create_task(launched.close(), name="end kernel")
+        await self._to_the_end(asyncio.create_task(launched.close(), name="end kernel"))
+
+    async def _to_the_end(self, ending: asyncio.Task[None]) -> None:
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
         await asyncio.shield(ending)
@@ -206,22 +236,25 @@ class Pool:
         """Let kernels go that died, or that nobody used for long; returns how many."""
         self._refill_soon()
         oldest = time.monotonic() - self._settings.kernels.idle_seconds
-        keys = [
-            key
-            for key, launched in self._live.items()
-            if launched.kernel.is_alive
-            and not launched.kernel.is_busy
-            and launched.kernel.last_used < oldest
-        ]
-        dead = [key for key, launched in self._live.items() if not launched.kernel.is_alive]
-        for key in dead:
-            await self._let(key, self._live[key].kernel.obituary)
-        for key in keys:
-            await self._let(key, "It was let go after it had not been used for a while.")
-        return len(dead) + len(keys)
+        count = 0
+        for key, launched in list(self._live.items()):
+            kernel = launched.kernel
+            # Each end takes time, in which any of the others may have been taken or replaced.
+            if self._live.get(key) is not launched or kernel.is_busy:
+                continue
+            if not kernel.is_alive:
+                await self._let(key, kernel.obituary)
+            elif kernel.last_used < oldest:
+                await self._let(key, "It was let go after it had not been used for a while.")
+            else:
+                continue
+            count += 1
+        return count
 
     async def release(self, key: str) -> None:
         """Let a session's kernel go, because somebody asked for it."""
+        if (starting := self._starting.get(key)) is not None:
+            await asyncio.wait({starting})
         await self._let(key, "")
         self._let_go.pop(key, None)
 

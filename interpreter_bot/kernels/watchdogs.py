@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import pathlib
 import shutil
 from collections.abc import Mapping
@@ -34,6 +35,8 @@ class _Guard:
         self._limits = limits
         self._watch = watching.Watch(limits.memory_bytes + 64 * settings.MIB)
         self._was_over = False
+        self.disk_bytes = 0
+        self._written_bytes = 0
 
     async def look(self) -> None:
         """Look once, and step in where a limit is passed."""
@@ -51,14 +54,21 @@ class _Guard:
         if self.launched.workspace is not None:
             self._judge_files(await self._share_of_files(self.launched.workspace))
 
+    def written_bytes(self) -> int:
+        """Count what the session's processes wrote since the last time, to wherever it was."""
+        total = self.launched.provisioner.processes().written_bytes()
+        self._written_bytes, before = total, self._written_bytes
+        return total - before
+
     async def _share_of_files(self, workspace: workspaces.Workspace) -> float:
         """How much of what it may have the workspace has; over 1 is too much."""
         usage = await workspace.usage()
         processes = self.launched.provisioner.processes()
         device = workspace.directory.stat().st_dev
         unlinked_bytes = await asyncio.to_thread(processes.unlinked_bytes, device)
+        self.disk_bytes = usage.bytes + unlinked_bytes
         share = max(
-            (usage.bytes + unlinked_bytes) / self._limits.workspace_bytes,
+            self.disk_bytes / self._limits.workspace_bytes,
             usage.files / self._limits.workspace_files,
         )
         # What is nested too deeply to be counted shows only there.
@@ -91,17 +101,53 @@ async def watch(
     while True:
         await asyncio.sleep(_TICK_SECONDS)
         tick += 1
-        is_disk_full = shutil.disk_usage(directory).free < limits.disk_reserve_bytes
+        is_disk_full = _is_full(directory, limits)
         for key, launched in list(live.items()):
             guard = guards.get(key)
             if guard is None or guard.launched is not launched:
                 guard = guards[key] = _Guard(launched, limits)
-            is_due = launched.kernel.is_busy or tick % _IDLE_TICKS == hash(key) % _IDLE_TICKS
-            if is_disk_full:
-                launched.kernel.step_in(values.Ending.STOPPED, deaths.DISK_FULL)
+            is_due = (
+                is_disk_full
+                or launched.kernel.is_busy
+                # Without a control group, what code left running is bounded by looking alone.
+                or launched.provisioner.memory_bytes() is None
+                or tick % _IDLE_TICKS == hash(key) % _IDLE_TICKS
+            )
             if is_due and launched.kernel.is_alive:
                 # A session that ends while it is looked at takes its files and processes along.
                 with contextlib.suppress(errors.WorkspaceError, OSError):
                     await guard.look()
         for key in guards.keys() - live.keys():
             del guards[key]
+        if _resident_bytes() > limits.bot_memory_bytes:
+            await _brake(list(guards.values()))
+        if is_disk_full and guards:
+            # Who holds most of it goes first, busy or not; the others only if that is not enough.
+            largest = max(guards.values(), key=lambda guard: guard.disk_bytes)
+            largest.launched.kernel.condemn(values.Ending.STOPPED, deaths.DISK_FULL)
+
+
+def _is_full(directory: pathlib.Path, limits: settings.Limits) -> bool:
+    try:
+        return shutil.disk_usage(directory).free < limits.disk_reserve_bytes
+    except OSError:
+        _log.exception("the data directory cannot be looked at")
+        return False
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def _brake(guards: list[_Guard]) -> None:
+    """End the kernel that writes most, because the bot's own memory is running out.
+
+    A message that never ends is held by libzmq, unseen by whoever reads; who sends it is known
+    only by how much it writes.
+    """
+    written = await asyncio.to_thread(lambda: [guard.written_bytes() for guard in guards])
+    if guards:
+        _, worst = max(zip(written, guards, strict=True), key=lambda pair: pair[0])
+        _log.critical("the bot uses too much memory; ending the session that writes most")
+        worst.launched.kernel.condemn(values.Ending.STOPPED, deaths.TOO_MUCH_SENT)

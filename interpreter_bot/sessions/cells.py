@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterable, Iterable, Sequence
 from typing import Final
@@ -54,12 +53,13 @@ class Cells:
         for number, code in enumerate(cells):
             try:
                 finished = await self._run(number, code)
-            except asyncio.CancelledError:
-                self._give_up(range(number, len(cells)))
-                raise
             except errors.BotError as error:
                 _log.info("cell %d was refused", number, exc_info=error)
                 finished = executing.refused(error)
+            except BaseException:
+                # Whatever ends the run, every cell gets its end.
+                self._give_up(range(number, len(cells)))
+                raise
             self._audience.finished(number, finished)
             is_all_ok = is_all_ok and finished.ending is values.Ending.OK
         return is_all_ok

@@ -88,6 +88,11 @@ class Collector:
         return artifact
 
 
+_BY_PRODUCTS = frozenset(
+    {"__pycache__", ".cache", ".config", ".ipynb_checkpoints", ".ipython", ".local", ".matplotlib"}
+)
+
+
 def _is_by_product(name: str) -> bool:
-    """Say whether programs rather than people asked for a file: caches, hidden state."""
-    return any(part.startswith(".") or part == "__pycache__" for part in name.split("/"))
+    """Say whether programs rather than people asked for a file."""
+    return any(part in _BY_PRODUCTS for part in name.split("/"))

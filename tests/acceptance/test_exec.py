@@ -245,7 +245,7 @@ def test_nothing_of_the_bot_is_left_in_its_directories(interpreter_bot, tmp_path
     ran = interpreter_bot("exec", "--cell=open('f', 'w').write('x');")
     assert ran.status == 0
     assert list(short_path.iterdir()) == []
-    assert list((tmp_path / "data" / "workspaces").iterdir()) == []
+    assert list((tmp_path / "data" / "ephemeral").iterdir()) == []
 
 
 def test_limits_are_those_of_the_settings(interpreter_bot):
@@ -291,7 +291,7 @@ def test_a_reader_that_has_enough_ends_the_run_quietly_and_soon(started, short_p
     assert process.wait(timeout=10) == 1
     assert process.stderr.read() == ""
     assert list(short_path.iterdir()) == []
-    assert list((tmp_path / "data" / "workspaces").iterdir()) == []
+    assert list((tmp_path / "data" / "ephemeral").iterdir()) == []
 
 
 def test_input_that_never_comes_does_not_keep_the_command_from_ending(started):

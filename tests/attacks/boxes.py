@@ -1,22 +1,25 @@
-"""What the attacks share: a bot with things worth stealing, its sessions, and words for outcomes."""
+"""What the attacks share: a bot with things worth stealing, its sessions, and what they show."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import dataclasses
+import io
 import os
 import pathlib
 import secrets
 import textwrap
 from collections.abc import AsyncIterator, Iterator
 
+import pytest
+
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import listening, pools
+from interpreter_bot.kernels import listening, pools, workspaces
 
 MIB = settings.MIB
 CANARY_PATTERN = "cnry[0-9a-f]{32}"
-"""What kernels look for: it does not match itself, so the code that looks finds nothing of its own."""
+"""What kernels look for: it does not match itself, so whoever looks finds nothing of his own."""
 REFUSED = frozenset({"EPERM", "EACCES", "EROFS"})
 MISSING = frozenset({"ENOENT", "ENOTDIR", "ESRCH"})
 LIMITS = settings.Limits(
@@ -37,6 +40,8 @@ LIMITS = settings.Limits(
 HEADROOM_BYTES = 64 * MIB
 """What a kernel may use beyond its limit, for what it brings before any user code."""
 SPARES = 2
+_GRACE_SECONDS = 0.5
+_PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 # What every attempt may use. `attempt` prints the name of the error, or "allowed".
 _PRELUDE = """
 import ctypes, errno, fcntl, mmap, os, re, resource, signal, socket, stat, struct
@@ -134,12 +139,12 @@ class Canaries:
             descriptor = os.open(path, os.O_RDONLY)
             os.set_inheritable(descriptor, True)
             self._descriptors.append(descriptor)
-        os.environ.update(dict.fromkeys(self.VARIABLES, self.word))
         try:
-            yield
+            with pytest.MonkeyPatch.context() as patch:
+                for name in self.VARIABLES:
+                    patch.setenv(name, self.word)
+                yield
         finally:
-            for name in self.VARIABLES:
-                del os.environ[name]
             for descriptor in self._descriptors:
                 os.close(descriptor)
 
@@ -153,22 +158,29 @@ class Bot:
         self.canaries = canaries
         self.pool = pool
         self.keys: set[str] = set()
+        self._forgetting: list[asyncio.Task[None]] = []
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, root: pathlib.Path) -> AsyncIterator[Bot]:
+    async def open(cls, root: pathlib.Path, limits: settings.Limits = LIMITS) -> AsyncIterator[Bot]:
         """Open a pool in a directory that everybody on the host may look into."""
         canaries = Canaries(root)
         bot = settings.Settings(
             paths=settings.Paths(data=root / "data", runtime=root / "run"),
-            limits=LIMITS,
+            limits=limits,
             kernels=settings.Kernels(
-                interrupt_grace_seconds=1, spares=SPARES, concurrent=12, preload=_PRELOAD
+                interrupt_grace_seconds=_GRACE_SECONDS,
+                spares=SPARES,
+                concurrent=12,
+                preload=_PRELOAD,
             ),
         )
         with canaries.laid():
             async with pools.Pool.open(bot) as pool:
-                yield cls(bot, canaries, pool)
+                opened = cls(bot, canaries, pool)
+                yield opened
+                for _ in range(2):
+                    await opened.forget_all()
 
     async def run(
         self,
@@ -197,17 +209,38 @@ class Bot:
         """Host process ids of a session, its first process first."""
         return self.pool.live[key].provisioner.processes().pids()
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether control groups hold the sessions; without, what nobody can count is refused."""
+        one = next(iter(self.pool.live.values()))
+        return one.provisioner.memory_bytes() is not None
+
     def memory_bytes(self, key: str) -> int:
         """What a session uses, counted from outside."""
         return self.pool.live[key].provisioner.processes().memory_bytes()
 
     async def forget_all(self) -> None:
-        """End every session of the test, with its files."""
-        await asyncio.gather(*(self.pool.forget(key) for key in self.keys))
+        """End every session, with its files; the next call waits for that."""
+        await asyncio.gather(*self._forgetting)
+        self._forgetting = [asyncio.create_task(self.pool.forget(key)) for key in self.keys]
         self.keys.clear()
 
 
-_PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
+async def content(workspace: workspaces.Workspace, name: str, **options: int) -> bytes:
+    """The bytes of a file, as a platform reads them."""
+    async with workspace.read(name, **options) as chunks:
+        return b"".join([chunk async for chunk in chunks])
+
+
+async def collected(
+    workspace: workspaces.Workspace, name: str, *, most_bytes: int = LIMITS.file_bytes
+) -> bytes:
+    """The bytes of a file that is listed under a name, as an artifact."""
+    into = io.BytesIO()
+    (info,) = [info for info in await workspace.list() if info.name == name]
+    artifact = await workspace.collect(info, into, most_bytes=most_bytes)
+    assert artifact.size_bytes == len(into.getvalue())
+    return into.getvalue()
 
 
 def is_alive(pid: int) -> bool:

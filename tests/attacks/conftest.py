@@ -17,17 +17,16 @@ async def shared_bot():
         for name in [name for name in os.environ if name.startswith("INTERPRETER_BOT_")]:
             patch.delenv(name)
         with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as directory:
-            root = pathlib.Path(directory)
-            root.chmod(0o755)
-            async with boxes.Bot.open(root) as bot:
+            os.chmod(directory, 0o755)
+            async with boxes.Bot.open(pathlib.Path(directory)) as bot:
                 yield bot
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def bot(shared_bot):
+async def bot(shared_bot, request):
     """The bot; after every attack a kernel that nobody used before still answers."""
     yield shared_bot
-    answer = await shared_bot.run("1 + 1", key="afterwards", seconds=5)
+    answer = await shared_bot.run("1 + 1", key=f"after {request.node.nodeid}", seconds=5)
     assert answer.plain == "2", answer
     await shared_bot.forget_all()
 
@@ -43,6 +42,27 @@ def run(bot, request):
 
 
 @pytest.fixture
+def attempt(shared_bot):
+    """Try an expression that leaves nothing behind, in a session that all such attempts share."""
+
+    async def attempt_one(expression, prelude=""):
+        text = boxes.code(prelude) + "\n" + boxes.attempt(expression)
+        return (await shared_bot.run(text, key="attempts")).word
+
+    return attempt_one
+
+
+@pytest.fixture
 def key_of(request):
     """The pool's name for a session of `run`."""
     return lambda key="": f"{request.node.nodeid} {key}"
+
+
+@pytest.fixture
+def files(bot, key_of):
+    """The workspace of the test's session."""
+
+    async def workspace():
+        return await bot.pool.workspace(key_of())
+
+    return workspace

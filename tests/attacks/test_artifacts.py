@@ -1,11 +1,10 @@
 """Files that code leaves to be collected: what they pretend to be, and what they change into."""
 
-import io
 import os
 
 import pytest
 
-from interpreter_bot import errors
+from interpreter_bot import errors, values
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -19,7 +18,6 @@ REFUSED = {
     "a link to /proc": "os.symlink('/proc/self/environ', 'x')",
     "a link to a descriptor": "os.symlink('/proc/self/fd/0', 'x')",
     "a hard link": "put('f', 'f', {create}); os.link('f', 'x')",
-    "a fifo": "os.mkfifo('x')",
     "a socket": "socket.socket(socket.AF_UNIX).bind('x')",
     "a directory": "os.mkdir('x')",
     "a large file": "put('x', 'x' * {size}, {create})",
@@ -35,24 +33,6 @@ LINKED_DIRECTORIES = {
 }
 
 
-@pytest.fixture
-def files(bot, key_of):
-    """The workspace of the test's session."""
-
-    async def workspace():
-        return await bot.pool.workspace(key_of())
-
-    return workspace
-
-
-async def collected(workspace, name, most_bytes=MOST_BYTES):
-    """The bytes of a file, taken like any other by name."""
-    into = io.BytesIO()
-    (info,) = [info for info in await workspace.list() if info.name == name]
-    await workspace.collect(info, into, most_bytes=most_bytes)
-    return into.getvalue()
-
-
 @pytest.mark.parametrize("what", REFUSED)
 async def test_what_is_no_plain_file_is_not_read(bot, run, files, what):
     expression = REFUSED[what].format(
@@ -64,9 +44,7 @@ async def test_what_is_no_plain_file_is_not_read(bot, run, files, what):
     assert not made.errors
 
     with pytest.raises((errors.FileMissingError, errors.FileTooLargeError)):
-        async with workspace.read("x", most_bytes=MOST_BYTES) as content:
-            async for _ in content:
-                pass
+        await boxes.content(workspace, "x", most_bytes=MOST_BYTES)
     changes = await workspace.changed(mark)
 
     is_file = what in ("a large file", "a sparse file")
@@ -74,6 +52,20 @@ async def test_what_is_no_plain_file_is_not_read(bot, run, files, what):
     assert ("x" in dict(changes.skipped)) == (
         not is_file and what not in ("a directory", "nothing")
     )
+
+
+@pytest.mark.parametrize("kind", ["os.mkfifo('x')", "os.mknod('x', 0o600 | stat.S_IFIFO)"])
+async def test_fifo_cannot_even_be_made(attempt, kind):
+    assert await attempt(kind) == "EPERM"
+
+
+async def test_fifo_that_is_there_all_the_same_keeps_nobody_waiting(run, files):
+    workspace = await files()
+    os.mkfifo(workspace.directory / "x")
+
+    with pytest.raises(errors.FileMissingError):
+        await boxes.content(workspace, "x")
+    assert await workspace.list() == ()
 
 
 @pytest.mark.parametrize("where", LINKED_DIRECTORIES)
@@ -143,7 +135,7 @@ async def test_file_that_grows_while_it_is_read_ends_all_the_same(run, files):
     )
     workspace = await files()
 
-    content = await collected(workspace, "x", most_bytes=boxes.LIMITS.file_bytes)
+    content = await boxes.collected(workspace, "x", most_bytes=boxes.LIMITS.file_bytes)
     await run("open('/tmp/over', 'w').close(); growing.join()")
 
     assert 0 < len(content) <= boxes.LIMITS.file_bytes
@@ -159,87 +151,6 @@ async def test_file_cut_while_it_is_read_ends_all_the_same(run, files):
         got = b"".join([chunk async for chunk in content])
 
     assert len(got) <= 1_000_000
-
-
-NAMES = {
-    "newline": b"a\nb",
-    "escape": b"a\x1b[31mb",
-    "carriage return": b"a\rb",
-    "right to left": "a\u202efdp.exe".encode(),
-    "zero width": "a\u200bb".encode(),
-    "slash of another kind": "a\u2215..\u2215b".encode(),
-    "full width slash": "..\uff0f..\uff0fetc".encode(),
-    "invalid UTF-8": b"a\xff\xfeb",
-    "overlong UTF-8": b"a\xc0\xafb",
-    "surrogate": b"a\xed\xa0\x80b",
-    "longest": b"x" * 255,
-    "longest of others": "\u00e9".encode() * 127,
-    "leading dash": b"-rf",
-    "leading dots": b"...",
-    "tilde": b"~root",
-    "backslashes": b"..\\..\\x",
-    "mention": b"@everyone",
-    "markup": b"<img src=x>",
-    "shell": b"$(id);`id`",
-    "space": b" ",
-    "drive": b"c:x",
-    "composed": "e\u0301".encode(),
-}
-
-
-@pytest.mark.parametrize("kind", NAMES)
-async def test_name_is_shown_harmlessly_and_leads_to_its_file(run, files, kind):
-    made = await run(f"open({NAMES[kind]!r}, 'w').write('content')")
-    assert not made.errors
-    workspace = await files()
-
-    (info,) = await workspace.list()
-
-    assert info.name.isprintable()
-    assert "/" not in info.name
-    assert not set(info.name) & {"\u2215", "\uff0f", "\u202e", "\u200b", "\n", "\x1b"}
-    assert await collected(workspace, info.name) == b"content"
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../data/x",
-        "/etc/passwd",
-        "..",
-        ".",
-        "",
-        "x/../x",
-        "x\0y",
-        "//x",
-        "d/../../../etc/passwd",
-        "\\x2e\\x2e/x",
-        "x" * 5000,
-        "a/" * 3000,
-    ],
-    ids=repr,
-)
-async def test_name_that_leads_elsewhere_is_refused(run, files, name):
-    await run("open('x', 'w').close()")
-    workspace = await files()
-
-    with pytest.raises(errors.WorkspaceError):
-        async with workspace.read(name[:20_000]):
-            pass
-
-
-async def test_two_names_that_look_alike_are_two_files(run, files):
-    await run(
-        "open('e\\u0301', 'w').write('1'); open('\\xe9', 'w').write('2');"
-        " open('a\\\\x0ab', 'w').write('3'); open('a\\nb', 'w').write('4')"
-    )
-    workspace = await files()
-
-    infos = await workspace.list()
-
-    contents = {await collected(workspace, info.name) for info in infos}
-    assert contents == {b"1", b"2", b"3", b"4"}
-    assert len({info.name for info in infos}) == 4
 
 
 async def test_more_files_than_allowed_are_listed_in_part(bot, run, files):
@@ -270,7 +181,8 @@ async def test_depth_is_bounded_and_can_be_removed(bot, run, files, key_of, dept
         os.chdir("/mnt/data")
         """)
     )
-    assert not made.errors
+    # Too deep to be counted is stopped like too much, if somebody looks in time.
+    assert made.ending in {values.Ending.OK, values.Ending.STOPPED}
     workspace = await files()
     path = workspace.directory
 

@@ -56,14 +56,16 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_nothing_of_another_session_is_in_sight(run, place):
+async def test_nothing_of_another_session_is_in_sight(bot, run, place):
     leave, look = PLACES[place]
     left = await run(boxes.code(leave), key="victim")
     assert left.ending is values.Ending.OK, "there has to be something to steal"
 
     ran = await run(boxes.attempt(look), key="thief")
 
-    assert ran.word in {"ENOENT", "ECONNREFUSED", "EACCES"}
+    # What no control group counts cannot be made at all, and is not looked for either.
+    uncounted = {"EPERM"} if place == "System V memory" and not bot.has_groups else set()
+    assert ran.word in {"ENOENT", "ECONNREFUSED", "EACCES"} | uncounted
 
 
 async def test_processes_of_another_session_are_not_there(run):

@@ -191,9 +191,12 @@ async def test_memory_of_the_kernel_itself_ends_as_out_of_memory(bot, run):
         """)
     )
 
+    assert "all of it" not in ran.text
+    if not bot.has_groups:
+        assert "Function not implemented" in ran.plain, "nobody could count it"
+        return
     assert ran.ending is Ending.OUT_OF_MEMORY
     assert "memory" in ran.finished.reason
-    assert "all of it" not in ran.text
 
 
 async def test_stop_keeps_variables_and_says_why(bot, run, key_of):

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-import pathlib
+import shutil
 
 import pytest
 
@@ -57,12 +57,10 @@ CALLS = {
 
 @ON_X86
 @pytest.mark.parametrize("name", CALLS)
-async def test_system_call_is_filtered(run, name):
+async def test_system_call_is_filtered(attempt, name):
     expression, error = CALLS[name]
 
-    ran = await run(boxes.attempt(expression))
-
-    assert ran.word == error
+    assert await attempt(expression) == error
 
 
 PRIVILEGES = {
@@ -75,7 +73,7 @@ PRIVILEGES = {
     "new privileges again": "call('prctl', 38, 0, 0, 0, 0)",
     "filter off": "call('prctl', 22, 0, 0, 0, 0)",
     "priority": "os.setpriority(os.PRIO_PROCESS, 0, -10)",
-    "everybody's priority": "os.setpriority(os.PRIO_PROCESS, 1, 19)",
+    "init's priority": "os.setpriority(os.PRIO_PROCESS, 1, -5)",
     "niceness": "os.nice(-1)",
     "real time": "os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))",
     "real time disk": "call(251, 1, 0, 1 << 13)",
@@ -86,10 +84,8 @@ PRIVILEGES = {
 
 @ON_X86
 @pytest.mark.parametrize("name", PRIVILEGES)
-async def test_privilege_is_not_to_be_had(run, name):
-    ran = await run(boxes.attempt(PRIVILEGES[name]))
-
-    assert ran.word in {"EPERM", "EACCES", "EINVAL", "ENOMEM"}
+async def test_privilege_is_not_to_be_had(attempt, name):
+    assert await attempt(PRIVILEGES[name]) in {"EPERM", "EACCES", "EINVAL", "ENOMEM"}
 
 
 @pytest.mark.parametrize("name", ["AS", "DATA", "NPROC", "NOFILE", "FSIZE", "CORE", "MEMLOCK"])
@@ -110,9 +106,9 @@ async def test_limit_cannot_be_raised(run, name):
 async def test_setuid_program_gives_no_user_away(bot, run, key_of):
     workspace = await bot.pool.workspace(key_of())
     await run("1")
-    program = workspace.directory / "who"
-    program.write_bytes(pathlib.Path("/usr/bin/id").read_bytes())
-    program.chmod(0o6755)
+    # Root's, where we are root: no code could make it so, but a restored snapshot might.
+    program = shutil.copy("/usr/bin/id", workspace.directory / "who")
+    os.chmod(program, 0o6755)
 
     ran = await run("import subprocess\nprint(subprocess.check_output(['./who', '-u'], text=True))")
 

@@ -97,12 +97,12 @@ HOARDS = {
 
 
 @pytest.mark.parametrize("what", HOARDS)
-async def test_memory_of_a_whole_session_is_bounded(run, memory, what):
+async def test_memory_of_a_whole_session_is_bounded(bot, run, memory, what):
     ran = await run(boxes.code(HOARDS[what].format(size=boxes.LIMITS.memory_bytes)))
 
     if ran.finished.kernel_lost:
         assert ran.ending is Ending.OUT_OF_MEMORY
-    else:
+    elif bot.has_groups or "memfd" not in what:
         told = [*ran.notices, *(error.name for error in ran.errors)]
         partly = deaths.partly_out_of_memory(boxes.LIMITS.memory_bytes)
         assert {partly, "MemoryError"} & set(told), ran
@@ -208,7 +208,8 @@ async def test_single_file_ends_at_its_limit(bot, run, key_of, how):
         boxes.code("open('/mnt/data/f', 'w').close()") + "\n" + boxes.attempt(FILES[how])
     )
 
-    assert ran.word == "EFBIG"
+    # What is in memory is refused altogether where nobody could count it.
+    assert ran.word == "EFBIG" or (ran.word, how, bot.has_groups) == ("ENOSYS", "in memory", False)
     files = await (await bot.pool.workspace(key_of())).list()
     assert all(file.size_bytes <= bot.limits.file_bytes for file in files)
 
@@ -285,78 +286,3 @@ async def test_many_processes_have_the_cores_of_one_session(bot, run, key_of):
     assert ran.ending is Ending.OK
     used = processes.cpu_seconds() - before
     assert used / ran.finished.seconds < bot.limits.cpu_cores * 1.2
-
-
-# Whatever is printed, at most this much of it is shown, with a word about the rest.
-FLOODS = {
-    "standard output": "while True: print('x' * 1000)",
-    "standard error": "while True: print('x' * 1000, file=sys.stderr)",
-    "descriptor 1": "while True: os.write(1, b'x' * 1000)",
-    "descriptor 2": "while True: os.write(2, b'x' * 1000)",
-    "a program": "subprocess.run(['/usr/bin/yes'])",
-    "many threads": "def f():\n    while True: print('x' * 1000)\n"
-    "for _ in range(8): threading.Thread(target=f, daemon=True).start()\ntime.sleep(60)",
-    "single characters": "while True: print('x', end='', flush=True)",
-    "one large text": "print('x' * (50 << 20)); time.sleep(60)",
-    "carriage returns": "while True: print('x' * 100, end='\\r')",
-    "escapes": "while True: print('\\x1b[31m' * 1000)",
-    "an escape without end": "while True: print('\\x1b]' + 'x' * 1000, end='')",
-}
-
-
-@pytest.mark.parametrize("what", FLOODS)
-async def test_endless_output_is_cut_with_a_notice(bot, run, what):
-    ran = await run(boxes.code(FLOODS[what]), seconds=1.5)
-
-    assert ran.ending in {Ending.TIMED_OUT, Ending.CRASHED}, ran.finished
-    assert len(ran.text.encode()) <= bot.limits.output_bytes
-    assert "\x1b" not in ran.plain
-    assert len(ran.outputs) < 20_000
-    silent = what in ("escapes", "an escape without end")
-    assert silent or any("cut" in notice for notice in ran.notices)
-
-
-DISPLAYS = {
-    "displays": "while True: display('x')",
-    "updates": "handle = display('x', display_id=True)\nwhile True: handle.update('y')",
-    "clears": "from IPython.display import clear_output\nwhile True: clear_output()",
-    "errors": "while True: get_ipython().showtraceback((ValueError, ValueError('x'), None))",
-    "results": "while True: sys.displayhook(1)",
-}
-
-
-@pytest.mark.parametrize("what", DISPLAYS)
-async def test_displays_without_end_are_bounded(bot, run, what):
-    ran = await run(boxes.code(DISPLAYS[what]), seconds=1.5)
-
-    assert ran.ending in {Ending.TIMED_OUT, Ending.CRASHED}
-    displays = [o for o in ran.outputs if isinstance(o, values.Display) and not o.is_update]
-    assert len(displays) <= bot.limits.displays
-    assert len(ran.outputs) < 5_000, "what a chat has to carry"
-
-
-HUGE = {
-    "a huge repr": "class C:\n    def __repr__(self): return 'x' * (30 << 20)\nC()",
-    "a huge list": "list(range(10_000_000))",
-    "a huge string": "'x' * (30 << 20)",
-    "a huge picture": "display({'image/png': 'A' * (14 << 20)}, raw=True)",
-    "a message larger than any": "display({'image/png': 'A' * (24 << 20)}, raw=True)",
-    "a huge error": "raise ValueError('x' * (12 << 20))",
-    "an error of many lines": "exec('1\\n' * 200_000 + 'raise ValueError(\"\\\\n\" * 1_000_000)')",
-    "a repr that recurses": "class C:\n    def __repr__(self): return repr(self)\nC()",
-    "a repr that raises": "class C:\n    def __repr__(self): raise SystemExit\nC()",
-    "deep recursion": "def f(): f()\nf()",
-    "deep JSON": "from IPython.display import JSON\nx = []\nfor _ in range(900): x = [x]\nJSON(x)",
-    "a deep error": "def f(n):\n    try: f(n + 1)\n    finally: 1 / 0\nf(0)",
-}
-
-
-@pytest.mark.parametrize("what", HUGE)
-async def test_huge_things_are_shown_in_part_and_keep_the_kernel(bot, run, what):
-    await run("kept = 5")
-
-    ran = await run(boxes.code(HUGE[what]))
-
-    assert ran.ending in {Ending.OK, Ending.ERROR}, ran.finished
-    assert sum(len(o.plain) for o in ran.outputs) < bot.limits.output_bytes
-    assert (await run("kept")).plain == "5"

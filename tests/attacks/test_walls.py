@@ -54,6 +54,8 @@ async def test_every_namespace_of_a_kernel_is_its_own(bot, run, key_of):
 
 
 async def test_spare_kernels_are_confined_before_anybody_has_them(bot):
+    for _ in range(2):
+        await bot.forget_all()
     assert await boxes.until(lambda: bot.pool.spare_count == boxes.SPARES)
     mine = [pid for pid in await asyncio.to_thread(_descendants, os.getpid())]
     kernels = [s for s in map(boxes.status, mine) if len(s["NSpid"].split()) > 2]

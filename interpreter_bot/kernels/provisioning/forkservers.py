@@ -19,6 +19,7 @@ _log = logging.getLogger(__name__)
 
 _PRELOAD_SECONDS = 120.0
 _STOP_SECONDS = 5.0
+_ANSWER_SECONDS = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,12 +99,16 @@ class ForkServer:
             self._process = environments.spawn(
                 environment, theirs.fileno(), cores=self._cores, home=home
             )
-        await self._channel.send(self._introduction(environment))
         try:
+            await self._channel.send(self._introduction(environment))
             async with asyncio.timeout(_PRELOAD_SECONDS):
                 await self._await_readiness()
-        except TimeoutError as error:
-            raise errors.KernelStartError("The fork server did not get ready in time.") from error
+        except BaseException as error:
+            # One that is half started must not be asked for kernels.
+            self._process.kill()
+            if isinstance(error, TimeoutError):
+                raise errors.KernelStartError("The fork server was not ready in time.") from error
+            raise
 
     @property
     def _cores(self) -> int:
@@ -178,20 +183,43 @@ class ForkServer:
     async def _ask(
         self, request: dict[str, object], descriptors: Sequence[int] = ()
     ) -> packets.Packet:
-        """Ask one thing at a time; answers come in order."""
-        async with self._turn:
-            # A cancelled wait would leave its answer for the next to ask: always collect it.
-            return await asyncio.shield(self._exchange(request, descriptors))
+        """Ask, and collect the answer even if whoever asked goes away: it is nobody else's."""
+        # Copies, because the asker closes its own when it goes away.
+        owned = [os.dup(descriptor) for descriptor in descriptors]
+        exchange = asyncio.create_task(self._exchange(request, owned), name="ask fork server")
+        try:
+            return await asyncio.shield(exchange)
+        except asyncio.CancelledError:
+            exchange.add_done_callback(_discard)
+            raise
 
-    async def _exchange(
-        self, request: dict[str, object], descriptors: Sequence[int]
-    ) -> packets.Packet:
-        await self._channel_or_raise().send(request, descriptors)
-        answer = await self._receive()
+    async def _exchange(self, request: dict[str, object], owned: Sequence[int]) -> packets.Packet:
+        """Send one request and wait for its answer, one at a time."""
+        try:
+            async with self._turn, asyncio.timeout(_ANSWER_SECONDS):
+                await self._channel_or_raise().send(request, owned)
+                answer = await self._receive()
+        except TimeoutError as error:
+            self._give_up("it did not answer")
+            raise errors.KernelStartError from error
+        finally:
+            for descriptor in owned:
+                os.close(descriptor)
+        if answer.content.get("id") != request["id"]:
+            # Whose answer this is cannot be known any more, and a workspace may be in it.
+            answer.close()
+            self._give_up("it answered something else")
+            raise errors.KernelStartError
         if answer.text("event") == "refused":
             _log.error("fork server refused %s: %s", request["op"], answer.text("reason"))
             raise errors.KernelStartError
         return answer
+
+    def _give_up(self, reason: str) -> None:
+        """Kill a server that cannot be trusted any more; the next start gets another."""
+        _log.critical("the fork server is killed: %s", reason)
+        if self._process is not None:
+            self._process.kill()
 
     async def fork(self, spec: dict[str, object], descriptors: Sequence[int]) -> None:
         """Fork the first process of a kernel.
@@ -228,3 +256,9 @@ class ForkServer:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 await asyncio.to_thread(self._process.wait)
+
+
+def _discard(exchange: asyncio.Task[packets.Packet]) -> None:
+    """Close what came for somebody who went away."""
+    if not exchange.cancelled() and exchange.exception() is None:
+        exchange.result().close()

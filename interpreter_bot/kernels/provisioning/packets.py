@@ -37,6 +37,11 @@ class Packet:
         value = self.content.get(name)
         return value if isinstance(value, str) else ""
 
+    def close(self) -> None:
+        """Close the descriptors, of a packet that is not used."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
     def number(self, name: str) -> int:
         """Return a whole number of `content`, 0 where there is none."""
         value = self.content.get(name)

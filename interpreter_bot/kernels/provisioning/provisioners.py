@@ -183,6 +183,8 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         packet = await self._link.receive() if self._link is not None else None
         if packet is None or packet.text("event") != event or len(packet.descriptors) != count:
             reason = packet.text("reason") if packet is not None else "its first process ended"
+            if packet is not None:
+                packet.close()
             _log.error("kernel %s did not start: %s", self.kernel_id, reason)
             raise errors.KernelStartError
         return packet.descriptors

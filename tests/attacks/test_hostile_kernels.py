@@ -1,0 +1,110 @@
+"""Kernels that fight the bot with everything they have: each comes to an end, alone."""
+
+import gc
+import os
+import pathlib
+
+import pytest
+
+from interpreter_bot import values
+from tests.attacks import boxes, speaking
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+Ending = values.Ending
+# What ends in whatever way, but ends: the bot lives, and a new kernel answers.
+HOSTILE = {
+    "a frame of 20 MB": "iopub.send_multipart([b'x' * 20_000_000])\nprint('after')",
+    "a signed message of 20 MB": "publish('stream', dict(stream, text='x' * 20_000_000))",
+    "a reply of 20 MB": "shell.send_multipart([*ident, b'x' * 20_000_000])",
+    "a million frames": "iopub.send_multipart([b'x'] * 1_000_000)",
+    "a million messages": "for _ in range(1_000_000): iopub.send_multipart([b'x'])",
+    "a million signed messages": "m = session.serialize(session.msg('stream', stream, parent))\n"
+    "for _ in range(1_000_000): iopub.send_multipart([b'x', *m])",
+    "a million replies": "m = session.serialize(session.msg('execute_reply', {}, parent))\n"
+    "for _ in range(200_000): shell.send_multipart([*ident, *m])",
+    "questions without end": "while True: session.send(kernel.stdin_socket, 'input_request', "
+    "{'prompt': 'x' * 10_000}, parent=parent, ident=ident)",
+    "closed sockets": "import os\nos.closerange(3, 256)\ntime.sleep(5)",
+    "a closed shell": "shell.close(linger=0)",
+    "a closed publisher": "kernel.iopub_thread.socket.close(linger=0)\nprint('unheard')",
+    "a terminated context": "kernel.parent.context.destroy(linger=0)",
+    "descriptors swapped": "import os\nfor n in range(3, 40):\n    try: os.dup2(0, n)\n"
+    "    except OSError: pass\ntime.sleep(1)",
+    "noise on every socket": "import os\nfor n in range(3, 40):\n    try: os.write(n, b'x' * 99)\n"
+    "    except OSError: pass\ntime.sleep(0.5)",
+    "handlers replaced": "kernel.shell_handlers.clear(); kernel.do_execute = None",
+    "a key replaced": "session.key = b'another'",
+    "sending replaced": "type(session).send = lambda *_, **__: None",
+    "all of ipykernel replaced": "import sys\nfor name in list(sys.modules):\n"
+    "    if name.startswith(('ipykernel', 'zmq', 'guest')): del sys.modules[name]\n"
+    "kernel.__class__.execute_request = lambda *_: None",
+    "an event loop stopped": "import asyncio\nasyncio.get_event_loop().stop()",
+    "an event loop held": "import asyncio\nasyncio.get_event_loop().call_soon(time.sleep, 60)",
+    "threads that stop the world": "import sys\nsys.setswitchinterval(1000)\n"
+    "threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()",
+    "a fork that goes on": "import os\nif os.fork() == 0: print('child')\n",
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+async def test_hostile_kernel_comes_to_an_end_and_harms_nobody(bot, run, what):
+    await run("kept = 5", key="neighbour")
+
+    first = await run(speaking.PRELUDE + HOSTILE[what], seconds=1)
+    await run("print('second')", seconds=0.3)
+
+    assert "forged" * 20_000 not in first.plain
+    assert (await run("kept", key="neighbour")).plain == "5"
+    await bot.pool.release(next(key for key in bot.keys if key.endswith(f"[{what}] ")))
+    assert (await run("1 + 1")).plain == "2"
+
+
+async def test_flood_of_messages_leaves_no_memory_behind(run):
+    def resident():
+        gc.collect()
+        return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
+
+    flood = "m = session.serialize(session.msg('stream', dict(stream, text='x' * 10_000), parent))"
+    flood += "\nwhile True: iopub.send_multipart([b'x', *m])"
+    before = resident()
+
+    ran = await run(speaking.PRELUDE + flood, seconds=3)
+
+    assert ran.ending in {Ending.TIMED_OUT, Ending.CRASHED, Ending.OUT_OF_MEMORY}
+    assert resident() - before < 32 * boxes.MIB
+
+
+async def test_oversized_message_costs_its_own_execution_only(run):
+    lost = await run(speaking.PRELUDE + "iopub.send_multipart([b'x' * 20_000_000])\nprint('after')")
+    assert lost.ending is Ending.OK
+    assert lost.notices == ["Some of the output was lost on the way."]
+
+    ran = await run("print('heard')")
+
+    assert ran.word == "heard"
+    assert ran.finished.seconds < 1
+
+
+async def test_socket_paths_cannot_be_swapped(bot, run):
+    await run("1")
+    files = sorted(bot.settings.paths.runtime.rglob("k-*"))
+    before = [path.lstat().st_ino for path in files]
+
+    ran = await run(
+        boxes.code("""
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                path = socket.socket(fileno=os.dup(int(name))).getsockname()
+            except OSError:
+                continue
+            if isinstance(path, str) and path.startswith("/"):
+                attempt(lambda: os.unlink(path))
+                attempt(lambda: os.symlink("/tmp/elsewhere", path))
+        """)
+    )
+
+    assert set(ran.text.split()) <= boxes.REFUSED | boxes.MISSING
+    assert ran.word
+    assert [path.lstat().st_ino for path in files if path.is_socket()] == before
