@@ -105,7 +105,10 @@ async def test_file_swapped_for_a_link_never_shows_the_host(bot, run, files):
     )
     workspace, seen = await files(), []
 
-    for _ in range(150):
+    for attempt in range(5000):
+        # Long enough for both sides of the race to have been seen on a busy machine.
+        if attempt >= 150 and {b"harmless", None} <= set(seen):
+            break
         for name in ("x", "d/public.txt"):
             try:
                 async with workspace.read(name) as content:

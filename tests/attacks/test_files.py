@@ -110,7 +110,9 @@ async def test_parents_of_the_environment_show_nothing_else(run):
             for path in (sys.prefix, sys.base_prefix)
             if pathlib.Path(path).is_relative_to(parent)
         }
-        assert set(names) == below
+        # An environment below /tmp shares it with what every session has there.
+        own = {"home"} if parent == "/tmp" else set()
+        assert set(names) == below | own
 
 
 WRITES = {
