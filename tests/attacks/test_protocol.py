@@ -96,7 +96,7 @@ async def test_forged_reply_is_an_ending_of_its_own_session(run, what):
 UNHEARD = {
     "a foreign parent": "publish('stream', stream, parent={'header': {'msg_id': 'another'}})",
     "no parent": "publish('stream', stream, parent={})",
-    "a parent of an earlier request": "old = dict(about, msg_id=about['msg_id'][:-1] + '0')\n"
+    "a parent of an earlier request": "old = dict(about, msg_id=about['msg_id'][:-1] + 'x')\n"
     "raw(iopub, header('stream'), old, {}, stream)",
     "no signature": "raw(iopub, header('stream'), about, {}, stream, signature=b'')",
     "a wrong signature": "raw(iopub, header('stream'), about, {}, stream, signature=b'0' * 64)",
