@@ -1,0 +1,70 @@
+"""Choices: what platforms, workspaces, channels and people set for themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from interpreter_bot.store import columns, records, tables, transactions
+
+_T = tables.CHOICES
+_WHERE = (_T.c.platform, _T.c.workspace, _T.c.channel, _T.c.person)
+
+
+class Choices:
+    """All choices: per scope, a JSON value by name."""
+
+    def __init__(self, begin: transactions.Transactions) -> None:
+        self._begin = begin
+
+    async def put(self, scope: records.Scope, name: str, value: object) -> None:
+        """Choose, instead of what that very scope chose before.
+
+        Args:
+            value: anything that JSON can say, but None.
+        """
+        if value is None:
+            raise ValueError("None is no choice: remove it instead")
+        fields = {"value": value, "changed": columns.now()}
+        insert = self._begin.insert(_T).values(name=name, **_named(scope), **fields)
+        statement = insert.on_conflict_do_update(
+            index_elements=[_T.c.name, *_WHERE],
+            set_={field: insert.excluded[field] for field in fields},
+        )
+        async with self._begin.writing() as transaction:
+            await transaction.execute(statement)
+
+    async def remove(self, scope: records.Scope, name: str) -> None:
+        """Forget what that very scope chose; what a wider one chose holds again."""
+        condition = [_T.c.name == name, *_is(scope)]
+        async with self._begin.writing() as transaction:
+            await transaction.execute(sa.delete(_T).where(*condition))
+
+    async def of(self, scope: records.Scope) -> dict[str, Any]:
+        """What that very scope chose, by name."""
+        query = sa.select(_T.c.name, _T.c.value).where(*_is(scope))
+        async with self._begin.reading() as transaction:
+            return {row.name: row.value for row in await transaction.execute(query)}
+
+    async def effective(self, scope: records.Scope) -> dict[str, Any]:
+        """What holds in a scope, by name: of all scopes around it the narrowest that chose.
+
+        Wide to narrow: everywhere, platform, workspace, channel, person, person in the channel.
+        """
+        around = [
+            sa.or_(column == value, column == "")
+            for column, value in zip(_WHERE, _named(scope).values(), strict=True)
+        ]
+        narrow_last = [(column != "").asc() for column in (_T.c.person, *_WHERE[2::-1])]
+        query = sa.select(_T.c.name, _T.c.value).where(*around).order_by(*narrow_last)
+        async with self._begin.reading() as transaction:
+            return {row.name: row.value for row in await transaction.execute(query)}
+
+
+def _named(scope: records.Scope) -> dict[str, str]:
+    return {column.name: getattr(scope, column.name) for column in _WHERE}
+
+
+def _is(scope: records.Scope) -> list[sa.ColumnElement[bool]]:
+    return [column == getattr(scope, column.name) for column in _WHERE]

@@ -1,0 +1,131 @@
+"""Column types: they make text storable, times unambiguous and documents exact.
+
+PostgreSQL refuses NUL in text, and no database takes lone surrogates; both come from kernels,
+models and people, so it is settled here and both databases keep the very same.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import re
+from typing import Any, Final
+
+import sqlalchemy
+from sqlalchemy import types
+
+NAME_CHARACTERS: Final = 128
+"""Five of these, in UTF-8, fit into one index entry of PostgreSQL (2,704 bytes)."""
+TEXT_CHARACTERS: Final = 4_000_000
+"""Longer text is cut, and says so."""
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_DIGEST_CHARACTERS = 64
+
+
+def storable(text: str) -> str:
+    """Replace what no database takes, each by U+FFFD."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def identity(name: str) -> str:
+    """Make a name storable such that different names stay different.
+
+    Names that are short and clean, as all real ones are, stay as they are; others end in a digest.
+    """
+    if len(name) <= NAME_CHARACTERS and not _UNSTORABLE.search(name):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    head = storable(name)[: NAME_CHARACTERS - _DIGEST_CHARACTERS - 1]
+    return f"{head}~{digest}"
+
+
+def document(value: object) -> str:
+    """Say a value in JSON, compact, with NUL and lone surrogates escaped and so kept exactly."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    # In JSON they can only stand inside a string, where the escape means the same. NUL is
+    # escaped already.
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+class Name(types.TypeDecorator[str]):
+    """An identifier that others chose: compared, indexed, bounded; see `identity`."""
+
+    impl = sqlalchemy.String(NAME_CHARACTERS)
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sqlalchemy.Dialect) -> str | None:
+        """Make it storable."""
+        return None if value is None else identity(value)
+
+
+class Prose(types.TypeDecorator[str]):
+    """Text that people read: made storable, and cut when it is endless."""
+
+    impl = sqlalchemy.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sqlalchemy.Dialect) -> str | None:
+        """Make it storable."""
+        if value is None:
+            return None
+        beyond = len(value) - TEXT_CHARACTERS
+        if beyond > 0:
+            value = f"{value[:TEXT_CHARACTERS]}\n… [{beyond:,} more characters were not kept]"
+        return storable(value)
+
+
+class Document(types.TypeDecorator[Any]):
+    """A JSON document. Text on both databases: PostgreSQL's own JSON types refuse NUL.
+
+    None is no document (NULL), so a JSON `null` cannot be told from it.
+    """
+
+    impl = sqlalchemy.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: object, dialect: sqlalchemy.Dialect) -> str | None:
+        """Say it in JSON."""
+        return None if value is None else document(value)
+
+    def process_result_value(
+        self,
+        value: Any,  # noqa: ANN401
+        dialect: sqlalchemy.Dialect,
+    ) -> Any:  # noqa: ANN401
+        """Read the JSON."""
+        return None if value is None else json.loads(value)
+
+
+class Moment(types.TypeDecorator[datetime.datetime]):
+    """A time in UTC. SQLite forgets the zone, so it is put back."""
+
+    impl = sqlalchemy.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(
+        self, value: datetime.datetime | None, dialect: sqlalchemy.Dialect
+    ) -> datetime.datetime | None:
+        """Turn it to UTC; a time without a zone is a fault."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a time without a zone cannot be stored")
+        return value.astimezone(datetime.UTC)
+
+    def process_result_value(
+        self, value: datetime.datetime | None, dialect: sqlalchemy.Dialect
+    ) -> datetime.datetime | None:
+        """Put UTC back."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            return value.replace(tzinfo=datetime.UTC)
+        return value.astimezone(datetime.UTC)
+
+
+def now() -> datetime.datetime:
+    """This moment, in UTC."""
+    return datetime.datetime.now(datetime.UTC)

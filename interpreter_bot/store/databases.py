@@ -1,0 +1,96 @@
+"""The door to the store: opened once, closed last."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import pathlib
+from collections.abc import AsyncIterator
+
+from sqlalchemy import pool
+from sqlalchemy.ext import asyncio as sa_asyncio
+
+from interpreter_bot.store import (
+    addresses,
+    artifacts,
+    choices,
+    engines,
+    events,
+    executions,
+    instances,
+    keeping,
+    parts,
+    records,
+    sessions,
+    transactions,
+    turns,
+    upgrading,
+    usage,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Database:
+    """Everything that is remembered. Use `open`.
+
+    Every method of an aggregate is one transaction and raises BotError where the database cannot
+    be used. One that is cancelled has done all or nothing.
+
+    Attributes:
+        orphans: the turns that were found left behind by a bot that died, now interrupted.
+    """
+
+    def __init__(
+        self,
+        engine: sa_asyncio.AsyncEngine,
+        instance: instances.Instance,
+        files: keeping.KeptFiles,
+    ) -> None:
+        self._engine = engine
+        begin = transactions.Transactions(engine)
+        self.orphans: tuple[records.Turn, ...] = ()
+        self.files = files
+        self.sessions = sessions.Sessions(begin)
+        self.turns = turns.Turns(begin, instance)
+        self.parts = parts.Parts(begin, files)
+        self.executions = executions.Executions(begin)
+        self.artifacts = artifacts.Artifacts(begin)
+        self.usage = usage.Usage(begin)
+        self.choices = choices.Choices(begin)
+        self.events = events.Events(begin)
+
+    @property
+    def connections_in_use(self) -> int:
+        """How many there are at this moment; none when nothing goes on."""
+        connections = self._engine.pool
+        return connections.checkedout() if isinstance(connections, pool.QueuePool) else 0
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, url: str, *, files: pathlib.Path) -> AsyncIterator[Database]:
+        """Open a database: upgrade its schema, and interrupt the turns of bots that died.
+
+        Args:
+            url: `sqlite:////absolute/file.db` or `postgresql://…`; see `addresses.default`.
+            files: directory for what is too large for a database, made when needed.
+
+        Raises:
+            SettingsError: the URL cannot be used.
+            BotError: the database cannot be used, or is newer than this code.
+        """
+        address = addresses.parse(url)
+        async with contextlib.AsyncExitStack() as stack:
+            with transactions.translated():
+                if addresses.is_sqlite(address):
+                    engines.make_file(address)
+                await asyncio.to_thread(upgrading.upgrade, address)
+                instance = await stack.enter_async_context(instances.alive(address))
+            engine = engines.make(address)
+            stack.push_async_callback(engine.dispose)
+            database = cls(engine, instance, keeping.KeptFiles(files))
+            database.orphans = await database.turns.interrupt_orphans()
+            if database.orphans:
+                _log.warning("%d turns were left behind by a bot that died", len(database.orphans))
+            yield database

@@ -1,0 +1,77 @@
+"""Parts: what a turn consists of, in order; enough to show it again and to tell it to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from interpreter_bot.store import columns, encoding, keeping, records, tables, transactions
+
+_T = tables.PARTS
+
+
+class Parts:
+    """All parts of all turns."""
+
+    def __init__(self, begin: transactions.Transactions, files: keeping.KeptFiles) -> None:
+        self._begin = begin
+        self._files = files
+
+    async def add(self, turn_id: int, *parts: records.NewPart) -> None:
+        """Add parts at the end of a turn: all of them, or none.
+
+        Raises:
+            BotError: there is no such turn any more, or no database, or no room.
+        """
+        rows = [await self._row(turn_id, part) for part in parts]
+        if not rows:
+            return
+        async with self._begin.writing() as transaction:
+            # Ids grow in this order, which is the order of the parts: a turn has one writer.
+            await transaction.execute(sa.insert(_T), rows)
+
+    async def of_turn(self, turn_id: int) -> tuple[records.Part, ...]:
+        """The parts of a turn, in order."""
+        return await self.of_turns([turn_id])
+
+    async def of_turns(self, turn_ids: Sequence[int]) -> tuple[records.Part, ...]:
+        """The parts of some turns, turn by turn, in order."""
+        query = sa.select(_T).where(_T.c.turn_id.in_(turn_ids)).order_by(_T.c.turn_id, _T.c.id)
+        async with self._begin.reading() as transaction:
+            return tuple(map(_record, await transaction.execute(query)))
+
+    async def discard_unused_files(self) -> int:
+        """Remove kept files that no part refers to any more, and say how many."""
+        unused = set(await self._files.listed())
+        async with self._begin.reading() as transaction:
+            query = sa.select(_T.c.sha256).where(_T.c.sha256.is_not(None)).distinct()
+            unused.difference_update((await transaction.execute(query)).scalars())
+        await self._files.discard(unused)
+        return len(unused)
+
+    async def _row(self, turn_id: int, part: records.NewPart) -> dict[str, Any]:
+        output, sha256 = None, None
+        if part.output is not None:
+            output, sha256 = await encoding.encode(part.output, self._files)
+        return {
+            "turn_id": turn_id,
+            "step": part.step,
+            "kind": part.kind.value,
+            "text": part.text,
+            "output": output,
+            "sha256": sha256,
+            "detail": None if part.detail is None else dict(part.detail),
+            "execution_id": part.execution_id,
+            "created": columns.now(),
+        }
+
+
+def _record(row: sa.Row[Any]) -> records.Part:
+    fields = row._asdict()
+    del fields["sha256"]
+    fields["kind"] = records.PartKind(fields["kind"])
+    fields["output"] = None if row.output is None else encoding.decode(row.output)
+    fields["detail"] = row.detail or {}
+    return records.Part(**fields)

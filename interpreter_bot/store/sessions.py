@@ -1,0 +1,100 @@
+"""Sessions: conversations, found by where they take place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from interpreter_bot.store import columns, records, tables, transactions
+
+_T = tables.SESSIONS
+
+
+class Sessions:
+    """All conversations."""
+
+    def __init__(self, begin: transactions.Transactions) -> None:
+        self._begin = begin
+
+    async def open(self, key: records.SessionKey) -> records.Session:
+        """Find the session of a conversation, or make it; it counts as used now."""
+        now = columns.now()
+        insert = self._begin.insert(_T).values(
+            platform=key.platform,
+            workspace=key.workspace,
+            channel=key.channel,
+            thread=key.thread,
+            title="",
+            created=now,
+            used=now,
+        )
+        statement = insert.on_conflict_do_update(
+            index_elements=[_T.c.platform, _T.c.workspace, _T.c.channel, _T.c.thread],
+            set_={"used": now},
+        ).returning(*_T.c)
+        async with self._begin.writing() as transaction:
+            return _record((await transaction.execute(statement)).one())
+
+    async def find(self, key: records.SessionKey) -> records.Session | None:
+        """Find the session of a conversation without making it."""
+        return await self._one(
+            _T.c.platform == key.platform,
+            _T.c.workspace == key.workspace,
+            _T.c.channel == key.channel,
+            _T.c.thread == key.thread,
+        )
+
+    async def get(self, session_id: int) -> records.Session | None:
+        """The session of that id."""
+        return await self._one(_T.c.id == session_id)
+
+    async def recent(
+        self, platform: str, workspace: str = "", *, channel: str | None = None, most: int = 50
+    ) -> tuple[records.Session, ...]:
+        """The sessions that were used last, the latest first."""
+        query = sa.select(_T).where(_T.c.platform == platform, _T.c.workspace == workspace)
+        if channel is not None:
+            query = query.where(_T.c.channel == channel)
+        query = query.order_by(_T.c.used.desc(), _T.c.id.desc()).limit(most)
+        async with self._begin.reading() as transaction:
+            return tuple(map(_record, await transaction.execute(query)))
+
+    async def choose_model(self, session_id: int, model: str | None) -> None:
+        """Set the model; None goes back to the default."""
+        await self._set(session_id, model=model)
+
+    async def entitle(self, session_id: int, title: str) -> None:
+        """Set the title."""
+        await self._set(session_id, title=title)
+
+    async def note_kernel(self, session_id: int, hints: Mapping[str, Any]) -> None:
+        """Set what is known of the kernel, all of it anew: anything that JSON can say."""
+        await self._set(session_id, kernel=dict(hints))
+
+    async def delete(self, session_id: int) -> None:
+        """Delete a conversation with everything in it. What it cost stays counted."""
+        async with self._begin.writing() as transaction:
+            await transaction.execute(sa.delete(_T).where(_T.c.id == session_id))
+
+    async def _set(self, session_id: int, **fields: object) -> None:
+        async with self._begin.writing() as transaction:
+            await transaction.execute(sa.update(_T).where(_T.c.id == session_id).values(**fields))
+
+    async def _one(self, *conditions: sa.ColumnElement[bool]) -> records.Session | None:
+        async with self._begin.reading() as transaction:
+            row = (await transaction.execute(sa.select(_T).where(*conditions))).one_or_none()
+        return None if row is None else _record(row)
+
+
+def _record(row: sa.Row[Any]) -> records.Session:
+    return records.Session(
+        id=row.id,
+        key=records.SessionKey(row.platform, row.workspace, row.channel, row.thread),
+        title=row.title,
+        model=row.model,
+        kernel=row.kernel or {},
+        created=row.created,
+        used=row.used,
+    )

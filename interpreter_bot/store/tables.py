@@ -1,0 +1,158 @@
+"""The tables. A change here needs a migration; a test compares the two."""
+
+from __future__ import annotations
+
+import datetime
+
+import sqlalchemy as sa
+from sqlalchemy import schema
+
+from interpreter_bot.store import columns
+
+METADATA = sa.MetaData(
+    # A constraint without a name cannot be altered by a migration.
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _table(name: str, *items: schema.SchemaItem) -> sa.Table:
+    # Otherwise SQLite gives the ids of what was deleted to what comes next, and a turn that is
+    # still running would go on in somebody else's conversation.
+    return sa.Table(name, METADATA, _id(), *items, sqlite_autoincrement=True)
+
+
+def _id() -> sa.Column[int]:
+    # SQLite counts up by itself only where the type is exactly INTEGER.
+    return sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True)
+
+
+def _name(name: str) -> sa.Column[str]:
+    return sa.Column(name, columns.Name, nullable=False)
+
+
+def _prose(name: str) -> sa.Column[str]:
+    return sa.Column(name, columns.Prose, nullable=False)
+
+
+def _moment(name: str, *, nullable: bool = False) -> sa.Column[datetime.datetime]:
+    return sa.Column(name, columns.Moment, nullable=nullable)
+
+
+def _of(table: str, *, or_none: bool = False) -> sa.Column[int]:
+    """Refer to a row of `table`, and go with it; or forget it when it goes."""
+    return sa.Column(
+        f"{table.removesuffix('s')}_id",
+        sa.BigInteger,
+        sa.ForeignKey(f"{table}.id", ondelete="SET NULL" if or_none else "CASCADE"),
+        nullable=or_none,
+        index=True,
+    )
+
+
+SESSIONS = _table(
+    "sessions",
+    _name("platform"),
+    _name("workspace"),
+    _name("channel"),
+    _name("thread"),
+    _prose("title"),
+    sa.Column("model", columns.Name),
+    sa.Column("kernel", columns.Document),
+    _moment("created"),
+    _moment("used"),
+    sa.UniqueConstraint("platform", "workspace", "channel", "thread"),
+    sa.Index(None, "platform", "workspace", "used"),
+)
+
+TURNS = _table(
+    "turns",
+    _of("sessions"),
+    _name("request_id"),
+    _name("person"),
+    _prose("request"),
+    sa.Column("attachments", columns.Document, nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    _prose("answer"),
+    _name("owner"),
+    _moment("started"),
+    _moment("ended", nullable=True),
+    # Orphans are looked for at every start.
+    sa.Index(None, "status", "owner"),
+)
+
+EXECUTIONS = _table(
+    "executions",
+    _of("turns"),
+    _prose("code"),
+    sa.Column("ending", sa.String(16)),
+    sa.Column("seconds", sa.Double, nullable=False),
+    _prose("reason"),
+    sa.Column("kernel_lost", sa.Boolean, nullable=False),
+    _moment("started"),
+)
+
+PARTS = _table(
+    "parts",
+    _of("turns"),
+    sa.Column("step", sa.Integer, nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    _prose("text"),
+    sa.Column("output", columns.Document),
+    # The file that the output refers to, so that files nobody refers to can be found.
+    sa.Column("sha256", sa.String(64), index=True),
+    sa.Column("detail", columns.Document),
+    _of("executions", or_none=True),
+    _moment("created"),
+)
+
+ARTIFACTS = _table(
+    "artifacts",
+    _of("turns"),
+    _prose("name"),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("sha256", sa.String(64), nullable=False),
+    _name("media_type"),
+    _moment("created"),
+)
+
+USAGE = _table(
+    "usage",
+    # Money stays spent when the conversation is deleted.
+    _of("turns", or_none=True),
+    _of("sessions", or_none=True),
+    _name("platform"),
+    _name("workspace"),
+    _name("person"),
+    sa.Column("day", sa.Date, nullable=False),
+    _name("model"),
+    sa.Column("input_tokens", sa.BigInteger, nullable=False),
+    sa.Column("output_tokens", sa.BigInteger, nullable=False),
+    sa.Column("money_micros", sa.BigInteger, nullable=False),
+    sa.Column("cpu_seconds", sa.Double, nullable=False),
+    sa.Index(None, "platform", "workspace", "person", "day"),
+)
+
+CHOICES = _table(
+    "choices",
+    _name("platform"),
+    _name("workspace"),
+    _name("channel"),
+    _name("person"),
+    _name("name"),
+    sa.Column("value", columns.Document, nullable=False),
+    _moment("changed"),
+    sa.UniqueConstraint("name", "platform", "workspace", "channel", "person"),
+)
+
+EVENTS = sa.Table(
+    "events",
+    METADATA,
+    sa.Column("platform", columns.Name, primary_key=True),
+    sa.Column("event_id", columns.Name, primary_key=True),
+    sa.Column("seen", columns.Moment, nullable=False, index=True),
+)

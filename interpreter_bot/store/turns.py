@@ -1,0 +1,125 @@
+"""Turns: requests and what became of them. One that is left running is found after a death."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from interpreter_bot.store import columns, instances, records, tables, transactions
+
+_T = tables.TURNS
+_Status = records.TurnStatus
+
+
+class Turns:
+    """All turns; those that are started here belong to one instance of the bot."""
+
+    def __init__(self, begin: transactions.Transactions, instance: instances.Instance) -> None:
+        self._begin = begin
+        self._instance = instance
+
+    async def start(
+        self,
+        session_id: int,
+        *,
+        person: str,
+        text: str,
+        request_id: str = "",
+        attachments: Sequence[str] = (),
+    ) -> records.Turn:
+        """Record that a turn begins. From now on it will be seen, whatever happens to us.
+
+        Raises:
+            BotError: there is no such session any more, or no database.
+        """
+        now = columns.now()
+        insert = sa.insert(_T).values(
+            session_id=session_id,
+            request_id=request_id,
+            person=person,
+            request=text,
+            attachments=[columns.storable(name) for name in attachments],
+            status=_Status.RUNNING.value,
+            answer="",
+            owner=self._instance.id,
+            started=now,
+        )
+        session = tables.SESSIONS
+        touch = sa.update(session).where(session.c.id == session_id).values(used=now)
+        async with self._begin.writing() as transaction:
+            row = (await transaction.execute(insert.returning(*_T.c))).one()
+            await transaction.execute(touch)
+        return _record(row)
+
+    async def finish(self, turn_id: int, status: records.TurnStatus, *, answer: str = "") -> bool:
+        """Record how a turn ended. The first end counts.
+
+        One of ours that another replica took for interrupted becomes what it really was.
+
+        Returns:
+            Whether it was recorded: not if it had ended, or its session was deleted.
+        """
+        is_open = sa.or_(
+            _T.c.status == _Status.RUNNING.value,
+            sa.and_(_T.c.status == _Status.INTERRUPTED.value, _T.c.owner == self._instance.id),
+        )
+        end = (
+            sa.update(_T)
+            .where(_T.c.id == turn_id, is_open)
+            .values(status=status.value, answer=answer, ended=columns.now())
+        )
+        async with self._begin.writing() as transaction:
+            return (await transaction.execute(end)).rowcount == 1
+
+    async def get(self, turn_id: int) -> records.Turn | None:
+        """The turn of that id."""
+        async with self._begin.reading() as transaction:
+            row = (await transaction.execute(sa.select(_T).where(_T.c.id == turn_id))).one_or_none()
+        return None if row is None else _record(row)
+
+    async def of_session(
+        self, session_id: int, *, most: int = 200, before: int | None = None
+    ) -> tuple[records.Turn, ...]:
+        """The latest turns of a session, in the order in which they began.
+
+        Args:
+            before: id of a turn that they are all earlier than, to go on backwards.
+        """
+        query = sa.select(_T).where(_T.c.session_id == session_id)
+        if before is not None:
+            query = query.where(_T.c.id < before)
+        query = query.order_by(_T.c.id.desc()).limit(most)
+        async with self._begin.reading() as transaction:
+            rows = (await transaction.execute(query)).all()
+        return tuple(map(_record, reversed(rows)))
+
+    async def interrupt_orphans(self) -> tuple[records.Turn, ...]:
+        """Find turns left running by instances that died; they become interrupted.
+
+        Returns:
+            Those turns, for whoever wants to tell people.
+        """
+        is_running = _T.c.status == _Status.RUNNING.value
+        others = sa.select(_T.c.owner).where(is_running, _T.c.owner != self._instance.id).distinct()
+        async with self._begin.writing() as transaction:
+            owners = (await transaction.execute(others)).scalars().all()
+            dead = [o for o in owners if await self._instance.is_dead(transaction, o)]
+            if not dead:
+                return ()
+            end = (
+                sa.update(_T)
+                .where(is_running, _T.c.owner.in_(dead))
+                .values(status=_Status.INTERRUPTED.value, ended=columns.now())
+                .returning(*_T.c)
+            )
+            rows = (await transaction.execute(end)).all()
+        return tuple(sorted(map(_record, rows), key=lambda turn: turn.id))
+
+
+def _record(row: sa.Row[Any]) -> records.Turn:
+    fields = row._asdict()
+    fields["attachments"] = tuple(fields["attachments"])
+    fields["status"] = _Status(fields["status"])
+    return records.Turn(**fields)

@@ -1,0 +1,109 @@
+"""Usage: tokens, money and processor time, by person and day and by session.
+
+Money is an integer, in millionths, so that sums are exact. A day is one of UTC.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Final
+
+import sqlalchemy as sa
+
+from interpreter_bot import errors
+from interpreter_bot.store import columns, records, tables, transactions
+
+_T = tables.USAGE
+# A server may claim any number of tokens. Thousands of these still add up within 64 bits.
+_MOST: Final = 10**15
+
+
+class Usage:
+    """All that was ever used."""
+
+    def __init__(self, begin: transactions.Transactions) -> None:
+        self._begin = begin
+
+    async def add(self, turn_id: int, spending: records.Spending, *, model: str = "") -> None:
+        """Count something towards a turn, its session, and its person's today.
+
+        Raises:
+            BotError: there is no such turn any more, or no database.
+        """
+        turns, sessions = tables.TURNS, tables.SESSIONS
+        whose = (
+            sa.select(
+                turns.c.id.label("turn_id"),
+                turns.c.session_id,
+                sessions.c.platform,
+                sessions.c.workspace,
+                turns.c.person,
+            )
+            .join_from(turns, sessions)
+            .where(turns.c.id == turn_id)
+        )
+        async with self._begin.writing() as transaction:
+            row = (await transaction.execute(whose)).one_or_none()
+            if row is None:
+                raise errors.BotError("This conversation was deleted meanwhile.")
+            insert = sa.insert(_T).values(
+                **row._asdict(),
+                day=columns.now().date(),
+                model=model,
+                input_tokens=_bounded(spending.input_tokens),
+                output_tokens=_bounded(spending.output_tokens),
+                money_micros=_bounded(spending.money_micros),
+                cpu_seconds=spending.cpu_seconds if math.isfinite(spending.cpu_seconds) else 0.0,
+            )
+            await transaction.execute(insert)
+
+    async def of_person(
+        self,
+        person: str,
+        *,
+        platform: str,
+        workspace: str = "",
+        day: datetime.date | None = None,
+    ) -> records.Spending:
+        """What a person used on one day, in all sessions; today where none is named."""
+        return await self._sum(
+            _T.c.platform == platform,
+            _T.c.workspace == workspace,
+            _T.c.person == person,
+            _T.c.day == (day or columns.now().date()),
+        )
+
+    async def of_session(self, session_id: int) -> records.Spending:
+        """What a session used, ever."""
+        return await self._sum(_T.c.session_id == session_id)
+
+    async def of_turn(self, turn_id: int) -> records.Spending:
+        """What a turn used so far."""
+        return await self._sum(_T.c.turn_id == turn_id)
+
+    async def _sum(self, *conditions: sa.ColumnElement[bool]) -> records.Spending:
+        query = sa.select(
+            *(
+                sa.func.coalesce(sa.func.sum(column), 0)
+                for column in (
+                    _T.c.input_tokens,
+                    _T.c.output_tokens,
+                    _T.c.money_micros,
+                    _T.c.cpu_seconds,
+                )
+            )
+        ).where(*conditions)
+        async with self._begin.reading() as transaction:
+            tokens_in, tokens_out, money, cpu = (await transaction.execute(query)).one()
+        # PostgreSQL sums integers to decimals.
+        return records.Spending(
+            input_tokens=int(tokens_in),
+            output_tokens=int(tokens_out),
+            money_micros=int(money),
+            cpu_seconds=float(cpu),
+        )
+
+
+def _bounded(number: int) -> int:
+    return min(max(number, 0), _MOST)

@@ -1,0 +1,162 @@
+"""What is left of a turn when its bot dies, goes away, or is only slow."""
+
+import asyncio
+import json
+import os
+import sys
+import time
+
+import pytest
+
+from interpreter_bot import errors
+from interpreter_bot.store import records
+
+Status = records.TurnStatus
+
+# A bot in the middle of a turn: it says so, and hangs.
+MIDDLE = """
+import asyncio, json, pathlib, sys
+from interpreter_bot import values
+from interpreter_bot.store import databases, records
+
+async def main():
+    async with databases.Database.open(sys.argv[1], files=pathlib.Path(sys.argv[2])) as database:
+        session = await database.sessions.open(records.SessionKey("web", thread="t"))
+        turn = await database.turns.start(session.id, person="p", text="Go on for ever")
+        execution = await database.executions.start(turn.id, "while True: pass")
+        kind = records.PartKind
+        await database.parts.add(
+            turn.id,
+            records.NewPart(kind=kind.CODE, text="while True: pass", execution_id=execution),
+            records.NewPart(kind=kind.OUTPUT, output=values.Text("stdout", "half of it")),
+        )
+        print(json.dumps([session.id, turn.id]), flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def other(url, tmp_path):
+    """Another bot in the middle of a turn: its process, its session, its turn."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "error", "-c", MIDDLE, url, tmp_path / "kept",
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    session_id, turn_id = json.loads(await asyncio.wait_for(process.stdout.readline(), 30))
+    yield process, session_id, turn_id
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+
+
+async def interrupted(database, turn_id):
+    """Wait until the server has noticed a death, which is soon but not at once."""
+    deadline = time.monotonic() + 10
+    found = database.orphans
+    while turn_id not in [turn.id for turn in found]:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+        found = await database.turns.interrupt_orphans()
+    return found
+
+
+async def test_a_turn_of_a_killed_bot_is_shown_as_interrupted_with_all_its_parts(opening, other):
+    process, session_id, turn_id = other
+    process.kill()
+    await process.wait()
+    async with opening() as database:
+        await interrupted(database, turn_id)
+        (turn,) = await database.turns.of_session(session_id)
+        assert (turn.status, turn.request) == (Status.INTERRUPTED, "Go on for ever")
+        assert turn.ended is not None
+        code, output = await database.parts.of_turn(turn_id)
+        assert (code.text, output.output.text) == ("while True: pass", "half of it")
+        (execution,) = await database.executions.of_turn(turn_id)
+        assert execution.ending is None
+        # And the conversation goes on.
+        again = await database.turns.start(session_id, person="p", text="Again")
+        assert await database.turns.finish(again.id, Status.DONE, answer="Here")
+
+
+async def test_turns_of_a_living_replica_are_left_alone(opening, other):
+    _, _, turn_id = other
+    async with opening() as database:
+        assert database.orphans == ()
+        assert await database.turns.interrupt_orphans() == ()
+        assert (await database.turns.get(turn_id)).status is Status.RUNNING
+
+
+async def test_a_replica_in_the_same_process_is_left_alone_too(opening, database, turn):
+    async with opening() as replica:
+        assert replica.orphans == ()
+    assert (await database.turns.get(turn.id)).status is Status.RUNNING
+
+
+async def test_a_bot_that_went_away_properly_leaves_orphans_as_well(opening):
+    async with opening() as database:
+        session = await database.sessions.open(records.SessionKey("web"))
+        left = await database.turns.start(session.id, person="p", text="?")
+    async with opening() as database:
+        assert [turn.id for turn in await interrupted(database, left.id)] == [left.id]
+        # The dead do not speak again.
+        assert not await database.turns.finish(left.id, Status.DONE)
+
+
+async def test_a_turn_taken_for_interrupted_becomes_what_its_owner_says(opening, database, turn):
+    async with opening() as replica:
+
+        async def dead(transaction, owner):
+            return True
+
+        replica.turns._instance.is_dead = dead
+        assert len(await replica.turns.interrupt_orphans()) == 1
+    assert await database.turns.finish(turn.id, Status.DONE, answer="Not at all")
+    assert (await database.turns.get(turn.id)).status is Status.DONE
+
+
+async def test_a_server_that_restarts_is_used_again_and_we_still_count_as_alive(
+    opening, postgresql, url, monkeypatch
+):
+    if url.startswith("sqlite"):
+        pytest.skip("a matter of servers")
+    monkeypatch.setattr("interpreter_bot.store.instances._LOOK_SECONDS", 0.1)
+    async with opening() as database:
+        session = await database.sessions.open(records.SessionKey("web"))
+        turn = await database.turns.start(session.id, person="p", text="?")
+        postgresql.stop()
+        with pytest.raises(errors.BotError, match="cannot be used right now"):
+            await database.turns.get(turn.id)
+        await asyncio.to_thread(postgresql.start)
+        assert (await database.turns.get(turn.id)).status is Status.RUNNING
+        await asyncio.sleep(0.5)
+        async with opening() as replica:
+            assert replica.orphans == ()
+        assert database.connections_in_use == 0
+
+
+async def test_lock_files_of_the_dead_are_cleared_away(opening, url, tmp_path):
+    if not url.startswith("sqlite"):
+        pytest.skip("a matter of SQLite")
+    async with opening():
+        (alive,) = (tmp_path / "bot.db-instances").iterdir()
+        dead = alive.with_name("0" * 32)
+        dead.touch()
+        for path in (alive, dead):
+            os.utime(path, (0, 0))
+        async with opening():
+            assert alive.exists()
+            assert not dead.exists()
+
+
+async def test_cancelling_at_any_moment_leaves_all_or_nothing_and_no_connection(database, session):
+    for step in range(60):
+        parts = [records.NewPart(kind=records.PartKind.TEXT, text=str(n)) for n in range(20)]
+        turn = await database.turns.start(session.id, person="p", text="?")
+        adding = asyncio.create_task(database.parts.add(turn.id, *parts))
+        await asyncio.sleep(step * 0.0001)
+        adding.cancel()
+        await asyncio.wait([adding])
+        assert len(await database.parts.of_turn(turn.id)) in {0, 20}
+    assert database.connections_in_use == 0

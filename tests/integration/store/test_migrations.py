@@ -1,0 +1,170 @@
+"""The schema's history, and how bots meet in it."""
+
+import asyncio
+import os
+import pathlib
+import re
+import stat
+import subprocess
+import sys
+import zipfile
+
+import alembic.command
+import alembic.script
+import pytest
+import sqlalchemy
+
+from interpreter_bot import errors
+from interpreter_bot.store import addresses, databases, engines, records, upgrading
+
+ROOT = pathlib.Path(__file__).parents[3]
+KEY = records.SessionKey("web", thread="t")
+
+
+async def on(url, work):
+    """Do something on a connection that upgrades use."""
+    engine = engines.make_for_upgrade(addresses.parse(url))
+    async with engine.begin() as connection:
+        result = await connection.run_sync(work)
+    await engine.dispose()
+    return result
+
+
+def tables(connection):
+    return set(sqlalchemy.inspect(connection).get_table_names()) - {"sqlite_sequence"}
+
+
+async def test_opening_an_empty_database_makes_the_tables(url, opening):
+    async with opening() as database:
+        assert await database.sessions.recent("web") == ()
+    assert await on(url, tables) == {
+        "alembic_version", "artifacts", "choices", "events", "executions", "parts", "sessions",
+        "turns", "usage",
+    }  # fmt: skip
+
+
+async def test_migrations_lead_to_exactly_the_tables_of_the_code(url, opening):
+    async with opening():
+        pass
+    await on(url, lambda connection: alembic.command.check(upgrading.config(connection)))
+
+
+async def test_downgrading_leaves_nothing_and_upgrading_again_works(url, opening):
+    async with opening():
+        pass
+    await on(
+        url, lambda connection: alembic.command.downgrade(upgrading.config(connection), "base")
+    )
+    assert await on(url, tables) == {"alembic_version"}
+    async with opening() as database:
+        await database.sessions.open(KEY)
+
+
+async def test_opening_again_keeps_what_was_there(opening):
+    async with opening() as database:
+        first = await database.sessions.open(KEY)
+    async with opening() as database:
+        assert (await database.sessions.open(KEY)).id == first.id
+
+
+async def test_replicas_that_start_together_upgrade_once(opening):
+    async def start():
+        async with opening() as database:
+            return await database.sessions.open(KEY)
+
+    found = await asyncio.gather(*(start() for _ in range(5)))
+    assert len({session.id for session in found}) == 1
+
+
+async def test_processes_that_start_together_upgrade_once(url, opening, tmp_path):
+    program = (
+        "import asyncio, pathlib, sys\n"
+        "from interpreter_bot.store import databases\n"
+        "async def main():\n"
+        "    files = pathlib.Path(sys.argv[2])\n"
+        "    async with databases.Database.open(sys.argv[1], files=files): pass\n"
+        "asyncio.run(main())"
+    )
+    command = [sys.executable, "-W", "error", "-c", program, url, tmp_path]
+    started = [await asyncio.create_subprocess_exec(*command) for _ in range(4)]
+    assert [await process.wait() for process in started] == [0, 0, 0, 0]
+
+
+async def test_a_database_from_the_future_is_refused_in_a_sentence(url, opening):
+    async with opening():
+        pass
+    later = sqlalchemy.text("UPDATE alembic_version SET version_num = '9999'")
+    await on(url, lambda connection: connection.execute(later))
+    with pytest.raises(errors.BotError, match="newer version"):
+        async with opening():
+            pass
+
+
+def test_the_alembic_command_works_by_itself(url):
+    for words in (
+        ["upgrade", "head"],
+        ["check"],
+        ["downgrade", "base"],
+        ["upgrade", "head", "--sql"],
+    ):
+        command = [sys.executable, "-m", "alembic", "-x", f"url={url}", *words]
+        subprocess.run(command, check=True, capture_output=True, timeout=60, cwd=ROOT)
+
+
+def test_an_installed_bot_brings_its_migrations(tmp_path):
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
+    subprocess.run(build, check=True, capture_output=True, timeout=60, cwd=ROOT)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    program = (
+        "from interpreter_bot.store import addresses, engines, upgrading\n"
+        "url = addresses.parse('sqlite:///bot.db')\n"
+        "engines.make_file(url)\n"
+        "upgrading.upgrade(url)\n"
+        "print(upgrading.config().get_main_option('script_location'))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    output = subprocess.check_output(
+        [sys.executable, "-c", program], text=True, timeout=60, cwd=tmp_path, env=environment
+    )
+    assert output.strip() == str(tmp_path / "installed/interpreter_bot/store/migrations")
+
+
+def test_migrations_form_one_line_and_are_named_by_number():
+    scripts = alembic.script.ScriptDirectory.from_config(upgrading.config())
+    found = list(scripts.walk_revisions())
+    assert len(scripts.get_heads()) == 1
+    assert all(re.fullmatch(r"\d{4}_[a-z_]+\.py", os.path.basename(s.path)) for s in found)
+
+
+async def test_an_sqlite_file_is_for_our_eyes_only_and_logs_ahead(tmp_path, url, opening):
+    if not url.startswith("sqlite"):
+        pytest.skip("a matter of SQLite")
+    async with opening() as database:
+        await database.sessions.open(KEY)
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("bot.db*")}
+        assert modes == {0o600, 0o700}
+        assert (tmp_path / "bot.db-wal").exists()
+
+
+async def test_a_database_that_cannot_be_reached_is_a_sentence(tmp_path, postgresql):
+    unreachable = [
+        f"postgresql://postgres@/nobody_made_this?host={postgresql.directory}",
+        f"postgresql://postgres@/x?host={tmp_path}/nowhere",
+        "sqlite:////proc/nowhere/bot.db",
+    ]
+    for url in unreachable:
+        with pytest.raises(errors.BotError, match="cannot be used right now"):
+            await open_once(url, tmp_path)
+
+
+async def test_a_file_that_is_no_database_is_a_sentence(tmp_path):
+    (tmp_path / "bot.db").write_bytes(b"No database at all. " * 100)
+    with pytest.raises(errors.BotError, match="cannot be used right now"):
+        await open_once(f"sqlite:///{tmp_path}/bot.db", tmp_path)
+
+
+async def open_once(url, tmp_path):
+    async with databases.Database.open(url, files=tmp_path / "kept"):
+        pass

@@ -1,0 +1,265 @@
+"""What is put into the store comes out of it, on either database."""
+
+import asyncio
+import datetime
+
+import pytest
+
+from interpreter_bot import errors, values
+from interpreter_bot.store import records
+
+Key = records.SessionKey
+Kind = records.PartKind
+Scope = records.Scope
+Status = records.TurnStatus
+
+HOSTILE = "a\x00b\ud800c\udfffd 😀 \u202e"
+
+
+async def test_a_conversation_has_one_session_however_many_ask_at_once(database):
+    key = Key("slack", "T1", "C1", "1.2")
+    found = await asyncio.gather(*(database.sessions.open(key) for _ in range(30)))
+    assert {(session.id, session.key) for session in found} == {(found[0].id, key)}
+    assert (await database.sessions.find(key)).id == found[0].id
+
+
+async def test_the_same_channel_elsewhere_is_another_session(database):
+    places = [
+        ("slack", "T1", "1"),
+        ("slack", "T2", "1"),
+        ("slack", "T1", "2"),
+        ("discord", "T1", "1"),
+    ]
+    keys = [Key(platform, workspace, "C", thread) for platform, workspace, thread in places]
+    assert len({(await database.sessions.open(key)).id for key in keys}) == 4
+    assert await database.sessions.find(Key("web", "T1", "C", "1")) is None
+
+
+async def test_what_is_known_of_a_session_can_be_changed(database, session):
+    await database.sessions.choose_model(session.id, "gpt-x")
+    await database.sessions.entitle(session.id, "Petals")
+    await database.sessions.note_kernel(session.id, {"snapshot": "s1", "variables": 3})
+    changed = await database.sessions.get(session.id)
+    assert (changed.model, changed.title) == ("gpt-x", "Petals")
+    assert changed.kernel == {"snapshot": "s1", "variables": 3}
+    await database.sessions.choose_model(session.id, None)
+    assert (await database.sessions.get(session.id)).model is None
+
+
+async def test_recent_sessions_come_latest_used_first(database):
+    made = [await database.sessions.open(Key("web", thread=str(n))) for n in range(3)]
+    await database.turns.start(made[0].id, person="p", text="?")
+    recent = await database.sessions.recent("web", most=2)
+    assert [session.id for session in recent] == [made[0].id, made[2].id]
+    assert await database.sessions.recent("web", channel="other") == ()
+
+
+async def test_a_turn_runs_and_ends_once(database, session):
+    turn = await database.turns.start(
+        session.id, person="U1", text="Plot it!", request_id="1.7", attachments=["a.csv", "b"]
+    )
+    assert (turn.status, turn.ended, turn.attachments) == (Status.RUNNING, None, ("a.csv", "b"))
+    assert await database.turns.get(turn.id) == turn
+    assert await database.turns.finish(turn.id, Status.STOPPED, answer="Stopped.")
+    assert not await database.turns.finish(turn.id, Status.DONE, answer="Too late")
+    ended = await database.turns.get(turn.id)
+    assert (ended.status, ended.answer) == (Status.STOPPED, "Stopped.")
+    assert ended.started <= ended.ended
+
+
+async def test_turns_come_in_order_and_can_be_paged_backwards(database, session):
+    made = [(await database.turns.start(session.id, person="p", text=str(n))).id for n in range(5)]
+    last = await database.turns.of_session(session.id, most=2)
+    assert [turn.id for turn in last] == made[3:]
+    before = await database.turns.of_session(session.id, most=2, before=last[0].id)
+    assert [turn.id for turn in before] == made[1:3]
+
+
+async def test_parts_come_in_order_and_as_they_were(database, turn):
+    execution = await database.executions.start(turn.id, "1 + 1")
+    outputs = [
+        values.Text("stderr", HOSTILE),
+        values.Error("ValueError", "no", "ValueError: no"),
+        values.Table(
+            plain="t",
+            columns=("", "a"),
+            rows=(("0", "1"), ("1", "2")),
+            row_count=9,
+            column_count=1,
+            index_count=1,
+        ),
+        values.Latex(latex="$x$"),
+        values.Json(json='{"a": 1}'),
+        values.Result(plain="2", display_id="d", is_update=True),
+        values.Clear(wait=True),
+        values.Notice("Cut."),
+    ]
+    detail = {"call": "c1", "arguments": HOSTILE}
+    await database.parts.add(
+        turn.id,
+        records.NewPart(kind=Kind.TEXT, text="Let us see"),
+        records.NewPart(kind=Kind.CODE, text="1 + 1", detail=detail, execution_id=execution),
+    )
+    new = [records.NewPart(kind=Kind.OUTPUT, step=1, output=output) for output in outputs]
+    await database.parts.add(turn.id, *new)
+    text, code, *shown = await database.parts.of_turn(turn.id)
+    assert (text.kind, text.text, text.detail, text.output) == (Kind.TEXT, "Let us see", {}, None)
+    assert (code.detail, code.execution_id) == (detail, execution)
+    assert [part.output for part in shown] == outputs
+    assert {part.step for part in shown} == {1}
+
+
+async def test_pictures_and_pages_are_kept_as_files_once(database, turn, tmp_path):
+    image = values.Image(mime="image/png", data=b"\x89PNG", plain="<Figure>", display_id="d")
+    page = values.Html(html="<b>ü\x00</b>")
+    parts = [records.NewPart(kind=Kind.OUTPUT, output=output) for output in (image, image, page)]
+    await database.parts.add(turn.id, *parts)
+    first, second, third = (part.output for part in await database.parts.of_turn(turn.id))
+    assert first == second
+    assert (first.mime, first.plain, first.display_id, first.size_bytes) == (
+        "image/png", "<Figure>", "d", 4,
+    )  # fmt: skip
+    assert await database.files.load(first.sha256) == b"\x89PNG"
+    assert third.mime == "text/html"
+    assert await database.files.load(third.sha256) == b"<b>\xc3\xbc\x00</b>"
+    assert len([path for path in (tmp_path / "kept").rglob("*") if path.is_file()]) == 2
+
+
+async def test_only_files_that_nothing_refers_to_are_discarded(database, turn, monkeypatch):
+    monkeypatch.setattr("interpreter_bot.store.keeping._FRESH_SECONDS", -1)
+    image = values.Image(mime="image/png", data=b"used")
+    await database.parts.add(turn.id, records.NewPart(kind=Kind.OUTPUT, output=image))
+    unused = await database.files.keep(b"unused")
+    assert await database.parts.discard_unused_files() == 1
+    assert await database.files.load(unused) is None
+    (part,) = await database.parts.of_turn(turn.id)
+    assert await database.files.load(part.output.sha256) == b"used"
+
+
+async def test_an_execution_is_seen_before_it_ends_and_ends_once(database, turn):
+    made = await database.executions.start(turn.id, "x")
+    assert (await database.executions.of_turn(turn.id))[0].ending is None
+    end = values.Finished(values.Ending.OUT_OF_MEMORY, 1.5, "Too much.", kernel_lost=True)
+    await database.executions.finish(made, end)
+    await database.executions.finish(made, values.Finished(values.Ending.OK, 0.0))
+    (execution,) = await database.executions.of_turn(turn.id)
+    assert execution.ending is values.Ending.OUT_OF_MEMORY
+    assert (execution.seconds, execution.reason) == (1.5, "Too much.")
+    assert execution.kernel_lost is True
+
+
+async def test_artifacts_are_remembered_with_their_media_type(database, turn):
+    digest = "0" * 64
+    made = [values.Artifact("out/a.csv", 2**40, digest), values.Artifact(HOSTILE, 0, digest)]
+    await database.artifacts.add(turn.id, *made)
+    first, second = await database.artifacts.of_turn(turn.id)
+    assert (first.name, first.size_bytes, first.media_type) == ("out/a.csv", 2**40, "text/csv")
+    assert second.media_type == "application/octet-stream"
+
+
+async def test_a_turn_whose_session_was_deleted_goes_on_nowhere(database, session, turn):
+    await database.sessions.delete(session.id)
+    successor = await database.sessions.open(session.key)
+    newer = await database.turns.start(successor.id, person="p", text="?")
+    # Not even in the conversation that came after it.
+    assert successor.id != session.id
+    assert newer.id != turn.id
+    assert not await database.turns.finish(turn.id, Status.DONE)
+    with pytest.raises(errors.BotError):
+        await database.turns.start(session.id, person="p", text="?")
+    with pytest.raises(errors.BotError):
+        await database.parts.add(turn.id, records.NewPart(kind=Kind.TEXT, text="x"))
+    with pytest.raises(errors.BotError, match="deleted"):
+        await database.usage.add(turn.id, records.Spending())
+
+
+async def test_the_narrowest_choice_holds(database):
+    here = Scope("slack", "T1", "C1", "U1")
+    widening = [here, Scope("slack", "T1", person="U1"), Scope("slack", "T1", "C1"),
+                Scope("slack", "T1"), Scope("slack"), Scope()]  # fmt: skip
+    for rank, scope in enumerate(widening):
+        await database.choices.put(scope, "rank", rank)
+    await database.choices.put(Scope("slack", "T1", "C2"), "rank", "elsewhere")
+    await database.choices.put(Scope("slack"), "only", ["wide", {"\x00": HOSTILE}])
+    for rank, scope in enumerate(widening):
+        assert (await database.choices.effective(here))["rank"] == rank
+        await database.choices.remove(scope, "rank")
+    assert await database.choices.effective(here) == {"only": ["wide", {"\x00": HOSTILE}]}
+
+
+async def test_a_choice_replaces_the_same_scopes_earlier_one(database):
+    scope = Scope("slack", person="U1")
+    await asyncio.gather(*(database.choices.put(scope, "n", number) for number in range(10)))
+    await database.choices.put(scope, "n", False)
+    assert await database.choices.of(scope) == {"n": False}
+    assert await database.choices.of(Scope("slack")) == {}
+
+
+async def test_of_all_who_claim_an_event_exactly_one_gets_it(opening, database):
+    async with opening() as replica:
+        asked = [one.events.claim("slack", "Ev1") for one in (database, replica) for _ in range(20)]
+        assert sorted(await asyncio.gather(*asked)) == [False] * 39 + [True]
+        assert await replica.events.claim("discord", "Ev1")
+        assert await database.events.claim("slack", "Ev2")
+
+
+async def test_old_events_are_forgotten(database):
+    await database.events.claim("slack", "old")
+    assert await database.events.prune(datetime.timedelta(hours=1)) == 0
+    assert not await database.events.claim("slack", "old")
+    assert await database.events.prune(datetime.timedelta(0)) == 1
+    assert await database.events.claim("slack", "old")
+
+
+async def test_hostile_text_is_kept_as_well_as_can_be(database):
+    key = Key("web\x00", HOSTILE, "c" * 5000, "\ud800")
+    session = await database.sessions.open(key)
+    assert (await database.sessions.open(key)).id == session.id
+    assert (
+        await database.sessions.open(Key("web\x00", HOSTILE, "c" * 5001, "\ud800"))
+    ).id != session.id
+    assert (
+        await database.sessions.open(Key("web\x00", HOSTILE, "c" * 5000, "\udfff"))
+    ).id != session.id
+    await database.sessions.entitle(session.id, HOSTILE)
+    turn = await database.turns.start(
+        session.id, person=HOSTILE, text=HOSTILE, request_id=HOSTILE, attachments=[HOSTILE]
+    )
+    assert turn.request == "a\ufffdb\ufffdc\ufffdd 😀 \u202e"
+    assert await database.turns.finish(turn.id, Status.FAILED, answer=HOSTILE)
+    await database.usage.add(turn.id, records.Spending(money_micros=1), model=HOSTILE)
+    whose = {"platform": "web\x00", "workspace": HOSTILE}
+    assert (await database.usage.of_person(HOSTILE, **whose)).money_micros == 1
+    assert await database.events.claim(HOSTILE, HOSTILE)
+    assert not await database.events.claim(HOSTILE, HOSTILE)
+
+
+async def test_names_of_every_length_and_alphabet_fit_into_an_index(database):
+    # What does not compress, as PostgreSQL measures the entry after compressing it.
+    names = [
+        "".join(chr(0x20000 + (n * 7919 * (k + 3)) % 40000) for n in range(128)) for k in range(5)
+    ]
+    session = await database.sessions.open(Key(*names[:4]))
+    assert session.key == Key(*names[:4])
+    await database.choices.put(Scope(*names[:4]), names[4], 1)
+    assert await database.choices.of(Scope(*names[:4])) == {names[4]: 1}
+
+
+async def test_two_megabytes_of_text_are_kept_and_endless_text_is_cut(database, session):
+    long = "ü😀" * 1_000_000
+    turn = await database.turns.start(session.id, person="p", text=long)
+    assert (await database.turns.get(turn.id)).request == long
+    endless = await database.turns.start(session.id, person="p", text="x" * 5_000_000)
+    assert endless.request.endswith("[1,000,000 more characters were not kept]")
+    output = values.Text("stdout", long)
+    await database.parts.add(turn.id, records.NewPart(kind=Kind.OUTPUT, output=output))
+    (part,) = await database.parts.of_turn(turn.id)
+    assert part.output == output
+
+
+async def test_times_are_utc(database, turn):
+    before = datetime.datetime.now(datetime.UTC)
+    session = await database.sessions.open(Key("web"))
+    assert session.created.utcoffset() == datetime.timedelta(0)
+    assert before <= session.created <= datetime.datetime.now(datetime.UTC)
+    assert turn.started.tzinfo is datetime.UTC

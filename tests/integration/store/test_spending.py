@@ -1,0 +1,51 @@
+"""What was used adds up, exactly, whatever a model's server claims."""
+
+import datetime
+
+from interpreter_bot.store import columns, records
+
+Key = records.SessionKey
+Kind = records.PartKind
+
+
+async def test_money_sums_are_exact_by_person_day_session_and_turn(database, session, turn):
+    once = records.Spending(input_tokens=3, output_tokens=1, money_micros=1, cpu_seconds=0.5)
+    much = records.Spending(money_micros=10**15)
+    for _ in range(100):
+        await database.usage.add(turn.id, once, model="m")
+    await database.usage.add(turn.id, much)
+    elsewhere = await database.sessions.open(Key("slack", "T1", "C2"))
+    same = await database.turns.start(elsewhere.id, person="U1", text="?")
+    another = await database.turns.start(elsewhere.id, person="U2", text="?")
+    await database.usage.add(same.id, records.Spending(money_micros=7))
+    await database.usage.add(another.id, records.Spending(money_micros=1000))
+
+    spent = records.Spending(
+        input_tokens=300, output_tokens=100, money_micros=10**15 + 100, cpu_seconds=50.0
+    )
+    assert await database.usage.of_session(session.id) == spent
+    assert await database.usage.of_turn(turn.id) == spent
+    whose = {"platform": "slack", "workspace": "T1"}
+    assert (await database.usage.of_person("U1", **whose)).money_micros == 10**15 + 107
+    yesterday = columns.now().date() - datetime.timedelta(days=1)
+    assert await database.usage.of_person("U1", **whose, day=yesterday) == records.Spending()
+    assert await database.usage.of_person("U1", platform="web") == records.Spending()
+
+
+async def test_numbers_beyond_measure_do_not_spoil_the_sum(database, turn):
+    absurd = records.Spending(input_tokens=10**40, output_tokens=-5, cpu_seconds=float("nan"))
+    await database.usage.add(turn.id, absurd)
+    await database.usage.add(turn.id, records.Spending(output_tokens=2, cpu_seconds=1.0))
+    spent = await database.usage.of_turn(turn.id)
+    assert (spent.input_tokens, spent.output_tokens, spent.cpu_seconds) == (10**15, 2, 1.0)
+
+
+async def test_what_was_spent_stays_counted_when_a_session_is_deleted(database, session, turn):
+    await database.parts.add(turn.id, records.NewPart(kind=Kind.TEXT, text="x"))
+    await database.usage.add(turn.id, records.Spending(money_micros=5))
+    await database.sessions.delete(session.id)
+    assert await database.sessions.get(session.id) is None
+    assert await database.turns.get(turn.id) is None
+    assert await database.parts.of_turn(turn.id) == ()
+    spent = await database.usage.of_person("U1", platform="slack", workspace="T1")
+    assert spent.money_micros == 5

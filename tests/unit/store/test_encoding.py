@@ -1,0 +1,21 @@
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.store import encoding, keeping
+
+
+@pytest.fixture
+def files(tmp_path):
+    return keeping.KeptFiles(tmp_path / "kept")
+
+
+async def test_an_output_beyond_measure_leaves_a_notice(files):
+    document, sha256 = await encoding.encode(values.Json(json="x" * 5_000_000), files)
+    assert isinstance(encoding.decode(document), values.Notice)
+    assert sha256 is None
+
+
+async def test_a_page_that_is_not_even_text_is_kept(files):
+    document, sha256 = await encoding.encode(values.Html(html="<b>\ud800</b>"), files)
+    assert await files.load(sha256) == b"<b>?</b>"
+    assert encoding.decode(document).size_bytes == 8
