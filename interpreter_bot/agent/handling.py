@@ -1,0 +1,84 @@
+"""Doing what the model calls for: on the workbench, in the sight of the watcher."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from interpreter_bot import errors, values
+from interpreter_bot.agent import describing, guards, messages, options, ports, tools
+
+_Pictures: TypeAlias = tuple[messages.Picture, ...]
+
+
+class Hands:
+    """Carries out calls, one after the other.
+
+    Args:
+        can_see: whether the model is shown pictures.
+    """
+
+    def __init__(
+        self,
+        workbench: ports.Workbench,
+        watcher: ports.Watcher,
+        *,
+        limits: options.Turn,
+        guard: guards.Guard,
+        can_see: bool,
+    ) -> None:
+        self._workbench = workbench
+        self._watcher = watcher
+        self._limits = limits
+        self._guard = guard
+        self._can_see = can_see
+        self._gathering: describing.Gathering | None = None
+
+    async def answer(self, call: messages.Call) -> tuple[str, _Pictures]:
+        """Do what a call asks for, and say to the model what came of it."""
+        wish = tools.read(call)
+        try:
+            match wish:
+                case tools.RunCode(code):
+                    return await self._run(code)
+                case tools.ListFiles():
+                    return describing.files(await self._workbench.list_files()), ()
+                case tools.ReadFile(name, start):
+                    return await self._read(name, start), ()
+                case tools.Misread(sentence):
+                    self._guard.misread()
+                    return sentence, ()
+        except errors.BotError as error:
+            self._guard.misread()
+            return f"[This could not be done: {error}]", ()
+
+    def unfinished(self) -> str:
+        """Say what code had shown that was stopped while it ran."""
+        if self._gathering is None:
+            return "[This was not run: the person stopped it, or its time was over.]"
+        stopped = values.Finished(values.Ending.STOPPED, 0.0, "The person stopped it.")
+        return self._gathering.text(stopped, self._limits.output_characters)
+
+    async def _run(self, code: str) -> tuple[str, _Pictures]:
+        if refusal := self._guard.object_to(code):
+            return refusal, ()
+        gathering = self._gathering = describing.Gathering()
+
+        def show(output: values.Output) -> None:
+            gathering.show(output)
+            self._watcher.output(output)
+
+        self._watcher.code(code)
+        try:
+            finished = await self._workbench.run(code, show=show)
+        except errors.BotError as error:
+            finished = values.Finished(values.Ending.REFUSED, 0.0, str(error))
+        self._gathering = None
+        self._watcher.finished(finished)
+        self._guard.ran(code, finished, gathering.error)
+        pictures = gathering.pictures(self._limits) if self._can_see else ()
+        return gathering.text(finished, self._limits.output_characters), pictures
+
+    async def _read(self, name: str, start: int) -> str:
+        most = self._limits.file_bytes
+        data = await self._workbench.read_file(name, start=start, most_bytes=most)
+        return describing.content(data[:most], start=start, most_bytes=most)

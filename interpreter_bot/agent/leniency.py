@@ -1,0 +1,156 @@
+"""Reading what a model meant where it wrote something else than JSON. Pure.
+
+Nothing here runs or compiles what it reads, and every pattern takes time in proportion to it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from typing import Final
+
+_TRIPLE: Final = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
+_FENCES: Final = ("```", "~~~")
+_CODE: Final = re.compile(r'"(?:code|source|python|script)"\s*:\s*"')
+_BEGINNING: Final = re.compile(r'\s*\{+\s*"(?:code|source|python|script)"\s*:\s*"')
+# Whole characters and whole escapes; the first half of a pair waits for the second.
+_STRING: Final = re.compile(
+    r'(?:[^"\\]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}'
+    r"|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*+"
+)
+_END: Final = re.compile(r'"\s*\}*\s*\Z')
+_LONGEST: Final = 200_000
+_ESCAPES: Final = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    '"': '"',
+    "\\": "\\",
+    "/": "/",
+    "b": "\b",
+    "f": "\f",
+}
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_NAMED: Final = ("name", "function", "tool", "tool_name")
+_GIVEN: Final = ("arguments", "parameters", "args", "input", "tool_input")
+
+
+def parse(text: str) -> object:
+    """Read JSON, or what a model takes for it; ValueError where it is neither.
+
+    Taken too: Python's triple quotes, Python's literals, doubled braces, raw line ends in strings.
+    """
+    if len(text) > _LONGEST:
+        raise ValueError("too long")
+    text = text.strip()
+    mended = _TRIPLE.sub(lambda match: json.dumps(match[1] or match[2] or ""), text)
+    attempts = [text, mended]
+    if text.startswith("{{"):
+        attempts.append(mended.replace("{{", "{").replace("}}", "}"))
+    for attempt in attempts:
+        try:
+            return json.loads(attempt, strict=False)
+        except (ValueError, RecursionError):
+            continue
+    return _literal(text)
+
+
+def _literal(text: str) -> object:
+    if text[:1] not in "{[\"'":
+        raise ValueError("neither JSON nor a literal")
+    try:
+        with warnings.catch_warnings():
+            # Of invalid escapes in strings, which are the model's affair.
+            warnings.simplefilter("ignore")
+            value: object = ast.literal_eval(text)
+            return value
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise ValueError("neither JSON nor a literal") from error
+
+
+def read_call(text: str, names: frozenset[str]) -> tuple[str, str] | None:
+    """Find the call of one of the named tools that a text consists of.
+
+    Args:
+        text: a fenced block, the inside of tags, or bare JSON.
+        names: the tools there are.
+
+    Returns:
+        The tool's name and its arguments as text; None where it is no such call.
+    """
+    text = re.sub(r"</?tool_call>", "", unwrapped(text))
+    try:
+        value = parse(text)
+    except ValueError:
+        return _read_broken_call(text, names)
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get("function"), dict):
+        value = value["function"]
+    name = next((value[key] for key in _NAMED if isinstance(value.get(key), str)), None)
+    given = next((value[key] for key in _GIVEN if key in value), None)
+    if name not in names:
+        return None
+    return name, given if isinstance(given, str) else json.dumps(given or {})
+
+
+def _read_broken_call(text: str, names: frozenset[str]) -> tuple[str, str] | None:
+    """Find a call whose code breaks its JSON, such as by quotes that were not escaped."""
+    name = re.match(r'\s*\{+\s*"(?:name|function|tool)"\s*:\s*"(\w+)"', text)
+    if not name or name[1] not in names:
+        return None
+    code = broken_code(text)
+    return (name[1], json.dumps({"code": code})) if code else None
+
+
+def broken_code(text: str) -> str | None:
+    """Take the code out of an object that is not quite JSON."""
+    start = _CODE.search(text)
+    if not start:
+        return None
+    rest = text[start.end() :]
+    end = _END.search(rest[-200:])
+    if end:
+        rest = rest[: max(len(rest) - 200, 0) + end.start()]
+    return unescaped(rest)
+
+
+def code_start(text: str) -> int | None:
+    """Find where the code begins in an object that is still being written."""
+    start = _BEGINNING.match(text)
+    return start.end() if start else None
+
+
+def string_end(text: str) -> tuple[int, bool]:
+    """Say how much of a JSON string's inside can be decoded, and whether its end was reached."""
+    match = _STRING.match(text)
+    position = match.end() if match else 0
+    return position, text[position : position + 1] == '"'
+
+
+def unescaped(text: str) -> str:
+    """Undo the escapes of JSON, and leave alone what is none."""
+
+    def one(match: re.Match[str]) -> str:
+        letter = match[1]
+        if len(letter) == 5:
+            return chr(int(letter[1:], 16))
+        return _ESCAPES.get(letter, match[0])
+
+    # JSON writes what is beyond 16 bits as two escapes, which are one character.
+    halves = _ESCAPE.sub(one, text)
+    return halves.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def unwrapped(text: str) -> str:
+    """Take a text out of the fence that wraps all of it, if one does."""
+    opening, line_end, inside = text.strip().partition("\n")
+    if not line_end or not opening.startswith(_FENCES):
+        return text
+    body, _, closing = inside.rpartition("\n")
+    is_closed = closing.strip().startswith(_FENCES) and not closing.strip().strip("`~")
+    return body if is_closed else inside

@@ -1,0 +1,74 @@
+"""Links in a model's answer that lead nowhere: to files of the workspace, or to none. Pure.
+
+Models write `[result](sandbox:/mnt/data/result.csv)`, which no platform can follow; the file is
+delivered beside the answer instead, so its plain name is what helps. Code is left as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import urllib.parse
+from collections.abc import Collection
+from typing import Final
+
+_HOME: Final = r"(?:sandbox:|attachment:|file:)/{0,3}(?:mnt/data/)?|/?mnt/data/"
+_LINK: Final = re.compile(
+    rf"!?\[(?P<label>[^\[\]\n]{{0,500}})\]\(\s*<?(?P<target>(?:{_HOME})[^()\n<>]{{1,500}}?"
+    r"|[^()\s:/#?]{1,200}\.\w{1,8})>?(?:\s+\"[^\"\n]{0,200}\")?\s*\)"
+    r"|(?P<bare>\bsandbox:/{0,3}(?:mnt/data/)?[^\s()<>\[\]\"'`]{1,500})"
+    # Found last, so that a link may have code for its label, and is passed over.
+    r"|(?P<code>`[^`\n]{1,500}`)"
+)
+_PREFIX: Final = re.compile(rf"\A(?:{_HOME})")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_TRAILING: Final = ".,;:!?"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A text without dead links, and the claimed files that do not exist, in order."""
+
+    text: str
+    missing: tuple[str, ...]
+
+
+def rewritten(text: str, existing: Collection[str]) -> Rewritten:
+    """Turn links to workspace files into their names.
+
+    Args:
+        text: Markdown.
+        existing: names of the files there are.
+    """
+    missing: dict[str, None] = {}
+
+    def one(match: re.Match[str]) -> str:
+        if match["code"]:
+            return match[0]
+        target = match["target"] or match["bare"]
+        rest = ""
+        if match["bare"]:
+            target, rest = _without_trailing(target)
+        name = urllib.parse.unquote(_PREFIX.sub("", target.strip())).strip()
+        if name not in existing:
+            missing[name] = None
+        label = (match["label"] or "").strip("`* ")
+        shown = f"`{name}`" if "`" not in name else name
+        says_it = not label or label == name or label == name.rpartition("/")[2]
+        return (shown if says_it else f"{label} ({shown})") + rest
+
+    fence, lines = "", text.split("\n")
+    for place, line in enumerate(lines):
+        found = _FENCE.match(line)
+        if fence:
+            fence = "" if found and found[1].startswith(fence) else fence
+        elif found:
+            fence = found[1]
+        else:
+            lines[place] = _LINK.sub(one, line)
+    return Rewritten("\n".join(lines), tuple(missing))
+
+
+def _without_trailing(target: str) -> tuple[str, str]:
+    kept = target.rstrip(_TRAILING)
+    return kept, target[len(kept) :]

@@ -1,0 +1,224 @@
+"""Chat Completions: what every compatible server speaks."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from typing import Any, Final, cast
+
+import openai
+
+from interpreter_bot.agent import failures, messages, options, ports
+from interpreter_bot.agent.llms import listening, quirks, translating
+
+_OFFICIAL: Final = "https://api.openai.com"
+
+
+class Chat:
+    """A model that calls tools over chat completions."""
+
+    def __init__(self, client: openai.AsyncOpenAI, model: options.Model) -> None:
+        self._client = client
+        self._model = model
+        self._quirks = quirks.Quirks(is_modern=model.base_url.startswith(_OFFICIAL))
+
+    async def reply(
+        self, prompt: messages.Prompt, *, hearing: ports.Hearing, takes_python: bool = False
+    ) -> messages.Reply:
+        """Answer; with `takes_python`, blocks of code in the text count as calls."""
+        listener = listening.Listener(hearing, prompt, takes_python=takes_python)
+        said: list[dict[str, Any]] = [{"role": "system", "content": prompt.system}]
+        for message in prompt.messages:
+            said.extend(wire_messages(message))
+        said = list(_pictures_last(said))
+        extra: dict[str, Any] = {}
+        if prompt.tools:
+            extra["tools"] = [wire_tool(tool) for tool in prompt.tools]
+            extra["tool_choice"] = "auto" if prompt.may_call else "none"
+        return await self.converse(said, prompt, listener=listener, extra=extra)
+
+    async def converse(
+        self,
+        said: list[dict[str, Any]],
+        prompt: messages.Prompt,
+        *,
+        listener: listening.Listener,
+        extra: dict[str, Any],
+        stops_at_block: bool = False,
+    ) -> messages.Reply:
+        """Send messages and hear the reply.
+
+        Args:
+            said: the messages as they go over the wire.
+            prompt: what else was asked for.
+            listener: hears the reply.
+            extra: further parameters.
+            stops_at_block: hang up once a block of code is complete.
+        """
+        parameters: dict[str, Any] = {
+            "model": self._model.name,
+            "messages": said,
+            "max_tokens": prompt.answer_tokens,
+            "stream_options": {"include_usage": True},
+            **extra,
+        }
+        if prompt.temperature is not None:
+            parameters["temperature"] = prompt.temperature
+        with translating.translated(listener, api_key=self._client.api_key):
+            async with (
+                self._opened(parameters) as stream,
+                contextlib.aclosing(chunks(stream)) as pieces,
+            ):
+                async for chunk in pieces:
+                    _hear(chunk, listener)
+                    if listener.is_endless:
+                        listener.finish = messages.Finish.LENGTH
+                        break
+                    if stops_at_block and listener.has_block:
+                        listener.finish = messages.Finish.STOP
+                        break
+        if listener.finish is None:
+            raise translating.cut(listener, otherwise=failures.GarbledError())
+        return listener.reply()
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, parameters: dict[str, Any]) -> AsyncIterator[openai.AsyncStream[Any]]:
+        """Open the stream, without what the server turns out not to accept."""
+        while True:
+            sent = self._quirks.adapted(parameters)
+            try:
+                stream = await self._client.chat.completions.create(**sent, stream=True)
+            except openai.APIStatusError as error:
+                if self._quirks.learn(error, sent):
+                    continue
+                raise
+            break
+        # Closes the connection also when we are cancelled, so that the server stops at once.
+        async with stream:
+            yield cast("openai.AsyncStream[Any]", stream)
+
+
+async def chunks(stream: openai.AsyncStream[Any]) -> AsyncGenerator[object, None]:
+    """Iterate a stream by an iterator that can be closed in time."""
+    while True:
+        try:
+            yield await stream.__anext__()
+        except StopAsyncIteration:
+            return
+        except (ValueError, TypeError, RecursionError) as error:
+            # The SDK lets through what its JSON reader says of a broken event.
+            raise translating.UnreadableError from error
+
+
+def _hear(chunk: object, listener: listening.Listener) -> None:
+    """Take in one chunk. The SDK checks no shapes, so nothing is taken for granted."""
+    if (counted := _usage(getattr(chunk, "usage", None))) is not None:
+        listener.usage = counted
+    choice = _first(getattr(chunk, "choices", None))
+    if choice is None:
+        return
+    delta = getattr(choice, "delta", None)
+    listener.text(_text(getattr(delta, "content", None)))
+    if refusal := _text(getattr(delta, "refusal", None)):
+        listener.text(refusal)
+        listener.is_refused = True
+    pieces = getattr(delta, "tool_calls", None)
+    for piece in pieces if isinstance(pieces, list) else []:
+        function = getattr(piece, "function", None)
+        index = getattr(piece, "index", None)
+        listener.call(
+            index if isinstance(index, int) else None,
+            call_id=_text(getattr(piece, "id", None)),
+            name=_text(getattr(function, "name", None)),
+            arguments=_text(getattr(function, "arguments", None)),
+        )
+    ended = translating.finish(getattr(choice, "finish_reason", None))
+    listener.finish = ended or listener.finish
+
+
+def _usage(counted: object) -> messages.Usage | None:
+    read, written = (
+        getattr(counted, name, None) for name in ("prompt_tokens", "completion_tokens")
+    )
+    if not isinstance(read, int) or not isinstance(written, int):
+        return None
+    return messages.Usage(max(read, 0), max(written, 0))
+
+
+def _first(choices: object) -> object | None:
+    return choices[0] if isinstance(choices, list) and choices else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def wire_tool(tool: messages.Tool) -> dict[str, Any]:
+    """Write a tool."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+def wire_messages(message: messages.Message) -> Iterable[dict[str, Any]]:
+    """Write a message; pictures of an output follow it as a message of their own."""
+    match message:
+        case messages.Told():
+            yield {"role": "user", "content": wire_content(message.text, message.pictures)}
+        case messages.Said(text, ()):
+            yield {"role": "assistant", "content": text}
+        case messages.Said():
+            calls = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": sendable(call.arguments)},
+                }
+                for call in message.calls
+            ]
+            yield {"role": "assistant", "content": message.text or None, "tool_calls": calls}
+        case messages.Answered():
+            yield {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+            if message.pictures:
+                yield {
+                    "role": "user",
+                    "content": wire_content("[The pictures of this output:]", message.pictures),
+                }
+
+
+def sendable(arguments: str) -> str:
+    """Give arguments back to a server, some of which insist that they are a JSON object."""
+    with contextlib.suppress(ValueError, RecursionError):
+        if isinstance(json.loads(arguments), dict):
+            return arguments
+    return json.dumps({"code": arguments})
+
+
+def wire_content(text: str, pictures: tuple[messages.Picture, ...]) -> str | list[dict[str, Any]]:
+    """Write text, with pictures where there are any."""
+    if not pictures:
+        return text
+    images = [{"type": "image_url", "image_url": {"url": data_url(one)}} for one in pictures]
+    return [{"type": "text", "text": text}, *images]
+
+
+def data_url(picture: messages.Picture) -> str:
+    """Write a picture as an address that holds it."""
+    return f"data:{picture.mime};base64,{base64.b64encode(picture.data).decode('ascii')}"
+
+
+def _pictures_last(said: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Move pictures behind all answers of a step: nothing may stand between those."""
+    waiting: list[dict[str, Any]] = []
+    for place, one in enumerate(said):
+        is_between = one["role"] == "user" and place > 0 and said[place - 1]["role"] == "tool"
+        follows = said[place + 1]["role"] if place + 1 < len(said) else ""
+        if is_between and follows == "tool":
+            waiting.append(one)
+            continue
+        if waiting and one["role"] != "tool":
+            yield from waiting
+            waiting = []
+        yield one
+    yield from waiting

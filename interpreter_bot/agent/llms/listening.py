@@ -1,0 +1,155 @@
+"""Putting a reply together from the pieces of a stream, whatever shape they have."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Final
+
+from interpreter_bot.agent import fences, messages, ports, tools
+
+# A server that ignores the limit on its answer is listened to for so many times that limit.
+_CHARACTERS_PER_TOKEN: Final = 12
+_CALLS: Final = 64
+
+
+class _Started:
+    """A native call that is still being written."""
+
+    def __init__(self, call_id: str, name: str) -> None:
+        self.id = call_id
+        self.name = name
+        self.arguments: list[str] = []
+        self.peek = tools.Peek()
+
+
+class Listener:
+    """Hears one reply.
+
+    Args:
+        hearing: who hears it with us.
+        prompt: what was asked.
+        takes_python: blocks of Python in the text are calls.
+
+    Attributes:
+        finish: why the reply ended; None while it has not.
+        is_refused: the model, or a filter, said no.
+        usage: what the server counted.
+        has_block: a block of Python is complete.
+    """
+
+    def __init__(
+        self, hearing: ports.Hearing, prompt: messages.Prompt, *, takes_python: bool
+    ) -> None:
+        self.finish: messages.Finish | None = None
+        self.usage: messages.Usage | None = None
+        self.is_refused = False
+        self.has_block = False
+        self._hearing = hearing
+        self._splitter = (
+            fences.Splitter(tools.KNOWN, takes_python=takes_python) if prompt.tools else None
+        )
+        self._left = prompt.answer_tokens * _CHARACTERS_PER_TOKEN
+        self._words: list[str] = []
+        self._native: list[_Started] = []
+        self._latest: dict[object, _Started] = {}
+        self._found: list[messages.Call] = []
+        self._manner = messages.Manner.NATIVE
+        self._has_heard = False
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether anything has come: then nobody may ask again from the start."""
+        return self._has_heard
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether far more has come than was asked for."""
+        return self._left < 0
+
+    def text(self, delta: str) -> None:
+        """Hear text."""
+        if not delta:
+            return
+        self._has_heard = True
+        self._left -= len(delta)
+        self._take(self._splitter.feed(delta) if self._splitter else [fences.Words(delta)])
+
+    def call(self, key: object, *, call_id: str = "", name: str = "", arguments: str = "") -> None:
+        """Hear a piece of a native call.
+
+        Args:
+            key: what distinguishes this call from others of the reply; None where the server
+                does not say, and sends calls one after the other.
+            call_id: its id, in at least one of the pieces.
+            name: the tool's name, likewise.
+            arguments: what this piece adds to the arguments.
+        """
+        started = self._latest.get(key)
+        # Some servers give the same key, or none, to all calls, each of which comes whole.
+        is_other = started is not None and bool(name) and (not call_id or started.id != call_id)
+        if started is None or (is_other and started.arguments):
+            if len(self._native) >= _CALLS:
+                self._left = -1
+                return
+            started = self._latest[key] = _Started(call_id, name)
+            self._native.append(started)
+        self._has_heard = True
+        self._left -= len(arguments)
+        started.id, started.name = started.id or call_id, started.name or name
+        if arguments:
+            started.arguments.append(arguments)
+        if started.name == tools.RUN_CODE and (code := started.peek.feed(arguments)):
+            self._hearing.code(code)
+
+    def complete(self, key: object, arguments: str) -> None:
+        """Hear the arguments of a native call as a whole, which settles what they are."""
+        if key in self._latest and arguments:
+            self._latest[key].arguments = [arguments]
+
+    def reply(self, *, is_whole: bool = True) -> messages.Reply:
+        """Put together what was heard; of what is not whole, the text."""
+        if self._splitter:
+            self._take(self._splitter.finish(), is_whole=is_whole)
+            self._splitter = None
+        finish = messages.Finish.FILTERED if self.is_refused else self.finish
+        finish = finish or messages.Finish.STOP
+        is_usable = is_whole and finish is messages.Finish.STOP
+        native = [messages.Call(one.id, one.name, "".join(one.arguments)) for one in self._native]
+        calls = _named(native or self._found) if is_usable else ()
+        return messages.Reply(
+            text="".join(self._words),
+            calls=calls,
+            manner=messages.Manner.NATIVE if native else self._manner,
+            finish=finish,
+            usage=self.usage,
+        )
+
+    def _take(self, pieces: list[fences.Piece], *, is_whole: bool = True) -> None:
+        for piece in pieces:
+            match piece:
+                case fences.Words(text):
+                    # After a call, a model goes on to invent what the code would print.
+                    if not self._found:
+                        self._words.append(text)
+                        self._hearing.text(text)
+                case fences.Writing(text):
+                    self._hearing.code(text)
+                case fences.Block(code, is_closed) if is_closed or is_whole:
+                    self.has_block = True
+                    self._manner = messages.Manner.PYTHON
+                    arguments = json.dumps({"code": code})
+                    self._found.append(messages.Call("", tools.RUN_CODE, arguments))
+                case fences.Found(name, arguments):
+                    self._manner = messages.Manner.JSON
+                    self._found.append(messages.Call("", name, arguments))
+
+
+def _named(calls: list[messages.Call]) -> tuple[messages.Call, ...]:
+    """Give every call an id of its own, for some servers give none, or the same to all."""
+    named: dict[str, messages.Call] = {}
+    for call in calls:
+        is_free = bool(call.id) and call.id not in named
+        key = call.id if is_free else f"call_{secrets.token_hex(8)}"
+        named[key] = messages.Call(key, call.name, call.arguments)
+    return tuple(named.values())

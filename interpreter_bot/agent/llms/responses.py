@@ -1,0 +1,148 @@
+"""The Responses API. Nothing is stored at the server: every request carries the transcript."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any, cast
+
+import openai
+
+from interpreter_bot.agent import failures, messages, options, ports
+from interpreter_bot.agent.llms import chat, listening, quirks, translating
+
+
+class Responses:
+    """A model that calls tools over the Responses API."""
+
+    def __init__(self, client: openai.AsyncOpenAI, model: options.Model) -> None:
+        self._client = client
+        self._model = model
+        self._quirks = quirks.Quirks(is_modern=True)
+
+    async def reply(self, prompt: messages.Prompt, *, hearing: ports.Hearing) -> messages.Reply:
+        """Answer."""
+        listener = listening.Listener(hearing, prompt, takes_python=False)
+        with translating.translated(listener, api_key=self._client.api_key):
+            stream = await self._opened(self._parameters(prompt))
+            # Closes the connection also when we are cancelled, so that the server stops at once.
+            async with stream, contextlib.aclosing(chat.chunks(stream)) as events:
+                async for event in events:
+                    failure = _hear(event, listener)
+                    if failure:
+                        raise translating.cut(listener, otherwise=failure)
+                    if listener.is_endless:
+                        listener.finish = messages.Finish.LENGTH
+                        break
+        if listener.finish is None:
+            raise translating.cut(listener, otherwise=failures.GarbledError())
+        return listener.reply()
+
+    async def _opened(self, parameters: dict[str, Any]) -> openai.AsyncStream[Any]:
+        while True:
+            sent = self._quirks.adapted(parameters)
+            try:
+                stream = await self._client.responses.create(**sent, stream=True)
+            except openai.APIStatusError as error:
+                if self._quirks.learn(error, sent):
+                    continue
+                raise
+            return cast("openai.AsyncStream[Any]", stream)
+
+    def _parameters(self, prompt: messages.Prompt) -> dict[str, Any]:
+        parameters: dict[str, Any] = {
+            "model": self._model.name,
+            "instructions": prompt.system,
+            "input": [item for message in prompt.messages for item in wire_items(message)],
+            "max_output_tokens": prompt.answer_tokens,
+            "store": False,
+        }
+        if prompt.tools:
+            parameters["tools"] = [wire_tool(tool) for tool in prompt.tools]
+            parameters["tool_choice"] = "auto" if prompt.may_call else "none"
+        if prompt.temperature is not None:
+            parameters["temperature"] = prompt.temperature
+        return parameters
+
+
+def _hear(event: object, listener: listening.Listener) -> failures.ModelError | None:
+    """Take in one event. The SDK checks no shapes, so nothing is taken for granted."""
+    item = getattr(event, "item", None)
+    key = getattr(event, "output_index", None)
+    match getattr(event, "type", None):
+        case "response.output_text.delta" | "response.refusal.delta" as kind:
+            listener.text(_text(event, "delta"))
+            if kind == "response.refusal.delta":
+                listener.is_refused = True
+        case "response.output_item.added" if _text(item, "type") == "function_call":
+            listener.call(key, call_id=_text(item, "call_id"), name=_text(item, "name"))
+        case "response.function_call_arguments.delta":
+            listener.call(key, arguments=_text(event, "delta"))
+        case "response.function_call_arguments.done":
+            listener.complete(key, _text(event, "arguments"))
+        case "response.output_item.done" if _text(item, "type") == "function_call":
+            listener.call(key, call_id=_text(item, "call_id"), name=_text(item, "name"))
+            listener.complete(key, _text(item, "arguments"))
+        case "response.completed" | "response.incomplete":
+            _end(getattr(event, "response", None), listener)
+        case "response.failed":
+            error = getattr(getattr(event, "response", None), "error", None)
+            return translating.of_code(_text(error, "code"), _text(error, "message"))
+        case "error":
+            return translating.of_code(_text(event, "code"), _text(event, "message"))
+    return None
+
+
+def _end(response: object, listener: listening.Listener) -> None:
+    details = getattr(response, "incomplete_details", None)
+    listener.finish = translating.finish(_text(details, "reason") or "stop")
+    usage = getattr(response, "usage", None)
+    read, written = (getattr(usage, name, None) for name in ("input_tokens", "output_tokens"))
+    if isinstance(read, int) and isinstance(written, int):
+        listener.usage = messages.Usage(max(read, 0), max(written, 0))
+
+
+def _text(thing: object, name: str) -> str:
+    value = getattr(thing, name, None)
+    return value if isinstance(value, str) else ""
+
+
+def wire_tool(tool: messages.Tool) -> dict[str, Any]:
+    """Write a tool. Not strict: that would forbid arguments that may be left out."""
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": False,
+    }
+
+
+def wire_items(message: messages.Message) -> Iterable[dict[str, Any]]:
+    """Write a message as items."""
+    match message:
+        case messages.Told():
+            yield {"role": "user", "content": _content(message.text, message.pictures)}
+        case messages.Said():
+            if message.text:
+                yield {"role": "assistant", "content": message.text}
+            for call in message.calls:
+                yield {
+                    "type": "function_call",
+                    "call_id": call.id,
+                    "name": call.name,
+                    "arguments": chat.sendable(call.arguments),
+                }
+        case messages.Answered():
+            output = _content(message.text, message.pictures)
+            yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
+
+
+def _content(text: str, pictures: tuple[messages.Picture, ...]) -> str | list[dict[str, Any]]:
+    if not pictures:
+        return text
+    images = [
+        {"type": "input_image", "image_url": chat.data_url(one), "detail": "auto"}
+        for one in pictures
+    ]
+    return [{"type": "input_text", "text": text}, *images]

@@ -1,0 +1,172 @@
+"""The seam where what the SDK raises becomes one of our failures, said once."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import email.utils
+import json
+import logging
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import openai
+
+from interpreter_bot.agent import failures, messages
+from interpreter_bot.agent.llms import listening
+
+_log = logging.getLogger(__name__)
+
+_CONTEXT: Final = re.compile(
+    r"context[ _](?:length|window|size)|maximum context|too many tokens|prompt is too long"
+    r"|exceeds? the (?:available|model'?s) context|input is too long|max_prompt_tokens",
+    re.IGNORECASE,
+)
+_TOOLS: Final = re.compile(
+    r"(?:not support|unsupported|no support|requires?)\W[^.]{0,80}\btool|\btools?\b[^.]{0,80}"
+    r"(?:not supported|unsupported|not enabled|requires --jinja)",
+    re.IGNORECASE,
+)
+_FILTER: Final = re.compile(r"content_filter|content_policy|content management policy|safety")
+_QUOTA: Final = re.compile(r"insufficient_quota|billing|exceeded your current quota")
+_SECRET: Final = re.compile(r"\bsk-[\w\-*.]{4,}|\bBearer\s+\S+", re.IGNORECASE)
+_DETAIL_CHARACTERS: Final = 500
+
+
+class UnreadableError(openai.OpenAIError):
+    """An event of a stream is no JSON."""
+
+
+@contextlib.contextmanager
+def translated(listener: listening.Listener, *, api_key: str) -> Iterator[None]:
+    """Turn failures inside into ours.
+
+    Args:
+        listener: has what was heard until then.
+        api_key: is wiped out of whatever an error says.
+    """
+    try:
+        yield
+    except openai.OpenAIError as error:
+        _scrub(error, api_key)
+        failure = _failure(error)
+        _log.warning("a model failed: %s: %s", type(failure).__name__, _detail(error))
+        # An answer that is whole stays so, whatever becomes of the connection after it.
+        if listener.finish is None:
+            raise cut(listener, otherwise=failure) from error
+
+
+def cut(listener: listening.Listener, *, otherwise: failures.ModelError) -> failures.ModelError:
+    """Say that a reply broke off; where nothing had come yet, give what else it is."""
+    if not listener.has_heard or isinstance(otherwise, failures.RefusedError):
+        return otherwise
+    return failures.CutError(listener.reply(is_whole=False))
+
+
+def _failure(error: openai.OpenAIError) -> failures.ModelError:
+    match error:
+        case openai.APITimeoutError():
+            return failures.SilentError()
+        case openai.APIConnectionError():
+            return failures.UnreachableError()
+        case openai.APIStatusError():
+            return _of_status(error)
+        case openai.APIResponseValidationError() | UnreadableError():
+            return failures.GarbledError()
+        case openai.APIError():
+            return of_code(str(error.code or error.type or ""), error.message)
+        case _:
+            return failures.RequestRefusedError()
+
+
+def _of_status(error: openai.APIStatusError) -> failures.ModelError:
+    said = f"{error.code} {error.type} {error.message}"
+    wait = retry_after_seconds(error.response.headers)
+    match error.status_code:
+        case 401 | 403:
+            return failures.KeyRefusedError()
+        case 404:
+            return failures.UnknownModelError()
+        case 402:
+            return failures.QuotaError()
+        case 413:
+            return failures.ContextTooLongError()
+        case 429 if _QUOTA.search(said):
+            return failures.QuotaError()
+        case 429:
+            return failures.RateLimitedError(retry_after_seconds=wait)
+        case 408 | 409:
+            return failures.OverloadedError(retry_after_seconds=wait)
+        case status if status >= 500 and not (_TOOLS.search(said) or _CONTEXT.search(said)):
+            return failures.OverloadedError(retry_after_seconds=wait)
+    return _of_words(said) or failures.RequestRefusedError()
+
+
+def _of_words(said: str) -> failures.ModelError | None:
+    """Read what only the words of an error tell, for every server has codes of its own."""
+    if _CONTEXT.search(said):
+        return failures.ContextTooLongError()
+    if _FILTER.search(said):
+        return failures.RefusedError()
+    if _TOOLS.search(said):
+        return failures.ToolsRefusedError()
+    return None
+
+
+def of_code(code: str, message: str) -> failures.ModelError:
+    """Name an error that came inside a stream."""
+    said = f"{code} {message}"
+    if _QUOTA.search(said):
+        return failures.QuotaError()
+    if "rate_limit" in said:
+        return failures.RateLimitedError()
+    return _of_words(said) or failures.OverloadedError()
+
+
+def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
+    """Read how long a server asks us to wait: milliseconds, seconds or a date."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        with contextlib.suppress(KeyError, ValueError):
+            seconds = float(headers[name]) * unit
+            return max(seconds, 0.0) if math.isfinite(seconds) else None
+    with contextlib.suppress(KeyError, ValueError, TypeError):
+        until = email.utils.parsedate_to_datetime(headers["retry-after"])
+        if until.tzinfo is None:
+            until = until.replace(tzinfo=datetime.UTC)
+        return max((until - datetime.datetime.now(datetime.UTC)).total_seconds(), 0.0)
+    return None
+
+
+def _scrub(error: openai.OpenAIError, api_key: str) -> None:
+    """Take our key out of an error: servers quote it, and an error travels far."""
+
+    def wiped(value: str) -> str:
+        if len(api_key) > 5:
+            value = value.replace(api_key, "[key]")
+        return _SECRET.sub("[key]", value)
+
+    error.args = tuple(wiped(str(arg)) for arg in error.args)
+    if isinstance(error, openai.APIError):
+        error.message = wiped(error.message)
+        with contextlib.suppress(ValueError):
+            error.body = json.loads(wiped(json.dumps(error.body, default=str)))
+
+
+def _detail(error: openai.OpenAIError) -> str:
+    status = getattr(error, "status_code", "")
+    return f"{type(error).__name__} {status} {str(error)[:_DETAIL_CHARACTERS]}".replace("\n", " ")
+
+
+def finish(reason: object) -> messages.Finish | None:
+    """Read why a reply ended; None where nothing that we know was said."""
+    match reason:
+        case "length" | "max_tokens" | "max_output_tokens":
+            return messages.Finish.LENGTH
+        case "content_filter" | "refusal" | "safety":
+            return messages.Finish.FILTERED
+        case str() if reason:
+            # stop, tool_calls, function_call, and what other servers call the same.
+            return messages.Finish.STOP
+    return None

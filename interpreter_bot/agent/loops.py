@@ -1,0 +1,194 @@
+"""The loop: ask the model, run its code, tell it the outputs, until it answers in words.
+
+Every way out is an `endings.Outcome`. The transcript that comes in is complete when the turn is
+over, however it ends, also by cancellation: what was said is in it, and every call is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Final
+
+from interpreter_bot.agent import (
+    asking,
+    budgets,
+    endings,
+    failures,
+    guards,
+    handling,
+    messages,
+    options,
+    ports,
+    stopping,
+    transcripts,
+)
+from interpreter_bot.agent.endings import Ending
+
+# Answers that broke off, and answers without a word, that are put up with in one turn.
+_CUTS: Final = 3
+_EMPTY: Final = 3
+_REFUSALS: Final = 2
+_CALLS_AT_ONCE: Final = 8
+
+_GO_ON: Final = (
+    "[Your last message was cut off {why}. Go on exactly where it stopped, without repeating it. "
+    "A call that you had begun has to be made again.]"
+)
+_SAY_SOMETHING: Final = "[Your last message was empty. Call run_code, or answer the person.]"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One turn: who is asked, what about, with which means.
+
+    Attributes:
+        llm: the model.
+        model: what the settings say of it.
+        limits: what the turn may use.
+        system: the system prompt.
+        transcript: ends in what the person wants; grows.
+        workbench: where code runs.
+        watcher: who sees it.
+        budget: the turn's purse, made for this turn.
+    """
+
+    llm: ports.Llm
+    model: options.Model
+    limits: options.Turn
+    system: str
+    transcript: transcripts.Transcript
+    workbench: ports.Workbench
+    watcher: ports.Watcher
+    budget: budgets.Budget
+
+
+async def run(job: Job, *, stop: asyncio.Event | None = None) -> endings.Outcome:
+    """Take one request to its end.
+
+    Args:
+        job: the request and the means.
+        stop: set when the person wants it to end; the model's stream is closed and running code
+            interrupted before this returns. Cancelling does the same, and raises.
+    """
+    turn = _Turn(job)
+    end = await stopping.ended_early(turn.run(), stop=stop, seconds=job.budget.seconds_left)
+    if end is stopping.Interruption.STOPPED:
+        return turn.outcome(Ending.STOPPED, "Stopped.")
+    if isinstance(end, stopping.Interruption):
+        return turn.outcome(Ending.OUT_OF_BUDGET, job.budget.time_is_up)
+    return end
+
+
+class _OverError(Exception):
+    """The turn is over without an answer."""
+
+    def __init__(self, ending: Ending, sentence: str) -> None:
+        super().__init__(sentence)
+        self.ending = ending
+        self.sentence = sentence
+
+
+class _Turn:
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._transcript = job.transcript
+        self._guard = guards.Guard()
+        self._hands = handling.Hands(
+            job.workbench,
+            job.watcher,
+            limits=job.limits,
+            guard=self._guard,
+            can_see=job.model.can_see_images,
+        )
+        self._asking = asking.Asking(job.llm, job.model, budget=job.budget, watcher=job.watcher)
+        self._words: list[str] = []
+        self._cuts = 0
+        self._empty = 0
+
+    def outcome(self, ending: Ending, sentence: str = "") -> endings.Outcome:
+        text = "".join([*self._words, self._asking.heard])
+        return endings.Outcome(ending, text.strip(), sentence, self._job.budget.spent)
+
+    async def run(self) -> endings.Outcome:
+        try:
+            while True:
+                reply = await self._ask()
+                if self._is_answer(reply):
+                    return self.outcome(Ending.ANSWERED)
+                await self._do(reply.calls)
+        except _OverError as over:
+            return self.outcome(over.ending, over.sentence)
+        except failures.RefusedError as error:
+            return self.outcome(Ending.REFUSED, str(error))
+        except failures.ModelError as error:
+            return self.outcome(Ending.UNREACHABLE, str(error))
+        finally:
+            self._transcript.say(self._asking.heard)
+            self._transcript.settle(self._hands.unfinished())
+
+    async def _ask(self) -> messages.Reply:
+        """Ask the model; what broke off or came empty is returned as a reply without an end."""
+        must_answer = self._guard.refusals >= _REFUSALS
+        setbacks = self._guard.setbacks + self._empty + self._cuts
+        asked = await self._asking.ask(
+            self._job.system, self._transcript, must_answer=must_answer, setbacks=setbacks
+        )
+        if isinstance(asked, budgets.Objection):
+            raise _OverError(Ending.OUT_OF_BUDGET, asked.sentence)
+        reply = asked.reply
+        if reply.finish is messages.Finish.FILTERED:
+            raise _OverError(Ending.REFUSED, failures.RefusedError.__doc__ or "")
+        self._asking.heard = ""
+        if asked.is_cut or reply.finish is messages.Finish.LENGTH:
+            return self._cut(reply, "by a lost connection" if asked.is_cut else "at its longest")
+        if not asked.may_call and reply.calls and not reply.text.strip():
+            self._close(asked.is_last)
+        calls = reply.calls if asked.may_call else ()
+        self._transcript.say(reply.text, calls)
+        # Words before a call stand by themselves; only words that go on belong together.
+        self._words = [] if calls else [*self._words, reply.text]
+        return dataclasses.replace(reply, calls=calls)
+
+    def _is_answer(self, reply: messages.Reply) -> bool:
+        if reply.calls or reply.finish is messages.Finish.LENGTH:
+            return False
+        if "".join(self._words).strip():
+            return True
+        self._empty += 1
+        if self._empty >= _EMPTY:
+            raise _OverError(Ending.EMPTY, "The language model gave no answer. Please ask again.")
+        self._transcript.remark(_SAY_SOMETHING)
+        return False
+
+    def _cut(self, reply: messages.Reply, why: str) -> messages.Reply:
+        """Keep what came of an answer that broke off, and let the model go on."""
+        self._transcript.say(reply.text)
+        self._words.append(reply.text)
+        self._cuts += 1
+        if self._cuts >= _CUTS:
+            raise _OverError(Ending.CUT, f"The language model's answer was cut off {why}.")
+        self._transcript.remark(_GO_ON.format(why=why))
+        return messages.Reply(text=reply.text, finish=messages.Finish.LENGTH)
+
+    def _close(self, is_last: bool) -> None:
+        if is_last:
+            steps = self._job.limits.steps
+            sentence = f"This took all {steps} steps that a request may take."
+            raise _OverError(Ending.OUT_OF_BUDGET, sentence)
+        raise _OverError(Ending.STUCK, "The language model wants to run the same code for ever.")
+
+    async def _do(self, calls: tuple[messages.Call, ...]) -> None:
+        most = self._job.limits.equal_failures
+        for call in calls[:_CALLS_AT_ONCE]:
+            text, pictures = await self._hands.answer(call)
+            self._transcript.answer(call, text, pictures)
+            if self._guard.failures >= most:
+                same = f"the same error {most} times ({self._guard.last_failure})"
+                raise _OverError(Ending.STUCK, f"The code ran into {same}.")
+            if self._guard.misreadings >= most:
+                sentence = "The language model's calls could not be understood."
+                raise _OverError(Ending.MALFORMED, sentence)
+            if self._guard.setbacks >= 2 * most:
+                raise _OverError(Ending.STUCK, f"{2 * most} tries in a row came to nothing.")
+        self._transcript.settle("[Not run: too many calls at once. Call again.]")

@@ -1,0 +1,173 @@
+"""What goes to a model and comes back, in no protocol's terms: frozen values.
+
+A transcript is a sequence of `Told`, `Said` and `Answered`. Every call of a `Said` is answered
+before anything else follows: servers refuse a transcript where one is not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Picture:
+    """An image for a model's eyes. `mime` is one of image/png, -/jpeg, -/gif, -/webp."""
+
+    mime: str
+    data: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """A model's wish to use a tool. `arguments` is what it wrote: JSON, if all is well."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Told:
+    """Something the model is told; `is_ours` marks the bot's own remarks among a person's words."""
+
+    text: str
+    pictures: tuple[Picture, ...] = ()
+    is_ours: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Said:
+    """Something the model said, and the calls it made."""
+
+    text: str
+    calls: tuple[Call, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answered:
+    """What came of a call."""
+
+    call_id: str
+    text: str
+    pictures: tuple[Picture, ...] = ()
+
+
+Message: TypeAlias = Told | Said | Answered
+"""One entry of a transcript."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tool:
+    """What a model may call; `parameters` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """One question to a model.
+
+    Attributes:
+        system: who it is and what the rules are.
+        messages: the transcript, oldest first.
+        tools: what it may know of.
+        may_call: False where it shall answer in words now.
+        answer_tokens: the longest answer that is paid for.
+        temperature: None leaves it to the server.
+    """
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    may_call: bool = True
+    answer_tokens: int = 4096
+    temperature: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens read and written; `is_estimated` where the server did not count them for us."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    is_estimated: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Both together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.is_estimated or other.is_estimated,
+        )
+
+
+class Finish(enum.StrEnum):
+    """Why a reply ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    """At the limit of its length: text and calls may be incomplete."""
+    FILTERED = "filtered"
+    """The provider's filter, or the model itself, refused."""
+
+
+class Manner(enum.StrEnum):
+    """How a reply's calls were made."""
+
+    NATIVE = "native"
+    JSON = "json"
+    """As text that names a tool."""
+    PYTHON = "python"
+    """As a block of code in text."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One answer of a model. `usage` is None where the server did not count."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    manner: Manner = Manner.NATIVE
+    finish: Finish = Finish.STOP
+    usage: Usage | None = None
+
+
+def to_dict(message: Message) -> dict[str, Any]:
+    """Make JSON of a message, to be stored. Pictures stay behind: the text tells of them."""
+    match message:
+        case Told():
+            kind = "remark" if message.is_ours else "told"
+            return {"kind": kind, "text": message.text}
+        case Said():
+            calls = [dataclasses.asdict(call) for call in message.calls]
+            return {"kind": "said", "text": message.text, "calls": calls}
+        case Answered():
+            return {"kind": "answered", "call_id": message.call_id, "text": message.text}
+
+
+def from_dict(stored: Mapping[str, Any]) -> Message:
+    """Make a message of what `to_dict` made.
+
+    Raises:
+        ValueError: it is nothing that `to_dict` makes.
+    """
+    try:
+        match stored["kind"]:
+            case "told" | "remark":
+                return Told(stored["text"], is_ours=stored["kind"] == "remark")
+            case "said":
+                return Said(stored["text"], tuple(Call(**call) for call in stored["calls"]))
+            case "answered":
+                return Answered(stored["call_id"], stored["text"])
+    except (KeyError, TypeError) as error:
+        raise ValueError("not a stored message") from error
+    raise ValueError("not a stored message")

@@ -1,0 +1,88 @@
+"""What the operator decides about models and turns; becomes part of `settings`. A leaf."""
+
+from __future__ import annotations
+
+import decimal
+from typing import Annotated, Literal
+
+import pydantic
+
+_Count = Annotated[int, pydantic.Field(gt=0)]
+_Seconds = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
+_Price = Annotated[decimal.Decimal, pydantic.Field(ge=0, allow_inf_nan=False)]
+
+
+class _Group(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Model(_Group):
+    """One model that people can choose."""
+
+    name: Annotated[str, pydantic.Field(min_length=1)]
+    """What its server calls it."""
+    label: str = ""
+    """What people call it; empty means its name."""
+    base_url: Annotated[str, pydantic.Field(pattern=r"^https?://[^\s/]+")] = (
+        "https://api.openai.com/v1"
+    )
+    """Where its server is: any that speaks OpenAI's protocols."""
+    api_key_variable: str = "OPENAI_API_KEY"
+    """The environment variable that holds its key; unset or empty means the server wants none."""
+    protocol: Literal["auto", "chat", "responses", "fenced"] = "auto"
+    """The wire protocol. `auto` starts with chat completions and tools, and goes over to `fenced`
+    (code blocks in plain text) when the model shows that it does not know how to call a tool."""
+    context_tokens: Annotated[int, pydantic.Field(ge=2048)] = 128_000
+    """How much it can read and write together."""
+    answer_tokens: Annotated[int, pydantic.Field(ge=64)] = 8192
+    """The longest single answer that is asked for."""
+    can_see_images: bool = False
+    """Show it plots as pictures; otherwise it is told of them in words."""
+    input_price: _Price = decimal.Decimal(0)
+    """Money for a million tokens read."""
+    output_price: _Price = decimal.Decimal(0)
+    """Money for a million tokens written."""
+    temperature: Annotated[float, pydantic.Field(ge=0, le=2)] | None = None
+    """How freely it answers; None leaves that to the server."""
+
+    @property
+    def title(self) -> str:
+        """What people see."""
+        return self.label or self.name
+
+
+class Turn(_Group):
+    """What one turn may use. All are checked before each spend."""
+
+    steps: _Count = 25
+    """Model calls."""
+    tokens: _Count = 1_000_000
+    """Tokens read and written."""
+    seconds: _Seconds = 30 * 60.0
+    """Wall time, running code included."""
+    money: _Price | None = None
+    """In the currency of the price list; None means no limit."""
+    equal_failures: Annotated[int, pydantic.Field(ge=2)] = 4
+    """The same error, the same malformed call or the same refused repeat so often in a row ends
+    the turn: it would only burn money."""
+    output_characters: Annotated[int, pydantic.Field(ge=400)] = 8000
+    """What the model sees of the printed output of one execution, half head and half tail."""
+    pictures: Annotated[int, pydantic.Field(ge=0)] = 4
+    """Pictures of one execution that are shown to a model that can see."""
+    file_bytes: _Count = 32_768
+    """What the model gets at once when it reads a file."""
+
+
+class Patience(_Group):
+    """How long a model's server is waited for."""
+
+    retries: Annotated[int, pydantic.Field(ge=0, le=10)] = 3
+    """Further tries after a rate limit, an overload or a lost connection."""
+    backoff_seconds: _Seconds = 0.5
+    """The wait before the first of them; it doubles each time."""
+    longest_wait_seconds: _Seconds = 60.0
+    """A server that wants us to wait longer is not waited for."""
+    connect_seconds: _Seconds = 10.0
+    """To reach the server."""
+    silence_seconds: _Seconds = 180.0
+    """Between two signs of life; a small machine needs that long to read a long transcript."""

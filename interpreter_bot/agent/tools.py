@@ -1,0 +1,196 @@
+"""What a model can call, and the lenient reading of how it does. Pure.
+
+The tool for code is named `run_code`: `python` is a name that OpenAI keeps for itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from interpreter_bot.agent import leniency, messages
+
+RUN_CODE: Final = "run_code"
+
+_CODE_NAMES: Final = ("code", "python", "source", "script", "input")
+_FILE_NAMES: Final = ("name", "path", "file", "filename", "file_name")
+_FOLDER: Final = "/mnt/data/"
+
+
+def _schema(**properties: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name != "start"],
+        "additionalProperties": False,
+    }
+
+
+TOOLS: Final = (
+    messages.Tool(
+        RUN_CODE,
+        "Run Python code in the person's Jupyter kernel and return what it printed and showed. "
+        "Variables stay from one call to the next.",
+        _schema(code={"type": "string", "description": "Python code."}),
+    ),
+    messages.Tool("list_files", "List the files in /mnt/data with their sizes.", _schema()),
+    messages.Tool(
+        "read_file",
+        "Return the beginning of a text file in /mnt/data, or more of it from a byte on. "
+        "For tables, use run_code with pandas.",
+        _schema(
+            name={"type": "string", "description": "The file's name."},
+            start={"type": "integer", "description": "First byte to return, 0 by default."},
+        ),
+    ),
+)
+
+NAMES: Final = frozenset(tool.name for tool in TOOLS)
+
+# What models call the tool for code when they do not remember its name.
+_ALIASES: Final = frozenset({"python", "code_interpreter", "execute_code", "run_python", "ipython"})
+KNOWN: Final = NAMES | _ALIASES
+"""Every name that is understood."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunCode:
+    """Run `code`."""
+
+    code: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ListFiles:
+    """List the workspace."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReadFile:
+    """Return part of a file, from byte `start`."""
+
+    name: str
+    start: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Misread:
+    """Nothing that can be done; `sentence` is the answer to the model."""
+
+    sentence: str
+
+
+Wish: TypeAlias = RunCode | ListFiles | ReadFile | Misread
+"""What a call asks for."""
+
+
+def read(call: messages.Call) -> Wish:
+    """Say what a call asks for, reading its arguments as leniently as sense allows."""
+    if call.name == RUN_CODE or call.name in _ALIASES:
+        return _read_code(call.arguments)
+    if call.name == "list_files":
+        return ListFiles()
+    if call.name == "read_file":
+        return _read_file(call.arguments)
+    known = ", ".join(tool.name for tool in TOOLS)
+    return Misread(f"There is no tool named {call.name[:80]!r}. There are: {known}.")
+
+
+def _read_code(arguments: str) -> Wish:
+    code = _code(arguments)
+    if code is None:
+        return Misread(
+            "The arguments could not be read: they must be a JSON object such as "
+            '{"code": "print(1)"}, with line ends written as \\n and quotes as \\". Call again.'
+        )
+    code = _plain(code)
+    return RunCode(code) if code.strip() else Misread('There was no code. Give it as "code".')
+
+
+def _code(arguments: str) -> str | None:
+    """Find the code in what may be an object, a string, either of them encoded twice, or code."""
+    text = arguments
+    for _ in range(3):
+        try:
+            value = leniency.parse(text)
+        except ValueError:
+            return leniency.broken_code(text) if text.lstrip().startswith("{") else text
+        if isinstance(value, dict):
+            value = _first(value, _CODE_NAMES)
+            if isinstance(value, list) and all(isinstance(line, str) for line in value):
+                return "\n".join(value)
+            if not isinstance(value, str) or not _looks_encoded(value):
+                return value if isinstance(value, str) else None
+        elif not isinstance(value, str):
+            # Code can look like JSON, such as a lone number or list.
+            return text
+        text = value
+    return text
+
+
+def _looks_encoded(text: str) -> bool:
+    """Say whether a text is an object with code in it, rather than code that begins likewise."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        value = leniency.parse(text)
+    except ValueError:
+        return False
+    return isinstance(value, dict) and isinstance(_first(value, _CODE_NAMES), str)
+
+
+def _plain(code: str) -> str:
+    """Take off a fence, and undo escaping that was done once too often."""
+    code = leniency.unwrapped(code)
+    if "\n" not in code and "\\n" in code and not any(quote in code for quote in "'\""):
+        return leniency.unescaped(code)
+    return code
+
+
+def _read_file(arguments: str) -> Wish:
+    try:
+        value = leniency.parse(arguments)
+    except ValueError:
+        value = arguments.strip()
+    start: object = 0
+    if isinstance(value, dict):
+        start = value.get("start", 0)
+        value = _first(value, _FILE_NAMES)
+    if not isinstance(value, str) or not value.strip():
+        return Misread('There was no file name. Give it as "name".')
+    if not isinstance(start, int | float) or not 0 <= start < 2**53:
+        start = 0
+    return ReadFile(value.strip().removeprefix(_FOLDER), int(start))
+
+
+def _first(value: Mapping[object, object], names: tuple[str, ...]) -> object:
+    return next((value[name] for name in names if name in value), None)
+
+
+class Peek:
+    """Shows code while its JSON is still being written: `{"code": "pri…`."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._start = -1
+        self._is_over = False
+
+    def feed(self, delta: str) -> str:
+        """Take a piece of the arguments; returns the code that it adds."""
+        if self._is_over:
+            return ""
+        self._text += delta
+        if self._start < 0:
+            found = leniency.code_start(self._text)
+            self._is_over = found is None and len(self._text) > 200
+            if found is None:
+                return ""
+            self._start, self._text = found, self._text[found:]
+        return self._drained()
+
+    def _drained(self) -> str:
+        """Decode what is complete: an escape may be cut in two."""
+        end, self._is_over = leniency.string_end(self._text)
+        ready, self._text = self._text[:end], self._text[end:]
+        return leniency.unescaped(ready)

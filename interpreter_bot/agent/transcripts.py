@@ -1,0 +1,103 @@
+"""The transcript of one session, as the model sees it: grows during a turn, is never torn.
+
+Whatever happens, also when a turn is cancelled in the middle of a call, `settled` leaves every
+call answered: servers refuse to go on from anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from interpreter_bot.agent import fitting, messages
+
+_QUOTED: Final = 120
+_REMEMBERED: Final = 10
+
+
+class Transcript:
+    """What was said between a person, a model and us."""
+
+    def __init__(self, earlier: Iterable[messages.Message] = ()) -> None:
+        self._entries = list(earlier)
+        self.settle("[Nothing is known of what became of this.]")
+
+    @property
+    def entries(self) -> tuple[messages.Message, ...]:
+        """Everything, oldest first."""
+        return tuple(self._entries)
+
+    def tell(self, text: str, pictures: Iterable[messages.Picture] = ()) -> None:
+        """Add what a person wrote; a turn begins here."""
+        self._entries.append(messages.Told(text, tuple(pictures)))
+
+    def remark(self, text: str) -> None:
+        """Add a word of our own to the model."""
+        self._entries.append(messages.Told(text, is_ours=True))
+
+    def say(self, text: str, calls: tuple[messages.Call, ...] = ()) -> None:
+        """Add what the model said."""
+        if text or calls:
+            self._entries.append(messages.Said(text, calls))
+
+    def answer(
+        self, call: messages.Call, text: str, pictures: tuple[messages.Picture, ...] = ()
+    ) -> None:
+        """Add what came of a call."""
+        self._entries.append(messages.Answered(call.id, text or "[nothing]", pictures))
+
+    def settle(self, text: str) -> None:
+        """Answer every call that has no answer yet."""
+        said = [i for i, one in enumerate(self._entries) if isinstance(one, messages.Said)]
+        last = self._entries[said[-1]] if said else None
+        if not isinstance(last, messages.Said):
+            return
+        # Only what follows counts: some servers give the same ids at every step.
+        later = self._entries[said[-1] :]
+        answered = {one.call_id for one in later if isinstance(one, messages.Answered)}
+        for call in last.calls:
+            if call.id not in answered:
+                self.answer(call, text)
+
+    def replace(self, fit: fitting.Fit, summary: str) -> None:
+        """Let go of what did not fit, and remember it as `summary`."""
+        head = [messages.Told(summary, is_ours=True)] if summary else []
+        self._entries = [*head, *fit.kept]
+
+    def unseen(self) -> None:
+        """Forget the pictures, when the model turned out to be blind or they cost too much."""
+        self._entries = [
+            one
+            if isinstance(one, messages.Said) or not one.pictures
+            else messages.from_dict(messages.to_dict(one))
+            for one in self._entries
+        ]
+
+
+def note(dropped: Sequence[messages.Message]) -> str:
+    """Say what is left out where nobody could summarise it."""
+    asked = [
+        one.text if len(one.text) <= _QUOTED else f"{one.text[:_QUOTED]}…"
+        for one in dropped
+        if isinstance(one, messages.Told) and not one.is_ours
+    ]
+    # An earlier summary must not be lost when it falls out in its turn.
+    earlier = [one.text for one in dropped if isinstance(one, messages.Told) and one.is_ours][:1]
+    told = "; ".join(asked[-_REMEMBERED:])
+    line = f"[{len(asked)} earlier requests are left out. The last of them: {told}]"
+    return "\n".join([*(fitting.shortened(text, 2000) for text in earlier), line])
+
+
+def readable(dropped: Sequence[messages.Message], most_characters: int) -> str:
+    """Write messages as plain text, for somebody who is to summarise them."""
+    lines = []
+    for one in dropped:
+        match one:
+            case messages.Told():
+                lines.append(f"{'Note' if one.is_ours else 'Person'}: {one.text}")
+            case messages.Said():
+                lines.append(f"Analyst: {one.text}")
+                lines += [f"Code: {call.arguments}" for call in one.calls]
+            case messages.Answered():
+                lines.append(f"Output: {fitting.shortened(one.text, 600)}")
+    return fitting.shortened("\n".join(lines), most_characters)

@@ -1,0 +1,460 @@
+"""A scripted language model behind the real wire formats: chat completions and Responses, as SSE.
+
+    script = [openai_server.code("print(1)"), openai_server.text("1")]
+    async with openai_server.Server(script) as server:
+        … AsyncOpenAI(base_url=server.base_url, api_key=server.api_key) …
+    assert server.requests[1].messages[-1]["role"] == "tool"
+
+As strict as a real server: a request that one would refuse is answered 400, and is a fault. A
+script that runs out, or is not used up, is a fault. Faults raise at the end of the `async with`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_RESERVED = frozenset({"python"})
+_CHAT = frozenset(
+    {
+        *("model", "messages", "stream", "stream_options", "tools", "tool_choice", "temperature"),
+        *("max_tokens", "max_completion_tokens", "parallel_tool_calls"),
+    }
+)
+_RESPONSES = frozenset(
+    {
+        *("model", "input", "instructions", "stream", "tools", "tool_choice", "temperature"),
+        *("max_output_tokens", "store"),
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reply:
+    """One scripted answer.
+
+    Attributes:
+        text: deltas of text.
+        calls: (name, arguments) of native calls; arguments go out in pieces.
+        finish: finish_reason as chat completions name it; None sends none.
+        usage: (read, written); None where the server does not count.
+        fault: what goes wrong: "cut" (the socket is closed without an end), "eof" (a clean end
+            without a finish), "garbage" (an event that is no JSON), "error" (an error event),
+            "shapes" (JSON of wrong shapes), "html" (a page instead of a stream), "stall"
+            (nothing more comes), each after text and calls.
+        status: anything but 200 answers with an error at once.
+        error: the error's fields.
+        headers: of the answer.
+        delay_seconds: between deltas.
+        refusal: deltas of a refusal.
+        has_index: False leaves out the index of calls, as some servers do.
+        call_id: the id of each call; "" sends none, None makes one up.
+    """
+
+    text: Sequence[str] = ()
+    calls: Sequence[tuple[str, str]] = ()
+    finish: str | None = "stop"
+    usage: tuple[int, int] | None = (100, 20)
+    fault: str = ""
+    status: int = 200
+    error: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    delay_seconds: float = 0.0
+    refusal: Sequence[str] = ()
+    has_index: bool = True
+    call_id: str | None = None
+
+
+def text(*deltas: str, **others: Any) -> Reply:
+    """Answer in words."""
+    return Reply(text=deltas, **others)
+
+
+def call(name: str, arguments: object, *deltas: str, **others: Any) -> Reply:
+    """Call a tool; arguments that are no string become JSON."""
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return Reply(text=deltas, calls=[(name, written)], **{"finish": "tool_calls", **others})
+
+
+def code(source: str, *deltas: str, **others: Any) -> Reply:
+    """Call `run_code`."""
+    return call("run_code", {"code": source}, *deltas, **others)
+
+
+def failure(status: int, message: str = "no", *, headers: Any = None, **error: Any) -> Reply:
+    """Answer with an error."""
+    return Reply(status=status, error={"message": message, **error}, headers=headers or {})
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A request that came. `messages` are those of chat, or the input items of Responses."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        return self.body["messages" if "messages" in self.body else "input"]
+
+
+class Server:
+    """The server. `script` is a list of replies, or a function from request to reply."""
+
+    def __init__(
+        self,
+        script: Iterable[Reply] | Callable[[Request], Reply],
+        *,
+        api_key: str = "test-key-0123456789",
+        models: Sequence[str] = ("scripted",),
+    ) -> None:
+        self.api_key = api_key
+        self.requests: list[Request] = []
+        self.faults: list[str] = []
+        self.hung_up = 0
+        self._answering = script if callable(script) else None
+        self.script: list[Reply] = [] if callable(script) else list(script)
+        self._models = models
+        self._closed = asyncio.Event()
+        self._runner: web.AppRunner | None = None
+        self.base_url = ""
+
+    async def __aenter__(self) -> Server:
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/responses", self._responses)
+        self._runner = web.AppRunner(
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=1
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        self.base_url = f"http://127.0.0.1:{port}/v1"
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        assert self._runner
+        await self._runner.cleanup()
+        if kind is None:
+            assert self.faults == []
+            assert self.script == [], "the script was not used up"
+
+    async def until_hung_up(self, seconds: float = 2.0) -> None:
+        """Wait until a client has closed a stream before its end."""
+        async with asyncio.timeout(seconds):
+            await self._closed.wait()
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, _ChatWire, _chat_faults)
+
+    async def _responses(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, _ResponsesWire, _responses_faults)
+
+    async def _answer(self, request: web.Request, wire: Any, faults: Any) -> web.StreamResponse:
+        if request.headers.get("Authorization") != f"Bearer {self.api_key}":
+            given = request.headers.get("Authorization", "")
+            message = f"Incorrect API key provided: {given.removeprefix('Bearer ')}"
+            return _refused(401, message=message, code="invalid_api_key")
+        body = await request.json()
+        if body.get("model") not in self._models:
+            return _refused(404, message="The model does not exist", code="model_not_found")
+        if found := list(faults(body)):
+            self.faults += found
+            return _refused(400, message="; ".join(found), type="invalid_request_error")
+        asked = Request(request.path, dict(request.headers), body)
+        self.requests.append(asked)
+        if self._answering:
+            reply = self._answering(asked)
+        elif self.script:
+            reply = self.script.pop(0)
+        else:
+            self.faults.append(f"the script has run out at request {len(self.requests)}")
+            return _refused(400, message="the script has run out")
+        if reply.status != 200:
+            return web.json_response(
+                {"error": dict(reply.error)}, status=reply.status, headers=reply.headers
+            )
+        return await self._stream(request, reply, wire(asked))
+
+    async def _stream(self, request: web.Request, reply: Reply, wire: Any) -> web.StreamResponse:
+        if reply.fault == "html":
+            return web.Response(text="<html>hello</html>", content_type="text/html")
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        try:
+            for event in wire.body(reply):
+                await response.write(_sse(event))
+                if reply.delay_seconds:
+                    await asyncio.sleep(reply.delay_seconds)
+            if reply.fault:
+                await self._fail(request, response, reply.fault)
+                return response
+            for event in wire.end(reply):
+                await response.write(_sse(event))
+            if wire.last:
+                await response.write(wire.last)
+        except (ConnectionError, asyncio.CancelledError):
+            self.hung_up += 1
+            self._closed.set()
+            raise
+        return response
+
+    async def _fail(self, request: web.Request, response: Any, fault: str) -> None:
+        if fault == "cut":
+            assert request.transport
+            # Without this, what was written may never leave.
+            await asyncio.sleep(0.02)
+            request.transport.abort()
+        elif fault == "garbage":
+            await response.write(b"data: {not json\n\n")
+        elif fault == "shapes":
+            for shape in (5, "words", [], None, {"choices": 5}, {"choices": [7]}, {"type": []}):
+                await response.write(f"data: {json.dumps(shape)}\n\n".encode())
+            odd = {"choices": [{"delta": {"content": 5, "tool_calls": [None, {"index": "x"}]}}]}
+            await response.write(f"data: {json.dumps(odd)}\n\n".encode())
+        elif fault == "error":
+            error = {"error": {"message": "the server had an error", "code": "server_error"}}
+            await response.write(f"data: {json.dumps(error)}\n\n".encode())
+        elif fault == "stall":
+            await asyncio.sleep(60)
+
+
+def _refused(status: int, **error: Any) -> web.Response:
+    return web.json_response({"error": {"type": "invalid_request_error", **error}}, status=status)
+
+
+def _sse(event: Mapping[str, Any]) -> bytes:
+    name = f"event: {event['type']}\n" if "type" in event else ""
+    return f"{name}data: {json.dumps(event)}\n\n".encode()
+
+
+def _pieces(text: str, size: int = 7) -> list[str]:
+    return [text[i : i + size] for i in range(0, len(text), size)]
+
+
+class _ChatWire:
+    last = b"data: [DONE]\n\n"
+
+    def __init__(self, request: Request) -> None:
+        self._counts = request.body.get("stream_options", {}).get("include_usage", False)
+        self._number = len(request.messages)
+
+    def _chunk(self, delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return {**self._frame(), "choices": [choice]}
+
+    def _frame(self) -> dict[str, Any]:
+        frame = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1}
+        return {**frame, "model": "scripted"}
+
+    def body(self, reply: Reply) -> Iterable[dict[str, Any]]:
+        yield self._chunk({"role": "assistant", "content": ""})
+        for delta in reply.text:
+            yield self._chunk({"content": delta})
+        for delta in reply.refusal:
+            yield self._chunk({"refusal": delta})
+        for index, (name, arguments) in enumerate(reply.calls):
+            key = f"call_{self._number}_{index}" if reply.call_id is None else reply.call_id
+            place = {"index": index} if reply.has_index else {}
+            named = {**place, "type": "function", **({"id": key} if key else {})}
+            if not reply.has_index:
+                whole = {**named, "function": {"name": name, "arguments": arguments}}
+                yield self._chunk({"tool_calls": [whole]})
+                continue
+            yield self._chunk(
+                {"tool_calls": [{**named, "function": {"name": name, "arguments": ""}}]}
+            )
+            for piece in _pieces(arguments):
+                yield self._chunk({"tool_calls": [{**place, "function": {"arguments": piece}}]})
+
+    def end(self, reply: Reply) -> Iterable[dict[str, Any]]:
+        if reply.finish:
+            yield self._chunk({}, reply.finish)
+        if reply.usage and self._counts:
+            read, written = reply.usage
+            usage = {"prompt_tokens": read, "completion_tokens": written}
+            yield {
+                **self._frame(),
+                "choices": [],
+                "usage": {**usage, "total_tokens": read + written},
+            }
+
+
+class _ResponsesWire:
+    last = b""
+
+    def __init__(self, request: Request) -> None:
+        self._sequence = 0
+        self._number = len(request.messages)
+
+    def _event(self, kind: str, **fields: Any) -> dict[str, Any]:
+        self._sequence += 1
+        return {"type": kind, "sequence_number": self._sequence, **fields}
+
+    def _response(self, status: str, **fields: Any) -> dict[str, Any]:
+        return {"id": "resp_1", "object": "response", "status": status, "output": [], **fields}
+
+    def body(self, reply: Reply) -> Iterable[dict[str, Any]]:
+        yield self._event("response.created", response=self._response("in_progress"))
+        place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+        for delta in reply.text:
+            yield self._event("response.output_text.delta", delta=delta, logprobs=[], **place)
+        for delta in reply.refusal:
+            yield self._event("response.refusal.delta", delta=delta, **place)
+        for index, (name, arguments) in enumerate(reply.calls, start=1):
+            key = f"call_{self._number}_{index}"
+            item = {"type": "function_call", "id": f"fc_{index}", "call_id": key, "name": name}
+            began = {**item, "arguments": "", "status": "in_progress"}
+            yield self._event("response.output_item.added", output_index=index, item=began)
+            where = {"item_id": f"fc_{index}", "output_index": index}
+            for piece in _pieces(arguments):
+                yield self._event("response.function_call_arguments.delta", delta=piece, **where)
+            kind = "response.function_call_arguments.done"
+            yield self._event(kind, arguments=arguments, name=name, **where)
+            done = {**item, "arguments": arguments, "status": "completed"}
+            yield self._event("response.output_item.done", output_index=index, item=done)
+
+    def end(self, reply: Reply) -> Iterable[dict[str, Any]]:
+        if reply.finish is None:
+            return
+        usage = None
+        if reply.usage:
+            read, written = reply.usage
+            usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+        reason = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(
+            reply.finish
+        )
+        kind = "incomplete" if reason else "completed"
+        details = {"reason": reason} if reason else None
+        response = self._response(kind, usage=usage, incomplete_details=details)
+        yield self._event(f"response.{kind}", response=response)
+
+
+def _chat_faults(body: Mapping[str, Any]) -> Iterable[str]:
+    """Say what a server would refuse."""
+    yield from (f"unknown parameter {name}" for name in body.keys() - _CHAT)
+    if body.get("stream") is not True:
+        yield "only streams are scripted"
+    yield from _common_faults(body, [tool.get("function", {}) for tool in body.get("tools", [])])
+    if any(tool.get("type") != "function" for tool in body.get("tools", [])):
+        yield "a tool is no function"
+    said = body.get("messages")
+    if not isinstance(said, list) or not said:
+        yield "no messages"
+        return
+    pending: set[str] = set()
+    for message in said:
+        role = message.get("role")
+        if role not in ("system", "user", "assistant", "tool"):
+            yield f"role {role}"
+        if pending and role != "tool":
+            yield f"calls without an answer before a message of {role}: {sorted(pending)}"
+            pending.clear()
+        if role == "tool":
+            if message.get("tool_call_id") not in pending:
+                yield f"an answer to no call: {message.get('tool_call_id')}"
+            pending.discard(message.get("tool_call_id"))
+            if not isinstance(message.get("content"), str):
+                yield "the content of a tool's message must be text"
+        elif role == "assistant":
+            yield from _assistant_faults(message)
+            pending = {one["id"] for one in message.get("tool_calls") or ()}
+        elif not message.get("content"):
+            yield f"an empty message of {role}"
+        elif isinstance(message["content"], list):
+            yield from _part_faults(message["content"], ("text", "image_url"))
+    if pending:
+        yield f"calls without an answer at the end: {sorted(pending)}"
+
+
+def _assistant_faults(message: Mapping[str, Any]) -> Iterable[str]:
+    calls = message.get("tool_calls")
+    if calls is None and not message.get("content"):
+        yield "an assistant's message without content or calls"
+    if calls is not None and not calls:
+        yield "tool_calls is empty"
+    for one in calls or ():
+        if not isinstance(one.get("id"), str) or not one["id"]:
+            yield "a call without an id"
+        yield from _argument_faults(one.get("function", {}))
+    ids = [one.get("id") for one in calls or ()]
+    if len(set(ids)) != len(ids):
+        yield "two calls with one id"
+
+
+def _argument_faults(function: Mapping[str, Any]) -> Iterable[str]:
+    if not _NAME.match(str(function.get("name", ""))):
+        yield f"a call of {function.get('name')!r}"
+    with contextlib.suppress(ValueError):
+        if isinstance(json.loads(function.get("arguments", "")), dict):
+            return
+    yield "the arguments of a call are no object"
+
+
+def _part_faults(parts: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> Iterable[str]:
+    for part in parts:
+        if part.get("type") not in kinds:
+            yield f"a part of type {part.get('type')}"
+        url = part.get("image_url")
+        url = url.get("url") if isinstance(url, dict) else url
+        if "image" in str(part.get("type")) and not str(url).startswith("data:image/"):
+            yield "an image without data"
+
+
+def _common_faults(
+    body: Mapping[str, Any], functions: Sequence[Mapping[str, Any]]
+) -> Iterable[str]:
+    for function in functions:
+        name = str(function.get("name", ""))
+        schema = function.get("parameters", {})
+        if not _NAME.match(name) or name in _RESERVED:
+            yield f"a tool named {name!r}"
+        if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
+            yield f"the schema of {name}"
+        elif not set(schema.get("required", [])) <= set(schema["properties"]):
+            yield f"required parameters of {name} that it does not have"
+    if "tool_choice" in body and not functions:
+        yield "tool_choice without tools"
+    temperature = body.get("temperature", 1.0)
+    if not isinstance(temperature, int | float) or not 0 <= temperature <= 2:
+        yield f"temperature {temperature}"
+
+
+def _responses_faults(body: Mapping[str, Any]) -> Iterable[str]:
+    """Say what a server would refuse."""
+    yield from (f"unknown parameter {name}" for name in body.keys() - _RESPONSES)
+    if body.get("stream") is not True or body.get("store") is not False:
+        yield "only streams that are not stored are scripted"
+    yield from _common_faults(body, body.get("tools", []))
+    called: set[str] = set()
+    answered: set[str] = set()
+    for item in body.get("input") or ():
+        kind = item.get("type", "message")
+        if kind == "message":
+            if item.get("role") not in ("user", "assistant") or not item.get("content"):
+                yield f"a message of {item.get('role')}"
+            if isinstance(item.get("content"), list):
+                yield from _part_faults(item["content"], ("input_text", "input_image"))
+        elif kind == "function_call":
+            called.add(item.get("call_id", ""))
+            yield from _argument_faults(item)
+        elif kind == "function_call_output":
+            if item.get("call_id") not in called:
+                yield f"an answer to no call: {item.get('call_id')}"
+            answered.add(item.get("call_id", ""))
+            if isinstance(item.get("output"), list):
+                yield from _part_faults(item["output"], ("input_text", "input_image"))
+        else:
+            yield f"an item of type {kind}"
+    if called - answered:
+        yield f"calls without an answer: {sorted(called - answered)}"

@@ -1,0 +1,152 @@
+"""A workbench that plays back, a watcher that writes down, and a turn between them."""
+
+import asyncio
+import contextlib
+import dataclasses
+
+import pydantic
+
+from interpreter_bot import errors, values
+from interpreter_bot.agent import budgets, loops, options, transcripts
+from interpreter_bot.agent.llms import catalogues
+from tests.fakes import openai_server
+
+OK = values.Finished(values.Ending.OK, 0.1)
+FAILED = values.Finished(values.Ending.ERROR, 0.1)
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (640).to_bytes(4) + (480).to_bytes(4) + b"rest"
+
+
+def printed(text):
+    return [values.Text("stdout", text)], OK
+
+
+def raised(name="NameError", message="name 'x' is not defined"):
+    error = values.Error(name, message, f"Traceback\n{name}: {message}")
+    return [error], FAILED
+
+
+class Workbench:
+    """Plays back (outputs, finished); a script that runs out raises."""
+
+    def __init__(self, *script, files=None):
+        self.script = list(script)
+        self.ran = []
+        self.interrupted = 0
+        self.files = files or {}
+
+    async def run(self, code, *, show):
+        self.ran.append(code)
+        if not self.script:
+            raise AssertionError(f"the workbench's script has run out at {code!r}")
+        step = self.script.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        outputs, finished = step
+        for output in outputs:
+            show(output)
+        if finished is None:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                self.interrupted += 1
+                raise
+        return finished
+
+    async def list_files(self):
+        return [values.FileInfo(name, len(data), 0) for name, data in self.files.items()]
+
+    async def read_file(self, name, *, start, most_bytes):
+        if name not in self.files:
+            raise errors.FileMissingError
+        return self.files[name][start : start + most_bytes]
+
+
+class Watcher:
+    """Writes everything down, in order."""
+
+    def __init__(self):
+        self.seen = []
+        self.arrival = asyncio.Event()
+
+    def _see(self, kind, what):
+        self.seen.append((kind, what))
+        self.arrival.set()
+
+    def __getattr__(self, kind):
+        if kind not in ("step", "text", "writing", "code", "output", "finished", "usage", "notice"):
+            raise AttributeError(kind)
+        return lambda what: self._see(kind, what)
+
+    def of(self, kind):
+        return [what for seen, what in self.seen if seen == kind]
+
+    @property
+    def said(self):
+        return "".join(self.of("text"))
+
+    async def until(self, kind):
+        async with asyncio.timeout(5):
+            while not self.of(kind):
+                self.arrival.clear()
+                await self.arrival.wait()
+
+
+@dataclasses.dataclass
+class Stage:
+    """Everything of one turn."""
+
+    server: openai_server.Server
+    catalogue: catalogues.Catalogue
+    watcher: Watcher
+    workbench: Workbench
+    transcript: transcripts.Transcript
+    model: options.Model
+    limits: options.Turn
+    waits: list
+
+    async def run(self, *, stop=None, allowance=None):
+        budget = budgets.Budget(self.limits, self.model, allowance=allowance)
+        job = loops.Job(
+            llm=self.catalogue.llm(),
+            model=self.model,
+            limits=self.limits,
+            system="You are a test.",
+            transcript=self.transcript,
+            workbench=self.workbench,
+            watcher=self.watcher,
+            budget=budget,
+        )
+        return await loops.run(job, stop=stop)
+
+
+@contextlib.asynccontextmanager
+async def stage(
+    replies, *played, question="How many?", files=None, patience=None, turn=None, **model
+):
+    """Set up a turn against a scripted server that speaks the real protocol."""
+    waits = []
+
+    async def sleep(seconds):
+        waits.append(seconds)
+        await asyncio.sleep(0)
+
+    async with openai_server.Server(replies) as server:
+        model = options.Model(**{"name": "scripted", "base_url": server.base_url, **model})
+        patience = options.Patience(**{"silence_seconds": 5, **(patience or {})})
+        keys = {"OPENAI_API_KEY": pydantic.SecretStr(server.api_key)}
+        catalogue = catalogues.Catalogue([model], keys=keys, patience=patience, sleep=sleep)
+        transcript = transcripts.Transcript()
+        transcript.tell(question)
+        try:
+            yield Stage(
+                server,
+                catalogue,
+                Watcher(),
+                Workbench(*played, files=files),
+                transcript,
+                model,
+                options.Turn(**(turn or {})),
+                waits,
+            )
+        finally:
+            await catalogue.close()

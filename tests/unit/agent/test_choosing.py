@@ -1,0 +1,182 @@
+"""A model that cannot call tools is found out, and served all the same."""
+
+import json
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.agent import budgets, failures, messages, options
+from interpreter_bot.agent.endings import Ending
+from interpreter_bot.agent.llms import catalogues, translating
+from tests.fakes import openai_server as server
+from tests.unit.agent import scripts
+
+FENCED = "Let me see.\n```python\nprint(42)\n```\nThis prints 41."
+
+
+async def test_fenced_block_is_run_and_what_follows_is_dropped():
+    replies = [server.text(*FENCED, fault="stall"), server.text("It is 42.")]
+    async with scripts.stage(replies, scripts.printed("42"), protocol="fenced") as stage:
+        outcome = await stage.run()
+        await stage.server.until_hung_up()
+    assert (outcome.ending, outcome.text) == (Ending.ANSWERED, "It is 42.")
+    assert stage.watcher.said == "Let me see.\nIt is 42."
+    assert "tools" not in stage.server.requests[0].body
+    roles = [one["role"] for one in stage.server.requests[1].messages]
+    assert roles == ["system", "user", "assistant", "user"]
+    assert stage.server.requests[1].messages[2]["content"] == (
+        "Let me see.\n\n```python\nprint(42)\n```"
+    )
+    assert "[Output of the code:]\n42" in stage.server.requests[1].messages[3]["content"]
+
+
+async def test_call_as_json_text_is_run_and_proves_that_tools_are_unknown():
+    call = '```json\n{"name": "run_code", "arguments": {"code": """print(42)"""}}\n```'
+    replies = [server.text(*call), server.text("It is 42."), server.text("Yes.")]
+    async with scripts.stage(replies, scripts.printed("42")) as stage:
+        outcome = await stage.run()
+        stage.transcript.tell("Sure?")
+        await stage.run()
+    assert outcome.text == "It is 42."
+    assert stage.workbench.ran == ["print(42)"]
+    assert [("tools" in one.body) for one in stage.server.requests] == [True, False, False]
+
+
+async def test_blocks_of_python_prove_it_when_they_come_twice():
+    replies = [
+        server.text("```python\n1\n```"),
+        server.text("```python\n2\n```"),
+        server.text("3"),
+    ]
+    played = [scripts.printed("1"), scripts.printed("2")]
+    async with scripts.stage(replies, *played) as stage:
+        await stage.run()
+    assert stage.workbench.ran == ["1\n", "2\n"]
+    assert [("tools" in one.body) for one in stage.server.requests] == [True, True, False]
+
+
+async def test_block_of_a_model_that_calls_is_only_shown():
+    answer = "Use this:\n```python\nprint(1)\n```"
+    replies = [server.code("1"), server.text(answer)]
+    async with scripts.stage(replies, scripts.printed("1")) as stage:
+        outcome = await stage.run()
+    assert outcome.text == answer
+    assert stage.workbench.ran == ["1"]
+
+
+async def test_server_that_refuses_tools_is_asked_without():
+    replies = [
+        server.failure(400, "registry.ollama.ai/library/x does not support tools"),
+        server.text("```python\nprint(42)\n```"),
+        server.text("42"),
+    ]
+    async with scripts.stage(replies, scripts.printed("42")) as stage:
+        outcome = await stage.run()
+    assert outcome.text == "42"
+
+
+@pytest.mark.parametrize(
+    ("message", "before", "after"),
+    [
+        (
+            "Unsupported parameter: 'max_tokens' is not supported",
+            "max_tokens",
+            "max_completion_tokens",
+        ),
+        ("Unsupported value: 'temperature' does not support 0.2", "temperature", None),
+        ("Unknown field stream_options", "stream_options", None),
+    ],
+)
+async def test_parameter_that_a_server_refuses_is_left_out_from_then_on(message, before, after):
+    replies = [server.failure(400, message), server.text("Hi."), server.text("Ho.")]
+    async with scripts.stage(replies, protocol="chat", temperature=0.2) as stage:
+        assert (await stage.run()).text == "Hi."
+        stage.transcript.tell("again")
+        assert (await stage.run()).text == "Ho."
+    bodies = [one.body for one in stage.server.requests]
+    assert [before in body for body in bodies] == [True, False, False]
+    assert after is None or [after in body for body in bodies] == [False, True, True]
+
+
+@pytest.mark.parametrize("call_id", ["", "same"])
+async def test_calls_without_index_or_ids_of_their_own_are_told_apart(call_id):
+    calls = [("run_code", '{"code": "1"}'), ("list_files", "{}")]
+    both = server.Reply(calls=calls, finish="tool_calls", call_id=call_id, has_index=bool(call_id))
+    async with scripts.stage([both, server.text("ok")], scripts.printed("1")) as stage:
+        outcome = await stage.run()
+    assert outcome.text == "ok"
+    ids = [one["id"] for one in stage.server.requests[1].messages[2]["tool_calls"]]
+    assert len(set(ids)) == 2
+
+
+async def test_models_are_chosen_by_title():
+    models = [options.Model(name="a"), options.Model(name="b", label="Bee")]
+    catalogue = catalogues.Catalogue(models, keys={}, patience=options.Patience())
+    assert catalogue.titles == ("a", "Bee")
+    assert catalogue.model().name == "a"
+    assert catalogue.model("Bee").name == "b"
+    with pytest.raises(failures.UnknownChoiceError, match="There are: a, Bee"):
+        catalogue.llm("c")
+    await catalogue.close()
+
+
+def test_no_model_is_said():
+    catalogue = catalogues.Catalogue([], keys={}, patience=options.Patience())
+    with pytest.raises(failures.UnknownChoiceError, match="No language model is configured"):
+        catalogue.model()
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after-ms": "1500", "retry-after": "7"}, 1.5),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "-3"}, 0.0),
+    ],
+)
+def test_wait_is_read_as_servers_write_it(headers, seconds):
+    assert translating.retry_after_seconds(headers) == seconds
+
+
+@pytest.mark.parametrize("clock", [0.0, 1799.0])
+async def test_budget_allows_what_is_left(clock):
+    now = [0.0]
+    budget = budgets.Budget(options.Turn(), options.Model(name="x"), clock=lambda: now[0])
+    now[0] = clock
+    assert await budget.ask(100) == budgets.Grant(8192, is_last=False)
+    now[0] = 1800.0
+    assert isinstance(await budget.ask(100), budgets.Objection)
+
+
+async def test_tokens_left_shorten_the_answer():
+    budget = budgets.Budget(options.Turn(tokens=1000), options.Model(name="x"))
+    assert await budget.ask(800) == budgets.Grant(200, is_last=False)
+    budget.charge(messages.Usage(800, 150))
+    assert isinstance(await budget.ask(0), budgets.Objection)
+
+
+async def test_the_servers_script_is_strict():
+    async def misuse():
+        async with server.Server([server.text("x")]):
+            pass
+
+    with pytest.raises(AssertionError, match="not used up"):
+        await misuse()
+    lines = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {}}]},
+        {"role": "user", "content": "y"},
+    ]
+    body = {"stream": True, "messages": lines, "tools": [{"function": {"name": "python"}}]}
+    faults = json.dumps(list(server._chat_faults(body)))
+    assert "calls without an answer" in faults
+    assert "a tool named 'python'" in faults
+
+
+def test_ending_of_code_is_never_a_failure_of_the_model():
+    assert not {one.value for one in Ending} & {"error", "crashed"}
+    assert values.Ending.STOPPED.value == Ending.STOPPED.value

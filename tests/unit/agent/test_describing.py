@@ -1,0 +1,117 @@
+"""A model is told what the person saw, in words and within bounds."""
+
+import datetime
+
+import pytest
+
+from interpreter_bot import settings, values
+from interpreter_bot.agent import describing, guards, options, prompting
+from tests.unit.agent import scripts
+
+OK = scripts.OK
+
+
+def told(*outputs, finished=OK, most=8000):
+    gathering = describing.Gathering()
+    for output in outputs:
+        gathering.show(output)
+    return gathering.text(finished, most)
+
+
+def out(text):
+    return values.Text("stdout", text)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "text"),
+    [
+        ([], "[The code ran without an error and printed nothing.]"),
+        ([out("a"), out("b\n"), out("c")], "ab\nc"),
+        ([out("a\n"), values.Clear(wait=False), out("b")], "b"),
+        ([out("a\n"), values.Clear(wait=True)], "a"),
+        ([out("a\n"), values.Clear(wait=True), out("b")], "b"),
+        ([out("10%\r50%\r100%\ndone")], "100%\ndone"),
+        ([out("windows\r\nlines\r\n")], "windows\nlines"),
+        (
+            [
+                values.Result(plain="1", display_id="x"),
+                values.Result(plain="2", display_id="x", is_update=True),
+            ],
+            "2",
+        ),
+        ([values.Result(plain="<Axes: title=x>")], "[a figure object]"),
+        (
+            [values.Image(mime="image/svg+xml", data=b"")],
+            "[A picture was shown to the person (svg).]",
+        ),
+    ],
+)
+def test_outputs_are_told(outputs, text):
+    assert told(*outputs) == text
+
+
+def test_table_is_told_with_its_counts():
+    table = values.Table(
+        columns=("", "a"), rows=(("0", "x"), ("1", "y")), row_count=150, column_count=1
+    )
+    assert told(table) == (
+        " | a\n0 | x\n1 | y\n[A table of 150 rows x 1 columns was shown to the person; "
+        "its first 2 rows are above.]"
+    )
+
+
+def test_long_output_keeps_its_head_its_tail_and_its_ending():
+    text = told(out("head" + "x" * 90_000 + "tail"), finished=scripts.FAILED, most=1000)
+    assert text.startswith("head")
+    assert "89,008 characters left out" in text
+    assert "tail\n[The code failed" in text
+    assert len(text) < 1200
+
+
+def test_only_the_last_pictures_are_shown():
+    gathering = describing.Gathering()
+    for number in range(6):
+        gathering.show(values.Image(mime="image/png", data=bytes([number])))
+    gathering.show(values.Image(mime="image/svg+xml", data=b"<svg/>"))
+    seen = gathering.pictures(options.Turn(pictures=2))
+    assert [one.data for one in seen] == [b"\4", b"\5"]
+
+
+@pytest.mark.parametrize("pictures", [0, 4])
+def test_no_pictures_are_no_pictures(pictures):
+    assert describing.Gathering().pictures(options.Turn(pictures=pictures)) == ()
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"\0\1", "[This is not a text file. Use run_code to look at it.]"),
+        (b"", "[The file is empty, or ends before that.]"),
+        (b"abc", "abc"),
+        (b"abcd", "abcd\n[There may be more: go on with start=14.]"),
+    ],
+)
+def test_file_content_is_told(data, text):
+    assert describing.content(data, start=10, most_bytes=4) == text
+
+
+def test_attached_file_is_described():
+    text = describing.file("a.csv", 2048, kind="text/csv", details="columns: x int64\n")
+    assert text == (
+        "[The person sent the file 'a.csv' (2 KiB, text/csv); it is at /mnt/data/a.csv.]\n"
+        "columns: x int64"
+    )
+
+
+def test_system_prompt_states_the_limits():
+    text = prompting.system(settings.Limits(), today=datetime.date(2026, 11, 21))
+    assert "60 seconds and 1.7 GiB of memory" in text
+    assert text.endswith("Today is Saturday, 21 November 2026.")
+
+
+def test_guard_lets_code_run_again_after_other_code():
+    guard = guards.Guard()
+    for code in ("a", "b", "a"):
+        assert guard.object_to(code) is None
+        guard.ran(code, OK, None)
+    assert guard.object_to("a  \n\n# same")

@@ -1,0 +1,541 @@
+"""A turn, through the real client, against a server that speaks the real protocol."""
+
+import asyncio
+import decimal
+import json
+import time
+
+import pytest
+
+from interpreter_bot import errors, values
+from interpreter_bot.agent import failures, messages, transcripts
+from interpreter_bot.agent.endings import Ending
+from tests.fakes import openai_server as server
+from tests.unit.agent import scripts
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["auto", "chat", "responses"])
+
+
+@PROTOCOLS
+async def test_code_is_run_and_its_output_answered(protocol):
+    replies = [server.code("print(6*7)", "Let me see. "), server.text("It is ", "42.")]
+    async with scripts.stage(replies, scripts.printed("42\n"), protocol=protocol) as stage:
+        outcome = await stage.run()
+    assert (outcome.ending, outcome.text, outcome.sentence) == (Ending.ANSWERED, "It is 42.", "")
+    assert stage.workbench.ran == ["print(6*7)"]
+    assert stage.watcher.said == "Let me see. It is 42."
+    assert "".join(stage.watcher.of("writing")) == "print(6*7)"
+    kinds = [kind for kind, _ in stage.watcher.seen if kind not in ("text", "writing")]
+    assert kinds == ["step", "usage", "code", "output", "finished", "step", "usage"]
+    assert "42" in json.dumps(stage.server.requests[1].messages[-1])
+    assert outcome.spent.steps == 2
+    assert outcome.spent.usage == messages.Usage(200, 40)
+
+
+@PROTOCOLS
+async def test_error_is_fed_back_and_repaired(protocol):
+    replies = [server.code("x"), server.code("x = 1; print(x)"), server.text("1")]
+    played = [scripts.raised(), scripts.printed("1")]
+    async with scripts.stage(replies, *played, protocol=protocol) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is Ending.ANSWERED
+    assert "NameError: name 'x' is not defined" in json.dumps(stage.server.requests[1].messages)
+    assert "temperature" not in stage.server.requests[0].body
+    assert stage.server.requests[1].body["temperature"] > 0.5
+
+
+@PROTOCOLS
+async def test_picture_is_shown_to_a_model_that_sees(protocol):
+    image = values.Image(mime="image/png", data=scripts.PNG, plain="<Figure size 640x480>")
+    replies = [server.code("plt.show()"), server.text("Look.")]
+    async with scripts.stage(
+        replies, ([image], scripts.OK), protocol=protocol, can_see_images=True
+    ) as stage:
+        await stage.run()
+    sent = json.dumps(stage.server.requests[1].messages)
+    assert "data:image/png;base64," in sent
+    assert "A picture was shown to the person (png 640x480)." in sent
+
+
+async def test_picture_is_told_in_words_to_a_blind_model():
+    image = values.Image(mime="image/png", data=scripts.PNG, plain="<Figure size 640x480>")
+    replies = [server.code("plt.show()"), server.text("Look.")]
+    async with scripts.stage(replies, ([image], scripts.OK)) as stage:
+        await stage.run()
+    sent = json.dumps(stage.server.requests[1].messages)
+    assert "A picture was shown to the person (png 640x480)." in sent
+    assert "base64" not in sent
+    assert "<Figure" not in sent
+
+
+async def test_several_calls_of_one_reply_are_answered_in_order():
+    calls = [("run_code", '{"code": "1"}'), ("list_files", "{}"), ("read_file", '{"name": "a"}')]
+    replies = [server.Reply(calls=calls, finish="tool_calls"), server.text("ok")]
+    image = values.Image(mime="image/png", data=scripts.PNG)
+    async with scripts.stage(
+        replies, ([image], scripts.OK), files={"a": b"content"}, can_see_images=True
+    ) as stage:
+        await stage.run()
+    said = stage.server.requests[1].messages
+    assert [one["role"] for one in said[3:]] == ["tool", "tool", "tool", "user"]
+    assert [one["content"] for one in said[4:6]] == ["a  7 bytes", "content"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "print(1)",
+        '"print(1)"',
+        '{"code": "print(1)"',
+        json.dumps(json.dumps({"code": "print(1)"})),
+        '{"code": "```python\\nprint(1)\\n```"}',
+        '{"code": """print(1)"""}',
+    ],
+)
+async def test_malformed_arguments_are_read_leniently(arguments):
+    replies = [server.call("run_code", arguments), server.text("1")]
+    async with scripts.stage(replies, scripts.printed("1")) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is Ending.ANSWERED
+    assert stage.workbench.ran == ["print(1)"]
+
+
+async def test_unknown_tool_is_answered_to_the_model():
+    replies = [server.call("browse", {"url": "x"}), server.text("I cannot.")]
+    async with scripts.stage(replies) as stage:
+        outcome = await stage.run()
+    assert outcome.text == "I cannot."
+    answer = stage.server.requests[1].messages[-1]["content"]
+    assert answer == "There is no tool named 'browse'. There are: run_code, list_files, read_file."
+
+
+async def test_unreadable_calls_end_the_turn():
+    replies = [server.call("browse", {"n": n}) for n in range(4)]
+    async with scripts.stage(replies) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is Ending.MALFORMED
+    assert outcome.sentence
+
+
+async def test_identical_repeat_is_refused_and_then_an_answer_demanded():
+    replies = [
+        server.code("plt.show()"),
+        server.code("# once more\nplt.show()\n"),
+        server.code("plt.show()"),
+        server.text("There it is."),
+    ]
+    async with scripts.stage(replies, ([], scripts.OK)) as stage:
+        outcome = await stage.run()
+    assert (outcome.ending, outcome.text) == (Ending.ANSWERED, "There it is.")
+    assert stage.workbench.ran == ["plt.show()"]
+    assert "exactly the code that ran just before" in json.dumps(stage.server.requests[2].messages)
+    assert stage.server.requests[3].body["tool_choice"] == "none"
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses", "fenced"])
+async def test_model_that_repeats_for_ever_is_stuck(protocol):
+    def reply(request):
+        if protocol == "fenced":
+            return server.text("```python\nplt.show()\n```\n")
+        return server.code("plt.show()")
+
+    async with scripts.stage(reply, ([], scripts.OK), protocol=protocol) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is Ending.STUCK
+    assert len(stage.server.requests) == 4
+
+
+async def test_the_same_error_again_and_again_ends_the_turn():
+    replies = [server.code(f"x + {n}") for n in range(4)]
+    async with scripts.stage(replies, *[scripts.raised() for _ in range(4)]) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is Ending.STUCK
+    assert "NameError: name 'x' is not defined" in outcome.sentence
+    assert isinstance(stage.transcript.entries[-1], messages.Answered)
+
+
+async def test_different_errors_without_end_end_the_turn():
+    played = [scripts.raised(message=str(n)) for n in range(8)]
+    async with scripts.stage([server.code(f"x{n}") for n in range(8)], *played) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is Ending.STUCK
+
+
+async def test_steps_are_capped_and_the_last_is_an_answer():
+    def reply(request):
+        if request.body["tool_choice"] == "none":
+            return server.text("This far I came.")
+        return server.code(f"print({len(request.messages)})")
+
+    played = [scripts.printed(str(n)) for n in range(4)]
+    async with scripts.stage(reply, *played, turn={"steps": 5}) as stage:
+        outcome = await stage.run()
+    assert (outcome.ending, outcome.text) == (Ending.ANSWERED, "This far I came.")
+    assert outcome.spent.steps == 5
+
+
+async def test_model_that_calls_even_at_the_last_step_is_out_of_budget():
+    played = [scripts.printed(str(n)) for n in range(2)]
+    replies = [server.code(f"print({n})") for n in range(3)]
+    async with scripts.stage(replies, *played, turn={"steps": 3}) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is Ending.OUT_OF_BUDGET
+    assert outcome.sentence == "This took all 3 steps that a request may take."
+
+
+async def test_run_that_was_refused_is_told_and_may_be_repeated():
+    played = [errors.PoolFullError(), scripts.printed("1")]
+    replies = [server.code("1"), server.code("1"), server.text("1")]
+    async with scripts.stage(replies, *played) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is Ending.ANSWERED
+    assert stage.workbench.ran == ["1", "1"]
+    assert "All Python kernels are busy" in json.dumps(stage.server.requests[1].messages)
+
+
+async def test_code_may_be_repeated_after_the_kernel_was_lost():
+    lost = values.Finished(values.Ending.CRASHED, 1.0, "It crashed.", kernel_lost=True)
+    replies = [server.code("1"), server.code("1"), server.text("1")]
+    async with scripts.stage(replies, ([], lost), scripts.printed("1")) as stage:
+        await stage.run()
+    assert stage.workbench.ran == ["1", "1"]
+    assert "All variables are gone" in json.dumps(stage.server.requests[1].messages)
+
+
+async def test_missing_file_is_told_to_the_model():
+    replies = [server.call("read_file", {"name": "/mnt/data/none.txt"}), server.text("None.")]
+    async with scripts.stage(replies) as stage:
+        await stage.run()
+    assert "no such file" in stage.server.requests[1].messages[-1]["content"]
+
+
+@PROTOCOLS
+async def test_stop_closes_the_stream_at_once_and_keeps_what_was_said(protocol):
+    replies = [server.text("One, ", "two, ", fault="stall")]
+    async with scripts.stage(replies, protocol=protocol) as stage:
+        stop = asyncio.Event()
+        running = asyncio.create_task(stage.run(stop=stop))
+        await stage.watcher.until("text")
+        await asyncio.sleep(0.05)
+        stop.set()
+        outcome = await running
+        await stage.server.until_hung_up()
+    assert (outcome.ending, outcome.text) == (Ending.STOPPED, "One, two,")
+    assert stage.transcript.entries[-1] == messages.Said("One, two, ")
+    assert outcome.spent.usage.is_estimated
+    assert outcome.spent.steps == 1
+
+
+async def test_stop_interrupts_code_and_keeps_what_it_showed():
+    replies = [server.code("while True: print(1)")]
+    async with scripts.stage(replies, ([values.Text("stdout", "1\n1\n")], None)) as stage:
+        stop = asyncio.Event()
+        running = asyncio.create_task(stage.run(stop=stop))
+        await stage.watcher.until("output")
+        stop.set()
+        outcome = await running
+    assert outcome.ending is Ending.STOPPED
+    assert stage.workbench.interrupted == 1
+    said, answered = stage.transcript.entries[-2:]
+    assert answered.call_id == said.calls[0].id
+    assert answered.text.startswith("1\n1\n[The code was ended: stopped.")
+
+
+async def test_cancelling_passes_through_and_leaves_a_whole_transcript():
+    replies = [server.code("sleep()"), server.text("Again.")]
+    async with scripts.stage(replies, ([], None)) as stage:
+        running = asyncio.create_task(stage.run())
+        await stage.watcher.until("code")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert stage.workbench.interrupted == 1
+        stage.transcript.tell("And now?")
+        outcome = await stage.run()
+    assert outcome.text == "Again."
+
+
+async def test_time_over_ends_the_turn_even_in_the_middle_of_code():
+    replies = [server.code("sleep()")]
+    async with scripts.stage(replies, ([], None), turn={"seconds": 0.3}) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is Ending.OUT_OF_BUDGET
+    assert stage.workbench.interrupted == 1
+
+
+async def test_what_a_watcher_raises_ends_the_turn():
+    async with scripts.stage([server.text("hello")]) as stage:
+        stage.watcher.text = _gone
+        with pytest.raises(ValueError, match="nobody listens"):
+            await stage.run()
+
+
+def _gone(delta):
+    raise ValueError("nobody listens")
+
+
+@PROTOCOLS
+async def test_cut_answer_is_gone_on_with(protocol):
+    replies = [server.text("It is", fault="cut"), server.text(" 42.")]
+    async with scripts.stage(replies, protocol=protocol) as stage:
+        outcome = await stage.run()
+    assert (outcome.ending, outcome.text) == (Ending.ANSWERED, "It is 42.")
+    assert stage.watcher.said == "It is 42."
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("fault", ["cut", "eof", "garbage", "error", "stall", "shapes"])
+async def test_answers_cut_again_and_again_end_with_what_was_said(protocol, fault):
+    replies = [server.text(word, fault=fault) for word in ("a", "b", "c")]
+    async with scripts.stage(
+        replies, protocol=protocol, patience={"silence_seconds": 0.2}
+    ) as stage:
+        outcome = await stage.run()
+    assert (outcome.ending, outcome.text) == (Ending.CUT, "abc")
+    assert outcome.sentence == "The language model's answer was cut off by a lost connection."
+
+
+@PROTOCOLS
+async def test_call_that_is_cut_is_not_run(protocol):
+    replies = [
+        server.code("import shutil; shutil.rmtree('x')", fault="cut"),
+        server.code("print(1)"),
+        server.text("1"),
+    ]
+    async with scripts.stage(replies, scripts.printed("1"), protocol=protocol) as stage:
+        await stage.run()
+    assert stage.workbench.ran == ["print(1)"]
+
+
+@PROTOCOLS
+async def test_answer_at_its_longest_is_gone_on_with(protocol):
+    replies = [server.text("It is", finish="length"), server.text(" 42.")]
+    async with scripts.stage(replies, protocol=protocol) as stage:
+        outcome = await stage.run()
+    assert outcome.text == "It is 42."
+    assert "cut off at its longest" in json.dumps(stage.server.requests[1].messages)
+
+
+@PROTOCOLS
+async def test_refusal_is_an_ending(protocol):
+    replies = [server.Reply(refusal=["I can't ", "help."])]
+    async with scripts.stage(replies, protocol=protocol) as stage:
+        outcome = await stage.run()
+    assert (outcome.ending, outcome.text) == (Ending.REFUSED, "I can't help.")
+    assert outcome.sentence == "The language model's provider refused this request."
+
+
+@PROTOCOLS
+async def test_content_filter_is_an_ending(protocol):
+    async with scripts.stage(
+        [server.text("So", finish="content_filter")], protocol=protocol
+    ) as stage:
+        outcome = await stage.run()
+    assert (outcome.ending, outcome.text) == (Ending.REFUSED, "So")
+
+
+@PROTOCOLS
+async def test_empty_answer_is_asked_again_and_ends(protocol):
+    async with scripts.stage([server.text(), server.text("Hi.")], protocol=protocol) as stage:
+        assert (await stage.run()).text == "Hi."
+    async with scripts.stage([server.text() for _ in range(3)], protocol=protocol) as stage:
+        assert (await stage.run()).ending is Ending.EMPTY
+
+
+@pytest.mark.parametrize(
+    ("reply", "failure"),
+    [
+        (server.failure(401, "bad key"), failures.KeyRefusedError),
+        (server.failure(403), failures.KeyRefusedError),
+        (server.failure(404), failures.UnknownModelError),
+        (server.failure(429, code="insufficient_quota"), failures.QuotaError),
+        (server.failure(429, headers={"Retry-After": "600"}), failures.RateLimitedError),
+        (server.failure(400, "your words"), failures.RequestRefusedError),
+        (server.failure(400, code="content_filter"), failures.RefusedError),
+    ],
+)
+async def test_refused_requests_end_with_their_sentence(reply, failure):
+    async with scripts.stage([reply]) as stage:
+        outcome = await stage.run()
+    assert outcome.sentence == failure.__doc__
+    assert outcome.spent.money == 0
+    assert stage.waits == []
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(
+    ("reply", "failure"),
+    [
+        (server.failure(500), failures.OverloadedError),
+        (server.failure(429), failures.RateLimitedError),
+        (server.Reply(fault="cut"), failures.UnreachableError),
+        (server.Reply(fault="garbage"), failures.GarbledError),
+        (server.Reply(fault="html"), failures.GarbledError),
+        (server.Reply(fault="stall"), failures.SilentError),
+    ],
+)
+async def test_passing_failures_are_retried_and_then_said(protocol, reply, failure):
+    patience = {"retries": 2, "silence_seconds": 0.2}
+    async with scripts.stage([reply] * 3, patience=patience, protocol=protocol) as stage:
+        outcome = await stage.run()
+    assert (outcome.ending, outcome.sentence) == (Ending.UNREACHABLE, failure.__doc__)
+    assert len(stage.waits) == 2
+    assert stage.waits[1] > stage.waits[0]
+
+
+async def test_retry_after_is_honoured_and_announced():
+    replies = [server.failure(429, headers={"Retry-After": "7"}), server.text("Hi.")]
+    async with scripts.stage(replies) as stage:
+        outcome = await stage.run()
+    assert outcome.text == "Hi."
+    assert stage.waits == [7.0]
+    assert stage.watcher.of("notice") == ["The language model is busy. Asking again in 7 seconds."]
+
+
+async def test_server_that_is_not_there_is_unreachable():
+    async with scripts.stage([], base_url="http://127.0.0.1:9/v1") as stage:
+        outcome = await stage.run()
+    assert outcome.sentence == failures.UnreachableError.__doc__
+
+
+async def test_key_is_in_no_sentence_and_no_log(caplog):
+    caplog.set_level(0)
+    async with scripts.stage([]) as stage:
+        stage.server.api_key = "another-key"
+        outcome = await stage.run()
+    assert outcome.sentence == failures.KeyRefusedError.__doc__
+    assert "Incorrect API key provided: [key]" in caplog.text
+    assert "test-key-0123456789" not in caplog.text
+
+
+async def test_context_that_is_too_long_is_shortened_and_asked_again():
+    replies = [
+        server.failure(400, code="context_length_exceeded"),
+        server.text("Hi."),
+    ]
+    async with scripts.stage(
+        replies, question="word " * 1500, context_tokens=4096, answer_tokens=512
+    ) as stage:
+        outcome = await stage.run()
+    assert outcome.text == "Hi."
+    first, second = (len(json.dumps(one.messages)) for one in stage.server.requests)
+    assert second < first
+
+
+async def test_old_turns_are_summarised_when_the_window_is_full():
+    replies = [server.text("They wanted apples."), server.text("Pears.")]
+    async with scripts.stage(
+        replies, question="apples " * 900, context_tokens=2048, answer_tokens=256
+    ) as stage:
+        stage.transcript.say("Apples it is.")
+        stage.transcript.tell("And now pears?")
+        outcome = await stage.run()
+    assert outcome.text == "Pears."
+    assert stage.watcher.said == "Pears."
+    said = json.dumps(stage.server.requests[1].messages)
+    assert "They wanted apples." in said
+    assert "apples apples" not in said
+    assert outcome.spent.usage.tokens == 240
+
+
+async def test_old_turns_are_noted_where_the_summary_fails():
+    replies = [server.failure(400), server.text("Pears.")]
+    async with scripts.stage(
+        replies, question="apples " * 900, context_tokens=2048, answer_tokens=256
+    ) as stage:
+        stage.transcript.say("Apples it is.")
+        stage.transcript.tell("And now pears?")
+        await stage.run()
+    assert "1 earlier requests are left out" in json.dumps(stage.server.requests[1].messages)
+
+
+async def test_transcript_survives_being_stored():
+    replies = [server.code("1"), server.text("1"), server.text("2")]
+    async with scripts.stage(replies, scripts.printed("1")) as stage:
+        await stage.run()
+        stored = json.dumps([messages.to_dict(one) for one in stage.transcript.entries])
+        stage.transcript = transcripts.Transcript(map(messages.from_dict, json.loads(stored)))
+        stage.transcript.tell("And 2?")
+        assert (await stage.run()).text == "2"
+
+
+async def test_money_is_counted_exactly():
+    replies = [server.code("1", usage=(1234, 56)), server.text("1", usage=(2345, 7))]
+    async with scripts.stage(
+        replies, scripts.printed("1"), input_price="0.15", output_price="0.60"
+    ) as stage:
+        outcome = await stage.run()
+    assert outcome.spent.money == decimal.Decimal("0.00057465")
+    assert [spent.money for spent in stage.watcher.of("usage")] == [
+        decimal.Decimal("0.0002187"),
+        decimal.Decimal("0.00057465"),
+    ]
+
+
+async def test_no_call_is_made_that_money_does_not_cover():
+    def reply(request):
+        return server.code(f"print({len(request.messages)})", usage=(1000, 100))
+
+    played = [scripts.printed(str(n)) for n in range(9)]
+    async with scripts.stage(
+        reply, *played, turn={"money": "0.01"}, input_price="1", output_price="10"
+    ) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is Ending.OUT_OF_BUDGET
+    assert outcome.sentence == "This request would cost more than 0.01 allows."
+    assert outcome.spent.money <= decimal.Decimal("0.01")
+    assert stage.server.requests[0].body["max_tokens"] < 1000
+
+
+async def test_allowance_is_asked_before_each_call():
+    asked = []
+
+    async def allowance(spent):
+        asked.append(spent.steps)
+        return "Your day's money is used up." if len(asked) > 1 else None
+
+    async with scripts.stage([server.code("1")], scripts.printed("1")) as stage:
+        outcome = await stage.run(allowance=allowance)
+    assert (outcome.ending, outcome.sentence) == (
+        Ending.OUT_OF_BUDGET,
+        "Your day's money is used up.",
+    )
+    assert asked == [1, 2]
+
+
+async def test_usage_is_estimated_where_the_server_does_not_count():
+    async with scripts.stage([server.text("Hello there.", usage=None)]) as stage:
+        outcome = await stage.run()
+    assert outcome.spent.usage.is_estimated
+    assert outcome.spent.usage.output_tokens > 0
+
+
+async def test_endless_answer_is_cut():
+    replies = [server.text(*["word " * 200] * 50, fault="stall") for _ in range(3)]
+    async with scripts.stage(replies, answer_tokens=64) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is Ending.CUT
+    assert len(outcome.text) < 20_000
+
+
+async def test_fifty_turns_at_once_are_not_mixed_up():
+    def reply(request):
+        number = request.messages[1]["content"]
+        if request.messages[-1]["role"] == "tool":
+            return server.text(f"done {request.messages[-1]['content']}")
+        return server.code(f"print({number})")
+
+    async with scripts.stage(reply) as stage:
+
+        async def one(number):
+            transcript = transcripts.Transcript()
+            transcript.tell(str(number))
+            mine = scripts.Stage(**{**vars(stage), "transcript": transcript})
+            mine.workbench = scripts.Workbench(scripts.printed(str(number)))
+            mine.watcher = scripts.Watcher()
+            return (await mine.run()).text
+
+        started = time.monotonic()
+        texts = await asyncio.gather(*map(one, range(50)))
+    assert texts == [f"done {number}" for number in range(50)]
+    assert time.monotonic() - started < 10

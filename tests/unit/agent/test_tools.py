@@ -1,0 +1,94 @@
+"""Calls are understood however badly they are written, and never misunderstood quietly."""
+
+import json
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from interpreter_bot.agent import messages, tools
+
+
+def read(arguments, name="run_code"):
+    return tools.read(messages.Call("1", name, arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ('{"code": "print(1)"}', "print(1)"),
+        ('{"python": "print(1)"}', "print(1)"),
+        ('{"code": ["a = 1", "a"]}', "a = 1\na"),
+        ("42", "42"),
+        ("[1, 2]", "[1, 2]"),
+        ("import os\nprint(1)", "import os\nprint(1)"),
+        ('{"code": "a = 1\nb = 2"}', "a = 1\nb = 2"),
+        ('{"code": "print("hi")"}', 'print("hi")'),
+        ('{"code": "print(1)\\nprint(2', "print(1)\nprint(2"),
+        ('{"code": "a=1\\\\nb=2"}', "a=1\nb=2"),
+        ('{"code": "print(\'a\\\\nb\')"}', "print('a\\nb')"),
+        (json.dumps({"code": json.dumps({"code": "x"})}), "x"),
+        (json.dumps({"code": '{"a": 1}'}), '{"a": 1}'),
+        (json.dumps({"code": "print('\U0001f40d')"}), "print('\U0001f40d')"),
+    ],
+)
+def test_code_is_found(arguments, code):
+    assert read(arguments) == tools.RunCode(code)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "  ", "{}", "{", '{"code": ""}', '{"code": 5}', '{"x": 1}']
+)
+def test_what_holds_no_code_is_answered(arguments):
+    assert isinstance(read(arguments), tools.Misread)
+
+
+@pytest.mark.parametrize("name", ["python", "code_interpreter"])
+def test_other_names_for_code_are_known(name):
+    assert read("{'code': 'x'}", name) == tools.RunCode("x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wish"),
+    [
+        ('{"name": "/mnt/data/a.txt"}', tools.ReadFile("a.txt")),
+        ('{"path": "a.txt", "start": 100}', tools.ReadFile("a.txt", 100)),
+        ("a.txt", tools.ReadFile("a.txt")),
+        ('{"name": "a", "start": -5}', tools.ReadFile("a")),
+        ('{"name": "a", "start": "x"}', tools.ReadFile("a")),
+        ('{"name": "a", "start": NaN}', tools.ReadFile("a")),
+        ('{"name": "a", "start": Infinity}', tools.ReadFile("a")),
+    ],
+)
+def test_files_are_found(arguments, wish):
+    assert read(arguments, "read_file") == wish
+
+
+@hypothesis.given(st.text(), st.sampled_from([*sorted(tools.KNOWN), "other"]))
+def test_nothing_that_is_written_breaks_the_reading(arguments, name):
+    read(arguments, name)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["[" * 100_000, '{"code":' * 50_000, "{'a':" * 20_000, "-" * 9999]
+)
+def test_deep_nesting_breaks_nothing(arguments):
+    read(arguments)
+
+
+@hypothesis.given(st.text(), st.lists(st.integers(1, 9)), st.booleans())
+def test_code_is_seen_while_it_is_written(code, sizes, ascii_only):
+    hypothesis.assume(not any("\ud800" <= mark <= "\udfff" for mark in code))
+    written = json.dumps({"code": code}, ensure_ascii=ascii_only)
+    peek, seen = tools.Peek(), ""
+    while written:
+        size = sizes.pop() if sizes else len(written)
+        seen += peek.feed(written[:size])
+        written = written[size:]
+    assert seen == code
+
+
+def test_schemas_name_their_required_parameters():
+    for tool in tools.TOOLS:
+        assert set(tool.parameters["required"]) <= set(tool.parameters["properties"])
+        assert tool.name != "python"
