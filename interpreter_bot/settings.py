@@ -55,7 +55,7 @@ class Limits(_Group):
     upload_bytes: _Positive = 512 * MIB
     """Size of one file that a person sends."""
     temporary_bytes: _Positive = 256 * MIB
-    """Size of the private /tmp, which is memory and counts as such."""
+    """Size of the private /tmp and of /dev/shm; memory, which control groups count as such."""
     output_bytes: _Positive = 1_000_000
     """Printed text of one execution; the rest is cut with a notice."""
     displays: _Positive = 20

@@ -26,7 +26,7 @@ FLOODS = {
 
 @pytest.mark.parametrize("what", FLOODS)
 async def test_endless_output_is_cut_with_a_notice(bot, run, what):
-    ran = await run(boxes.code(FLOODS[what]), seconds=1.5)
+    ran = await run(boxes.code(FLOODS[what]), seconds=0.8)
 
     assert ran.ending in {Ending.TIMED_OUT, Ending.CRASHED}, ran.finished
     assert len(ran.text.encode()) <= bot.limits.output_bytes
@@ -47,7 +47,7 @@ DISPLAYS = {
 
 @pytest.mark.parametrize("what", DISPLAYS)
 async def test_displays_without_end_are_bounded(bot, run, what):
-    ran = await run(boxes.code(DISPLAYS[what]), seconds=1.5)
+    ran = await run(boxes.code(DISPLAYS[what]), seconds=0.8)
 
     assert ran.ending in {Ending.TIMED_OUT, Ending.CRASHED}
     displays = [o for o in ran.outputs if isinstance(o, values.Display) and not o.is_update]
