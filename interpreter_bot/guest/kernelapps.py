@@ -30,6 +30,9 @@ _WARM_UP = (
 )
 _DISPLAYS = frozenset({"display_data", "execute_result", "update_display_data"})
 _UPDATES_PER_DISPLAY = 20
+# A little more than the bot shows, and a little less than a message may hold.
+_PLAIN_CHARACTERS = 200_000
+_FORM_CHARACTERS = 14 * 1024 * 1024
 _PRINTS = frozenset({"stream", "status", "execute_input", "iopub_welcome"})
 
 
@@ -64,10 +67,20 @@ class _GuestSession(sessions.Session):
             parent = {"header": msg_or_type["parent_header"]}
             if not self.displays.allows(parent, "x"):
                 return None
+            _make_fit(msg_or_type["content"]["data"])
         if kind not in _PRINTS:
             for printed in self.printing:
                 printed.push()
         return super().send(stream, msg_or_type, *args, **options)
+
+
+def _make_fit(data: dict[str, Any]) -> None:
+    """Cut or leave out what is too large for a message, which would be lost as a whole."""
+    for mime, form in list(data.items()):
+        if isinstance(form, str) and mime == "text/plain":
+            data[mime] = form[:_PLAIN_CHARACTERS]
+        elif isinstance(form, str) and len(form) > _FORM_CHARACTERS:
+            del data[mime]
 
 
 class _GuestKernel(ipkernel.IPythonKernel):

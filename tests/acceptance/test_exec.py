@@ -335,3 +335,12 @@ def test_people_see_progress_as_it_ended_and_values_on_lines_of_their_own(interp
         "exec", "--cell=for n in range(3): print(n, end='\\r')", "--cell=print('a', end=''); 6 * 7"
     )
     assert ran.stdout == "2a\n42\n"
+
+
+def test_a_value_of_many_megabytes_is_shown_in_part(interpreter_bot):
+    ran = interpreter_bot("exec", "--json", "--cell='x' * 30_000_000", "--cell=1 + 1")
+    assert ran.status == 0
+    shown = ran.of("stdout", 0)[0]["text"]
+    assert shown.startswith("'xxx")
+    assert len(shown) < 300_000
+    assert ran.of("stdout", 1)[0]["text"] == "2"
