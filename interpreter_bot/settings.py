@@ -85,7 +85,7 @@ class Kernels(_Group):
     )
     """Modules imported once, before any kernel is forked; missing ones are skipped and logged."""
     provisioner: str = "interpreter-bot-fork"
-    """Name of the jupyter_client kernel provisioner."""
+    """Name of the jupyter_client kernel provisioner; it must do what `ForkProvisioner` does."""
     spares: Annotated[int, pydantic.Field(ge=0, le=64)] = 2
     """Kernels kept ready for sessions to come."""
     concurrent: Annotated[int, pydantic.Field(ge=0)] = 0
