@@ -89,12 +89,17 @@ async def test_planted_style_does_not_change_plots(bot, run, key_of):
 
 async def test_module_of_the_bot_cannot_be_imported(run):
     ran = await run(
-        "for name in ('interpreter_bot', 'interpreter_bot.settings', 'interpreter_bot.store'):\n"
-        "    try: __import__(name)\n"
-        "    except ImportError: print('missing')"
+        "import importlib, os\n"
+        "for name in ('interpreter_bot.settings', 'interpreter_bot.store', 'interpreter_bot'):\n"
+        "    try: module = importlib.import_module(name)\n"
+        "    except ImportError: print('missing')\n"
+        "    else: print(*[os.listdir(path) for path in module.__path__])"
     )
 
-    assert ran.text.split() == ["missing"] * 3
+    # Where an installation left a directory of that name, it is hidden behind an empty one.
+    *submodules, package = ran.text.split()
+    assert submodules == ["missing"] * 2
+    assert package in {"missing", "[]"}
 
 
 async def test_home_does_not_outlive_the_kernel(bot, run, key_of):

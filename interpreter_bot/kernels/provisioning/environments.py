@@ -81,9 +81,14 @@ def interrogate(python: pathlib.Path) -> Environment:
         and "site-packages" in entry
     ]
     readable = [p for p in dict.fromkeys([*prefixes, *outside]) if not p.startswith("/usr")]
-    package = str(_GUEST.parents[1])
+    # Where we are, and where an installation of us leaves files.
+    hidden = [str(_GUEST.parents[1])]
+    hidden += [f"{entry}/{_GUEST.parents[1].name}" for entry in path if "site-packages" in entry]
     return Environment(
-        executable, readable, [package], f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin"
+        executable,
+        readable,
+        list(dict.fromkeys(hidden)),
+        f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin",
     )
 
 
