@@ -7,11 +7,13 @@
     │   ├── KernelStartError     none could be started
     │   ├── KernelLostError      it died and the request cannot be carried out
     │   └── PoolFullError        every kernel is busy and no more fit into memory
-    └── WorkspaceError           a file operation was refused
-        ├── FileNameError        the name cannot be used
-        ├── FileTooLargeError    one file is over the limit
-        ├── WorkspaceFullError   the workspace as a whole is over its limits
-        └── FileMissingError     no such regular file
+    ├── WorkspaceError           a file operation was refused
+    │   ├── FileNameError        the name cannot be used
+    │   ├── FileTooLargeError    one file is over the limit
+    │   ├── WorkspaceFullError   the workspace as a whole is over its limits
+    │   └── FileMissingError     no such regular file
+    ├── StoreError               the database cannot be used, or what was asked for is gone
+    └── PlatformError            a chat platform cannot be used; others go on
 
 `str(error)` is the sentence for the person; detail goes to the log and to `__cause__`.
 The docstring of each class is its sentence where none is given.
@@ -69,3 +71,11 @@ class WorkspaceFullError(WorkspaceError):
 
 class FileMissingError(WorkspaceError):
     """There is no such file in the workspace."""
+
+
+class StoreError(BotError):
+    """What was said cannot be remembered right now."""
+
+
+class PlatformError(BotError):
+    """A chat platform cannot be reached."""

@@ -11,6 +11,26 @@ import enum
 from typing import Literal, TypeAlias
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class SessionKey:
+    """Which conversation: unique per platform. Parts that a platform does not have are empty."""
+
+    platform: str
+    workspace: str = ""
+    channel: str = ""
+    thread: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a choice holds. What is empty is not narrowed: `Scope()` is everywhere."""
+
+    platform: str = ""
+    workspace: str = ""
+    channel: str = ""
+    person: str = ""
+
+
 class Ending(enum.StrEnum):
     """How an execution ended. Exactly one of these, always."""
 

@@ -37,8 +37,7 @@ def named() -> sqlalchemy.URL:
     """The database of `-x url=`, or of the settings."""
     bot = settings.Settings()
     url = context.get_x_argument(as_dictionary=True).get("url")
-    url = url or getattr(getattr(bot, "store", None), "url", "")
-    return addresses.parse(url or addresses.default(bot.paths.data))
+    return addresses.parse(url or bot.store.url or addresses.default(bot.paths.data))
 
 
 async def connect() -> None:

@@ -6,12 +6,12 @@ import asyncio
 import dataclasses
 from typing import Final
 
+from interpreter_bot import settings
 from interpreter_bot.agent import (
     budgets,
     failures,
     fitting,
     messages,
-    options,
     ports,
     prompting,
     tools,
@@ -68,7 +68,7 @@ class Asking:
     def __init__(
         self,
         llm: ports.Llm,
-        model: options.Model,
+        model: settings.Model,
         *,
         budget: budgets.Budget,
         watcher: ports.Watcher,

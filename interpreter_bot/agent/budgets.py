@@ -13,7 +13,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from interpreter_bot.agent import messages, options
+from interpreter_bot import settings
+from interpreter_bot.agent import messages
 
 _MILLION: Final = decimal.Decimal(1_000_000)
 # An answer that must be shorter than this is not worth asking for.
@@ -43,7 +44,7 @@ a sentence where that is too much, None where it is allowed.
 """
 
 
-def price(usage: messages.Usage, model: options.Model) -> decimal.Decimal:
+def price(usage: messages.Usage, model: settings.Model) -> decimal.Decimal:
     """Compute what tokens cost, without rounding."""
     read = usage.input_tokens * model.input_price
     written = usage.output_tokens * model.output_price
@@ -70,8 +71,8 @@ class Budget:
 
     def __init__(
         self,
-        limits: options.Turn,
-        model: options.Model,
+        limits: settings.Turn,
+        model: settings.Model,
         *,
         allowance: Allowance | None = None,
         clock: Callable[[], float] = time.monotonic,

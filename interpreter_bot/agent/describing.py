@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from interpreter_bot import values
-from interpreter_bot.agent import fitting, messages, options, prompting
+from interpreter_bot import settings, values
+from interpreter_bot.agent import fitting, messages, prompting
 
 _EYES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _PICTURE_BYTES: Final = 4 * 1024 * 1024
@@ -76,7 +76,7 @@ class Gathering:
             filter(None, (fitting.shortened(shown, most_characters), _ended(finished, shown)))
         )
 
-    def pictures(self, limits: options.Turn) -> tuple[messages.Picture, ...]:
+    def pictures(self, limits: settings.Turn) -> tuple[messages.Picture, ...]:
         """Return the last pictures that a model can look at."""
         seen = [
             messages.Picture(one.mime, one.data)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from interpreter_bot import errors, values
-from interpreter_bot.agent import describing, guards, messages, options, ports, tools
+from interpreter_bot import errors, settings, values
+from interpreter_bot.agent import describing, guards, messages, ports, tools
 
 _Pictures: TypeAlias = tuple[messages.Picture, ...]
 
@@ -22,7 +22,7 @@ class Hands:
         workbench: ports.Workbench,
         watcher: ports.Watcher,
         *,
-        limits: options.Turn,
+        limits: settings.Turn,
         guard: guards.Guard,
         can_see: bool,
     ) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 from typing import Final
 
+from interpreter_bot import settings
 from interpreter_bot.agent import (
     asking,
     budgets,
@@ -18,7 +19,6 @@ from interpreter_bot.agent import (
     guards,
     handling,
     messages,
-    options,
     ports,
     stopping,
     transcripts,
@@ -54,8 +54,8 @@ class Job:
     """
 
     llm: ports.Llm
-    model: options.Model
-    limits: options.Turn
+    model: settings.Model
+    limits: settings.Turn
     system: str
     transcript: transcripts.Transcript
     workbench: ports.Workbench

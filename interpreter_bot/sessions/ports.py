@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import decimal
+import enum
 from typing import Protocol
 
 from interpreter_bot import values
@@ -51,4 +54,92 @@ class Audience(Protocol):
         """Hear of a file that the cell made or changed; its bytes went to what `save` gave."""
 
     def finished(self, cell: int, finished: values.Finished) -> None:
-        """Hear how the cell ended. The last call about it; comes for every cell."""
+        """Hear how the cell ended. The last call about it, but for its artifacts."""
+
+
+class Status(enum.StrEnum):
+    """How a turn ended. Exactly one of these, always."""
+
+    DONE = "done"
+    STOPPED = "stopped"
+    """Somebody stopped it."""
+    FAILED = "failed"
+    """It ended in a sentence about what went wrong."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spent:
+    """What a turn has used so far.
+
+    Attributes:
+        steps: model calls.
+        input_tokens: read by the model.
+        output_tokens: written by it.
+        money: in the currency of the price list.
+        is_estimated: a server did not count, so we did.
+    """
+
+    steps: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    money: decimal.Decimal = decimal.Decimal(0)
+    is_estimated: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The end of a turn.
+
+    Attributes:
+        status: how it ended.
+        text: the model's last words, Markdown, in their final form: links that lead nowhere are
+            gone. Takes the place of what the last step's `text` calls built up. Empty for code.
+        sentence: what went wrong, for people; empty where all went well.
+        seconds: wall time since the turn had its lane.
+        turn_id: what the store calls it; 0 where it was not recorded.
+    """
+
+    status: Status
+    text: str = ""
+    sentence: str = ""
+    seconds: float = 0.0
+    turn_id: int = 0
+
+
+class Reply(Audience, Protocol):
+    """The way back for one request. Calls come from the event loop, in order; none may block.
+
+    A cell is an execution here: they are counted from 0 within the turn. Words and announcements
+    may come between them; artifacts come when the turn is nearly over, about the last cell.
+    """
+
+    def waiting(self, ahead: int) -> None:
+        """The request waits, for so many before it; comes again when that number changes."""
+
+    def begun(self) -> None:
+        """The request has its turn now."""
+
+    def step(self, number: int) -> None:
+        """The model is asked for the `number`th time, from 1. Words that follow are new ones."""
+
+    def text(self, delta: str) -> None:
+        """The model writes to the person: Markdown, piece by piece."""
+
+    def writing(self, delta: str) -> None:
+        """The model writes code; it may still turn out not to be run."""
+
+    def code(self, cell: int, code: str) -> None:
+        """This code runs now; what was seen of it by `writing` is complete."""
+
+    async def approve(self, cell: int, code: str) -> str | None:
+        """Ask a person whether this may run. Only where the request's `approval` demands it.
+
+        Returns:
+            The code to be run, perhaps edited; None to refuse.
+        """
+
+    def usage(self, spent: Spent) -> None:
+        """So much the turn has cost until now."""
+
+    def over(self, end: End) -> None:
+        """The turn is over. Comes once, and last, whatever happened."""

@@ -25,7 +25,7 @@ class Artifacts:
         """Record what a turn made: all of them, or none. The media type is told by the name.
 
         Raises:
-            BotError: there is no such turn any more, or no database.
+            StoreError: there is no such turn any more, or no database.
         """
         if not artifacts:
             return

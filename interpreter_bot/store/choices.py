@@ -6,7 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from interpreter_bot.store import columns, records, tables, transactions
+from interpreter_bot import values
+from interpreter_bot.store import columns, tables, transactions
 
 _T = tables.CHOICES
 _WHERE = (_T.c.platform, _T.c.workspace, _T.c.channel, _T.c.person)
@@ -18,7 +19,7 @@ class Choices:
     def __init__(self, begin: transactions.Transactions) -> None:
         self._begin = begin
 
-    async def put(self, scope: records.Scope, name: str, value: object) -> None:
+    async def put(self, scope: values.Scope, name: str, value: object) -> None:
         """Choose, instead of what that very scope chose before.
 
         Args:
@@ -35,19 +36,19 @@ class Choices:
         async with self._begin.writing() as transaction:
             await transaction.execute(statement)
 
-    async def remove(self, scope: records.Scope, name: str) -> None:
+    async def remove(self, scope: values.Scope, name: str) -> None:
         """Forget what that very scope chose; what a wider one chose holds again."""
         condition = [_T.c.name == name, *_is(scope)]
         async with self._begin.writing() as transaction:
             await transaction.execute(sa.delete(_T).where(*condition))
 
-    async def of(self, scope: records.Scope) -> dict[str, Any]:
+    async def of(self, scope: values.Scope) -> dict[str, Any]:
         """What that very scope chose, by name."""
         query = sa.select(_T.c.name, _T.c.value).where(*_is(scope))
         async with self._begin.reading() as transaction:
             return {row.name: row.value for row in await transaction.execute(query)}
 
-    async def effective(self, scope: records.Scope) -> dict[str, Any]:
+    async def effective(self, scope: values.Scope) -> dict[str, Any]:
         """What holds in a scope, by name: of all scopes around it the narrowest that chose.
 
         Wide to narrow: everywhere, platform, workspace, channel, person, person in the channel.
@@ -62,9 +63,9 @@ class Choices:
             return {row.name: row.value for row in await transaction.execute(query)}
 
 
-def _named(scope: records.Scope) -> dict[str, str]:
+def _named(scope: values.Scope) -> dict[str, str]:
     return {column.name: getattr(scope, column.name) for column in _WHERE}
 
 
-def _is(scope: records.Scope) -> list[sa.ColumnElement[bool]]:
+def _is(scope: values.Scope) -> list[sa.ColumnElement[bool]]:
     return [column == getattr(scope, column.name) for column in _WHERE]

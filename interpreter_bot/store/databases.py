@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 class Database:
     """Everything that is remembered. Use `open`.
 
-    Every method of an aggregate is one transaction and raises BotError where the database cannot
+    Every method of an aggregate is one transaction and raises StoreError where the database cannot
     be used. One that is cancelled has done all or nothing.
 
     Attributes:
@@ -78,7 +78,7 @@ class Database:
 
         Raises:
             SettingsError: the URL cannot be used.
-            BotError: the database cannot be used, or is newer than this code.
+            StoreError: the database cannot be used, or is newer than this code.
         """
         address = addresses.parse(url)
         async with contextlib.AsyncExitStack() as stack:

@@ -30,7 +30,7 @@ async def encode(
     """Turn an output into a document, and the hash of the file it refers to where it does.
 
     Raises:
-        BotError: the file could not be kept.
+        StoreError: the file could not be kept.
     """
     stored: records.StoredOutput
     if isinstance(output, values.Image):

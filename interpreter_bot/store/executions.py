@@ -22,7 +22,7 @@ class Executions:
         """Record that code is about to run, and return the id of its execution.
 
         Raises:
-            BotError: there is no such turn any more, or no database.
+            StoreError: there is no such turn any more, or no database.
         """
         insert = sa.insert(_T).values(
             turn_id=turn_id,

@@ -29,12 +29,12 @@ class KeptFiles:
         """Keep bytes, once however often they come, and return their SHA-256.
 
         Raises:
-            BotError: there is no room for them.
+            StoreError: there is no room for them.
         """
         try:
             return await asyncio.to_thread(self._keep, data)
         except OSError as error:
-            raise errors.BotError("An image could not be kept.") from error
+            raise errors.StoreError("An image could not be kept.") from error
 
     async def load(self, sha256: str) -> bytes | None:
         """Give back what was kept; None when there is no such file, or it is damaged."""

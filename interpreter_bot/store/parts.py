@@ -23,7 +23,7 @@ class Parts:
         """Add parts at the end of a turn: all of them, or none.
 
         Raises:
-            BotError: there is no such turn any more, or no database, or no room.
+            StoreError: there is no such turn any more, or no database, or no room.
         """
         rows = [await self._row(turn_id, part) for part in parts]
         if not rows:

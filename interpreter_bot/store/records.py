@@ -14,16 +14,6 @@ from typing import Any, TypeAlias
 from interpreter_bot import values
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SessionKey:
-    """Which conversation: unique per platform. Parts that a platform does not have are empty."""
-
-    platform: str
-    workspace: str = ""
-    channel: str = ""
-    thread: str = ""
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """One conversation.
@@ -36,7 +26,7 @@ class Session:
     """
 
     id: int
-    key: SessionKey
+    key: values.SessionKey
     title: str
     model: str | None
     kernel: Mapping[str, Any]
@@ -205,13 +195,3 @@ class Spending:
     output_tokens: int = 0
     money_micros: int = 0
     cpu_seconds: float = 0.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Scope:
-    """Where a choice holds. What is empty is not narrowed: `Scope()` is everywhere."""
-
-    platform: str = ""
-    workspace: str = ""
-    channel: str = ""
-    person: str = ""

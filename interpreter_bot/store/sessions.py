@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from interpreter_bot import values
 from interpreter_bot.store import columns, records, tables, transactions
 
 _T = tables.SESSIONS
@@ -18,7 +19,7 @@ class Sessions:
     def __init__(self, begin: transactions.Transactions) -> None:
         self._begin = begin
 
-    async def open(self, key: records.SessionKey) -> records.Session:
+    async def open(self, key: values.SessionKey) -> records.Session:
         """Find the session of a conversation, or make it; it counts as used now."""
         now = columns.now()
         insert = self._begin.insert(_T).values(
@@ -37,7 +38,7 @@ class Sessions:
         async with self._begin.writing() as transaction:
             return _record((await transaction.execute(statement)).one())
 
-    async def find(self, key: records.SessionKey) -> records.Session | None:
+    async def find(self, key: values.SessionKey) -> records.Session | None:
         """Find the session of a conversation without making it."""
         return await self._one(
             _T.c.platform == key.platform,
@@ -91,7 +92,7 @@ class Sessions:
 def _record(row: sa.Row[Any]) -> records.Session:
     return records.Session(
         id=row.id,
-        key=records.SessionKey(row.platform, row.workspace, row.channel, row.thread),
+        key=values.SessionKey(row.platform, row.workspace, row.channel, row.thread),
         title=row.title,
         model=row.model,
         kernel=row.kernel or {},

@@ -39,7 +39,7 @@ class Transactions:
         """Begin a transaction that changes nothing.
 
         Raises:
-            BotError: the database cannot be used.
+            StoreError: the database cannot be used.
         """
         with translated():
             async with self._readers.begin() as transaction:
@@ -50,7 +50,7 @@ class Transactions:
         """Begin a transaction that changes something; undone where its block is left by an error.
 
         Raises:
-            BotError: the database cannot be used.
+            StoreError: the database cannot be used.
         """
         with translated():
             async with self._turnstile, self._writers.begin() as transaction:
@@ -66,10 +66,10 @@ def translated() -> Iterator[None]:
     """Turn what databases raise into a sentence.
 
     Raises:
-        BotError: the database cannot be used.
+        StoreError: the database cannot be used.
     """
     try:
         yield
     except (exc.DBAPIError, exc.TimeoutError, OSError) as error:
         _log.warning("the database could not be used", exc_info=error)
-        raise errors.BotError("The database cannot be used right now.") from error
+        raise errors.StoreError("The database cannot be used right now.") from error

@@ -32,7 +32,7 @@ class Turns:
         """Record that a turn begins. From now on it will be seen, whatever happens to us.
 
         Raises:
-            BotError: there is no such session any more, or no database.
+            StoreError: there is no such session any more, or no database.
         """
         now = columns.now()
         insert = sa.insert(_T).values(

@@ -40,7 +40,7 @@ def upgrade(url: sqlalchemy.URL) -> None:
     """Upgrade to the newest schema, alone however many bots start at once. Blocks: use a thread.
 
     Raises:
-        BotError: the database is ahead of this code.
+        StoreError: the database is ahead of this code.
         OSError: the file cannot be used, or the server not be reached.
         SQLAlchemyError: the database refused.
     """
@@ -65,7 +65,7 @@ def _run(connection: sqlalchemy.Connection) -> None:
     try:
         alembic.command.upgrade(config(connection), "head")
     except alembic.util.CommandError as error:
-        raise errors.BotError(_NEWER) from error
+        raise errors.StoreError(_NEWER) from error
 
 
 def _scripts() -> pathlib.Path:

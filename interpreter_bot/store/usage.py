@@ -29,7 +29,7 @@ class Usage:
         """Count something towards a turn, its session, and its person's today.
 
         Raises:
-            BotError: there is no such turn any more, or no database.
+            StoreError: there is no such turn any more, or no database.
         """
         turns, sessions = tables.TURNS, tables.SESSIONS
         whose = (
@@ -46,7 +46,7 @@ class Usage:
         async with self._begin.writing() as transaction:
             row = (await transaction.execute(whose)).one_or_none()
             if row is None:
-                raise errors.BotError("This conversation was deleted meanwhile.")
+                raise errors.StoreError("This conversation was deleted meanwhile.")
             insert = sa.insert(_T).values(
                 **row._asdict(),
                 day=columns.now().date(),

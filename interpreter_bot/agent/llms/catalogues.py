@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import openai
 import pydantic
 
-from interpreter_bot.agent import failures, options, ports
+from interpreter_bot import settings
+from interpreter_bot.agent import failures, ports
 from interpreter_bot.agent.llms import chat, choosing, fenced, responses, retrying
 
 
@@ -23,10 +24,10 @@ class Catalogue:
 
     def __init__(
         self,
-        models: Sequence[options.Model],
+        models: Sequence[settings.Model],
         *,
         keys: Mapping[str, pydantic.SecretStr],
-        patience: options.Patience,
+        patience: settings.Patience,
         sleep: retrying.Sleep | None = None,
     ) -> None:
         self._models = {model.title: model for model in models}
@@ -41,7 +42,7 @@ class Catalogue:
         """What people can choose, the default first."""
         return tuple(self._models)
 
-    def model(self, title: str = "") -> options.Model:
+    def model(self, title: str = "") -> settings.Model:
         """Return what the settings say of a model; of the default, where no title is given.
 
         Raises:
@@ -79,7 +80,7 @@ class Catalogue:
         for client in clients:
             await client.close()
 
-    def _opened(self, model: options.Model) -> openai.AsyncOpenAI:
+    def _opened(self, model: settings.Model) -> openai.AsyncOpenAI:
         key = self._keys.get(model.api_key_variable)
         patience = self._patience
         return openai.AsyncOpenAI(
@@ -91,7 +92,7 @@ class Catalogue:
         )
 
 
-def _speaking(client: openai.AsyncOpenAI, model: options.Model) -> ports.Llm:
+def _speaking(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:
     match model.protocol:
         case "chat":
             return chat.Chat(client, model)

@@ -10,7 +10,8 @@ from typing import Any, Final, cast
 
 import openai
 
-from interpreter_bot.agent import failures, messages, options, ports
+from interpreter_bot import settings
+from interpreter_bot.agent import failures, messages, ports
 from interpreter_bot.agent.llms import listening, quirks, translating
 
 _OFFICIAL: Final = "https://api.openai.com"
@@ -19,7 +20,7 @@ _OFFICIAL: Final = "https://api.openai.com"
 class Chat:
     """A model that calls tools over chat completions."""
 
-    def __init__(self, client: openai.AsyncOpenAI, model: options.Model) -> None:
+    def __init__(self, client: openai.AsyncOpenAI, model: settings.Model) -> None:
         self._client = client
         self._model = model
         self._quirks = quirks.Quirks(is_modern=model.base_url.startswith(_OFFICIAL))

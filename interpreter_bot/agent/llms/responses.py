@@ -8,14 +8,15 @@ from typing import Any, cast
 
 import openai
 
-from interpreter_bot.agent import failures, messages, options, ports
+from interpreter_bot import settings
+from interpreter_bot.agent import failures, messages, ports
 from interpreter_bot.agent.llms import chat, listening, quirks, translating
 
 
 class Responses:
     """A model that calls tools over the Responses API."""
 
-    def __init__(self, client: openai.AsyncOpenAI, model: options.Model) -> None:
+    def __init__(self, client: openai.AsyncOpenAI, model: settings.Model) -> None:
         self._client = client
         self._model = model
         self._quirks = quirks.Quirks(is_modern=True)

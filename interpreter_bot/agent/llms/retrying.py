@@ -8,7 +8,8 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from interpreter_bot.agent import failures, messages, options, ports
+from interpreter_bot import settings
+from interpreter_bot.agent import failures, messages, ports
 
 # Waits shorter than this are nobody's business.
 _NOTICED_SECONDS: Final = 2.0
@@ -27,7 +28,7 @@ class Retrying:
     """
 
     def __init__(
-        self, llm: ports.Llm, patience: options.Patience, *, sleep: Sleep = asyncio.sleep
+        self, llm: ports.Llm, patience: settings.Patience, *, sleep: Sleep = asyncio.sleep
     ) -> None:
         self._llm = llm
         self._patience = patience

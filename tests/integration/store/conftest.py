@@ -2,7 +2,8 @@
 
 import pytest
 
-from interpreter_bot.store import databases, records
+from interpreter_bot import values
+from interpreter_bot.store import databases
 from tests.integration.store import servers
 
 
@@ -42,7 +43,7 @@ async def database(opening):
 @pytest.fixture
 async def session(database):
     """A conversation."""
-    return await database.sessions.open(records.SessionKey("slack", "T1", "C1", "1.2"))
+    return await database.sessions.open(values.SessionKey("slack", "T1", "C1", "1.2"))
 
 
 @pytest.fixture

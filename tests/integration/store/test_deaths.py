@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from interpreter_bot import errors
+from interpreter_bot import errors, values
 from interpreter_bot.store import records
 
 Status = records.TurnStatus
@@ -21,7 +21,7 @@ from interpreter_bot.store import databases, records
 
 async def main():
     async with databases.Database.open(sys.argv[1], files=pathlib.Path(sys.argv[2])) as database:
-        session = await database.sessions.open(records.SessionKey("web", thread="t"))
+        session = await database.sessions.open(values.SessionKey("web", thread="t"))
         turn = await database.turns.start(session.id, person="p", text="Go on for ever")
         execution = await database.executions.start(turn.id, "while True: pass")
         kind = records.PartKind
@@ -96,7 +96,7 @@ async def test_a_replica_in_the_same_process_is_left_alone_too(opening, database
 
 async def test_a_bot_that_went_away_properly_leaves_orphans_as_well(opening):
     async with opening() as database:
-        session = await database.sessions.open(records.SessionKey("web"))
+        session = await database.sessions.open(values.SessionKey("web"))
         left = await database.turns.start(session.id, person="p", text="?")
     async with opening() as database:
         assert [turn.id for turn in await interrupted(database, left.id)] == [left.id]
@@ -123,7 +123,7 @@ async def test_a_server_that_restarts_is_used_again_and_we_still_count_as_alive(
         pytest.skip("a matter of servers")
     monkeypatch.setattr("interpreter_bot.store.instances._LOOK_SECONDS", 0.1)
     async with opening() as database:
-        session = await database.sessions.open(records.SessionKey("web"))
+        session = await database.sessions.open(values.SessionKey("web"))
         turn = await database.turns.start(session.id, person="p", text="?")
         postgresql.stop()
         with pytest.raises(errors.BotError, match="cannot be used right now"):

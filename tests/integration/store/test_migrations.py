@@ -14,11 +14,11 @@ import alembic.script
 import pytest
 import sqlalchemy
 
-from interpreter_bot import errors
-from interpreter_bot.store import addresses, databases, engines, records, upgrading
+from interpreter_bot import errors, values
+from interpreter_bot.store import addresses, databases, engines, upgrading
 
 ROOT = pathlib.Path(__file__).parents[3]
-KEY = records.SessionKey("web", thread="t")
+KEY = values.SessionKey("web", thread="t")
 
 
 async def on(url, work):

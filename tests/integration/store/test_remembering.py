@@ -8,9 +8,9 @@ import pytest
 from interpreter_bot import errors, values
 from interpreter_bot.store import records
 
-Key = records.SessionKey
+Key = values.SessionKey
 Kind = records.PartKind
-Scope = records.Scope
+Scope = values.Scope
 Status = records.TurnStatus
 
 HOSTILE = "a\x00b\ud800c\udfffd 😀 \u202e"

@@ -2,9 +2,10 @@
 
 import datetime
 
+from interpreter_bot import values
 from interpreter_bot.store import columns, records
 
-Key = records.SessionKey
+Key = values.SessionKey
 Kind = records.PartKind
 
 

@@ -6,8 +6,8 @@ import dataclasses
 
 import pydantic
 
-from interpreter_bot import errors, values
-from interpreter_bot.agent import budgets, loops, options, transcripts
+from interpreter_bot import errors, settings, values
+from interpreter_bot.agent import budgets, loops, transcripts
 from interpreter_bot.agent.llms import catalogues
 from tests.fakes import openai_server
 
@@ -100,8 +100,8 @@ class Stage:
     watcher: Watcher
     workbench: Workbench
     transcript: transcripts.Transcript
-    model: options.Model
-    limits: options.Turn
+    model: settings.Model
+    limits: settings.Turn
     waits: list
 
     async def run(self, *, stop=None, allowance=None):
@@ -131,8 +131,8 @@ async def stage(
         await asyncio.sleep(0)
 
     async with openai_server.Server(replies) as server:
-        model = options.Model(**{"name": "scripted", "base_url": server.base_url, **model})
-        patience = options.Patience(**{"silence_seconds": 5, **(patience or {})})
+        model = settings.Model(**{"name": "scripted", "base_url": server.base_url, **model})
+        patience = settings.Patience(**{"silence_seconds": 5, **(patience or {})})
         keys = {"OPENAI_API_KEY": pydantic.SecretStr(server.api_key)}
         catalogue = catalogues.Catalogue([model], keys=keys, patience=patience, sleep=sleep)
         transcript = transcripts.Transcript()
@@ -145,7 +145,7 @@ async def stage(
                 Workbench(*played, files=files),
                 transcript,
                 model,
-                options.Turn(**(turn or {})),
+                settings.Turn(**(turn or {})),
                 waits,
             )
         finally:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from interpreter_bot import values
-from interpreter_bot.agent import budgets, failures, messages, options
+from interpreter_bot import settings, values
+from interpreter_bot.agent import budgets, failures, messages
 from interpreter_bot.agent.endings import Ending
 from interpreter_bot.agent.llms import catalogues, translating
 from tests.fakes import openai_server as server
@@ -110,8 +110,8 @@ async def test_calls_without_index_or_ids_of_their_own_are_told_apart(call_id):
 
 
 async def test_models_are_chosen_by_title():
-    models = [options.Model(name="a"), options.Model(name="b", label="Bee")]
-    catalogue = catalogues.Catalogue(models, keys={}, patience=options.Patience())
+    models = [settings.Model(name="a"), settings.Model(name="b", label="Bee")]
+    catalogue = catalogues.Catalogue(models, keys={}, patience=settings.Patience())
     assert catalogue.titles == ("a", "Bee")
     assert catalogue.model().name == "a"
     assert catalogue.model("Bee").name == "b"
@@ -121,7 +121,7 @@ async def test_models_are_chosen_by_title():
 
 
 def test_no_model_is_said():
-    catalogue = catalogues.Catalogue([], keys={}, patience=options.Patience())
+    catalogue = catalogues.Catalogue([], keys={}, patience=settings.Patience())
     with pytest.raises(failures.UnknownChoiceError, match="No language model is configured"):
         catalogue.model()
 
@@ -145,7 +145,7 @@ def test_wait_is_read_as_servers_write_it(headers, seconds):
 @pytest.mark.parametrize("clock", [0.0, 1799.0])
 async def test_budget_allows_what_is_left(clock):
     now = [0.0]
-    budget = budgets.Budget(options.Turn(), options.Model(name="x"), clock=lambda: now[0])
+    budget = budgets.Budget(settings.Turn(), settings.Model(name="x"), clock=lambda: now[0])
     now[0] = clock
     assert await budget.ask(100) == budgets.Grant(8192, is_last=False)
     now[0] = 1800.0
@@ -153,7 +153,7 @@ async def test_budget_allows_what_is_left(clock):
 
 
 async def test_tokens_left_shorten_the_answer():
-    budget = budgets.Budget(options.Turn(tokens=1000), options.Model(name="x"))
+    budget = budgets.Budget(settings.Turn(tokens=1000), settings.Model(name="x"))
     assert await budget.ask(800) == budgets.Grant(200, is_last=False)
     budget.charge(messages.Usage(800, 150))
     assert isinstance(await budget.ask(0), budgets.Objection)

@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.agent import describing, guards, options, prompting
+from interpreter_bot.agent import describing, guards, prompting
 from tests.unit.agent import scripts
 
 OK = scripts.OK
@@ -73,13 +73,13 @@ def test_only_the_last_pictures_are_shown():
     for number in range(6):
         gathering.show(values.Image(mime="image/png", data=bytes([number])))
     gathering.show(values.Image(mime="image/svg+xml", data=b"<svg/>"))
-    seen = gathering.pictures(options.Turn(pictures=2))
+    seen = gathering.pictures(settings.Turn(pictures=2))
     assert [one.data for one in seen] == [b"\4", b"\5"]
 
 
 @pytest.mark.parametrize("pictures", [0, 4])
 def test_no_pictures_are_no_pictures(pictures):
-    assert describing.Gathering().pictures(options.Turn(pictures=pictures)) == ()
+    assert describing.Gathering().pictures(settings.Turn(pictures=pictures)) == ()
 
 
 @pytest.mark.parametrize(

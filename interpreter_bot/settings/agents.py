@@ -1,22 +1,17 @@
-"""What the operator decides about models and turns; becomes part of `settings`. A leaf."""
+"""What the operator decides about models and turns."""
 
 from __future__ import annotations
 
 import decimal
+import pathlib
 from typing import Annotated, Literal
 
 import pydantic
 
-_Count = Annotated[int, pydantic.Field(gt=0)]
-_Seconds = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
-_Price = Annotated[decimal.Decimal, pydantic.Field(ge=0, allow_inf_nan=False)]
+from interpreter_bot.settings import groups
 
 
-class _Group(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Model(_Group):
+class Model(groups.Group):
     """One model that people can choose."""
 
     name: Annotated[str, pydantic.Field(min_length=1)]
@@ -38,9 +33,9 @@ class Model(_Group):
     """The longest single answer that is asked for."""
     can_see_images: bool = False
     """Show it plots as pictures; otherwise it is told of them in words."""
-    input_price: _Price = decimal.Decimal(0)
+    input_price: groups.Price = decimal.Decimal(0)
     """Money for a million tokens read."""
-    output_price: _Price = decimal.Decimal(0)
+    output_price: groups.Price = decimal.Decimal(0)
     """Money for a million tokens written."""
     temperature: Annotated[float, pydantic.Field(ge=0, le=2)] | None = None
     """How freely it answers; None leaves that to the server."""
@@ -51,16 +46,16 @@ class Model(_Group):
         return self.label or self.name
 
 
-class Turn(_Group):
+class Turn(groups.Group):
     """What one turn may use. All are checked before each spend."""
 
-    steps: _Count = 25
+    steps: groups.Positive = 25
     """Model calls."""
-    tokens: _Count = 1_000_000
+    tokens: groups.Positive = 1_000_000
     """Tokens read and written."""
-    seconds: _Seconds = 30 * 60.0
+    seconds: groups.Seconds = 30 * 60.0
     """Wall time, running code included."""
-    money: _Price | None = None
+    money: groups.Price | None = None
     """In the currency of the price list; None means no limit."""
     equal_failures: Annotated[int, pydantic.Field(ge=2)] = 4
     """The same error, the same malformed call or the same refused repeat so often in a row ends
@@ -69,20 +64,49 @@ class Turn(_Group):
     """What the model sees of the printed output of one execution, half head and half tail."""
     pictures: Annotated[int, pydantic.Field(ge=0)] = 4
     """Pictures of one execution that are shown to a model that can see."""
-    file_bytes: _Count = 32_768
+    file_bytes: groups.Positive = 32_768
     """What the model gets at once when it reads a file."""
 
 
-class Patience(_Group):
+class Patience(groups.Group):
     """How long a model's server is waited for."""
 
     retries: Annotated[int, pydantic.Field(ge=0, le=10)] = 3
     """Further tries after a rate limit, an overload or a lost connection."""
-    backoff_seconds: _Seconds = 0.5
+    backoff_seconds: groups.Seconds = 0.5
     """The wait before the first of them; it doubles each time."""
-    longest_wait_seconds: _Seconds = 60.0
+    longest_wait_seconds: groups.Seconds = 60.0
     """A server that wants us to wait longer is not waited for."""
-    connect_seconds: _Seconds = 10.0
+    connect_seconds: groups.Seconds = 10.0
     """To reach the server."""
-    silence_seconds: _Seconds = 180.0
+    silence_seconds: groups.Seconds = 180.0
     """Between two signs of life; a small machine needs that long to read a long transcript."""
+
+
+class Allowance(groups.Group):
+    """What one person may use in a day (of UTC), in all conversations. None means no limit."""
+
+    money: groups.Price | None = None
+    """In the currency of the price list."""
+    tokens: groups.Positive | None = None
+    """Tokens read and written."""
+
+
+class Agent(groups.Group):
+    """What models are told beside the rules."""
+
+    note: str = ""
+    """Added to the system prompt: what the operator wants every model to know."""
+
+
+class Local(groups.Group):
+    """The embedded model, for whoever has no other: needs the extra `[local]`."""
+
+    enabled: bool = True
+    """Use it where no other model is configured."""
+    model_path: pathlib.Path | None = None
+    """A GGUF file; without one, the demo model is downloaded once, 1.1 GB."""
+    context_tokens: Annotated[int, pydantic.Field(ge=2048)] = 8192
+    """How much it can read and write together; more takes more memory."""
+    threads: Annotated[int, pydantic.Field(ge=0, le=256)] = 0
+    """Threads that it computes with; 0 means one for each core."""

@@ -1,9 +1,4 @@
-"""What the operator can set: environment variables, then `interpreter-bot.toml`, then defaults.
-
-A variable is named `INTERPRETER_BOT_<GROUP>__<NAME>`, a TOML key `[group] name`. `Settings()`
-is read in `cli` only; each layer receives its own group. Units are in the names. Every default
-of `Limits` is what people know from hosted interpreters.
-"""
+"""What the operator decides about kernels, their limits and their walls, and where things lie."""
 
 from __future__ import annotations
 
@@ -13,60 +8,48 @@ import sys
 from typing import Annotated, Literal
 
 import pydantic
-import pydantic_settings
 
-KIB = 1024
-MIB = 1024 * KIB
-GIB = 1024 * MIB
-
-_Positive = Annotated[int, pydantic.Field(gt=0)]
-_Seconds = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
+from interpreter_bot.settings import groups
 
 
-class _Group(pydantic.BaseModel):
-    """A table of the settings: frozen, and strict about names it does not know."""
-
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Limits(_Group):
+class Limits(groups.Group):
     """What one session may use."""
 
-    execution_seconds: _Seconds = 60.0
+    execution_seconds: groups.Seconds = 60.0
     """Wall time of one execution; printing does not extend it."""
-    input_seconds: _Seconds = 600.0
+    input_seconds: groups.Seconds = 600.0
     """How long code that called `input()` waits for a person; not counted as execution."""
-    memory_bytes: _Positive = 1_825_361_920
+    memory_bytes: groups.Positive = 1_825_361_920
     """Memory of one session, all its processes and its /tmp together (1.7 GiB)."""
     processes: Annotated[int, pydantic.Field(ge=8)] = 128
     """Processes and threads of one session."""
     cpu_cores: Annotated[float, pydantic.Field(gt=0, le=1024)] = 1.0
     """Share of the machine's cores, 1.0 being one whole core."""
-    workspace_bytes: _Positive = 2 * GIB
+    workspace_bytes: groups.Positive = 2 * groups.GIB
     """Size of everything in /mnt/data together."""
-    workspace_files: _Positive = 10_000
+    workspace_files: groups.Positive = 10_000
     """Files and directories in /mnt/data together."""
-    disk_reserve_bytes: Annotated[int, pydantic.Field(ge=0)] = 1 * GIB
+    disk_reserve_bytes: Annotated[int, pydantic.Field(ge=0)] = 1 * groups.GIB
     """Free space of the data directory's disk; below it, whatever code runs is stopped."""
-    bot_memory_bytes: Annotated[int, pydantic.Field(ge=256 * MIB)] = 768 * MIB
+    bot_memory_bytes: Annotated[int, pydantic.Field(ge=256 * groups.MIB)] = 768 * groups.MIB
     """Memory of the bot itself; above it, the session that sends most is ended."""
-    file_bytes: _Positive = 1 * GIB
+    file_bytes: groups.Positive = 1 * groups.GIB
     """Size of any one file that code writes."""
-    upload_bytes: _Positive = 512 * MIB
+    upload_bytes: groups.Positive = 512 * groups.MIB
     """Size of one file that a person sends."""
-    temporary_bytes: _Positive = 256 * MIB
+    temporary_bytes: groups.Positive = 256 * groups.MIB
     """Size of the private /tmp and of /dev/shm; memory, which control groups count as such."""
-    output_bytes: _Positive = 1_000_000
+    output_bytes: groups.Positive = 1_000_000
     """Printed text of one execution; the rest is cut with a notice."""
-    displays: _Positive = 20
+    displays: groups.Positive = 20
     """Images, tables and other displays of one execution; further ones are counted, not shown."""
-    display_bytes: Annotated[int, pydantic.Field(gt=0, le=15 * MIB)] = 12 * MIB
+    display_bytes: Annotated[int, pydantic.Field(gt=0, le=15 * groups.MIB)] = 12 * groups.MIB
     """Size of one display, as encoded on the wire."""
     open_files: Annotated[int, pydantic.Field(ge=64)] = 1024
     """File descriptors of one process."""
 
 
-class Kernels(_Group):
+class Kernels(groups.Group):
     """Where kernels come from and how long they live."""
 
     python: pathlib.Path = pathlib.Path(sys.executable)
@@ -92,15 +75,15 @@ class Kernels(_Group):
     """Kernels at once; 0 means as many as `memory_share` of the machine's memory holds."""
     memory_share: Annotated[float, pydantic.Field(gt=0, le=1)] = 0.8
     """Part of the machine's memory that idle kernels may fill, when `concurrent` is 0."""
-    idle_seconds: _Seconds = 30 * 60.0
+    idle_seconds: groups.Seconds = 30 * 60.0
     """A kernel unused for this long is let go."""
-    start_seconds: _Seconds = 30.0
+    start_seconds: groups.Seconds = 30.0
     """How long a kernel may take to start."""
-    interrupt_grace_seconds: _Seconds = 4.0
+    interrupt_grace_seconds: groups.Seconds = 4.0
     """How long code may take to react to an interrupt before its kernel is killed."""
 
 
-class Sandbox(_Group):
+class Sandbox(groups.Group):
     """The walls."""
 
     enabled: bool = True
@@ -130,63 +113,10 @@ def _default_runtime() -> pathlib.Path:
     return pathlib.Path(f"/tmp/interpreter-bot-{os.geteuid()}")  # noqa: S108
 
 
-class Paths(_Group):
+class Paths(groups.Group):
     """Where things lie on the host."""
 
     data: pathlib.Path = pydantic.Field(default_factory=_default_data)
     """Workspaces and the database; survives restarts."""
     runtime: pathlib.Path = pydantic.Field(default_factory=_default_runtime)
     """Sockets and other things of one run. Keep it short: socket paths end at 107 bytes."""
-
-
-class Settings(pydantic_settings.BaseSettings):
-    """All of it."""
-
-    model_config = pydantic_settings.SettingsConfigDict(
-        env_prefix="INTERPRETER_BOT_",
-        env_nested_delimiter="__",
-        toml_file="interpreter-bot.toml",
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-    )
-
-    limits: Limits = Limits()
-    """What one session may use."""
-    kernels: Kernels = Kernels()
-    """Where kernels come from and how long they live."""
-    sandbox: Sandbox = Sandbox()
-    """The walls."""
-    paths: Paths = pydantic.Field(default_factory=Paths)
-    """Where things lie on the host."""
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[pydantic_settings.BaseSettings],
-        init_settings: pydantic_settings.PydanticBaseSettingsSource,
-        env_settings: pydantic_settings.PydanticBaseSettingsSource,
-        dotenv_settings: pydantic_settings.PydanticBaseSettingsSource,
-        file_secret_settings: pydantic_settings.PydanticBaseSettingsSource,
-    ) -> tuple[pydantic_settings.PydanticBaseSettingsSource, ...]:
-        """Put the TOML file beneath the environment."""
-        toml = pydantic_settings.TomlConfigSettingsSource(settings_cls)
-        return init_settings, env_settings, toml
-
-
-def load(file: pathlib.Path | None) -> Settings:
-    """Read the settings, from a named file instead of the usual one where there is one.
-
-    Raises:
-        ValidationError: a value is wrong.
-        OSError: the named file cannot be read.
-        ValueError: it is not TOML.
-    """
-    if file is None:
-        return Settings()
-    file.read_bytes()
-
-    class _Named(Settings):
-        model_config = pydantic_settings.SettingsConfigDict(toml_file=file)
-
-    return _Named()

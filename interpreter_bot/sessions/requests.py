@@ -1,0 +1,71 @@
+"""What comes down from a platform: one message for us, frozen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterable, Callable
+from typing import Literal, TypeAlias
+
+from interpreter_bot import values
+
+Approval: TypeAlias = Literal["never", "plan", "every"]
+"""Whether a person is asked before code runs: not at all, once per turn, before each execution."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Person:
+    """Who asks.
+
+    Attributes:
+        id: what the platform calls them, unique in its workspace; for counting and permissions.
+        name: for people and for the model; text of theirs, never trusted.
+    """
+
+    id: str
+    name: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that a person sent.
+
+    Attributes:
+        name: as they call it; anything at all.
+        open: gives the bytes, in pieces; called at most once. A `BotError` it raises is the
+            sentence that says why the file could not be had.
+        size_bytes: as the platform says, where it does; a larger one is refused unopened.
+    """
+
+    name: str
+    open: Callable[[], AsyncIterable[bytes]]
+    size_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One message for us.
+
+    Attributes:
+        key: the conversation it belongs to.
+        person: who sent it.
+        text: their words, without the mention; or code, see `is_code`.
+        attachments: what came along, in order.
+        files: names of files of the workspace that were put there for this message.
+        is_code: `text` is Python to be run as it is, without a model.
+        id: what the platform calls the message; for the record.
+        context: what was said around it that the model should know, such as the thread before
+            a mention. Not instructions.
+        model: title of the model to be asked; empty means the conversation's own choice.
+        approval: whether a person wants to be asked before code runs.
+    """
+
+    key: values.SessionKey
+    person: Person
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    files: tuple[str, ...] = ()
+    is_code: bool = False
+    id: str = ""
+    context: str = ""
+    model: str = ""
+    approval: Approval = "never"

@@ -1,0 +1,109 @@
+"""What the operator can set: environment variables, then `interpreter-bot.toml`, then defaults.
+
+A variable is named `INTERPRETER_BOT_<GROUP>__<NAME>`, a TOML key `[group] name`. `Settings()`
+is read in `cli` only; each layer receives its own group. Units are in the names. Every default
+of `Limits` is what people know from hosted interpreters. Keys and tokens of other services come
+from the variables that everybody knows, such as `OPENAI_API_KEY`, and stay out of files.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import pydantic
+import pydantic_settings
+
+from interpreter_bot.settings.agents import Agent, Allowance, Local, Model, Patience, Turn
+from interpreter_bot.settings.conversations import Sessions, Store
+from interpreter_bot.settings.groups import GIB, KIB, MIB
+from interpreter_bot.settings.kernels import Kernels, Limits, Paths, Sandbox
+
+__all__ = [
+    "GIB",
+    "KIB",
+    "MIB",
+    "Agent",
+    "Allowance",
+    "Kernels",
+    "Limits",
+    "Local",
+    "Model",
+    "Paths",
+    "Patience",
+    "Sandbox",
+    "Sessions",
+    "Settings",
+    "Store",
+    "Turn",
+    "load",
+]
+
+
+class Settings(pydantic_settings.BaseSettings):
+    """All of it."""
+
+    model_config = pydantic_settings.SettingsConfigDict(
+        env_prefix="INTERPRETER_BOT_",
+        env_nested_delimiter="__",
+        toml_file="interpreter-bot.toml",
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+    limits: Limits = Limits()
+    """What one session may use."""
+    kernels: Kernels = Kernels()
+    """Where kernels come from and how long they live."""
+    sandbox: Sandbox = Sandbox()
+    """The walls."""
+    paths: Paths = pydantic.Field(default_factory=Paths)
+    """Where things lie on the host."""
+    models: tuple[Model, ...] = ()
+    """The language models that people can choose, the first by default. None listed means what
+    `OPENAI_API_KEY` and `OPENAI_BASE_URL` lead to, or the embedded one."""
+    turn: Turn = Turn()
+    """What one turn may use."""
+    allowance: Allowance = Allowance()
+    """What one person may use in a day."""
+    patience: Patience = Patience()
+    """How long a model's server is waited for."""
+    agent: Agent = Agent()
+    """What models are told."""
+    local: Local = Local()
+    """The embedded model."""
+    sessions: Sessions = Sessions()
+    """Conversations: how many at once, and how they end."""
+    store: Store = Store()
+    """What is remembered, and where."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[pydantic_settings.BaseSettings],
+        init_settings: pydantic_settings.PydanticBaseSettingsSource,
+        env_settings: pydantic_settings.PydanticBaseSettingsSource,
+        dotenv_settings: pydantic_settings.PydanticBaseSettingsSource,
+        file_secret_settings: pydantic_settings.PydanticBaseSettingsSource,
+    ) -> tuple[pydantic_settings.PydanticBaseSettingsSource, ...]:
+        """Put the TOML file beneath the environment."""
+        toml = pydantic_settings.TomlConfigSettingsSource(settings_cls)
+        return init_settings, env_settings, toml
+
+
+def load(file: pathlib.Path | None) -> Settings:
+    """Read the settings, from a named file instead of the usual one where there is one.
+
+    Raises:
+        ValidationError: a value is wrong.
+        OSError: the named file cannot be read.
+        ValueError: it is not TOML.
+    """
+    if file is None:
+        return Settings()
+    file.read_bytes()
+
+    class _Named(Settings):
+        model_config = pydantic_settings.SettingsConfigDict(toml_file=file)
+
+    return _Named()
