@@ -13,10 +13,10 @@ import pathlib
 import pydantic
 import pydantic_settings
 
-from interpreter_bot.settings.agents import Agent, Allowance, Local, Model, Patience, Turn
-from interpreter_bot.settings.conversations import Sessions, Store
-from interpreter_bot.settings.groups import GIB, KIB, MIB
-from interpreter_bot.settings.kernels import Kernels, Limits, Paths, Sandbox
+from interpreter_bot.groups.agents import Agent, Allowance, Local, Model, Patience, Turn
+from interpreter_bot.groups.conversations import Sessions, Store
+from interpreter_bot.groups.kernels import Kernels, Limits, Paths, Sandbox
+from interpreter_bot.groups.tables import GIB, KIB, MIB
 
 __all__ = [
     "GIB",

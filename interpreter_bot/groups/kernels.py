@@ -9,47 +9,47 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from interpreter_bot.settings import groups
+from interpreter_bot.groups import tables
 
 
-class Limits(groups.Group):
+class Limits(tables.Group):
     """What one session may use."""
 
-    execution_seconds: groups.Seconds = 60.0
+    execution_seconds: tables.Seconds = 60.0
     """Wall time of one execution; printing does not extend it."""
-    input_seconds: groups.Seconds = 600.0
+    input_seconds: tables.Seconds = 600.0
     """How long code that called `input()` waits for a person; not counted as execution."""
-    memory_bytes: groups.Positive = 1_825_361_920
+    memory_bytes: tables.Positive = 1_825_361_920
     """Memory of one session, all its processes and its /tmp together (1.7 GiB)."""
     processes: Annotated[int, pydantic.Field(ge=8)] = 128
     """Processes and threads of one session."""
     cpu_cores: Annotated[float, pydantic.Field(gt=0, le=1024)] = 1.0
     """Share of the machine's cores, 1.0 being one whole core."""
-    workspace_bytes: groups.Positive = 2 * groups.GIB
+    workspace_bytes: tables.Positive = 2 * tables.GIB
     """Size of everything in /mnt/data together."""
-    workspace_files: groups.Positive = 10_000
+    workspace_files: tables.Positive = 10_000
     """Files and directories in /mnt/data together."""
-    disk_reserve_bytes: Annotated[int, pydantic.Field(ge=0)] = 1 * groups.GIB
+    disk_reserve_bytes: Annotated[int, pydantic.Field(ge=0)] = 1 * tables.GIB
     """Free space of the data directory's disk; below it, whatever code runs is stopped."""
-    bot_memory_bytes: Annotated[int, pydantic.Field(ge=256 * groups.MIB)] = 768 * groups.MIB
+    bot_memory_bytes: Annotated[int, pydantic.Field(ge=256 * tables.MIB)] = 768 * tables.MIB
     """Memory of the bot itself; above it, the session that sends most is ended."""
-    file_bytes: groups.Positive = 1 * groups.GIB
+    file_bytes: tables.Positive = 1 * tables.GIB
     """Size of any one file that code writes."""
-    upload_bytes: groups.Positive = 512 * groups.MIB
+    upload_bytes: tables.Positive = 512 * tables.MIB
     """Size of one file that a person sends."""
-    temporary_bytes: groups.Positive = 256 * groups.MIB
+    temporary_bytes: tables.Positive = 256 * tables.MIB
     """Size of the private /tmp and of /dev/shm; memory, which control groups count as such."""
-    output_bytes: groups.Positive = 1_000_000
+    output_bytes: tables.Positive = 1_000_000
     """Printed text of one execution; the rest is cut with a notice."""
-    displays: groups.Positive = 20
+    displays: tables.Positive = 20
     """Images, tables and other displays of one execution; further ones are counted, not shown."""
-    display_bytes: Annotated[int, pydantic.Field(gt=0, le=15 * groups.MIB)] = 12 * groups.MIB
+    display_bytes: Annotated[int, pydantic.Field(gt=0, le=15 * tables.MIB)] = 12 * tables.MIB
     """Size of one display, as encoded on the wire."""
     open_files: Annotated[int, pydantic.Field(ge=64)] = 1024
     """File descriptors of one process."""
 
 
-class Kernels(groups.Group):
+class Kernels(tables.Group):
     """Where kernels come from and how long they live."""
 
     python: pathlib.Path = pathlib.Path(sys.executable)
@@ -75,15 +75,15 @@ class Kernels(groups.Group):
     """Kernels at once; 0 means as many as `memory_share` of the machine's memory holds."""
     memory_share: Annotated[float, pydantic.Field(gt=0, le=1)] = 0.8
     """Part of the machine's memory that idle kernels may fill, when `concurrent` is 0."""
-    idle_seconds: groups.Seconds = 30 * 60.0
+    idle_seconds: tables.Seconds = 30 * 60.0
     """A kernel unused for this long is let go."""
-    start_seconds: groups.Seconds = 30.0
+    start_seconds: tables.Seconds = 30.0
     """How long a kernel may take to start."""
-    interrupt_grace_seconds: groups.Seconds = 4.0
+    interrupt_grace_seconds: tables.Seconds = 4.0
     """How long code may take to react to an interrupt before its kernel is killed."""
 
 
-class Sandbox(groups.Group):
+class Sandbox(tables.Group):
     """The walls."""
 
     enabled: bool = True
@@ -113,7 +113,7 @@ def _default_runtime() -> pathlib.Path:
     return pathlib.Path(f"/tmp/interpreter-bot-{os.geteuid()}")  # noqa: S108
 
 
-class Paths(groups.Group):
+class Paths(tables.Group):
     """Where things lie on the host."""
 
     data: pathlib.Path = pydantic.Field(default_factory=_default_data)

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from interpreter_bot.settings import groups
+from interpreter_bot.groups import tables
 
 
-class Model(groups.Group):
+class Model(tables.Group):
     """One model that people can choose."""
 
     name: Annotated[str, pydantic.Field(min_length=1)]
@@ -33,9 +33,9 @@ class Model(groups.Group):
     """The longest single answer that is asked for."""
     can_see_images: bool = False
     """Show it plots as pictures; otherwise it is told of them in words."""
-    input_price: groups.Price = decimal.Decimal(0)
+    input_price: tables.Price = decimal.Decimal(0)
     """Money for a million tokens read."""
-    output_price: groups.Price = decimal.Decimal(0)
+    output_price: tables.Price = decimal.Decimal(0)
     """Money for a million tokens written."""
     temperature: Annotated[float, pydantic.Field(ge=0, le=2)] | None = None
     """How freely it answers; None leaves that to the server."""
@@ -46,16 +46,16 @@ class Model(groups.Group):
         return self.label or self.name
 
 
-class Turn(groups.Group):
+class Turn(tables.Group):
     """What one turn may use. All are checked before each spend."""
 
-    steps: groups.Positive = 25
+    steps: tables.Positive = 25
     """Model calls."""
-    tokens: groups.Positive = 1_000_000
+    tokens: tables.Positive = 1_000_000
     """Tokens read and written."""
-    seconds: groups.Seconds = 30 * 60.0
+    seconds: tables.Seconds = 30 * 60.0
     """Wall time, running code included."""
-    money: groups.Price | None = None
+    money: tables.Price | None = None
     """In the currency of the price list; None means no limit."""
     equal_failures: Annotated[int, pydantic.Field(ge=2)] = 4
     """The same error, the same malformed call or the same refused repeat so often in a row ends
@@ -64,42 +64,42 @@ class Turn(groups.Group):
     """What the model sees of the printed output of one execution, half head and half tail."""
     pictures: Annotated[int, pydantic.Field(ge=0)] = 4
     """Pictures of one execution that are shown to a model that can see."""
-    file_bytes: groups.Positive = 32_768
+    file_bytes: tables.Positive = 32_768
     """What the model gets at once when it reads a file."""
 
 
-class Patience(groups.Group):
+class Patience(tables.Group):
     """How long a model's server is waited for."""
 
     retries: Annotated[int, pydantic.Field(ge=0, le=10)] = 3
     """Further tries after a rate limit, an overload or a lost connection."""
-    backoff_seconds: groups.Seconds = 0.5
+    backoff_seconds: tables.Seconds = 0.5
     """The wait before the first of them; it doubles each time."""
-    longest_wait_seconds: groups.Seconds = 60.0
+    longest_wait_seconds: tables.Seconds = 60.0
     """A server that wants us to wait longer is not waited for."""
-    connect_seconds: groups.Seconds = 10.0
+    connect_seconds: tables.Seconds = 10.0
     """To reach the server."""
-    silence_seconds: groups.Seconds = 180.0
+    silence_seconds: tables.Seconds = 180.0
     """Between two signs of life; a small machine needs that long to read a long transcript."""
 
 
-class Allowance(groups.Group):
+class Allowance(tables.Group):
     """What one person may use in a day (of UTC), in all conversations. None means no limit."""
 
-    money: groups.Price | None = None
+    money: tables.Price | None = None
     """In the currency of the price list."""
-    tokens: groups.Positive | None = None
+    tokens: tables.Positive | None = None
     """Tokens read and written."""
 
 
-class Agent(groups.Group):
+class Agent(tables.Group):
     """What models are told beside the rules."""
 
     note: str = ""
     """Added to the system prompt: what the operator wants every model to know."""
 
 
-class Local(groups.Group):
+class Local(tables.Group):
     """The embedded model, for whoever has no other: needs the extra `[local]`."""
 
     enabled: bool = True

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import pydantic
 
-from interpreter_bot.settings import groups
+from interpreter_bot.groups import tables
 
 
-class Sessions(groups.Group):
+class Sessions(tables.Group):
     """Conversations: how many at once, and how they end."""
 
     concurrent_turns: Annotated[int, pydantic.Field(ge=1)] = 32
@@ -22,7 +22,7 @@ class Sessions(groups.Group):
     """How long turns may go on when the bot is told to end; then they are stopped."""
 
 
-class Store(groups.Group):
+class Store(tables.Group):
     """What is remembered, and where."""
 
     url: Annotated[str, pydantic.Field(repr=False)] = ""
