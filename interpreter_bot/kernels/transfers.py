@@ -255,6 +255,13 @@ class Content:
         if self._file is not None:
             self._file.close()
 
+    async def skip(self, size_bytes: int) -> None:
+        """Leave out so many of the bytes that come next."""
+        assert self._file is not None, "read inside `async with`"  # noqa: S101
+        skipped = min(size_bytes, self._remaining)
+        await file_work(self._file.seek, skipped, os.SEEK_CUR)
+        self._remaining -= skipped
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield chunks; a second iteration goes on where the first one stopped.
 

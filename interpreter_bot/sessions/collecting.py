@@ -34,7 +34,7 @@ class Collector:
     def __init__(
         self,
         workspace: workspaces.Workspace,
-        audience: ports.Audience,
+        audience: ports.Taker,
         *,
         limits: settings.Limits,
     ) -> None:
@@ -44,27 +44,31 @@ class Collector:
         # A sparse file holds nothing and is read as much: what is copied has a budget too.
         self._bytes_left = limits.workspace_bytes
 
-    async def collect(self, cell: int, mark: workspaces.Mark) -> None:
-        """Give back what a cell changed since a mark; what cannot be given is announced."""
+    async def collect(self, cell: int, mark: workspaces.Mark) -> list[values.Artifact]:
+        """Give back what a cell changed since a mark; what cannot be given is announced.
+
+        Returns:
+            What was given.
+        """
         try:
             changes = await self._workspace.changed(mark)
         except errors.WorkspaceError as error:
             _log.warning("the workspace could not be looked through", exc_info=error)
             self._audience.announcement(cell, f"No files are given back: {error}")
-            return
+            return []
         for name, reason in changes.skipped:
             self._audience.announcement(cell, f"{name} was left out: {reason}.")
         files = [info for info in changes.files if not _is_by_product(info.name)]
-        for info in files[:_MOST_ARTIFACTS]:
-            await self._give(cell, info)
+        tried = [await self._give(cell, info) for info in files[:_MOST_ARTIFACTS]]
         if len(files) > _MOST_ARTIFACTS:
             told = f"Of {len(files):,} changed files only {_MOST_ARTIFACTS} are given back."
             self._audience.announcement(cell, told)
         if changes.is_truncated:
             told = "There are more files than were looked at; some may have been left out."
             self._audience.announcement(cell, told)
+        return [artifact for artifact in tried if artifact is not None]
 
-    async def _give(self, cell: int, info: values.FileInfo) -> None:
+    async def _give(self, cell: int, info: values.FileInfo) -> values.Artifact | None:
         try:
             artifact = await self._copy(cell, info)
         except errors.WorkspaceError as error:
@@ -75,6 +79,8 @@ class Collector:
             self._audience.announcement(cell, told)
         else:
             self._audience.artifact(cell, artifact)
+            return artifact
+        return None
 
     async def _copy(self, cell: int, info: values.FileInfo) -> values.Artifact:
         if info.size_bytes > self._bytes_left:

@@ -23,25 +23,11 @@ class Saving(Protocol):
         """Let go; what was not completed is given up. Always called, and last."""
 
 
-class Audience(Protocol):
-    """Watches cells being run. Every call comes from the event loop, in order, cell by cell.
-
-    What a method raises, beyond what it says here, means that nobody watches any more, such as
-    BrokenPipeError: the kernel is killed at once and the exception is passed on.
-    """
+class Taker(Protocol):
+    """Takes the files that cells made."""
 
     def announcement(self, cell: int, text: str) -> None:
-        """Hear a sentence about the session itself, such as that a kernel was lost."""
-
-    def output(self, cell: int, output: values.Output) -> None:
-        """See an output, at the moment it appears."""
-
-    async def ask(self, cell: int, request: values.InputRequested) -> str:
-        """Answer running code. Cancelled when the code no longer waits.
-
-        Raises:
-            BotError: nobody can answer; the code is stopped, for this reason.
-        """
+        """Hear a sentence about the session itself, such as that a file was left out."""
 
     def save(self, cell: int, name: str) -> Saving | None:
         """Say where the bytes of a changed file go; None where they are not wanted.
@@ -52,6 +38,24 @@ class Audience(Protocol):
 
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
         """Hear of a file that the cell made or changed; its bytes went to what `save` gave."""
+
+
+class Audience(Taker, Protocol):
+    """Watches cells being run. Every call comes from the event loop, in order, cell by cell.
+
+    What a method raises, beyond what it says here, means that nobody watches any more, such as
+    BrokenPipeError: the kernel is killed at once and the exception is passed on.
+    """
+
+    def output(self, cell: int, output: values.Output) -> None:
+        """See an output, at the moment it appears."""
+
+    async def ask(self, cell: int, request: values.InputRequested) -> str:
+        """Answer running code. Cancelled when the code no longer waits.
+
+        Raises:
+            BotError: nobody can answer; the code is stopped, for this reason.
+        """
 
     def finished(self, cell: int, finished: values.Finished) -> None:
         """Hear how the cell ended. The last call about it, but for its artifacts."""

@@ -1,9 +1,10 @@
-"""Letting go what is no longer used, by the clock. The only home of apscheduler."""
+"""Doing things by the clock. The only home of apscheduler."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from apscheduler.schedulers import asyncio as schedulers
 
@@ -12,14 +13,33 @@ from interpreter_bot.kernels import pools
 _INTERVAL_SECONDS = 30
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """What is done again and again.
+
+    Attributes:
+        name: for the log.
+        seconds: between two times.
+        run: does it once. What it raises is logged, and it is done again next time.
+    """
+
+    name: str
+    seconds: float
+    run: Callable[[], Awaitable[object]]
+
+
+def reaping(pool: pools.Pool) -> Job:
+    """Let kernels go that nobody uses any more."""
+    return Job("reap kernels", _INTERVAL_SECONDS, pool.reap)
+
+
 @contextlib.asynccontextmanager
-async def reaping(pool: pools.Pool) -> AsyncIterator[None]:
-    """Reap idle kernels as long as the context is open."""
+async def scheduled(*jobs: Job) -> AsyncIterator[None]:
+    """Do jobs as long as the context is open."""
     scheduler = schedulers.AsyncIOScheduler(timezone="UTC")
-    # A reaping that is late is done once, not once for each that was missed.
-    scheduler.add_job(
-        pool.reap, "interval", seconds=_INTERVAL_SECONDS, id="reap kernels", coalesce=True
-    )
+    for job in jobs:
+        # One that is late is done once, not once for each time that was missed.
+        scheduler.add_job(job.run, "interval", seconds=job.seconds, id=job.name, coalesce=True)
     scheduler.start()
     try:
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -53,7 +54,11 @@ class Executions:
 
     async def of_turn(self, turn_id: int) -> tuple[records.Execution, ...]:
         """The executions of a turn, in order."""
-        query = sa.select(_T).where(_T.c.turn_id == turn_id).order_by(_T.c.id)
+        return await self.of_turns([turn_id])
+
+    async def of_turns(self, turn_ids: Sequence[int]) -> tuple[records.Execution, ...]:
+        """The executions of some turns, in order."""
+        query = sa.select(_T).where(_T.c.turn_id.in_(turn_ids)).order_by(_T.c.id)
         async with self._begin.reading() as transaction:
             return tuple(map(_record, await transaction.execute(query)))
 

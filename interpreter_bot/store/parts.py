@@ -36,9 +36,19 @@ class Parts:
         """The parts of a turn, in order."""
         return await self.of_turns([turn_id])
 
-    async def of_turns(self, turn_ids: Sequence[int]) -> tuple[records.Part, ...]:
-        """The parts of some turns, turn by turn, in order."""
+    async def of_turns(
+        self,
+        turn_ids: Sequence[int],
+        *,
+        only: records.PartKind | None = None,
+        without: records.PartKind | None = None,
+    ) -> tuple[records.Part, ...]:
+        """The parts of some turns, turn by turn, in order; of one kind, or all but one kind."""
         query = sa.select(_T).where(_T.c.turn_id.in_(turn_ids)).order_by(_T.c.turn_id, _T.c.id)
+        if only is not None:
+            query = query.where(_T.c.kind == only.value)
+        if without is not None:
+            query = query.where(_T.c.kind != without.value)
         async with self._begin.reading() as transaction:
             return tuple(map(_record, await transaction.execute(query)))
 

@@ -109,12 +109,10 @@ class PartKind(enum.StrEnum):
     """Code that the model (or a person) had run."""
     OUTPUT = "output"
     """What the code showed."""
-    CALL = "call"
-    """Another tool that the model called; its arguments are in `detail`."""
-    RESULT = "result"
-    """What that tool, or a refused one, answered to the model."""
     NOTICE = "notice"
     """A sentence of ours."""
+    MEMORY = "memory"
+    """What a model is to know of the turn later; in `detail`. Nothing that people see."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +122,7 @@ class NewPart:
     Attributes:
         step: number of the model call it belongs to.
         output: for kind OUTPUT, and for no other.
-        detail: what else rebuilding the transcript takes, such as a tool call's id.
+        detail: for MEMORY, what rebuilding the transcript takes.
         execution_id: for CODE and OUTPUT, where there is one.
     """
 

@@ -52,10 +52,19 @@ class Sessions:
         return await self._one(_T.c.id == session_id)
 
     async def recent(
-        self, platform: str, workspace: str = "", *, channel: str | None = None, most: int = 50
+        self,
+        platform: str,
+        workspace: str = "",
+        *,
+        channel: str | None = None,
+        person: str = "",
+        most: int = 50,
     ) -> tuple[records.Session, ...]:
-        """The sessions that were used last, the latest first."""
+        """The sessions that were used last, the latest first; those of one person, if named."""
         query = sa.select(_T).where(_T.c.platform == platform, _T.c.workspace == workspace)
+        if person:
+            asked = sa.select(tables.TURNS.c.session_id).where(tables.TURNS.c.person == person)
+            query = query.where(_T.c.id.in_(asked))
         if channel is not None:
             query = query.where(_T.c.channel == channel)
         query = query.order_by(_T.c.used.desc(), _T.c.id.desc()).limit(most)

@@ -1,0 +1,160 @@
+"""What there is of each conversation: history, files, choices, use. Nothing is run here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from interpreter_bot import settings, values
+from interpreter_bot.sessions import (
+    addresses,
+    allowances,
+    attaching,
+    histories,
+    notebooks,
+    overviews,
+    ports,
+    requests,
+    turns,
+)
+from interpreter_bot.store import records
+
+_NOTEBOOK_TURNS: Final = 500
+
+
+class Archive:
+    """All conversations, as far as they are kept."""
+
+    def __init__(self, means: turns.Means) -> None:
+        self._means = means
+
+    @property
+    def limits(self) -> settings.Limits:
+        """What one conversation's code may use."""
+        return self._means.bot.limits
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether there are walls around the code."""
+        return self._means.pool.is_sandboxed
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Titles of the models there are, the default first."""
+        return self._means.catalogue.titles
+
+    async def rename(self, key: values.SessionKey, title: str) -> None:
+        """Give a conversation a title for lists."""
+        session = await self._means.database.sessions.open(key)
+        await self._means.database.sessions.entitle(session.id, title)
+
+    async def history(
+        self, key: values.SessionKey, *, most: int = 50
+    ) -> tuple[histories.PastTurn, ...]:
+        """Return the latest turns, in the order in which they began."""
+        session = await self._means.database.sessions.find(key)
+        if session is None:
+            return ()
+        return await histories.load(self._means.database, session.id, most=most)
+
+    async def kept(self, sha256: str) -> bytes | None:
+        """Return the bytes of a past picture or page; None where they are gone."""
+        return await self._means.database.files.load(sha256)
+
+    async def notebook(self, key: values.SessionKey) -> bytes:
+        """Return a conversation as a Jupyter notebook (nbformat 4, UTF-8)."""
+        past = await self.history(key, most=_NOTEBOOK_TURNS)
+        digests = {
+            part.output.sha256
+            for turn in past
+            for part in turn.parts
+            if isinstance(part, histories.PastOutput)
+            and isinstance(part.output, histories.PastDisplay)
+        }
+        contents = {digest: await self.kept(digest) for digest in digests}
+        present = {digest: data for digest, data in contents.items() if data is not None}
+        return await asyncio.to_thread(notebooks.write, past, present)
+
+    async def files(self, key: values.SessionKey) -> tuple[values.FileInfo, ...]:
+        """Return the files of a conversation, by name."""
+        workspace = await self._means.pool.workspace(addresses.text(key))
+        return await workspace.list()
+
+    @contextlib.asynccontextmanager
+    async def reading(
+        self, key: values.SessionKey, name: str
+    ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
+        """Open a file of a conversation, to be read in pieces inside the context.
+
+        Raises:
+            WorkspaceError: there is no such file, or it cannot be read.
+        """
+        workspace = await self._means.pool.workspace(addresses.text(key))
+        async with workspace.read(name) as content:
+            yield content.info, aiter(content)
+
+    async def put(self, key: values.SessionKey, attachment: requests.Attachment) -> str:
+        """Put a file into a conversation's workspace; returns the name it got there.
+
+        Raises:
+            BotError: it is refused, or could not be had.
+        """
+        workspace = await self._means.pool.workspace(addresses.text(key))
+        return (await attaching.put(attachment, workspace, self.limits)).name
+
+    async def model(self, key: values.SessionKey) -> str:
+        """Return the title of the model that a conversation asks; empty where there is none."""
+        session = await self._means.database.sessions.find(key)
+        chosen = session.model if session is not None else None
+        return chosen if chosen in self.models else next(iter(self.models), "")
+
+    async def choose_model(self, key: values.SessionKey, title: str | None) -> None:
+        """Choose a conversation's model; None goes back to the default.
+
+        Raises:
+            BotError: there is no such model.
+        """
+        if title is not None:
+            self._means.catalogue.model(title)
+        session = await self._means.database.sessions.open(key)
+        await self._means.database.sessions.choose_model(session.id, title)
+
+    async def usage(self, key: values.SessionKey, person: requests.Person) -> overviews.Usage:
+        """Return what a conversation, and a person today, have used."""
+        usage = self._means.database.usage
+        session = await self._means.database.sessions.find(key)
+        ever = await usage.of_session(session.id) if session else records.Spending()
+        today = await usage.of_person(person.id, platform=key.platform, workspace=key.workspace)
+        allowance = self._means.bot.allowance
+        return overviews.Usage(
+            session=_spent(ever),
+            today=_spent(today),
+            cpu_seconds=ever.cpu_seconds,
+            allowed_money=allowance.money,
+            allowed_tokens=allowance.tokens,
+        )
+
+    async def choices(self, scope: values.Scope) -> dict[str, Any]:
+        """Return what holds in a scope, by name; the narrowest choice around it counts."""
+        return await self._means.database.choices.effective(scope)
+
+    async def choose(self, scope: values.Scope, name: str, value: object | None) -> None:
+        """Choose for a scope; None forgets, so that a wider choice holds again."""
+        if value is None:
+            await self._means.database.choices.remove(scope, name)
+        else:
+            await self._means.database.choices.put(scope, name, value)
+
+    async def claim(self, platform: str, event_id: str) -> bool:
+        """Say whether an event is new: of all that ever ask, exactly one hears yes."""
+        return await self._means.database.events.claim(platform, event_id)
+
+
+def _spent(spending: records.Spending) -> ports.Spent:
+    return ports.Spent(
+        input_tokens=spending.input_tokens,
+        output_tokens=spending.output_tokens,
+        money=allowances.money(spending),
+    )

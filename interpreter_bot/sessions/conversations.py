@@ -1,0 +1,250 @@
+"""Conversations: what platforms do with them. The one door to everything below."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+from interpreter_bot import errors, values
+from interpreter_bot.sessions import (
+    addresses,
+    archives,
+    lanes,
+    memories,
+    overviews,
+    ports,
+    requests,
+    turns,
+)
+from interpreter_bot.store import records
+
+_log = logging.getLogger(__name__)
+
+Notify = Callable[[values.SessionKey, str], Awaitable[None]]
+"""Tells the people of a conversation something, outside of any turn."""
+
+_EMPTY: Final = "There is nothing to do: write what you want to know, or send a file with it."
+_LONG: Final = "This message is longer than the {most:,} characters that one may have."
+_RESET: Final = "Started anew: variables are gone, and what was said before is forgotten."
+_STOPPING_SECONDS: Final = 15.0
+_MOST_UNSAID: Final = 1000
+
+
+class Conversations(archives.Archive):
+    """All of them, of all platforms. Use `open`."""
+
+    def __init__(self, means: turns.Means, *, model_notice: str = "") -> None:
+        super().__init__(means)
+        bot = means.bot
+        self._lanes = lanes.Lanes(
+            concurrent=bot.sessions.concurrent_turns, waiting=bot.sessions.waiting_requests
+        )
+        self._stops: dict[values.SessionKey, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._keys: dict[str, values.SessionKey] = {}
+        self._notify: dict[str, Notify] = {}
+        self._unsaid: collections.deque[tuple[values.SessionKey, str]] = collections.deque(
+            maxlen=_MOST_UNSAID
+        )
+        self.model_notice = model_notice
+        """What people should know of the model: how to get one, or that it is but a demo."""
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, means: turns.Means, *, model_notice: str = ""
+    ) -> AsyncIterator[Conversations]:
+        """Hold conversations.
+
+        At the end nobody is let in any more; turns may go on for a while, then they are stopped,
+        and at last cancelled, each of them recorded and shown as what it is.
+        """
+        conversations = cls(means, model_notice=model_notice)
+        try:
+            yield conversations
+        finally:
+            await conversations._close()
+
+    async def handle(self, request: requests.Request, reply: ports.Reply) -> ports.End:
+        """Take one request to its end: when its turn comes, and whatever happens then.
+
+        Returns:
+            The end, which `reply.over` has been told as well.
+        """
+        try:
+            self._check(request)
+            async with self._lane(request, reply) as stop:
+                reply.begun()
+                end = await turns.take(self._means, request, reply, stop=stop)
+        except errors.BotError as error:
+            end = ports.End(status=ports.Status.FAILED, sentence=str(error))
+        except asyncio.CancelledError:
+            reply.over(ports.End(status=ports.Status.STOPPED, sentence="Stopped."))
+            raise
+        reply.over(end)
+        return end
+
+    def is_busy(self, key: values.SessionKey) -> bool:
+        """Whether a turn runs or waits in a conversation."""
+        return self._lanes.is_busy(key)
+
+    async def stop(self, key: values.SessionKey) -> bool:
+        """Stop the turn that runs in a conversation; says whether there was one."""
+        stop = self._stops.get(key)
+        if stop is None or stop.is_set():
+            return False
+        stop.set()
+        return True
+
+    async def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
+        """Take back a request that still waits; says whether it did."""
+        return self._lanes.withdraw(key, request_id)
+
+    async def reset(self, key: values.SessionKey, *, files: bool = False) -> None:
+        """Start anew: no variables, and nothing remembered by the model.
+
+        Args:
+            key: the conversation, whose turn is stopped first.
+            files: delete its files as well.
+        """
+        async with self._to_ourselves(key):
+            await self._let_go(key, files=files)
+            session = await self._means.database.sessions.open(key)
+            turn = await self._means.database.turns.start(session.id, person="", text="")
+            notice = records.NewPart(kind=records.PartKind.NOTICE, text=_RESET)
+            memory = records.NewPart(kind=records.PartKind.MEMORY, detail=memories.RESET)
+            await self._means.database.parts.add(turn.id, notice, memory)
+            await self._means.database.turns.finish(turn.id, records.TurnStatus.DONE)
+
+    async def delete(self, key: values.SessionKey) -> None:
+        """Delete a conversation: records, variables, files. What it cost stays counted."""
+        async with self._to_ourselves(key):
+            await self._let_go(key, files=True)
+            session = await self._means.database.sessions.find(key)
+            if session is not None:
+                await self._means.database.sessions.delete(session.id)
+
+    async def recent(
+        self,
+        platform: str,
+        workspace: str = "",
+        *,
+        channel: str | None = None,
+        person: str = "",
+        most: int = 50,
+    ) -> tuple[overviews.Overview, ...]:
+        """Return the conversations that were used last, the latest first.
+
+        Args:
+            person: only those in which this person asked something.
+        """
+        found = await self._means.database.sessions.recent(
+            platform, workspace, channel=channel, person=person, most=most
+        )
+        return tuple(map(self._overview, found))
+
+    def notify_through(self, platform: str, notify: Notify) -> None:
+        """Say how people of a platform are told of what happens outside of turns.
+
+        What there was to tell them before is told by the next `notify_late`.
+        """
+        self._notify[platform] = notify
+
+    async def notify_late(self) -> None:
+        """Tell what could not be told before, to platforms that have come since."""
+        for key, sentence in [self._unsaid.popleft() for _ in range(len(self._unsaid))]:
+            await self.notify(key, sentence)
+
+    async def notify(self, key: values.SessionKey, sentence: str) -> None:
+        """Tell the people of a conversation a sentence; whoever cannot be told is logged."""
+        notify = self._notify.get(key.platform)
+        if notify is None:
+            self._unsaid.append((key, sentence))
+            return
+        try:
+            await notify(key, sentence)
+        except errors.BotError:
+            _log.exception("people could not be told: %s", sentence)
+
+    def key_of(self, pool_key: str) -> values.SessionKey | None:
+        """Return the conversation that a kernel of the pool serves."""
+        return self._keys.get(pool_key)
+
+    def _check(self, request: requests.Request) -> None:
+        most = self._means.bot.sessions.message_characters
+        if len(request.text) > most:
+            raise errors.BotError(_LONG.format(most=most))
+        if not (request.text.strip() or request.attachments or request.files):
+            raise errors.BotError(_EMPTY)
+
+    @contextlib.asynccontextmanager
+    async def _lane(
+        self, request: requests.Request, reply: ports.Reply
+    ) -> AsyncIterator[asyncio.Event]:
+        """Have the conversation's lane; what is given stops the turn when it is set."""
+        turn = self._lanes.turn(
+            request.key,
+            person=request.person.id,
+            request_id=request.id,
+            waiting=reply.waiting,
+        )
+        async with turn:
+            stop = self._stops[request.key] = asyncio.Event()
+            self._keys[addresses.text(request.key)] = request.key
+            if (task := asyncio.current_task()) is not None:
+                self._tasks.add(task)
+            try:
+                yield stop
+            finally:
+                del self._stops[request.key]
+                self._tasks -= {task}
+
+    @contextlib.asynccontextmanager
+    async def _to_ourselves(self, key: values.SessionKey) -> AsyncIterator[None]:
+        """Stop what runs in a conversation, and have it before whoever waits."""
+        await self.stop(key)
+        async with self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True):
+            yield
+
+    async def _let_go(self, key: values.SessionKey, *, files: bool) -> None:
+        pool_key = addresses.text(key)
+        if files:
+            await self._means.pool.forget(pool_key)
+        else:
+            await self._means.pool.release(pool_key)
+
+    def _overview(self, session: records.Session) -> overviews.Overview:
+        launched = self._means.pool.live.get(addresses.text(session.key))
+        is_alive = launched is not None and launched.kernel.is_alive
+        return overviews.Overview(
+            key=session.key,
+            title=session.title,
+            model=session.model or "",
+            used=session.used,
+            is_busy=self.is_busy(session.key),
+            has_kernel=is_alive,
+            memory_bytes=launched.provisioner.memory_bytes() if launched and is_alive else None,
+            idle_seconds=(
+                time.monotonic() - launched.kernel.last_used if launched and is_alive else None
+            ),
+        )
+
+    async def _close(self) -> None:
+        """Let running turns end by themselves, then stop them, then cancel them."""
+        self._lanes.close()
+        for seconds in (self._means.bot.sessions.closing_seconds, _STOPPING_SECONDS):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._lanes.drained()
+                return
+            for stop in self._stops.values():
+                stop.set()
+        _log.warning("%d turns did not end when they were stopped", len(self._tasks))
+        for task in list(self._tasks):
+            task.cancel()
+        await self._lanes.drained()

@@ -1,0 +1,203 @@
+"""What happened in a conversation, for whoever shows it again."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from interpreter_bot import values
+from interpreter_bot.store import databases, records
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PastText:
+    """What the model said, in one step."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PastCode:
+    """Code that was run."""
+
+    cell: int
+    code: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PastDisplay(values.Display):
+    """A picture or a page whose content is asked for by `sha256`.
+
+    Attributes:
+        mime: text/html, or one of those of `values.Image`.
+        sha256: lower-case hex digest of the content.
+        size_bytes: of the content.
+    """
+
+    mime: str
+    sha256: str
+    size_bytes: int
+
+
+PastShown: TypeAlias = (
+    values.Text
+    | values.Error
+    | values.Table
+    | values.Latex
+    | values.Json
+    | values.Result
+    | values.Clear
+    | values.Notice
+    | PastDisplay
+)
+"""An output as it comes back."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PastOutput:
+    """What code showed."""
+
+    cell: int
+    output: PastShown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PastFinished:
+    """How code ended; missing where the bot died meanwhile."""
+
+    cell: int
+    finished: values.Finished
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PastNotice:
+    """A sentence of ours."""
+
+    text: str
+
+
+Past: TypeAlias = PastText | PastCode | PastOutput | PastFinished | PastNotice
+"""Something that happened in a turn."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PastTurn:
+    """One request and what became of it.
+
+    Attributes:
+        person: id of who asked.
+        request: their words, or their code.
+        attachments: names of the files that came along, as they were sent.
+        status: running, done, stopped, failed or interrupted (by the death of the bot).
+        answer: the final words; of a turn that failed, the sentence that says why.
+        ended: None while it runs.
+        parts: what happened, in order.
+        artifacts: files that were given back.
+    """
+
+    id: int
+    person: str
+    request: str
+    attachments: tuple[str, ...]
+    status: str
+    answer: str
+    started: datetime.datetime
+    ended: datetime.datetime | None
+    parts: tuple[Past, ...]
+    artifacts: tuple[values.Artifact, ...]
+
+    @property
+    def is_code(self) -> bool:
+        """Whether the request was itself the code that ran."""
+        codes = [part for part in self.parts if isinstance(part, PastCode)]
+        return bool(codes) and codes[0].code == self.request
+
+
+async def load(database: databases.Database, session_id: int, *, most: int) -> tuple[PastTurn, ...]:
+    """Return the latest turns of a conversation, in the order in which they began."""
+    turns = await database.turns.of_session(session_id, most=most)
+    ids = [turn.id for turn in turns]
+    parts = await database.parts.of_turns(ids, without=records.PartKind.MEMORY)
+    artifacts = await database.artifacts.of_turns(ids)
+    executions = await database.executions.of_turns(ids)
+    return tuple(
+        _past(
+            turn,
+            [part for part in parts if part.turn_id == turn.id],
+            {one.id: one for one in executions if one.turn_id == turn.id},
+            [one for one in artifacts if one.turn_id == turn.id],
+        )
+        for turn in turns
+    )
+
+
+def _past(
+    turn: records.Turn,
+    parts: Sequence[records.Part],
+    executions: dict[int, records.Execution],
+    artifacts: Iterable[records.Artifact],
+) -> PastTurn:
+    return PastTurn(
+        id=turn.id,
+        person=turn.person,
+        request=turn.request,
+        attachments=turn.attachments,
+        status=turn.status.value,
+        answer=turn.answer,
+        started=turn.started,
+        ended=turn.ended,
+        parts=tuple(_happened(parts, executions)),
+        artifacts=tuple(values.Artifact(a.name, a.size_bytes, a.sha256) for a in artifacts),
+    )
+
+
+def _happened(
+    parts: Sequence[records.Part], executions: dict[int, records.Execution]
+) -> Iterable[Past]:
+    cells = {one: number for number, one in enumerate(sorted(executions))}
+    running: int | None = None
+    text, step = "", 0
+    for part in parts:
+        if text and (part.kind is not records.PartKind.TEXT or part.step != step):
+            yield PastText(text)
+            text = ""
+        if running is not None and part.execution_id != running:
+            yield from _ended(cells[running], executions[running])
+            running = None
+        match part.kind:
+            case records.PartKind.TEXT:
+                text, step = text + part.text, part.step
+            case records.PartKind.NOTICE:
+                yield PastNotice(part.text)
+            case records.PartKind.CODE if part.execution_id in cells:
+                running = part.execution_id
+                yield PastCode(cells[running], part.text)
+            case records.PartKind.OUTPUT if part.execution_id in cells and part.output:
+                yield PastOutput(cells[part.execution_id], _shown(part.output))
+    if text:
+        yield PastText(text)
+    if running is not None:
+        yield from _ended(cells[running], executions[running])
+
+
+def _ended(cell: int, execution: records.Execution) -> Iterable[Past]:
+    if execution.ending is not None:
+        finished = values.Finished(
+            execution.ending, execution.seconds, execution.reason, execution.kernel_lost
+        )
+        yield PastFinished(cell, finished)
+
+
+def _shown(output: records.StoredOutput) -> PastShown:
+    if not isinstance(output, records.KeptDisplay):
+        return output
+    return PastDisplay(
+        plain=output.plain,
+        display_id=output.display_id,
+        is_update=output.is_update,
+        mime=output.mime,
+        sha256=output.sha256,
+        size_bytes=output.size_bytes,
+    )

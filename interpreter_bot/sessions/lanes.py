@@ -1,0 +1,173 @@
+"""Lanes: one turn at a time in each conversation, and not more than so many in all, fairly.
+
+Who waits in a conversation is served in order. Where the bot as a whole is full, of all that
+could go on the person with the fewest running turns is first, then whoever came first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from interpreter_bot import errors, values
+
+_FULL: Final = "{count} requests wait in this conversation already. Please ask again later."
+_CLOSED: Final = "The bot is being shut down. Please ask again in a moment."
+_WITHDRAWN: Final = "The request was withdrawn before its turn came."
+
+
+class LaneError(errors.BotError):
+    """The request could not wait for its turn."""
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class _Ticket:
+    key: values.SessionKey
+    person: str
+    request_id: str
+    tell: Callable[[int], None]
+    granted: asyncio.Future[None]
+    number: int
+    told: int = 0
+
+
+class Lanes:
+    """All of them. An empty lane takes no memory."""
+
+    def __init__(self, *, concurrent: int, waiting: int) -> None:
+        """Make them.
+
+        Args:
+            concurrent: turns at once, in all.
+            waiting: requests that may wait in one lane.
+        """
+        self._concurrent = concurrent
+        self._most_waiting = waiting
+        self._lanes: dict[values.SessionKey, collections.deque[_Ticket]] = {}
+        self._running: dict[values.SessionKey, _Ticket] = {}
+        self._by_person: collections.Counter[str] = collections.Counter()
+        self._arrivals = 0
+        self._is_closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def is_busy(self, key: values.SessionKey) -> bool:
+        """Whether a turn runs or waits in that conversation."""
+        return key in self._running or key in self._lanes
+
+    @contextlib.asynccontextmanager
+    async def turn(
+        self,
+        key: values.SessionKey,
+        *,
+        person: str,
+        request_id: str = "",
+        waiting: Callable[[int], None],
+        is_first: bool = False,
+    ) -> AsyncIterator[None]:
+        """Wait for the lane, and have it until the context is left.
+
+        Args:
+            key: the conversation.
+            person: who is served fairly.
+            request_id: for `withdraw`.
+            waiting: called with how many are before this one, whenever that changes.
+            is_first: pass all that wait in this lane; for what people do to the conversation.
+
+        Raises:
+            LaneError: too many wait, the request was withdrawn, or the bot is being closed.
+        """
+        ticket = self._join(key, person, request_id, waiting, is_first)
+        try:
+            await ticket.granted
+            yield
+        finally:
+            self._leave(ticket)
+
+    def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
+        """Take a request back that still waits; says whether it did."""
+        for ticket in self._lanes.get(key, ()):
+            if ticket.request_id == request_id and not ticket.granted.done():
+                ticket.granted.set_exception(LaneError(_WITHDRAWN))
+                return True
+        return False
+
+    def close(self) -> None:
+        """Let nobody in any more, and send away whoever waits; running turns go on."""
+        self._is_closed = True
+        for ticket in [ticket for lane in self._lanes.values() for ticket in lane]:
+            if not ticket.granted.done():
+                ticket.granted.set_exception(LaneError(_CLOSED))
+
+    async def drained(self) -> None:
+        """Wait until no turn runs."""
+        await self._idle.wait()
+
+    def _join(
+        self,
+        key: values.SessionKey,
+        person: str,
+        request_id: str,
+        tell: Callable[[int], None],
+        is_first: bool,
+    ) -> _Ticket:
+        lane = self._lanes.get(key, collections.deque())
+        if self._is_closed:
+            raise LaneError(_CLOSED)
+        if len(lane) >= self._most_waiting and not is_first:
+            raise LaneError(_FULL.format(count=len(lane)))
+        self._arrivals += 1
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        ticket = _Ticket(key, person, request_id, tell, granted, self._arrivals)
+        if is_first:
+            lane.appendleft(ticket)
+        else:
+            lane.append(ticket)
+        self._lanes[key] = lane
+        self._serve()
+        return ticket
+
+    def _leave(self, ticket: _Ticket) -> None:
+        if self._running.get(ticket.key) is ticket:
+            del self._running[ticket.key]
+            self._by_person[ticket.person] -= 1
+            self._by_person += collections.Counter()  # forgets whoever is at nothing
+        else:
+            lane = self._lanes[ticket.key]
+            lane.remove(ticket)
+            if not lane:
+                del self._lanes[ticket.key]
+        if not self._running:
+            self._idle.set()
+        self._serve()
+
+    def _serve(self) -> None:
+        """Let on whoever can go on, and tell the others how many are before them."""
+        while len(self._running) < self._concurrent and (ready := self._ready()):
+            ticket = ready[0]
+            lane = self._lanes[ticket.key]
+            lane.popleft()
+            if not lane:
+                del self._lanes[ticket.key]
+            self._running[ticket.key] = ticket
+            self._by_person[ticket.person] += 1
+            self._idle.clear()
+            ticket.granted.set_result(None)
+        rank = {ticket: place for place, ticket in enumerate(self._ready(), start=1)}
+        for key, lane in self._lanes.items():
+            # The first of a lane waits for its own turn that runs, or for the whole bot.
+            before = 1 if key in self._running else rank.get(lane[0], 1)
+            for place, ticket in enumerate(lane):
+                if ticket.told != before + place and not ticket.granted.done():
+                    ticket.told = before + place
+                    ticket.tell(ticket.told)
+
+    def _ready(self) -> list[_Ticket]:
+        """The heads of lanes where nothing runs, whoever is next first."""
+        heads = [lane[0] for key, lane in self._lanes.items() if key not in self._running]
+        waiting = [ticket for ticket in heads if not ticket.granted.done()]
+        return sorted(waiting, key=lambda one: (self._by_person[one.person], one.number))

@@ -1,0 +1,99 @@
+"""What a model remembers of a conversation, kept in the store turn by turn.
+
+Each turn keeps the messages it added, or all of them where older ones were summarised in it. A
+turn that was cut off by the death of the bot kept none: what is known of it is told instead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from interpreter_bot import values
+from interpreter_bot.agent import describing, fitting, messages, transcripts
+from interpreter_bot.store import databases, records
+
+_log = logging.getLogger(__name__)
+
+_MOST_TURNS: Final = 100
+_PART_CHARACTERS: Final = 1500
+RESET: Final[Mapping[str, Any]] = {"messages": [], "is_whole": True}
+"""The memory of a turn in which everything was forgotten."""
+
+
+async def load(
+    database: databases.Database, session_id: int, *, before: int
+) -> list[messages.Message]:
+    """Return what was said in a conversation before a turn."""
+    turns = await database.turns.of_session(session_id, most=_MOST_TURNS, before=before)
+    ids = [turn.id for turn in turns]
+    parts = await database.parts.of_turns(ids, only=records.PartKind.MEMORY)
+    kept = {part.turn_id: part.detail for part in parts}
+    entries: list[messages.Message] = []
+    for turn in turns:
+        detail = kept.get(turn.id)
+        if detail is None:
+            if turn.status is records.TurnStatus.INTERRUPTED:
+                entries += await _of_cut_off(database, turn)
+            continue
+        if detail.get("is_whole"):
+            entries = []
+        entries += _decoded(detail)
+    return entries
+
+
+def detail(earlier: int, transcript: transcripts.Transcript, *, is_whole: bool) -> dict[str, Any]:
+    """Say what to keep of a turn.
+
+    Args:
+        earlier: how many messages there were before it.
+        transcript: as it is after it.
+        is_whole: older messages were replaced, so that all of them are to be kept anew.
+    """
+    entries = transcript.entries[0 if is_whole else earlier :]
+    return {"messages": [messages.to_dict(one) for one in entries], "is_whole": is_whole}
+
+
+def of_code(
+    code: str, shown: Iterable[values.Output], finished: values.Finished, most_characters: int
+) -> list[messages.Message]:
+    """Tell a model of code that the person ran without it."""
+    gathering = describing.Gathering()
+    for output in shown:
+        gathering.show(output)
+    ran = fitting.shortened(code, most_characters)
+    text = gathering.text(finished, most_characters)
+    return [
+        messages.Told(
+            f"[The person ran this code in the same kernel, without you:]\n```python\n{ran}\n```\n"
+            f"[It showed:]\n{text}",
+            is_ours=True,
+        )
+    ]
+
+
+def _decoded(kept: Mapping[str, Any]) -> list[messages.Message]:
+    try:
+        return [messages.from_dict(one) for one in kept["messages"]]
+    except (ValueError, KeyError, TypeError):
+        _log.exception("what was kept of a turn cannot be read")
+        return []
+
+
+async def _of_cut_off(
+    database: databases.Database, turn: records.Turn
+) -> Sequence[messages.Message]:
+    parts = await database.parts.of_turn(turn.id)
+    lines = []
+    for part in parts:
+        text = fitting.shortened(part.text, _PART_CHARACTERS)
+        if part.kind is records.PartKind.CODE:
+            lines.append(f"Code that was run:\n{text}")
+        elif part.kind is records.PartKind.TEXT:
+            lines.append(f"You had said: {text}")
+        elif part.output is not None and part.output.plain:
+            lines.append(f"It showed: {fitting.shortened(part.output.plain, _PART_CHARACTERS)}")
+    lines.append("This turn was cut off before its end, because the bot was restarted.")
+    remark = messages.Told("[" + "\n".join(lines) + "]", is_ours=True)
+    return [messages.Told(turn.request), remark]

@@ -1,0 +1,150 @@
+import asyncio
+import contextlib
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.sessions import lanes
+
+A, B, C = (values.SessionKey("web", thread=name) for name in "abc")
+
+
+class Visitor:
+    """Takes a lane in a task of its own, until told to leave."""
+
+    def __init__(self, all_lanes, key, person="p", **options):
+        self.heard = []
+        self.has_it = asyncio.Event()
+        self.leave = asyncio.Event()
+        self.task = asyncio.create_task(self._visit(all_lanes, key, person, options))
+
+    async def _visit(self, all_lanes, key, person, options):
+        async with all_lanes.turn(key, person=person, waiting=self.heard.append, **options):
+            self.has_it.set()
+            await self.leave.wait()
+
+    async def go(self):
+        self.leave.set()
+        await self.task
+
+
+async def settle():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def visit():
+    visitors = []
+
+    async def _visit(*args, **options):
+        visitors.append(Visitor(*args, **options))
+        await settle()
+        return visitors[-1]
+
+    yield _visit
+    for visitor in visitors:
+        visitor.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, lanes.LaneError):
+            await visitor.task
+
+
+async def test_one_turn_at_a_time_in_order_and_told_so(visit):
+    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    first, second, third = [await visit(all_lanes, A) for _ in range(3)]
+    assert (first.heard, second.heard, third.heard) == ([], [1], [2])
+    await first.go()
+    await settle()
+    assert second.has_it.is_set()
+    assert not third.has_it.is_set()
+    assert third.heard == [2, 1]
+    await second.go()
+    await third.go()
+    assert not all_lanes.is_busy(A)
+
+
+async def test_conversations_do_not_wait_for_each_other(visit):
+    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    assert all([(await visit(all_lanes, key)).has_it.is_set() for key in (A, B, C)])
+
+
+async def test_a_full_bot_serves_the_person_with_the_fewest_turns_first(visit):
+    all_lanes = lanes.Lanes(concurrent=2, waiting=9)
+    keys = [values.SessionKey("web", thread=str(number)) for number in range(4)]
+    greedy = [await visit(all_lanes, key, "greedy") for key in keys]
+    modest = await visit(all_lanes, A, "modest")
+    assert modest.heard == [1]
+    assert greedy[2].heard == [1, 2]
+    await greedy[0].go()
+    await settle()
+    assert modest.has_it.is_set()
+    assert not greedy[2].has_it.is_set()
+
+
+async def test_whoever_is_cancelled_frees_the_way(visit):
+    all_lanes = lanes.Lanes(concurrent=1, waiting=9)
+    first, second, third = [await visit(all_lanes, A) for _ in range(3)]
+    second.task.cancel()
+    await settle()
+    assert third.heard == [2, 1]
+    first.task.cancel()
+    await settle()
+    assert third.has_it.is_set()
+
+
+async def test_one_cancelled_at_the_moment_of_its_grant_gives_the_lane_on(visit):
+    all_lanes = lanes.Lanes(concurrent=1, waiting=9)
+    first, second, third = [await visit(all_lanes, A) for _ in range(3)]
+    first.leave.set()
+    while all_lanes._running.get(A) is None or first.task.done() is False:
+        await asyncio.sleep(0)
+    second.task.cancel()
+    await settle()
+    assert third.has_it.is_set()
+
+
+async def test_too_many_are_refused(visit):
+    all_lanes = lanes.Lanes(concurrent=9, waiting=1)
+    await visit(all_lanes, A)
+    await visit(all_lanes, A)
+    refused = await visit(all_lanes, A)
+    with pytest.raises(lanes.LaneError, match="1 requests wait"):
+        await refused.task
+
+
+async def test_a_waiting_request_can_be_withdrawn_but_no_running_one(visit):
+    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    await visit(all_lanes, A, request_id="one")
+    waiting = await visit(all_lanes, A, request_id="two")
+    assert not all_lanes.withdraw(A, "one")
+    assert all_lanes.withdraw(A, "two")
+    assert not all_lanes.withdraw(A, "two")
+    with pytest.raises(lanes.LaneError, match="withdrawn"):
+        await waiting.task
+
+
+async def test_what_people_do_to_a_conversation_passes_those_who_wait(visit):
+    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    first = await visit(all_lanes, A)
+    second = await visit(all_lanes, A)
+    urgent = await visit(all_lanes, A, is_first=True)
+    await first.go()
+    await settle()
+    assert urgent.has_it.is_set()
+    assert not second.has_it.is_set()
+
+
+async def test_closing_sends_away_who_waits_and_lets_the_running_end(visit):
+    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    running = await visit(all_lanes, A)
+    waiting = await visit(all_lanes, A)
+    all_lanes.close()
+    late = await visit(all_lanes, B)
+    for one in (waiting, late):
+        with pytest.raises(lanes.LaneError, match="shut down"):
+            await one.task
+    draining = asyncio.create_task(all_lanes.drained())
+    await settle()
+    assert not draining.done()
+    await running.go()
+    await draining
