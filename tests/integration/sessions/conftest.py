@@ -1,0 +1,73 @@
+"""Conversations as `app` puts them together: real kernels and store, a scripted model."""
+
+import contextlib
+
+import pytest
+
+from interpreter_bot import app, settings, values
+from interpreter_bot.sessions import requests
+from tests.fakes import openai_server, replies
+
+KEY = values.SessionKey("web", thread="t")
+ANNA = requests.Person("u1", "Anna")
+
+
+def asked(text, **fields):
+    return requests.Request(**{"key": KEY, "person": ANNA, "text": text, **fields})
+
+
+def code(text, **fields):
+    return asked(text, is_code=True, **fields)
+
+
+def attachment(name, *chunks, size_bytes=None, error=None):
+    async def opened():
+        for chunk in chunks:
+            yield chunk
+        if error is not None:
+            raise error
+
+    return requests.Attachment(name, opened, size_bytes)
+
+
+class House:
+    """Conversations, and the server they ask."""
+
+    def __init__(self, held, server):
+        self.held = held
+        self.server = server
+
+    async def ask(self, text, reply=None, **fields):
+        return await self.handle(asked(text, **fields), reply)
+
+    async def run(self, text, reply=None, **fields):
+        return await self.handle(code(text, **fields), reply)
+
+    async def handle(self, request, reply=None):
+        reply = reply or replies.Reply()
+        end = await self.held.handle(request, reply)
+        assert reply.end == end
+        return reply
+
+
+@pytest.fixture
+def opened(tmp_path, short_path):
+    """Open a house whose kernels import nothing, which is quick; again on the same data."""
+
+    @contextlib.asynccontextmanager
+    async def open_house(*script, model=None, no_model=False, **groups):
+        async with openai_server.Server(script) as server:
+            listed = settings.Model(
+                **{"name": "scripted", "base_url": server.base_url, **(model or {})}
+            )
+            bot = settings.Settings(
+                kernels=settings.Kernels(preload=(), spares=0),
+                paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
+                models=() if no_model else (listed,),
+                **groups,
+            )
+            keys = {"OPENAI_API_KEY": server.api_key}
+            async with app.conversing(bot, {} if no_model else keys) as held:
+                yield House(held, server)
+
+    return open_house

@@ -1,0 +1,244 @@
+"""What is done with conversations as a whole, and how they end."""
+
+import asyncio
+import os
+import signal
+import sys
+
+import nbformat
+import pytest
+
+from interpreter_bot import settings, values
+from interpreter_bot.sessions import caring, ports
+from tests.fakes import openai_server, replies
+from tests.integration.sessions.conftest import KEY, attachment
+
+pytestmark = pytest.mark.kernel
+
+PNG = "import base64\nfrom IPython.display import Image, display\ndisplay(Image(base64.b64decode('"
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
+    "gg=="
+)
+
+
+async def test_a_reset_forgets_variables_and_words_but_keeps_files(opened):
+    async with opened(openai_server.text("Hi."), openai_server.text("Who?")) as house:
+        await house.ask("I am Eve")
+        await house.run("x = 1; open('f.txt', 'w').write('f')")
+        await house.held.reset(KEY)
+        after = await house.run("'x' in dir()")
+        await house.ask("who am I?")
+        told = [one["content"] for one in house.server.requests[1].messages[1:]]
+        files = [info.name for info in await house.held.files(KEY)]
+        past = await house.held.history(KEY)
+    assert after.of("output")[0].plain == "False"
+    assert not any("Eve" in one for one in told)
+    assert files == ["f.txt"]
+    assert any("forgotten" in part.text for part in past[2].parts)
+
+
+async def test_a_reset_with_files_stops_the_turn_and_empties_the_workspace(opened):
+    async with opened() as house:
+        reply = replies.Reply()
+        endless = "open('f', 'w').write('f')\nprint(1)\nwhile True: pass"
+        running = asyncio.create_task(house.run(endless, reply))
+        await reply.until("output")
+        await house.held.reset(KEY, files=True)
+        await running
+        assert await house.held.files(KEY) == ()
+    assert reply.end.status is ports.Status.STOPPED
+
+
+async def test_a_deleted_conversation_is_gone(opened):
+    async with opened() as house:
+        await house.run("open('f', 'w').write('f')")
+        assert len(await house.held.recent("web")) == 1
+        await house.held.delete(KEY)
+        assert await house.held.recent("web") == ()
+        assert await house.held.history(KEY) == ()
+        assert await house.held.files(KEY) == ()
+
+
+async def test_lists_show_titles_models_and_kernels(opened):
+    async with opened() as house:
+        await house.run("1")
+        await house.held.rename(KEY, "My data")
+        other = values.SessionKey("web", thread="other")
+        await house.held.choose_model(other, "scripted")
+        first, second = await house.held.recent("web")
+        mine = await house.held.recent("web", person="u1")
+    assert (first.key, first.model, first.has_kernel) == (other, "scripted", False)
+    assert (second.title, second.has_kernel, second.is_busy) == ("My data", True, False)
+    assert second.idle_seconds < 10
+    assert [one.title for one in mine] == ["My data"]
+
+
+async def test_files_are_read_in_pieces(opened):
+    async with opened() as house:
+        name = await house.held.put(KEY, attachment("a.bin", b"x" * 3_000_000))
+        async with house.held.reading(KEY, name) as (info, chunks):
+            size = sum([len(chunk) async for chunk in chunks])
+    assert (info.size_bytes, size) == (3_000_000, 3_000_000)
+
+
+async def test_a_notebook_holds_everything_and_is_valid(opened):
+    script = [
+        openai_server.code(f"{PNG}{PIXEL}')))", "A dot."),
+        openai_server.text("Done: **dot**."),
+    ]
+    async with opened(*script) as house:
+        await house.ask("a dot please", attachments=(attachment("a*b.txt", b"x"),))
+        await house.run("print('own')\n1/0")
+        notebook = nbformat.reads((await house.held.notebook(KEY)).decode(), as_version=4)
+    nbformat.validate(notebook)
+    kinds = [cell.cell_type for cell in notebook.cells]
+    assert kinds == ["markdown", "markdown", "code", "markdown", "code"]
+    assert notebook.cells[2].outputs[0].data["image/png"] == PIXEL
+    assert notebook.cells[3].source == "Done: **dot**."
+    assert [one.output_type for one in notebook.cells[4].outputs] == ["stream", "error"]
+
+
+async def test_closing_lets_a_turn_end_by_itself(opened):
+    sessions = settings.Sessions(closing_seconds=20)
+    async with opened(sessions=sessions) as house:
+        reply = replies.Reply()
+        running = asyncio.create_task(
+            house.run("import time; time.sleep(1); print('whole')", reply)
+        )
+        await reply.until("code")
+    await running
+    assert reply.end.status is ports.Status.DONE
+    assert reply.of("output")[0].plain == "whole\n"
+
+
+async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(opened):
+    sessions = settings.Sessions(closing_seconds=0.1)
+    async with opened(sessions=sessions) as house:
+        reply, waiting = replies.Reply(), replies.Reply()
+        running = asyncio.create_task(house.run("print(1)\nwhile True: pass", reply))
+        await reply.until("output")
+        second = asyncio.create_task(house.run("2", waiting))
+        await waiting.until("waiting")
+    await asyncio.gather(running, second)
+    late = await house.run("3")
+    assert reply.end.status is ports.Status.STOPPED
+    for refused in (waiting, late):
+        assert "shut down" in refused.end.sentence
+    async with opened() as house:
+        (turn,) = await house.held.history(KEY)
+        assert turn.status == "stopped"
+
+
+async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(opened):
+    async with opened() as house:
+        reply = replies.Reply()
+        running = asyncio.create_task(house.run("a = 1\nprint(1)\nwhile True: pass", reply))
+        await reply.until("output")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert reply.end.status is ports.Status.STOPPED
+        (turn,) = await house.held.history(KEY)
+        assert turn.status == "stopped"
+        after = await house.run("a")
+    assert after.of("output")[0].plain == "1"
+
+
+async def test_people_are_warned_before_a_kernel_is_let_go_and_once(opened):
+    told = []
+
+    async def notify(key, sentence):
+        told.append((key, sentence))
+
+    async with opened(sessions=settings.Sessions(warning_seconds=300)) as house:
+        house.held.notify_through("web", notify)
+        await house.run("1")
+        means = house.held._means
+        caretaker = caring.Caretaker(means, house.held)
+        assert await caretaker.warn() == 0
+        (launched,) = means.pool.live.values()
+        launched.kernel.last_used -= 26 * 60
+        assert await caretaker.warn() == 1
+        assert await caretaker.warn() == 0
+    ((key, sentence),) = told
+    assert key == KEY
+    assert "26 minutes" in sentence
+    assert "4 minutes" in sentence
+
+
+async def test_what_happens_before_a_platform_is_there_is_told_when_it_is(opened):
+    told = []
+
+    async def notify(key, sentence):
+        told.append(sentence)
+
+    async with opened() as house:
+        await house.held.notify(KEY, "The bot was restarted.")
+        house.held.notify_through("web", notify)
+        await house.held.notify_late()
+        await house.held.notify_late()
+    assert told == ["The bot was restarted."]
+
+
+_VICTIM = """
+import asyncio, json, pathlib, sys
+from interpreter_bot import app, settings, values
+from interpreter_bot.sessions import requests
+from tests.fakes import openai_server, replies
+
+async def main(data, runtime):
+    slow = "print('before', flush=True)\\nimport time\\ntime.sleep(600)"
+    script = [openai_server.code(slow, "Let me see.")]
+    async with openai_server.Server(script) as server:
+        bot = settings.Settings(
+            kernels=settings.Kernels(preload=(), spares=0),
+            paths=settings.Paths(data=data, runtime=runtime),
+            models=(settings.Model(name="scripted", base_url=server.base_url),),
+        )
+        async with app.conversing(bot, {"OPENAI_API_KEY": server.api_key}) as held:
+            reply = replies.Reply()
+            request = requests.Request(
+                key=values.SessionKey("web", thread="t"), person=requests.Person("u1"), text="go"
+            )
+            turn = asyncio.create_task(held.handle(request, reply))
+            await reply.until("output")
+            await asyncio.sleep(1)
+            print("ready", flush=True)
+            await turn
+
+asyncio.run(main(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])))
+"""
+
+
+async def test_after_a_kill_in_the_middle_of_a_turn_it_shows_what_was_and_goes_on(
+    opened, tmp_path, short_path
+):
+    victim = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _VICTIM, str(tmp_path / "data"), str(short_path)),
+        stdout=asyncio.subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.getcwd()},
+    )
+    assert await victim.stdout.readline() == b"ready\n"
+    victim.send_signal(signal.SIGKILL)
+    await victim.wait()
+    told = []
+
+    async def notify(key, sentence):
+        told.append((key, sentence))
+
+    async with opened(openai_server.text("Going on.")) as house:
+        house.held.notify_through("web", notify)
+        await house.held.notify_late()
+        (turn,) = await house.held.history(KEY)
+        reply = await house.ask("go on")
+        messages = [one["content"] for one in house.server.requests[0].messages[1:]]
+    assert turn.status == "interrupted"
+    shown = [part.output.plain for part in turn.parts if hasattr(part, "output")]
+    assert shown == ["before\n"]
+    assert told[0][0] == KEY
+    assert "restarted" in told[0][1]
+    assert reply.end.text == "Going on."
+    assert messages[0] == "go"
+    assert "before" in messages[1]
+    assert "cut off" in messages[1]

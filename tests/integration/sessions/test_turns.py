@@ -1,0 +1,288 @@
+"""Turns from request to end, with real kernels and a real store."""
+
+import asyncio
+
+import pytest
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.sessions import histories, ports, requests
+from tests.fakes import openai_server, replies
+from tests.integration.sessions.conftest import KEY, asked, attachment
+
+pytestmark = pytest.mark.kernel
+
+Status = ports.Status
+
+
+async def test_a_question_becomes_code_output_file_and_answer(opened):
+    script = [
+        openai_server.code("open('out.csv', 'w').write('a,b'); print(6 * 7)", "Let me see."),
+        openai_server.text("It is 42, ", "see [out](sandbox:/mnt/data/out.csv)."),
+    ]
+    async with opened(*script) as house:
+        reply = await house.ask("What is 6 times 7?")
+    order = [name for name, _ in reply.heard if name not in ("writing", "usage")]
+    assert order == [
+        *("begun", "step", "text", "code", "output", "finished"),
+        *("step", "text", "text", "save", "artifact", "over"),
+    ]
+    assert [output.plain for output in reply.of("output")] == ["42\n"]
+    assert reply.files == {"out.csv": b"a,b"}
+    assert reply.end.status is Status.DONE
+    assert reply.end.text == "It is 42, see out (`out.csv`)."
+    assert reply.of("usage")[-1].steps == 2
+
+
+async def test_a_turn_is_remembered_as_it_was(opened):
+    script = [openai_server.code("print(1)", "First."), openai_server.text("One.")]
+    async with opened(*script) as house:
+        await house.ask("go", attachments=(attachment("a.txt", b"x"),))
+        (turn,) = await house.held.history(KEY)
+    finished = turn.parts[3]
+    assert turn.parts == (
+        histories.PastText("First."),
+        histories.PastCode(0, "print(1)"),
+        histories.PastOutput(0, values.Text("stdout", "1\n")),
+        finished,
+        histories.PastText("One."),
+    )
+    assert finished.finished.ending is values.Ending.OK
+    assert (turn.request, turn.attachments, turn.answer) == ("go", ("a.txt",), "One.")
+    assert (turn.status, turn.person, turn.is_code) == ("done", "u1", False)
+    assert turn.ended is not None
+
+
+async def test_the_model_remembers_earlier_turns_even_after_a_restart(opened):
+    first = [openai_server.code("x = 5; print(x)"), openai_server.text("Five.")]
+    async with opened(*first) as house:
+        await house.ask("make x")
+    async with opened(openai_server.text("Yes.")) as house:
+        await house.ask("do you remember?")
+        told = [one.get("content") for one in house.server.requests[0].messages[1:]]
+    assert told[0] == "make x"
+    assert told[2] == "5"
+    assert told[3:] == ["Five.", "do you remember?"]
+
+
+async def test_people_and_models_share_the_kernel_and_models_hear_of_it(opened):
+    script = [openai_server.code("print(y + 1)"), openai_server.text("8.")]
+    async with opened(*script) as house:
+        await house.run("y = 7\nprint('mine')")
+        reply = await house.ask("and one more?")
+        told = house.server.requests[0].messages[1]["content"]
+    assert [output.plain for output in reply.of("output")] == ["8\n"]
+    assert "y = 7" in told
+    assert "mine" in told
+
+
+async def test_stopping_while_the_model_writes_keeps_what_it_said(opened):
+    async with opened(openai_server.Reply(text=["Once upon ", "a time"], fault="stall")) as house:
+        reply = replies.Reply()
+        asking = asyncio.create_task(house.ask("tell a story", reply))
+        await reply.until("text", 2)
+        assert await house.held.stop(KEY)
+        await asking
+        (turn,) = await house.held.history(KEY)
+        assert not await house.held.stop(KEY)
+    assert (reply.end.status, reply.end.text) == (Status.STOPPED, "Once upon a time")
+    assert (turn.status, turn.answer) == ("stopped", "Once upon a time")
+
+
+async def test_stopping_running_code_keeps_variables_and_output_and_tells_the_model(opened):
+    slow = "z = 3\nprint('half', flush=True)\nimport time\ntime.sleep(60)"
+    script = [openai_server.code(slow), openai_server.code("print(z)"), openai_server.text("3.")]
+    async with opened(*script) as house:
+        reply = replies.Reply()
+        asking = asyncio.create_task(house.ask("go", reply))
+        await reply.until("output")
+        await house.held.stop(KEY)
+        await asking
+        again = await house.ask("go on")
+        told = [one.get("content") for one in house.server.requests[1].messages]
+    assert reply.end.status is Status.STOPPED
+    assert reply.of("finished")[0].ending is values.Ending.STOPPED
+    assert not reply.of("finished")[0].kernel_lost
+    assert [output.plain for output in again.of("output")] == ["3\n"]
+    assert any("half" in one for one in told if one)
+
+
+async def test_stopping_a_persons_own_code(opened):
+    async with opened() as house:
+        reply = replies.Reply()
+        running = asyncio.create_task(house.run("k = 1\nprint(0)\nwhile True: pass", reply))
+        await reply.until("output")
+        await house.held.stop(KEY)
+        await running
+        after = await house.run("print(k)")
+    assert reply.end.status is Status.STOPPED
+    assert reply.of("finished")[0].ending is values.Ending.STOPPED
+    assert [output.plain for output in after.of("output")] == ["1\n"]
+
+
+async def test_requests_of_one_conversation_wait_in_order_and_are_told_so(opened):
+    async with opened() as house:
+        first, second, third = (replies.Reply(answers=["x"]) for _ in range(3))
+        one = asyncio.create_task(house.run("import time; time.sleep(.5); order = [1]", first))
+        await first.until("code")
+        two = asyncio.create_task(house.run("order.append(2)", second))
+        await second.until("waiting")
+        three = asyncio.create_task(house.run("print(order)", third))
+        await asyncio.gather(one, two, three)
+    assert (second.of("waiting"), third.of("waiting")) == ([1], [2, 1])
+    assert [output.plain for output in third.of("output")] == ["[1, 2]\n"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("  \n", "nothing to do"), ("x" * 2_000_000, "longer than the 100,000 characters")],
+)
+async def test_messages_that_say_nothing_or_too_much_are_refused(opened, text, sentence):
+    async with opened() as house:
+        reply = await house.ask(text)
+        assert await house.held.history(KEY) == ()
+    assert reply.end.status is Status.FAILED
+    assert sentence in reply.end.sentence
+
+
+async def test_without_a_model_code_runs_and_questions_get_a_sentence(opened):
+    async with opened(no_model=True) as house:
+        assert "OPENAI_API_KEY" in house.held.model_notice
+        asking = await house.ask("hello?")
+        running = await house.run("print(1)")
+    assert (asking.end.status, asking.end.sentence) == (
+        Status.FAILED,
+        "No language model is configured.",
+    )
+    assert running.end.status is Status.DONE
+
+
+async def test_attachments_good_and_bad(opened):
+    gone = errors.BotError("The network took it away.")
+    sent = (
+        attachment("../../etc/passwd", b"harmless"),
+        attachment("empty.csv"),
+        attachment("ü" * 300 + ".txt", b"x"),
+        attachment("huge.bin", size_bytes=10**12),
+        attachment("lost.txt", b"half", error=gone),
+        attachment("data.csv", b"when,how many\n2026-01-01,3\n"),
+    )
+    async with opened(openai_server.text("Thanks.")) as house:
+        reply = await house.ask("", attachments=sent)
+        names = [info.name for info in await house.held.files(KEY)]
+        told = house.server.requests[0].messages[1]["content"]
+    assert reply.end.status is Status.DONE
+    assert len(names) == 4
+    assert {"passwd", "empty.csv", "data.csv"} < set(names)
+    assert all(len(name.encode()) <= 200 for name in names)
+    assert reply.of("announcement") == [
+        "huge.bin was left out: It is larger than the 512 MiB that one file may have.",
+        "lost.txt was left out: The network took it away.",
+    ]
+    assert "0 bytes" in told
+    assert "when (" in told
+    assert "how many (int64)" in told
+    assert "2026-01-01,3" in told
+
+
+async def test_files_that_are_there_already_are_described_too(opened):
+    async with opened(openai_server.text("Fine.")) as house:
+        name = await house.held.put(KEY, attachment("t.csv", b"a,b\n1,2\n"))
+        await house.ask("look", files=(name,), context="Bob: what a table!")
+        told = house.server.requests[0].messages[1]["content"]
+    assert told.index("Bob: what") < told.index("a (int64), b (int64)") < told.index("look")
+
+
+async def test_input_goes_to_the_person_and_the_answer_to_the_code(opened):
+    async with opened() as house:
+        reply = await house.run("print(input('Name? ') + '!')", replies.Reply(answers=["Eve"]))
+    assert reply.of("ask") == [values.InputRequested("Name? ", is_password=False)]
+    assert [output.plain for output in reply.of("output")][-1].endswith("Eve!\n")
+
+
+@pytest.mark.parametrize(("approval", "asked_for"), [("every", 2), ("plan", 1), ("never", 0)])
+async def test_code_runs_when_the_person_approves(opened, approval, asked_for):
+    script = [
+        openai_server.code("print('one')"),
+        openai_server.code("print('two')"),
+        openai_server.text("Done."),
+    ]
+    reply = replies.Reply(approvals=["print('edited')", "print('two')"])
+    async with opened(*script) as house:
+        await house.ask("go", reply, approval=approval)
+    assert len(reply.of("approve")) == asked_for
+    first = "edited" if asked_for else "one"
+    assert [output.plain for output in reply.of("output")] == [f"{first}\n", "two\n"]
+
+
+async def test_code_that_is_not_approved_does_not_run_and_the_model_hears_of_it(opened):
+    script = [openai_server.code("print('no')"), openai_server.text("All right.")]
+    async with opened(*script) as house:
+        reply = await house.ask("go", replies.Reply(approvals=[None]), approval="every")
+        told = house.server.requests[1].messages[-1]["content"]
+    assert reply.of("code") == []
+    assert "did not let this code run" in told
+    assert reply.end.status is Status.DONE
+
+
+async def test_a_kernel_that_dies_in_a_turn_is_announced_and_replaced(opened):
+    script = [
+        openai_server.code("import os; os._exit(3)"),
+        openai_server.code("print('alive')"),
+        openai_server.text("Again."),
+    ]
+    async with opened(*script) as house:
+        reply = await house.ask("go")
+    assert [one.ending.value for one in reply.of("finished")] == ["crashed", "ok"]
+    assert any("new Python" in sentence for sentence in reply.of("announcement"))
+    assert [output.plain for output in reply.of("output")] == ["alive\n"]
+
+
+async def test_a_file_written_twice_is_given_once_as_it_is_at_the_end(opened):
+    script = [
+        openai_server.code("open('f.txt', 'w').write('draft')"),
+        openai_server.code("open('f.txt', 'w').write('final version')"),
+        openai_server.text("See `f.txt` and [g](sandbox:/mnt/data/g.txt)."),
+    ]
+    async with opened(*script) as house:
+        reply = await house.ask("go")
+    assert reply.files == {"f.txt": b"final version"}
+    assert len(reply.of("artifact")) == 1
+    assert reply.of("announcement") == ["The answer speaks of files that do not exist: g.txt."]
+
+
+async def test_a_platform_that_fails_ends_the_turn_but_not_the_bot(opened):
+    script = [openai_server.Reply(text=["a", "b"], fault="stall"), openai_server.text("Fine.")]
+    async with opened(*script) as house:
+        broken = await house.ask("go", replies.Reply(faults={"text": RuntimeError("gone")}))
+        fine = await house.ask("again")
+    assert broken.end.status is Status.FAILED
+    assert "inside the bot" in broken.end.sentence
+    assert fine.end.status is Status.DONE
+
+
+async def test_an_unknown_model_is_a_sentence(opened):
+    async with opened() as house:
+        reply = await house.ask("hi", model="another")
+        with pytest.raises(errors.BotError, match="There are: scripted"):
+            await house.held.choose_model(KEY, "another")
+    assert "There are: scripted" in reply.end.sentence
+
+
+async def test_what_a_person_may_spend_in_a_day_holds_over_all_conversations(opened):
+    prices = {"input_price": 1, "output_price": 1, "answer_tokens": 100}
+    script = [openai_server.text("One.", usage=(5000, 100))]
+    allowance = settings.Allowance(tokens=6000)
+    async with opened(*script, model=prices, allowance=allowance) as house:
+        first = await house.ask("one")
+        other = values.SessionKey("web", thread="other")
+        second = await house.ask("two", key=other)
+        bob = requests.Person("u2", "Bob")
+        usage = await house.held.usage(KEY, bob)
+        anna = await house.held.usage(other, asked("x").person)
+    assert first.end.status is Status.DONE
+    assert second.end.status is Status.FAILED
+    assert "6,000 tokens that one person may use in a day" in second.end.sentence
+    assert (usage.session.input_tokens, usage.today.input_tokens) == (5000, 0)
+    assert (anna.session.input_tokens, anna.today.output_tokens) == (0, 100)
+    assert str(anna.today.money) == "0.0051"
+    assert usage.allowed_tokens == 6000
