@@ -13,14 +13,18 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from interpreter_bot import settings, values
+from interpreter_bot import app, settings, values
 from interpreter_bot.kernels import executing, pools
+from interpreter_bot.sessions import conversations
 
 STACK = "import numpy, pandas, matplotlib.pyplot"
 SUM = "1+1"
 MEGABYTE = 1_000_000
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SPARES_SECONDS = 60.0
+_SETTLING_SECONDS = 3.0
+
+Held = conversations.Conversations
 
 
 @contextlib.asynccontextmanager
@@ -37,6 +41,23 @@ async def pool(**kernels: Any) -> AsyncIterator[pools.Pool]:
         async with pools.Pool.open(bot) as opened:
             await spares(opened, bot.kernels.spares)
             yield opened
+
+
+@contextlib.asynccontextmanager
+async def conversing(model: settings.Model, **kernels: Any) -> AsyncIterator[Held]:
+    """Hold conversations with the default settings but for `kernels`, and leave nothing of it."""
+    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as name:
+        place = pathlib.Path(name)
+        bot = settings.Settings(
+            models=(model,),
+            kernels=settings.Kernels(**kernels),
+            sessions=settings.Sessions(concurrent_turns=1000),
+            paths=settings.Paths(data=place / "data", runtime=place / "run"),
+        )
+        async with app.conversing(bot, {}) as held:
+            # The spares come up meanwhile.
+            await asyncio.sleep(_SETTLING_SECONDS)
+            yield held
 
 
 async def spares(of: pools.Pool, count: int) -> None:

@@ -16,6 +16,8 @@ class Effort:
         sessions: sessions that live at once.
         computing_seconds: how long some of them compute.
         flood_seconds: how long a cell prints.
+        turns: turns taken one after the other.
+        crowd: people who ask at once.
     """
 
     starts: int = 20
@@ -24,9 +26,18 @@ class Effort:
     sessions: int = 100
     computing_seconds: float = 10.0
     flood_seconds: float = 20.0
+    turns: int = 100
+    crowd: int = 50
 
 
 FULL = Effort()
 QUICK = Effort(
-    starts=5, trips=100, idle_kernels=2, sessions=20, computing_seconds=3.0, flood_seconds=4.0
+    starts=5,
+    trips=100,
+    idle_kernels=2,
+    sessions=20,
+    computing_seconds=3.0,
+    flood_seconds=4.0,
+    turns=20,
+    crowd=10,
 )

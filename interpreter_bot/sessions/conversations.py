@@ -76,18 +76,18 @@ class Conversations(archives.Archive):
         Returns:
             The end, which `reply.over` has been told as well.
         """
-        try:
-            self._check(request)
-            async with self._lane(request, reply) as stop:
-                reply.begun()
-                end = await turns.take(self._means, request, reply, stop=stop)
-        except errors.BotError as error:
-            end = ports.End(status=ports.Status.FAILED, sentence=str(error))
-        except asyncio.CancelledError:
-            reply.over(ports.End(status=ports.Status.STOPPED, sentence="Stopped."))
-            raise
-        reply.over(end)
-        return end
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                self._check(request)
+                stop = await stack.enter_async_context(self._lane(request, reply))
+            except errors.BotError as error:
+                end = ports.End(status=ports.Status.FAILED, sentence=str(error))
+                reply.over(end)
+                return end
+            except asyncio.CancelledError:
+                reply.over(turns.STOPPED)
+                raise
+            return await turns.take(self._means, request, reply, stop=stop)
 
     def is_busy(self, key: values.SessionKey) -> bool:
         """Whether a turn runs or waits in a conversation."""

@@ -37,6 +37,8 @@ class Recorder:
         self._writing = asyncio.Lock()
         self._step = 0
         self._execution_id: int | None = None
+        self._ended: list[tuple[int, values.Finished]] = []
+        self._is_urgent = asyncio.Event()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -92,26 +94,30 @@ class Recorder:
         """
         self._execution_id = await self._database.executions.start(self.turn_id, code)
         self._add(_Kind.CODE, text=code)
-        await self.flush()
+        # What came before it is written while it runs.
+        self._is_urgent.set()
 
-    async def end(self, finished: values.Finished) -> None:
+    def end(self, finished: values.Finished) -> None:
         """The code has ended."""
         if self._execution_id is not None:
-            try:
-                await self._database.executions.finish(self._execution_id, finished)
-            except errors.StoreError:
-                _log.exception("the end of code of turn %d could not be recorded", self.turn_id)
+            self._ended.append((self._execution_id, finished))
         self._execution_id = None
+        self._is_urgent.set()
 
     async def flush(self) -> None:
         """Write what is not written yet."""
         async with self._writing:
             parts, self._pending = self._pending, []
+            ended, self._ended = self._ended, []
             try:
                 await self._database.parts.add(self.turn_id, *parts)
+                parts = []
+                for execution_id, finished in ended:
+                    await self._database.executions.finish(execution_id, finished)
             except errors.StoreError:
                 _log.exception("part of turn %d could not be recorded", self.turn_id)
                 self._pending = parts + self._pending
+                self._ended = ended + self._ended
 
     def _add(self, kind: records.PartKind, **fields: Any) -> None:
         part = records.NewPart(
@@ -121,6 +127,9 @@ class Recorder:
 
     async def _write_on(self) -> None:
         while True:
-            await asyncio.sleep(_PAUSE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PAUSE_SECONDS):
+                    await self._is_urgent.wait()
+            self._is_urgent.clear()
             # A write that is cut off at the end of the turn would lose what it had taken.
             await asyncio.shield(self.flush())

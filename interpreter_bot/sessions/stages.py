@@ -62,10 +62,10 @@ class Stage:
         """Ask the person whether code may run."""
         return await self._reply.approve(self.cell + 1, code)
 
-    async def end(self, finished: values.Finished) -> None:
+    def end(self, finished: values.Finished) -> None:
         """The running code has ended."""
+        self._recorder.end(finished)
         self._reply.finished(self.cell, finished)
-        await self._recorder.end(finished)
 
     def finished(self, finished: values.Finished) -> None:
         """The agent heard of the end, which `end` has told already: of all code that ran."""

@@ -43,7 +43,8 @@ from interpreter_bot.store import databases, records
 _log = logging.getLogger(__name__)
 
 _FAULT: Final = "Something went wrong inside the bot. What was made until then is kept."
-_STOPPED: Final = "Stopped."
+STOPPED: Final = ports.End(status=ports.Status.STOPPED, sentence="Stopped.")
+"""The end of a turn that somebody stopped before it came to anything."""
 _MISSING: Final = "The answer speaks of files that do not exist: {names}."
 _STATUSES: Final = {
     endings.Ending.ANSWERED: ports.Status.DONE,
@@ -69,11 +70,12 @@ async def take(
     Args:
         means: what it takes.
         request: what is wanted.
-        reply: who is shown everything but the end, which is returned.
+        reply: who is shown everything. The end is shown before it is written down.
         stop: set when the turn is to end now.
     """
     started = time.monotonic()
     try:
+        reply.begun()
         session = await means.database.sessions.open(request.key)
         turn = await means.database.turns.start(
             session.id,
@@ -84,18 +86,24 @@ async def take(
         )
     except errors.StoreError as error:
         _log.exception("a turn could not be begun")
-        return ports.End(status=ports.Status.FAILED, sentence=str(error))
-    end = ports.End(status=ports.Status.STOPPED, sentence=_STOPPED)
-    try:
-        async with recording.Recorder.open(means.database, turn.id) as recorder:
-            stage = stages.Stage(reply, recorder)
-            work = _Work(means, request, session, turn.id, stage, recorder)
+        end = ports.End(status=ports.Status.FAILED, sentence=str(error))
+        reply.over(end)
+        return end
+    except asyncio.CancelledError:
+        reply.over(STOPPED)
+        raise
+    end = STOPPED
+    async with recording.Recorder.open(means.database, turn.id) as recorder:
+        work = _Work(means, request, session, turn.id, stages.Stage(reply, recorder), recorder)
+        try:
             end = await _kept_from_falling(work, stop)
-    finally:
-        end = dataclasses.replace(end, seconds=time.monotonic() - started, turn_id=turn.id)
-        status = records.TurnStatus(end.status.value)
-        answer = end.text if end.status is ports.Status.DONE else end.text or end.sentence
-        await finishing.to_the_end(_finish(means.database, turn.id, status, answer))
+        finally:
+            seconds = time.monotonic() - started
+            end = dataclasses.replace(end, seconds=seconds, turn_id=turn.id)
+            try:
+                reply.over(end)
+            finally:
+                await finishing.to_the_end(work.record(end))
     return end
 
 
@@ -109,15 +117,6 @@ async def _kept_from_falling(work: _Work, stop: asyncio.Event) -> ports.End:
     except Exception:
         _log.exception("a turn fell")
         return ports.End(status=ports.Status.FAILED, sentence=_FAULT)
-
-
-async def _finish(
-    database: databases.Database, turn_id: int, status: records.TurnStatus, answer: str
-) -> None:
-    try:
-        await database.turns.finish(turn_id, status, answer=answer)
-    except errors.StoreError:
-        _log.exception("the end of turn %d could not be recorded", turn_id)
 
 
 class _Work:
@@ -138,6 +137,9 @@ class _Work:
         self._turn_id = turn_id
         self._stage = stage
         self._recorder = recorder
+        self._artifacts: list[values.Artifact] = []
+        self._budget: budgets.Budget | None = None
+        self._model = ""
 
     async def run(self, stop: asyncio.Event) -> ports.End:
         """Do it.
@@ -161,16 +163,30 @@ class _Work:
                 storing, stop=stop, seconds=self._means.bot.turn.seconds
             )
             if isinstance(stored, stopping.Interruption):
-                return ports.End(status=ports.Status.STOPPED, sentence=_STOPPED)
+                return STOPPED
             try:
                 if self._request.is_code:
                     end = await self._run_code(bench, stop)
                 else:
                     end = await self._ask(bench, stored, stop)
             finally:
-                artifacts = await finishing.to_the_end(bench.collect(limits))
-                await finishing.to_the_end(self._keep(artifacts))
+                self._artifacts = await finishing.to_the_end(bench.collect(limits))
             return await self._mended(end, bench)
+
+    async def record(self, end: ports.End) -> None:
+        """Write down how it ended, what it made and what it cost."""
+        status = records.TurnStatus(end.status.value)
+        answer = end.text or ("" if end.status is ports.Status.DONE else end.sentence)
+        database = self._means.database
+        try:
+            await self._recorder.flush()
+            await database.artifacts.add(self._turn_id, *self._artifacts)
+            if self._budget is not None:
+                spending = allowances.spending(self._budget.spent, 0.0)
+                await database.usage.add(self._turn_id, spending, model=self._model)
+            await database.turns.finish(self._turn_id, status, answer=answer)
+        except errors.StoreError:
+            _log.exception("the end of turn %d could not be recorded", self._turn_id)
 
     async def _run_code(self, bench: workbenches.Workbench, stop: asyncio.Event) -> ports.End:
         """Run the person's own code, without a model."""
@@ -186,13 +202,13 @@ class _Work:
         )
         is_early = isinstance(finished, stopping.Interruption)
         if isinstance(finished, stopping.Interruption):
-            finished = values.Finished(values.Ending.STOPPED, 0.0, _STOPPED)
+            finished = values.Finished(values.Ending.STOPPED, 0.0, STOPPED.sentence)
         most = self._means.bot.turn.output_characters
         entries = memories.of_code(self._request.text, shown, finished, most)
         told = [messages.to_dict(one) for one in entries]
         self._recorder.memory({"messages": told, "is_whole": False})
         if is_early:
-            return ports.End(status=ports.Status.STOPPED, sentence=_STOPPED)
+            return STOPPED
         return ports.End(status=ports.Status.DONE)
 
     async def _ask(
@@ -212,7 +228,8 @@ class _Work:
         allowance = allowances.of(
             means.bot.allowance, self._request.person, self._request.key, means.database
         )
-        budget = budgets.Budget(means.bot.turn, model, allowance=allowance)
+        self._model = model.title
+        budget = self._budget = budgets.Budget(means.bot.turn, model, allowance=allowance)
         today = datetime.datetime.now(datetime.UTC).date()
         job = loops.Job(
             llm=means.catalogue.llm(title),
@@ -229,9 +246,6 @@ class _Work:
         finally:
             is_whole = transcript.entries[:count] != tuple(earlier[:count])
             self._recorder.memory(memories.detail(count, transcript, is_whole=is_whole))
-            spending = allowances.spending(budget.spent, 0.0)
-            used = means.database.usage.add(self._turn_id, spending, model=model.title)
-            await finishing.to_the_end(used)
         status = _STATUSES.get(outcome.ending, ports.Status.FAILED)
         return ports.End(status=status, text=outcome.text, sentence=outcome.sentence)
 
@@ -246,15 +260,11 @@ class _Work:
         parts = (context if wanted.context else "", files, wanted.text)
         return "\n\n".join(filter(None, parts))
 
-    async def _keep(self, artifacts: list[values.Artifact]) -> None:
-        try:
-            await self._means.database.artifacts.add(self._turn_id, *artifacts)
-        except errors.StoreError:
-            _log.exception("artifacts of turn %d could not be recorded", self._turn_id)
-
     async def _mended(self, end: ports.End, bench: workbenches.Workbench) -> ports.End:
         """Mend the links of the answer, and say which files it only claims."""
-        if not end.text:
+        rewritten = links.rewritten(end.text, ())
+        if not rewritten.missing:
+            # It speaks of no file.
             return end
         names = [info.name for info in await bench.list_files()]
         rewritten = links.rewritten(end.text, names)

@@ -48,7 +48,7 @@ class Workbench:
             self._mark = await self._workspace.mark()
         await self._stage.begin(code)
         finished = await self._executed(kernel, code, show)
-        await self._stage.end(finished)
+        self._stage.end(finished)
         return finished
 
     async def kernel(self) -> executing.Kernel:
@@ -110,6 +110,6 @@ class Workbench:
                 await asyncio.wait({running})
                 raise
             if not running.cancelled() and running.exception() is None:
-                await self._stage.end(running.result())
+                self._stage.end(running.result())
             raise
         return running.result()

@@ -1,0 +1,64 @@
+"""Fifty people at once, each with two plots: all served, nothing mixed up, the bot stays small."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+from bench import bots, efforts, figures, models, replies
+from interpreter_bot import values
+from interpreter_bot.sessions import ports, requests
+
+_PLOT = """
+import matplotlib.pyplot as plt
+plt.plot([{number}, 2, 3]); plt.title('{number}'); plt.show()
+print('session {number}, plot {plot}')
+"""
+
+
+async def run(effort: efforts.Effort) -> list[figures.Measure]:
+    """Measure it in a bot of its own."""
+    told = await bots.apart("bench.crowds", effort.crowd)
+    crowd = f"{effort.crowd} sessions at once, 2 plots each"
+    return [
+        figures.Measure(f"{crowd}: unfinished or mixed up", "", [told["wrong"]], bar=0.0),
+        figures.Measure(f"{crowd}: memory of the bot", "MB", told["sizes"], "most", bar=300.0),
+        figures.Measure(f"({crowd}: the whole turn)", "ms", told["turns"]),
+        figures.Measure(f"({crowd}: loop lag)", "ms", told["lags"], "p99"),
+    ]
+
+
+async def _be_bot(count: int) -> dict[str, Any]:
+    told: dict[str, Any] = {"sizes": [], "lags": [], "turns": []}
+    async with models.serving() as model, bots.conversing(model, concurrent=count + 10) as held:
+        async with bots.noting(bots.sizes(told["sizes"]), bots.lags(told["lags"])):
+            turns = [_turn(held, number, told["turns"]) for number in range(count)]
+            told["wrong"] = (await asyncio.gather(*turns)).count(False)
+    return told
+
+
+async def _turn(held: bots.Held, number: int, taken: list[float]) -> bool:
+    """Take one turn, and say whether all of it came, and nothing of another's."""
+    codes = [_PLOT.format(number=number, plot=plot) for plot in (1, 2)]
+    answer = f"This is session {number}."
+    request = requests.Request(
+        key=values.SessionKey("bench", thread=str(number)),
+        person=requests.Person(str(number)),
+        text=models.question(codes, answer),
+    )
+    reply = replies.Reply()
+    started = time.perf_counter()
+    end = await held.handle(request, reply)
+    taken.append(bots.milliseconds(started))
+    printed = [one.text for one in reply.shown if isinstance(one, values.Text)]
+    pictures = sum(isinstance(one, values.Image) for one in reply.shown)
+    expected = "".join(f"session {number}, plot {plot}\n" for plot in (1, 2))
+    is_said = end.status is ports.Status.DONE and end.text.strip() == answer
+    return is_said and "".join(printed) == expected and pictures == 2
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(_be_bot(int(sys.argv[1])))))

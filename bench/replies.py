@@ -1,0 +1,77 @@
+"""A reply that notes what came and when."""
+
+from __future__ import annotations
+
+import time
+
+from interpreter_bot import errors, values
+from interpreter_bot.sessions import ports
+
+
+class Reply:
+    """Shows nobody anything.
+
+    Attributes:
+        first_milliseconds: from its making to the first sign of life.
+        code_milliseconds: how long code ran, in all.
+        shown: what code showed.
+        end: the end.
+    """
+
+    def __init__(self) -> None:
+        self._made = time.perf_counter()
+        self._code_began = 0.0
+        self.first_milliseconds = 0.0
+        self.code_milliseconds = 0.0
+        self.shown: list[values.Output] = []
+        self.end: ports.End | None = None
+
+    def _sign(self) -> None:
+        if not self.first_milliseconds:
+            self.first_milliseconds = (time.perf_counter() - self._made) * 1000
+
+    def waiting(self, ahead: int) -> None:
+        self._sign()
+
+    def begun(self) -> None:
+        self._sign()
+
+    def step(self, number: int) -> None:
+        self._sign()
+
+    def text(self, delta: str) -> None:
+        self._sign()
+
+    def writing(self, delta: str) -> None:
+        self._sign()
+
+    def code(self, cell: int, code: str) -> None:
+        self._code_began = time.perf_counter()
+
+    def output(self, cell: int, output: values.Output) -> None:
+        self.shown.append(output)
+
+    def finished(self, cell: int, finished: values.Finished) -> None:
+        self.code_milliseconds += (time.perf_counter() - self._code_began) * 1000
+
+    async def ask(self, cell: int, request: values.InputRequested) -> str:
+        raise errors.BotError("Nobody answers.")
+
+    async def approve(self, cell: int, code: str) -> str | None:
+        return code
+
+    def announcement(self, cell: int, text: str) -> None:
+        self._sign()
+
+    def save(self, cell: int, name: str) -> ports.Saving | None:
+        return None
+
+    def artifact(self, cell: int, artifact: values.Artifact) -> None:
+        pass
+
+    def usage(self, spent: ports.Spent) -> None:
+        pass
+
+    def over(self, end: ports.End) -> None:
+        self._sign()
+        self.end = end

@@ -1,0 +1,79 @@
+"""What a turn costs beyond its model and its code, and how soon people see that it goes on."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import openai
+
+from bench import bots, efforts, figures, models, replies
+from interpreter_bot import settings, values
+from interpreter_bot.sessions import ports, requests
+
+_ANSWER = "The sum is 2."
+_BENCHER = requests.Person("bench")
+
+
+async def run(effort: efforts.Effort) -> list[figures.Measure]:
+    """Measure turns of one execution: in a live session, and in new ones."""
+    async with models.serving() as model, bots.conversing(model) as held:
+        key = _new()
+        await _turn(held, key)
+        live = [await _turn(held, key) for _ in range(effort.turns)]
+        new = [await _turn(held, _new()) for _ in range(effort.turns // 4)]
+        model_alone = [await _model_alone(model) for _ in range(effort.turns)]
+    alone = figures.percentile(model_alone, 0.5)
+    return [
+        figures.Measure(
+            "turn in a live session, without model and code",
+            "ms",
+            [max(whole - code - alone, 0.0) for whole, code, _ in live],
+            bar=40.0,
+            alternative=figures.Alternative("model and code alone", [alone + live[0][1]]),
+            notes={"whole": [one[0] for one in live], "model_alone": model_alone},
+        ),
+        figures.Measure(
+            "(turn in a new session, kernel from the spares, without model and code)",
+            "ms",
+            [max(whole - code - alone, 0.0) for whole, code, _ in new],
+        ),
+        figures.Measure(
+            "request to first sign of life", "ms", [first for *_, first in live + new], bar=50.0
+        ),
+    ]
+
+
+def _new() -> values.SessionKey:
+    return values.SessionKey("bench", thread=uuid.uuid4().hex)
+
+
+async def _turn(held: bots.Held, key: values.SessionKey) -> tuple[float, float, float]:
+    """Milliseconds of a whole turn, of its code, and until the first sign of life."""
+    text = models.question([bots.SUM], _ANSWER)
+    started = time.perf_counter()
+    reply = replies.Reply()
+    end = await held.handle(requests.Request(key=key, person=_BENCHER, text=text), reply)
+    whole = bots.milliseconds(started)
+    if end.status is not ports.Status.DONE or end.text.strip() != _ANSWER:
+        raise RuntimeError(f"the turn ended {end}")
+    return whole, reply.code_milliseconds, reply.first_milliseconds
+
+
+async def _model_alone(model: settings.Model) -> float:
+    """Milliseconds of the two questions of such a turn, asked by nothing but the client."""
+    text = models.question([bots.SUM], _ANSWER)
+    asked = [{"role": "user", "content": text}]
+    call = {"role": "assistant", "tool_calls": [], "content": ""}
+    told = [*asked, call, {"role": "tool", "tool_call_id": "call_0", "content": "2"}]
+    async with openai.AsyncOpenAI(base_url=model.base_url, api_key="none") as client:
+        # The first question opens the connection, which a bot has open.
+        for messages in (asked, asked, told):
+            if messages is not told:
+                started = time.perf_counter()
+            stream = await client.chat.completions.create(
+                model=model.name, messages=messages, stream=True
+            )
+            async for _ in stream:
+                pass
+    return bots.milliseconds(started)
