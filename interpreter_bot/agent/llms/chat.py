@@ -90,7 +90,14 @@ class Chat:
         while True:
             sent = self._quirks.adapted(parameters)
             try:
-                stream = await self._client.chat.completions.create(**sent, stream=True)
+                stream = await self._client.chat.completions.create(
+                    model=self._model.name,
+                    messages=[],
+                    stream=True,
+                    # The SDK looks through every part of what it is given by name, for shapes we
+                    # never use: of a long transcript that took longer than all else in a turn.
+                    extra_body=sent,
+                )
             except openai.APIStatusError as error:
                 if self._quirks.learn(error, sent):
                     continue

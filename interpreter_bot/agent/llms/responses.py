@@ -43,7 +43,8 @@ class Responses:
         while True:
             sent = self._quirks.adapted(parameters)
             try:
-                stream = await self._client.responses.create(**sent, stream=True)
+                # See `chat` for why it goes this way.
+                stream = await self._client.responses.create(stream=True, extra_body=sent)
             except openai.APIStatusError as error:
                 if self._quirks.learn(error, sent):
                     continue
