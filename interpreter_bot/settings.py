@@ -17,6 +17,7 @@ from interpreter_bot.groups.agents import Agent, Allowance, Local, Model, Patien
 from interpreter_bot.groups.conversations import Sessions, Store
 from interpreter_bot.groups.kernels import Kernels, Limits, Paths, Sandbox
 from interpreter_bot.groups.tables import GIB, KIB, MIB
+from interpreter_bot.groups.web import Web
 
 __all__ = [
     "GIB",
@@ -35,6 +36,7 @@ __all__ = [
     "Settings",
     "Store",
     "Turn",
+    "Web",
     "load",
 ]
 
@@ -76,6 +78,8 @@ class Settings(pydantic_settings.BaseSettings):
     """Conversations: how many at once, and how they end."""
     store: Store = Store()
     """What is remembered, and where."""
+    web: Web = Web()
+    """The page."""
 
     @classmethod
     def settings_customise_sources(

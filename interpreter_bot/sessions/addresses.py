@@ -1,4 +1,4 @@
-"""The one text for a conversation's key, by which kernels and workspaces are found."""
+"""The one text for a conversation's key, by which kernels and workspaces are found; and back."""
 
 from __future__ import annotations
 
@@ -11,3 +11,9 @@ def text(key: values.SessionKey) -> str:
     """Write a key so that no two keys look the same, whatever their parts hold."""
     parts = (key.platform, key.workspace, key.channel, key.thread)
     return "/".join(urllib.parse.quote(part, safe="", errors="surrogatepass") for part in parts)
+
+
+def key(address: str) -> values.SessionKey:
+    """Read what `text` wrote."""
+    parts = (urllib.parse.unquote(part, errors="surrogatepass") for part in address.split("/"))
+    return values.SessionKey(*parts)

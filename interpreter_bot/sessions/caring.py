@@ -6,7 +6,7 @@ import datetime
 import time
 from typing import Final
 
-from interpreter_bot.sessions import conversations, reaping, turns
+from interpreter_bot.sessions import addresses, conversations, reaping, turns
 from interpreter_bot.store import records
 
 _WARN_SECONDS: Final = 15.0
@@ -54,9 +54,9 @@ class Caretaker:
         for pool_key, launched in live.items():
             used = launched.kernel.last_used
             idle = time.monotonic() - used
-            key = self._held.key_of(pool_key)
+            key = addresses.key(pool_key)
             is_due = kernels.idle_seconds - warning <= idle < kernels.idle_seconds
-            if key is None or not is_due or self._warned.get(pool_key) == used:
+            if not is_due or self._warned.get(pool_key) == used:
                 continue
             if launched.kernel.is_alive and not self._held.is_busy(key):
                 self._warned[pool_key] = used

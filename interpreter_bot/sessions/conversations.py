@@ -46,7 +46,6 @@ class Conversations(archives.Archive):
         )
         self._stops: dict[values.SessionKey, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._keys: dict[str, values.SessionKey] = {}
         self._notify: dict[str, Notify] = {}
         self._unsaid: collections.deque[tuple[values.SessionKey, str]] = collections.deque(
             maxlen=_MOST_UNSAID
@@ -59,16 +58,12 @@ class Conversations(archives.Archive):
     async def open(
         cls, means: turns.Means, *, model_notice: str = ""
     ) -> AsyncIterator[Conversations]:
-        """Hold conversations.
-
-        At the end nobody is let in any more; turns may go on for a while, then they are stopped,
-        and at last cancelled, each of them recorded and shown as what it is.
-        """
+        """Hold conversations; at the end they are drained."""
         conversations = cls(means, model_notice=model_notice)
         try:
             yield conversations
         finally:
-            await conversations._close()
+            await conversations.drain()
 
     async def handle(self, request: requests.Request, reply: ports.Reply) -> ports.End:
         """Take one request to its end: when its turn comes, and whatever happens then.
@@ -171,9 +166,24 @@ class Conversations(archives.Archive):
         except errors.BotError:
             _log.exception("people could not be told: %s", sentence)
 
-    def key_of(self, pool_key: str) -> values.SessionKey | None:
-        """Return the conversation that a kernel of the pool serves."""
-        return self._keys.get(pool_key)
+    async def drain(self) -> None:
+        """Let nobody in any more, and wait until no turn runs.
+
+        Turns may go on for `closing_seconds`, then they are stopped, and at last cancelled; each
+        of them is recorded and shown as what it is. Platforms should be open until then.
+        """
+        self._lanes.close()
+        for seconds in (self._means.bot.sessions.closing_seconds, _STOPPING_SECONDS):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._lanes.drained()
+                return
+            for stop in self._stops.values():
+                stop.set()
+        _log.warning("%d turns did not end when they were stopped", len(self._tasks))
+        for task in list(self._tasks):
+            task.cancel()
+        await self._lanes.drained()
 
     def _check(self, request: requests.Request) -> None:
         most = self._means.bot.sessions.message_characters
@@ -195,7 +205,6 @@ class Conversations(archives.Archive):
         )
         async with turn:
             stop = self._stops[request.key] = asyncio.Event()
-            self._keys[addresses.text(request.key)] = request.key
             if (task := asyncio.current_task()) is not None:
                 self._tasks.add(task)
             try:
@@ -233,18 +242,3 @@ class Conversations(archives.Archive):
                 time.monotonic() - launched.kernel.last_used if launched and is_alive else None
             ),
         )
-
-    async def _close(self) -> None:
-        """Let running turns end by themselves, then stop them, then cancel them."""
-        self._lanes.close()
-        for seconds in (self._means.bot.sessions.closing_seconds, _STOPPING_SECONDS):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._lanes.drained()
-                return
-            for stop in self._stops.values():
-                stop.set()
-        _log.warning("%d turns did not end when they were stopped", len(self._tasks))
-        for task in list(self._tasks):
-            task.cancel()
-        await self._lanes.drained()
