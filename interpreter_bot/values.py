@@ -99,10 +99,17 @@ class Display:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Image(Display):
-    """A picture. `mime` is one of image/png, image/jpeg, image/svg+xml, image/gif, image/webp."""
+    """A picture.
+
+    Attributes:
+        mime: one of image/png, image/jpeg, image/svg+xml, image/gif, image/webp.
+        data: the file.
+        preview: of an SVG, a PNG for where none can be shown; may be empty.
+    """
 
     mime: str
     data: bytes
+    preview: bytes = b""
 
     @property
     def suffix(self) -> str:
@@ -114,9 +121,17 @@ class Image(Display):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Html(Display):
-    """A piece of HTML, exactly as the kernel sent it: hostile until rendered harmless."""
+    """A piece of HTML, exactly as the kernel sent it: hostile until rendered harmless.
+
+    Attributes:
+        html: a whole document, or part of one.
+        title: what it is about, one line; may be empty.
+        preview: a PNG for where no HTML can be shown; may be empty.
+    """
 
     html: str
+    title: str = ""
+    preview: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +155,15 @@ class Table(Display):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Latex(Display):
-    """A formula, with its delimiters as the kernel sent them."""
+    """A formula.
+
+    Attributes:
+        latex: with its delimiters as the kernel sent them.
+        preview: a PNG for where no LaTeX can be shown; may be empty.
+    """
 
     latex: str
+    preview: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from ipykernel import iostream, ipkernel, kernelapp
 from jupyter_client import session as sessions
 from traitlets import config
 
-from . import seeds, shells, streams, tracebacks
+from . import pages, seeds, shells, streams, tracebacks
 
 _WARM_UP = (
     "1 + 1",
@@ -67,6 +67,7 @@ class _GuestSession(sessions.Session):
             parent = {"header": msg_or_type["parent_header"]}
             if not self.displays.allows(parent, "x"):
                 return None
+            pages.complete(msg_or_type["content"]["data"])
             _make_fit(msg_or_type["content"]["data"])
         if kind not in _PRINTS:
             for printed in self.printing:

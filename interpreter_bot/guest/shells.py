@@ -11,7 +11,7 @@ from typing import Any
 from ipykernel import compiler, zmqshell
 from IPython.core import interactiveshell
 
-from . import tables, tracebacks
+from . import charts, tables, tracebacks
 
 _SHELL = "/bin/sh"
 
@@ -28,9 +28,10 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
     """One kernel's shell. It is made before the fork, so that a kernel begins with it warm."""
 
     def init_display_formatter(self) -> None:
-        """Add tables to what displays can carry."""
+        """Add tables and charts to what displays can carry."""
         super().init_display_formatter()
         tables.install(self.display_formatter)
+        charts.install(self.display_formatter)
 
     def init_environment(self) -> None:
         """Leave colours off, which ipykernel would ask of every program that code starts."""

@@ -12,6 +12,11 @@ from interpreter_bot import values
 from interpreter_bot.kernels import harmless
 
 TABLE_MIME: Final = "application/vnd.interpreter-bot.table+json"
+PREVIEW_MIME: Final = "application/vnd.interpreter-bot.preview+png"
+"""A PNG of the richest form, for who cannot show that."""
+TITLE_MIME: Final = "application/vnd.interpreter-bot.title"
+_TITLE_CHARACTERS: Final = 200
+_PREVIEW_CHARACTERS: Final = 4_000_000
 _PLAIN_CHARACTERS: Final = 100_000
 # Indenting makes much of little: a million lists in each other would be gigabytes.
 _JSON_CHARACTERS: Final = 1_000_000
@@ -58,10 +63,31 @@ def choose(
             raise TooLargeError(kind, f"{size:,} bytes")
         if (shown := read(form)) is not None:
             text = shown.plain or plain(data)
-            return dataclasses.replace(
+            shown = dataclasses.replace(
                 shown, plain=text, display_id=display_id, is_update=is_update
             )
+            return _completed(shown, data)
     return values.Result(plain=plain(data), display_id=display_id, is_update=is_update)
+
+
+def _completed(shown: values.Shown, data: dict[str, object]) -> values.Shown:
+    """Add a preview to what need not be shown everywhere, and a title to a page."""
+    if isinstance(shown, values.Html):
+        title = " ".join(harmless.clipped(_joined(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split())
+        return dataclasses.replace(shown, title=title, preview=_preview(data))
+    if isinstance(shown, values.Image) and shown.mime == "image/svg+xml":
+        return dataclasses.replace(shown, preview=_preview(data))
+    if isinstance(shown, values.Latex):
+        return dataclasses.replace(shown, preview=_preview(data))
+    return shown
+
+
+def _preview(data: dict[str, object]) -> bytes:
+    form = _joined(data.get(PREVIEW_MIME))
+    if not form or len(form) > _PREVIEW_CHARACTERS:
+        return b""
+    image = _png(form)
+    return b"" if image is None else image.data
 
 
 def plain(data: dict[str, object]) -> str:
@@ -98,6 +124,9 @@ def _raster(mime: str, *magic: bytes) -> Callable[[object], values.Image | None]
         return values.Image(mime=mime, data=data) if data.startswith(magic) else None
 
     return read
+
+
+_png: Final = _raster("image/png", b"\x89PNG\r\n\x1a\n")
 
 
 def _webp(form: object) -> values.Image | None:
@@ -181,7 +210,7 @@ def _cells(cells: list[str]) -> tuple[str, ...]:
 
 
 _FORMS: Final[tuple[tuple[str, str, Callable[[object], values.Shown | None]], ...]] = (
-    ("image/png", "PNG image", _raster("image/png", b"\x89PNG\r\n\x1a\n")),
+    ("image/png", "PNG image", _png),
     ("image/jpeg", "JPEG image", _raster("image/jpeg", b"\xff\xd8\xff")),
     ("image/gif", "GIF image", _raster("image/gif", b"GIF87a", b"GIF89a")),
     ("image/webp", "WebP image", _webp),

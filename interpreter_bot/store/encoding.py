@@ -69,6 +69,8 @@ async def _kept(
 
 def _document(output: records.StoredOutput) -> dict[str, Any]:
     fields = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
+    # Previews are for the moment: what they are of is kept, and JSON holds no bytes.
+    fields = {name: value for name, value in fields.items() if not isinstance(value, bytes)}
     return {"type": _NAMES[type(output)], **fields}
 
 

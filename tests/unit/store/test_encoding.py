@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from interpreter_bot import values
@@ -19,3 +21,10 @@ async def test_a_page_that_is_not_even_text_is_kept(files):
     document, sha256 = await encoding.encode(values.Html(html="<b>\ud800</b>"), files)
     assert await files.load(sha256) == b"<b>?</b>"
     assert encoding.decode(document).size_bytes == 8
+
+
+async def test_what_a_preview_is_of_is_kept_without_it(files):
+    formula = values.Latex(latex="$x$", preview=b"\x89PNG")
+    document, _ = await encoding.encode(formula, files)
+    json.dumps(document)
+    assert encoding.decode(document) == values.Latex(latex="$x$")

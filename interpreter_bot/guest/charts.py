@@ -1,0 +1,49 @@
+"""Libraries that draw in a browser, taught to give what they draw to `pages` and `figures`.
+
+Nothing here imports any of them: each is met when user code has imported it.
+"""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import Any
+
+from . import imports, pages
+
+_HTML = "text/html"
+
+
+def install(display_formatter: Any) -> None:
+    """Teach a shell's display formatter and the libraries to come."""
+    # Both are read when the library is first imported.
+    os.environ.setdefault("PLOTLY_RENDERER", "plotly_mimetype")
+    os.environ.setdefault("BOKEH_RESOURCES", "inline")
+    html = display_formatter.formatters[_HTML]
+    html.for_type_by_name("bokeh.model.model", "Model", pages.of_bokeh)
+    html.for_type_by_name("folium.folium", "Map", pages.of_folium)
+    imports.watch({"bokeh.io.showing": _bokeh, "bokeh.io.output": _bokeh_output, "altair": _altair})
+
+
+def _bokeh(module: ModuleType) -> None:
+    """Let `show` display: it would write a file and look for a browser."""
+    from IPython import display
+
+    def show(obj: Any, *_: Any, **__: Any) -> None:
+        display.display(obj)
+
+    module.show = show  # type: ignore[attr-defined]
+
+
+def _bokeh_output(module: ModuleType) -> None:
+    """Let `output_notebook` do nothing: each page carries all it needs."""
+
+    def output_notebook(*_: Any, **__: Any) -> None:
+        return
+
+    module.output_notebook = output_notebook  # type: ignore[attr-defined]
+
+
+def _altair(module: ModuleType) -> None:
+    """Let charts be displayed as what they are, for `pages` to draw."""
+    module.renderers.enable("mimetype")

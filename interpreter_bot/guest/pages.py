@@ -1,0 +1,194 @@
+"""Displays that need a browser, made into one page that opens offline, with a picture of it.
+
+It is the last that happens to a display before it is sent. What is imported here is imported when
+the first such display comes. Nothing that goes wrong may be felt by user code: a display is then
+as plain as it came.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import html
+import importlib
+import importlib.util
+import json
+import re
+import resource
+import sys
+import warnings
+from typing import Any
+
+from . import figures
+
+PREVIEW = "application/vnd.interpreter-bot.preview+png"
+TITLE = "application/vnd.interpreter-bot.title"
+
+_HTML, _PLAIN, _LATEX, _SVG = "text/html", "text/plain", "text/latex", "image/svg+xml"
+_PLOTLY = "application/vnd.plotly.v1+json"
+_VEGA = re.compile(r"application/vnd\.(vega|vegalite)\.v(\d+)[.+]json")
+# V8 reserves so much before it does anything, and ends the process where it cannot.
+_V8_BYTES = 80 * 1024**3
+_LINK = re.compile(
+    r"""<script\b[^>]*\bsrc="(?P<script>https?://[^"]+)"[^>]*>\s*</script>"""
+    r"""|<link\b[^>]*\bhref="(?P<style>https?://[^"]+)"[^>]*>"""
+)
+_PAGE = """<!doctype html>
+<html><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>html, body {{ height: 100%; margin: 0; font-family: sans-serif }}</style></head>
+<body><div id="plot" style="height: 100%"></div>
+<script type="application/json" id="figure">{figure}</script>
+<script type="text/plain" id="library">{library}</script>
+<script>
+(async () => {{
+  const text = (id) => document.getElementById(id).textContent;
+  const packed = Uint8Array.from(atob(text("library")), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const script = document.createElement("script");
+  script.textContent = await new Response(stream).text();
+  document.head.append(script);
+  Plotly.newPlot("plot", JSON.parse(text("figure")));
+}})().catch((error) => {{
+  document.getElementById("plot").textContent = "This figure could not be drawn: " + error;
+}});
+</script></body></html>
+"""
+_told: set[str] = set()
+
+
+def complete(data: dict[str, Any]) -> None:
+    """Add to the forms of a display those that a person can see."""
+    try:
+        with warnings.catch_warnings():
+            # They would stand in the person's output, about code that is not theirs.
+            warnings.simplefilter("ignore")
+            _complete(data)
+    except Exception:
+        # Of foreign data and whatever versions of libraries there are. As plain as it came, then.
+        return
+
+
+def _complete(data: dict[str, Any]) -> None:
+    if "image/png" in data or PREVIEW in data:
+        return
+    if (figure := data.get(_PLOTLY)) is not None:
+        _add_plotly(data, figure)
+        return
+    for mime in data:
+        if (found := _VEGA.fullmatch(mime)) is not None:
+            _add_vega(data, data.pop(mime), is_lite=found[1] == "vegalite")
+            return
+    if isinstance(svg := data.get(_SVG), str):
+        _add_preview(data, figures.of_svg(svg))
+    elif isinstance(latex := data.get(_LATEX), str) and _HTML not in data:
+        _add_preview(data, figures.of_latex(latex))
+
+
+def _add_preview(data: dict[str, Any], png: bytes | None) -> None:
+    if png:
+        data[PREVIEW] = base64.b64encode(png).decode()
+
+
+def _add_plotly(data: dict[str, Any], figure: dict[str, Any]) -> None:
+    title = figures.title_of_plotly(figure)
+    document: dict[str, Any] = {
+        name: figure[name] for name in ("data", "layout", "frames") if name in figure
+    }
+    # To be as large as the window, whatever it is on.
+    document["config"] = {"responsive": True} | figure.get("config", {})
+    data[_HTML] = _PAGE.format(
+        title=html.escape(title or "Figure"),
+        figure=json.dumps(document).replace("<", "\\u003c"),
+        library=_plotly_library(),
+    )
+    data[TITLE] = title
+    data.setdefault(_PLAIN, figures.said_of_plotly(figure))
+    del data[_PLOTLY]
+    _add_preview(data, figures.of_plotly(figure))
+
+
+@functools.cache
+def _plotly_library() -> str:
+    """Return plotly.js packed: a page has two megabytes with it rather than five."""
+    from plotly import offline
+
+    packed = gzip.compress(offline.get_plotlyjs().encode(), 6, mtime=0)
+    return base64.b64encode(packed).decode()
+
+
+def _add_vega(data: dict[str, Any], spec: dict[str, Any], *, is_lite: bool) -> None:
+    title = spec.get("title", "")
+    data[TITLE] = title if isinstance(title, str) else str(title.get("text", ""))
+    data[_PLAIN] = f"A Vega chart {data[TITLE]}".rstrip()
+    if not _has_room_for_v8():
+        data[_HTML] = _vega_page(spec, is_lite=is_lite)
+        _tell("The page of an Altair chart can be opened only with a network connection here.")
+        return
+    drawing = importlib.import_module("vl_convert")
+    if is_lite:
+        data[_HTML] = drawing.vegalite_to_html(spec, bundle=True)
+        _add_preview(data, drawing.vegalite_to_png(spec, scale=2))
+    else:
+        data[_HTML] = drawing.vega_to_html(spec, bundle=True)
+        _add_preview(data, drawing.vega_to_png(spec, scale=2))
+
+
+def _has_room_for_v8() -> bool:
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < _V8_BYTES:
+        return False
+    return importlib.util.find_spec("vl_convert") is not None
+
+
+def _vega_page(spec: dict[str, Any], *, is_lite: bool) -> str:
+    """Return a page that fetches the libraries, as Altair itself makes it."""
+    altair = importlib.import_module("altair")
+    page: str = importlib.import_module("altair.utils.html").spec_to_html(
+        spec,
+        mode="vega-lite" if is_lite else "vega",
+        vega_version=altair.VEGA_VERSION,
+        vegaembed_version=altair.VEGAEMBED_VERSION,
+        vegalite_version=altair.VEGALITE_VERSION,
+    )
+    return page
+
+
+def of_bokeh(model: Any) -> str:
+    """Return the page of a bokeh plot or layout."""
+    title = getattr(getattr(model, "title", None), "text", "") or "Figure"
+    inline = importlib.import_module("bokeh.resources").INLINE
+    page: str = importlib.import_module("bokeh.embed").file_html(model, inline, title)
+    return page
+
+
+def of_folium(chart: Any) -> str:
+    """Return the page of a map, its scripts in it where a package has them.
+
+    The background of a map always comes from the network.
+    """
+    page: str = chart.get_root().render()
+    try:
+        library = importlib.import_module("offlinefolium.elements")._res
+    except ImportError:
+        _tell("The page of a map can be opened only with a network connection.")
+        return page
+    _tell("The background of a map appears only with a network connection.")
+    return _LINK.sub(functools.partial(_inlined, library), page)
+
+
+def _inlined(library: dict[str, str], link: re.Match[str]) -> str:
+    source = library.get(link["script"] or link["style"])
+    if source is None:
+        return link[0]
+    if link["style"]:
+        return f"<style>{source}</style>"
+    return "<script>" + source.replace("</script", "<\\/script") + "</script>"
+
+
+def _tell(sentence: str) -> None:
+    """Print a sentence, once in a kernel's life."""
+    if sentence not in _told:
+        _told.add(sentence)
+        sys.stderr.write(sentence + "\n")

@@ -1,0 +1,152 @@
+"""Previews of plotly figures, which only a browser can draw as they are.
+
+Common kinds of traces are drawn with matplotlib, without pyplot: the figures that user code has
+open stay as they are. Where one trace is of another kind there is no preview.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+from . import traces
+
+_KINDS = {
+    "scatter": traces.scatter,
+    "scattergl": traces.scatter,
+    "bar": traces.bars,
+    "histogram": traces.histograms,
+    "heatmap": traces.heatmaps,
+    "box": traces.boxes,
+    "violin": traces.boxes,
+}
+_PIE = "pie"
+_MOST_TRACES = 60
+_INCHES, _DPI = (8, 5), 110
+_LEFT, _WIDTH, _BOTTOM, _HEIGHT = 0.11, 0.85, 0.14, 0.74
+_COLOURS = (
+    *("#636efa", "#ef553b", "#00cc96", "#ab63fa", "#ffa15a"),
+    *("#19d3f3", "#ff6692", "#b6e880", "#ff97ff", "#fecb52"),
+)
+_MARKUP = re.compile(r"<[^<>]{0,200}>")
+
+
+def text(title: Any) -> str:
+    """Return what a title says, which may be a text or an object that has one."""
+    if isinstance(title, dict):
+        title = title.get("text")
+    return " ".join(_MARKUP.sub(" ", title).split()) if isinstance(title, str) else ""
+
+
+def draw(figure: dict[str, Any]) -> bytes | None:
+    """Draw a figure.
+
+    Returns:
+        A PNG; None where a trace is of none of the common kinds.
+    """
+    shown = [one for one in figure.get("data") or [] if one.get("visible", True) is True]
+    kinds = {one.setdefault("type", "scatter") for one in shown}
+    if not 0 < len(shown) <= _MOST_TRACES or not kinds <= {_PIE, *_KINDS}:
+        return None
+    from matplotlib import figure as figures
+    from matplotlib.backends import backend_agg
+
+    canvas = figures.Figure(figsize=_INCHES, dpi=_DPI)
+    backend_agg.FigureCanvasAgg(canvas)
+    layout = figure.get("layout") or {}
+    _draw_on(canvas, shown, layout)
+    if title := text(layout.get("title")):
+        canvas.suptitle(title, size=12)
+    canvas.text(0.995, 0.005, "preview", ha="right", va="bottom", size=7, color="#999999")
+    buffer = io.BytesIO()
+    canvas.savefig(buffer, format="png")
+    return buffer.getvalue()
+
+
+def _draw_on(canvas: Any, shown: list[dict[str, Any]], layout: dict[str, Any]) -> None:
+    """Draw all traces, those of one kind on the same axes together."""
+    together: dict[tuple[str, str, str], traces.Traces] = {}
+    for number, trace in enumerate(shown):
+        colour = traces.colour(trace) or _COLOURS[number % len(_COLOURS)]
+        if trace["type"] == _PIE:
+            _draw_pie(canvas, trace)
+            continue
+        where = (trace.get("xaxis") or "x", trace.get("yaxis") or "y", trace["type"])
+        together.setdefault(where, []).append((trace, colour))
+    made: dict[tuple[str, str], Any] = {}
+    for (x_name, y_name, kind), of_kind in together.items():
+        axes = made.get((x_name, y_name))
+        if axes is None:
+            axes = made[x_name, y_name] = _axes(canvas, made, (x_name, y_name), layout)
+        _KINDS[kind](axes, of_kind, layout.get("barmode") or "")
+    _annotate(canvas, layout)
+    for names, axes in made.items():
+        _turn(axes, names, layout)
+        handles, _ = axes.get_legend_handles_labels()
+        if layout.get("showlegend", len(handles) > 1) and handles:
+            axes.legend(fontsize=8)
+
+
+def _axes(
+    canvas: Any, made: dict[tuple[str, str], Any], names: tuple[str, str], layout: dict[str, Any]
+) -> Any:
+    """Make axes where the layout has them; a second scale shares those it lies over."""
+    x, y = (layout.get(_full(name)) or {} for name in names)
+    below = made.get((names[0], str(y.get("overlaying", ""))))
+    if below is not None:
+        axes = below.twinx()
+    else:
+        (left, right), (bottom, top) = (one.get("domain") or (0.0, 1.0) for one in (x, y))
+        place = (_LEFT + _WIDTH * left, _BOTTOM + _HEIGHT * bottom)
+        axes = canvas.add_axes((*place, _WIDTH * (right - left), _HEIGHT * (top - bottom)))
+        axes.grid(visible=True, color="#e8e8e8")
+        axes.set_axisbelow(True)
+    for side, options in (("x", x), ("y", y)):
+        getattr(axes, f"set_{side}label")(text(options.get("title")))
+        if options.get("type") == "log":
+            getattr(axes, f"set_{side}scale")("log")
+        if options.get("showticklabels") is False:
+            axes.tick_params(**{f"label{'bottom' if side == 'x' else 'left'}": False})
+    return axes
+
+
+def _turn(axes: Any, names: tuple[str, str], layout: dict[str, Any]) -> None:
+    """Let axes run backwards where they do."""
+    for side, name in zip("xy", names, strict=True):
+        if (layout.get(_full(name)) or {}).get("autorange") == "reversed":
+            getattr(axes, f"invert_{side}axis")()
+
+
+def _annotate(canvas: Any, layout: dict[str, Any]) -> None:
+    """Write what stands over the parts of a figure."""
+    for note in layout.get("annotations") or []:
+        if note.get("xref") == note.get("yref") == "paper" and not note.get("textangle"):
+            place = (_LEFT + _WIDTH * note.get("x", 0.5), _BOTTOM + _HEIGHT * note.get("y", 1.0))
+            canvas.text(*place, text(note), ha="center", va="bottom", size=9)
+
+
+def _full(name: str) -> str:
+    return f"{name[0]}axis{name[1:]}"
+
+
+def _draw_pie(canvas: Any, trace: dict[str, Any]) -> None:
+    domain = trace.get("domain") or {}
+    (left, right), (bottom, top) = (domain.get(side) or (0.0, 1.0) for side in "xy")
+    axes = canvas.add_axes((left, 0.9 * bottom, right - left, 0.9 * (top - bottom)))
+    names = [str(one)[:24] for one in traces.values(trace.get("labels"))]
+    sizes = traces.numbers(trace.get("values")) or [1.0] * len(names)
+    kinds: dict[str, float] = {}
+    for name, size in zip(names or map(str, range(len(sizes))), sizes, strict=False):
+        kinds[name] = kinds.get(name, 0.0) + size
+    ring = {"width": 1 - float(trace.get("hole") or 0), "edgecolor": "white"}
+    axes.pie(
+        list(kinds.values()),
+        labels=list(kinds),
+        autopct="%.1f%%",
+        pctdistance=0.8,
+        wedgeprops=ring,
+        colors=_COLOURS,
+        startangle=90,
+        counterclock=False,
+    )

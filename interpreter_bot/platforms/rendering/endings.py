@@ -1,0 +1,42 @@
+"""Words for how an execution ended, where it is not plain to see. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interpreter_bot import values
+
+SILENT: Final = "Done, nothing was printed."
+_GENERAL: Final = {
+    values.Ending.TIMED_OUT: "The code took too long and was stopped.",
+    values.Ending.OUT_OF_MEMORY: "The code used more memory than it may have, and was stopped.",
+    values.Ending.CRASHED: "The Python process ended unexpectedly.",
+    values.Ending.STOPPED: "Stopped.",
+    values.Ending.REFUSED: "The code was not run.",
+    values.Ending.ERROR: "The code ended with an error.",
+}
+_LOST: Final = "Its variables are gone; files in /mnt/data are kept."
+_KEPT: Final = "Variables are kept."
+_INTERRUPTED: Final = frozenset({values.Ending.TIMED_OUT, values.Ending.STOPPED})
+
+
+def sentence(finished: values.Finished, *, has_shown: bool, has_error: bool = False) -> str:
+    """Say how an execution ended.
+
+    Args:
+        finished: the end.
+        has_shown: something stands on the screen, or a file was made.
+        has_error: a traceback is part of that.
+
+    Returns:
+        One or two sentences; empty where the screen says it all.
+    """
+    if finished.ending is values.Ending.OK:
+        return finished.reason or ("" if has_shown else SILENT)
+    if finished.ending is values.Ending.ERROR and has_error:
+        return finished.reason
+    text = finished.reason or _GENERAL[finished.ending]
+    if finished.kernel_lost:
+        # The reason says so itself where the kernel died of it.
+        return text if "variables are gone" in text else f"{text} {_LOST}"
+    return f"{text} {_KEPT}" if finished.ending in _INTERRUPTED else text

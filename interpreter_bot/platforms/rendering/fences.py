@@ -1,0 +1,111 @@
+"""Wrapping foreign text in a fence that it cannot get out of; recognising fences. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Final, Literal, TypeAlias
+
+Style: TypeAlias = Literal["longer", "broken"]
+"""How a fence is kept whole: by being longer than any in the text, as Markdown has it; or, where a
+platform knows only three backticks, by breaking those in the text with an invisible space."""
+
+_TICKS: Final = re.compile("`+")
+_RUNS: Final = re.compile("`{2,}")
+_BREAK: Final = "\u200b"
+_MOST_MARKS: Final = 32
+_LANGUAGE: Final = re.compile(r"[A-Za-z0-9_+.#-]{1,20}")
+# Longer ones are not taken for fences: they could be neither closed nor opened again. In what
+# follows backticks there are no others, or it is code within a line.
+_OPENING: Final = re.compile(
+    r"(?P<indent>[ \t]{0,12})"
+    r"(?:(?P<ticks>`{3,32}+)[^`\r\n]*|(?P<waves>~{3,32}+)(?!~)[^\r\n]*)\r?\n?"
+)
+_CLOSING: Final = re.compile(r"[ \t]{0,12}(?P<marks>`{3,}|~{3,})[ \t]*\r?\n?")
+_BEGINNING: Final = re.compile(r"[ \t]*(?:```|~~~)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fence:
+    """An open one.
+
+    Attributes:
+        indent: what stands before it, as within a list.
+        marks: backticks or tildes.
+        language: of the code in it, or empty.
+    """
+
+    indent: str
+    marks: str
+    language: str
+
+    @property
+    def opening(self) -> str:
+        """The line that opens one like it."""
+        return f"{self.indent}{self.marks}{self.language}\n"
+
+    @property
+    def closing(self) -> str:
+        """What closes it, at the beginning of a line."""
+        return f"{self.indent}{self.marks}"
+
+
+def opened(line: str) -> Fence | None:
+    """Read a line that may open a fence."""
+    found = _OPENING.fullmatch(line)
+    if found is None:
+        return None
+    marks = found["ticks"] or found["waves"]
+    language = _LANGUAGE.match(line.strip().removeprefix(marks).strip())
+    return Fence(found["indent"], marks, language[0] if language else "")
+
+
+def closes(line: str, fence: Fence) -> bool:
+    """Say whether a line closes a fence."""
+    found = _CLOSING.fullmatch(line)
+    return found is not None and found["marks"].startswith(fence.marks)
+
+
+def begins(text: str) -> bool:
+    """Say whether text could be taken for a fence, depending on how its line goes on."""
+    return _BEGINNING.match(text) is not None
+
+
+def fenced(text: str, *, language: str = "", style: Style = "longer") -> str:
+    """Wrap text as code; nothing where there is nothing to wrap.
+
+    Args:
+        text: anything; its line ends become line feeds.
+        language: for colours; what is no name of one is left out.
+        style: how the fence is kept whole.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
+    if not text.strip():
+        return ""
+    marks = "`" * max(3, _longest(text) + 1)
+    if style == "broken" or len(marks) > _MOST_MARKS:
+        marks, text = "```", _broken(text)
+    known = language if _LANGUAGE.fullmatch(language) else ""
+    return f"{marks}{known}\n{text}\n{marks}"
+
+
+def inline(text: str, *, style: Style = "longer") -> str:
+    """Wrap text as code within a line; nothing where there is nothing to wrap."""
+    text = " ".join(text.split())
+    if not text:
+        return ""
+    if style == "broken":
+        # There is no way to write a backtick within one.
+        return f"`{text.replace('`', 'ˋ')}`"  # noqa: RUF001
+    marks = "`" * (_longest(text) + 1)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{marks}{pad}{text}{pad}{marks}"
+
+
+def _longest(text: str) -> int:
+    return max((len(run) for run in _TICKS.findall(text)), default=0)
+
+
+def _broken(text: str) -> str:
+    """Part backticks that stand together, so that no three of them do."""
+    return _RUNS.sub(lambda run: _BREAK.join(run[0]), text)

@@ -1,0 +1,112 @@
+"""What a platform is given to show, in order, and what it says it can show. Frozen values."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final, Literal, TypeAlias
+
+from interpreter_bot import values
+from interpreter_bot.platforms.rendering import measures
+
+RASTERS: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What one platform shows within its messages; everything else becomes a file.
+
+    Attributes:
+        text_units: of all text of one execution together; of its traceback as much again.
+        text_lines: likewise.
+        measure: counts those units.
+        table_width: columns of letters that a drawn table may be wide.
+        table_rows: that a drawn table may have.
+        pictures: MIME types that are shown as pictures.
+        has_html: pages are shown, in a frame without rights.
+        has_latex: formulas are shown as such.
+        has_tables: tables are shown as such; `TableItem.table` is all that is needed.
+    """
+
+    text_units: int
+    text_lines: int = 60
+    measure: measures.Measure = measures.characters
+    table_width: int = 80
+    table_rows: int = 20
+    pictures: frozenset[str] = RASTERS
+    has_html: bool = False
+    has_latex: bool = False
+    has_tables: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Said:
+    """Text that was printed, or that a value says of itself; to be shown as it stands.
+
+    Attributes:
+        text: harmless, not empty, without its last line end; perhaps only a head.
+        stream: of what was printed; a value has none.
+    """
+
+    text: str
+    stream: Literal["stdout", "stderr", ""] = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Code:
+    """Text in a language: "json", "latex", or "traceback", of which the end matters most."""
+
+    text: str
+    language: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TableItem:
+    """A table.
+
+    Attributes:
+        table: its head.
+        text: it drawn, within the platform's width, its size in the last line.
+    """
+
+    table: values.Table
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PictureItem:
+    """A picture that the platform shows. `alt` says what it is, for who does not see it."""
+
+    name: str
+    mime: str
+    data: bytes
+    alt: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PageItem:
+    """A page for a platform that shows HTML. It is hostile: frame it without any rights."""
+
+    name: str
+    html: str
+    title: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileItem:
+    """A file to download. `about` says in a few words what it is."""
+
+    name: str
+    mime: str
+    data: bytes
+    about: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence of ours."""
+
+    text: str
+
+
+Item: TypeAlias = Said | Code | TableItem | PictureItem | PageItem | FileItem | Note
+"""One thing to show."""

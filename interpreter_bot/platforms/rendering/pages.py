@@ -1,0 +1,96 @@
+"""What a piece of HTML is about: words only, a sound, a video, or a page of its own. Pure.
+
+Nothing here makes HTML safe to show: whoever shows it does so in a frame without rights.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import html.parser
+import re
+from typing import Final
+
+_MOST_WORDS: Final = 8000
+_HEAD_CHARACTERS: Final = 4096
+_TITLE: Final = re.compile(r"<title>([^<]{1,200})</title>", re.I)
+_ACTIVE: Final = re.compile(
+    r"<(?:script|svg|canvas|iframe|object|embed|img|video|audio|table|style|form|math)\b", re.I
+)
+_MEDIA: Final = re.compile(
+    r"""<(?:audio|video|source)\b[^>]{0,2000}?\bsrc\s*=\s*["']data:((?:audio|video)/[\w.+-]{1,40})"""
+    r"""(?:;[\w=.+-]{1,80}){0,3};base64,([A-Za-z0-9+/=\s]*+)["']""",
+    re.I,
+)
+_SUFFIXES: Final = {
+    "audio/mpeg": ".mp3",
+    "audio/mp4": ".m4a",
+    "audio/x-wav": ".wav",
+    "audio/wav": ".wav",
+    "audio/ogg": ".ogg",
+    "audio/flac": ".flac",
+    "audio/x-flac": ".flac",
+    "video/mp4": ".mp4",
+    "video/x-m4v": ".m4v",
+    "video/webm": ".webm",
+    "video/ogg": ".ogv",
+    "video/quicktime": ".mov",
+}
+_BLOCKS: Final = frozenset(
+    {"br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "pre", "hr", "ul"}
+)
+# What Python says of an object that has no words for itself.
+_REPR: Final = re.compile(r"\s*(?:<[^<>\n]*>|Figure\(.*\)|Figure\(\{.*)\s*", re.S)
+
+
+def says_something(plain: str) -> bool:
+    """Say whether a display's plain text is for people, and not `<…object at 0x…>`."""
+    return bool(plain.strip()) and _REPR.fullmatch(plain) is None
+
+
+def title(source: str) -> str:
+    """Return the title that a page gives itself; empty where it has none."""
+    found = _TITLE.search(source[:_HEAD_CHARACTERS])
+    return html.unescape(found[1]).strip() if found else ""
+
+
+def media(source: str) -> tuple[str, str, bytes] | None:
+    """Find the sound or video that a player holds.
+
+    Returns:
+        Its MIME type, suffix and bytes; None for anything else.
+    """
+    found = _MEDIA.search(source)
+    mime = found[1].lower() if found else ""
+    if found is None or mime not in _SUFFIXES:
+        return None
+    try:
+        return mime, _SUFFIXES[mime], base64.b64decode("".join(found[2].split()), validate=True)
+    except ValueError:
+        return None
+
+
+def words(source: str) -> str | None:
+    """Return the text of HTML that is nothing but text; None where it is more."""
+    if len(source) > _MOST_WORDS or _ACTIVE.search(source):
+        return None
+    reader = _Words()
+    reader.feed(source)
+    reader.close()
+    lines = (" ".join(line.split()) for line in "".join(reader.parts).split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+class _Words(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin a line where a browser would."""
+        if tag in _BLOCKS:
+            self.parts.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        """Take words."""
+        self.parts.append(data)

@@ -1,0 +1,102 @@
+"""Tables as plain text, aligned also where letters are twice as wide, and as CSV. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from rich import cells
+
+from interpreter_bot import values
+from interpreter_bot.screens import terminals
+
+_GAP: Final = "  "
+_MOST_CELL_WIDTH: Final = 60
+_NUMBER: Final = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?%?|[-+]?(?:nan|inf)|<NA>|NaT", re.I)
+# A spreadsheet would run what begins like this (CWE-1236).
+_FORMULA: Final = re.compile(r"[=+@\t\r]|-(?![\d.])")
+
+
+def draw(
+    table: values.Table, most_width: int | None = None, *, most_rows: int | None = None
+) -> str:
+    """Draw a table and how large it is as a whole.
+
+    Args:
+        table: its cells are foreign text; nothing in them leaves its place.
+        most_width: columns that are wider together are left out from the right.
+        most_rows: further ones are left out.
+    """
+    rows = table.rows if most_rows is None else table.rows[:most_rows]
+    columns = [
+        _column([heading, *(row[number] for row in rows)])
+        for number, heading in enumerate(table.columns)
+    ]
+    shown = _fitting(columns, most_width)
+    lines = [_GAP.join(line).rstrip() for line in zip(*shown, strict=True)]
+    if lines:
+        lines.insert(1, _GAP.join("-" * cells.cell_len(column[0]) for column in shown))
+    return "\n".join([*lines, f"[{size(table, len(rows))}]"])
+
+
+def size(table: values.Table, shown_rows: int) -> str:
+    """Say how large a table is as a whole, and how much of it is shown."""
+    text = f"{table.row_count:,} rows x {table.column_count:,} columns"
+    return text if shown_rows >= table.row_count else f"{text}, the first {shown_rows} shown"
+
+
+def width(table: values.Table) -> int:
+    """Return how wide a table is when all its columns are drawn."""
+    lines = draw(table).split("\n")[:2]
+    return max(map(cells.cell_len, lines))
+
+
+def as_csv(table: values.Table) -> str:
+    """Write the rows that there are as CSV that spreadsheets read without running any of it."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(map(_inert, table.columns))
+    writer.writerows(map(_inert, row) for row in table.rows)
+    return file.getvalue()
+
+
+def _inert(text: str) -> str:
+    text = terminals.harmless(text)
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def _column(texts: Sequence[str]) -> list[str]:
+    """Make heading and cells of one column equally wide; numbers stand to the right."""
+    cleaned = [_cell(text) for text in texts]
+    widest = max(map(cells.cell_len, cleaned))
+    is_numeric = len(texts) > 1 and all(_NUMBER.fullmatch(text.strip()) for text in texts[1:])
+    padded = [" " * (widest - cells.cell_len(text)) for text in cleaned]
+    if is_numeric:
+        return [space + text for space, text in zip(padded, cleaned, strict=True)]
+    return [text + space for space, text in zip(padded, cleaned, strict=True)]
+
+
+def _cell(text: str) -> str:
+    text = "".join(letter if letter.isprintable() else " " for letter in text)
+    if cells.cell_len(text) <= _MOST_CELL_WIDTH:
+        return text
+    return cells.set_cell_size(text, _MOST_CELL_WIDTH - 1) + "…"
+
+
+def _fitting(columns: list[list[str]], most_width: int | None) -> list[list[str]]:
+    """Keep the leading columns that fit beside each other, one at least, and say if some do not."""
+    if most_width is None:
+        return columns
+    used, count = 0, 0
+    for column in columns:
+        used += cells.cell_len(column[0]) + len(_GAP)
+        # Room for the sign that there are more.
+        if count and used + 1 > most_width:
+            break
+        count += 1
+    if count == len(columns):
+        return columns
+    return [*columns[:count], ["…"] * len(columns[0])]

@@ -1,0 +1,128 @@
+"""All outputs of one execution as they stand: cleared, updated, put together. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeAlias
+
+from interpreter_bot import values
+from interpreter_bot.screens import terminals
+
+Standing: TypeAlias = values.Text | values.Error | values.Shown | values.Notice
+"""An output that can be seen; a `values.Clear` cannot."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Item:
+    """One thing on the screen.
+
+    Attributes:
+        number: names it for as long as it stands, whatever is changed about it.
+        version: grows when what it shows changes.
+        output: as it stands now; text without carriage returns.
+    """
+
+    number: int
+    version: int
+    output: Standing
+
+
+class _Place:
+    """One item in the making."""
+
+    def __init__(self, number: int, output: Standing) -> None:
+        self.number = number
+        self.version = 0
+        self.output = output
+        self.tape: terminals.Tape | None = None
+        if isinstance(output, values.Text):
+            self.tape = terminals.Tape()
+            self.tape.feed(output.text)
+
+    def item(self) -> Item:
+        output = self.output
+        if isinstance(output, values.Text) and self.tape is not None:
+            output = values.Text(output.stream, self.tape.text)
+        return Item(self.number, self.version, output)
+
+
+class Screen:
+    """Takes the outputs of one execution, one by one, and says what is to be seen."""
+
+    def __init__(self) -> None:
+        self._places: list[_Place] = []
+        self._count = 0
+        self._is_clearing = False
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """What stands on the screen, in order. Text that came to nothing is not there."""
+        items = (place.item() for place in self._places)
+        return tuple(
+            item for item in items if not isinstance(item.output, values.Text) or item.output.text
+        )
+
+    @property
+    def outputs(self) -> tuple[Standing, ...]:
+        """The same, without their numbers."""
+        return tuple(item.output for item in self.items)
+
+    def show(self, output: values.Output) -> None:
+        """Take the next output."""
+        if isinstance(output, values.Clear):
+            self._is_clearing = output.wait
+            if not output.wait:
+                self._places.clear()
+            return
+        if self._is_clearing:
+            self._places.clear()
+            self._is_clearing = False
+        if isinstance(output, values.Text):
+            self._print(output)
+        elif not (isinstance(output, values.Display) and output.is_update and self._redraw(output)):
+            self._add(output)
+
+    def _add(self, output: Standing) -> None:
+        self._places.append(_Place(self._count, output))
+        self._count += 1
+
+    def _print(self, output: values.Text) -> None:
+        rest = output.text
+        place = self._last(output.stream)
+        if place is not None and place.tape is not None:
+            own, rest = self._divided(rest, place, place.tape)
+            if own:
+                place.tape.feed(own)
+                place.version += 1
+        if rest:
+            self._add(values.Text(output.stream, rest))
+
+    def _last(self, stream: str) -> _Place | None:
+        """Find the text last printed to a stream."""
+        for place in reversed(self._places):
+            if isinstance(place.output, values.Text) and place.output.stream == stream:
+                return place
+        return None
+
+    def _divided(self, text: str, place: _Place, tape: terminals.Tape) -> tuple[str, str]:
+        """Divide text into what goes on in `place` and what begins a new one."""
+        if place is self._places[-1]:
+            return text, ""
+        if tape.line and (text.startswith("\r") or tape.is_returned):
+            # A progress bar goes on where it stands, though something was shown since.
+            head, end, rest = text.partition("\n")
+            return head + end, rest
+        return "", text
+
+    def _redraw(self, update: values.Shown) -> bool:
+        """Put an update in the place of every display it is for; False where there is none."""
+        found = [
+            place
+            for place in self._places
+            if isinstance(place.output, values.Display)
+            and place.output.display_id == update.display_id
+        ]
+        for place in found:
+            place.output = update
+            place.version += 1
+        return bool(found)

@@ -1,0 +1,94 @@
+"""What libraries draw in a real kernel, as it arrives."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.kernel
+
+COMMAND = pathlib.Path(sys.executable).with_name("interpreter-bot")
+
+
+@pytest.fixture
+def shown(tmp_path, short_path):
+    """Run cells; returns what each showed, in order, without the ends."""
+
+    def run(*cells):
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "INTERPRETER_BOT_PATHS__DATA": str(tmp_path / "data"),
+            "INTERPRETER_BOT_PATHS__RUNTIME": str(short_path),
+        }
+        done = subprocess.run(
+            [COMMAND, "exec", "--json", *(f"--cell={cell}" for cell in cells)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        ends = [line["status"] for line in lines if line["type"] == "finished"]
+        assert ends == ["ok"] * len(cells), done.stderr
+        return [
+            [one for one in lines if one["cell"] == cell and one["type"] != "finished"]
+            for cell in range(len(cells))
+        ]
+
+    return run
+
+
+def test_all_figures_of_a_cell_are_shown_in_order_with_its_text(shown):
+    (found, after) = shown(
+        "import matplotlib.pyplot as plt\n"
+        "print('one'); plt.plot([1]); plt.show(); print('two')\n"
+        "plt.figure(); plt.plot([2]); plt.figure(); plt.plot([3]); print('three')",
+        "print('no figure is left')",
+    )
+    assert [(one["type"], one["text"].split("\n")[0]) for one in found] == [
+        ("stdout", "one"),
+        ("image", "<Figure size 768x576 with 1 Axes>"),
+        ("stdout", "two"),
+        ("image", "<Figure size 768x576 with 1 Axes>"),
+        ("image", "<Figure size 768x576 with 1 Axes>"),
+    ]
+    assert [one["type"] for one in after] == ["stdout"]
+
+
+def test_a_plotly_figure_is_one_page_that_opens_offline(shown):
+    found = shown(
+        "import plotly.express as px; px.line(x=[1, 2], y=[3, 4], title='Lines')",
+        "px.bar(x=['a'], y=[1]).show()",
+    )
+    for outputs in found:
+        (page,) = outputs
+        assert page["type"] == "html"
+        assert "Plotly.newPlot" in page["text"]
+        assert not re.findall(r"""(?:src|href)\s*=\s*["']?https?:""", page["text"])
+        assert len(page["text"]) < 3_000_000
+    assert "<title>Lines</title>" in found[0][0]["text"]
+
+
+def test_a_formula_and_a_drawing_arrive_as_what_they_are(shown):
+    formula, drawing = shown(
+        "import sympy; sympy.sqrt(sympy.Symbol('x'))",
+        "from IPython.display import SVG; SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>')",
+    )
+    assert [(one["kind"], one["text"]) for one in formula] == [
+        ("latex", "$\\displaystyle \\sqrt{x}$")
+    ]
+    assert [one["mime"] for one in drawing] == ["image/svg+xml"]
+
+
+def test_a_library_that_cannot_draw_a_display_breaks_nothing(shown):
+    (found,) = shown(
+        "from IPython.display import display\n"
+        "display({'application/vnd.plotly.v1+json': 3, 'text/plain': 'words'}, raw=True)"
+    )
+    assert [one["text"] for one in found] == ["words"]

@@ -1,0 +1,52 @@
+"""Where text may be cut."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interpreter_bot.platforms.rendering import graphemes, measures
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        *("e\u0301", "\r\n", "👍🏽", "👩‍👩‍👧‍👦", "🇩🇪", "☕\ufe0f", "각", "\u1100\u1161\u11a8"),
+        *("नि", "🏴\U000e0067\U000e0062\U000e007f", "\ud83d\ude00"),
+    ],
+)
+def test_a_letter_is_whole(whole):
+    text = f"a{whole}b"
+    assert [place for place in range(len(text) + 1) if graphemes.is_boundary(text, place)] == [
+        0,
+        1,
+        1 + len(whole),
+        len(text),
+    ]
+
+
+def test_flags_are_pairs():
+    text = "🇩🇪🇫🇷"
+    assert [graphemes.is_boundary(text, place) for place in range(5)] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
+@given(st.text(), st.integers(0, 40))
+def test_a_floor_is_a_place_in_the_text_and_not_after_the_given_one(text, place):
+    place = min(place, len(text))
+    found = graphemes.floor(text, place)
+    assert 0 <= found <= place
+    assert found == place or place > 0
+
+
+@given(st.text(), st.integers(0, 100))
+def test_units_are_counted_as_encodings_do(text, most):
+    assert measures.utf16_units(text) == len(text.encode("utf-16-le", "surrogatepass")) // 2
+    assert measures.utf8_bytes(text) == len(text.encode("utf-8", "surrogatepass"))
+    count = measures.head(text, most, measures.utf8_bytes)
+    assert measures.utf8_bytes(text[:count]) <= most
+    assert count == len(text) or measures.utf8_bytes(text[: count + 1]) > most
