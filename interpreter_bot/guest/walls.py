@@ -26,6 +26,9 @@ _NAMESPACES = (
     | syscalls.CLONE_NEWCGROUP
 )
 _INSIDE_ID = 1000
+# DATA counts the 8 MiB stack of each thread as if it were full. Beyond what is used of it, that
+# is no memory, so it is allowed on top; the session as a whole is bounded from outside.
+_STACKS_BYTES = 64 * 1024 * 1024
 
 
 def separate(*, temporary_bytes: int, uid: int, readable: list[str]) -> None:
@@ -101,8 +104,11 @@ def limit(limits: dict[str, int]) -> None:
     """Set resource limits, soft and hard alike, so that they cannot be raised again.
 
     Args:
-        limits: names of RLIMIT constants without their prefix, to values.
+        limits: names of RLIMIT constants without their prefix, to values. DATA gets as much
+            more as the stacks of eight threads.
     """
+    if "DATA" in limits:
+        limits = limits | {"DATA": limits["DATA"] + _STACKS_BYTES}
     for name, value in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}")
         # An inherited hard limit may be lower than ours; asking for more would be refused.

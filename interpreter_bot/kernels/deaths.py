@@ -10,6 +10,14 @@ from interpreter_bot.kernels import transfers
 
 DISK_FULL = "The disk of the machine is nearly full, so the code was stopped."
 TOO_MUCH_SENT = "The Python process sent more than the bot could hold."
+HIDING = (
+    "The code was stopped because the bot could not see how much memory and disk it uses: one of "
+    "its processes hides, or it has too many processes, open files, mappings or sockets."
+)
+UNCOUNTABLE = (
+    "The code made folders in /mnt/data that cannot be counted: they are nested too deeply, or "
+    "closed to the bot. Delete them to go on."
+)
 LOST = "Its variables are gone; files in /mnt/data are kept."
 
 

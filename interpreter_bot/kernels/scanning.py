@@ -76,13 +76,16 @@ class Usage:
         bytes: blocks in use, hard links once; a sparse file counts what it holds.
         files: entries of every kind, directories too, the root itself not.
         is_partial: counting stopped early; the figures are at least so much.
-        is_over: a limit is exceeded, or something is nested too deeply to be counted.
+        is_over: a limit is exceeded, or something cannot be counted.
+        is_uncountable: something is nested too deeply, or closed to us; not known where counting
+            stopped early because a limit is far exceeded.
     """
 
     bytes: int
     files: int
     is_partial: bool
     is_over: bool
+    is_uncountable: bool = False
 
 
 def is_plain(character: str) -> bool:
@@ -209,7 +212,7 @@ def measure(root: int, *, most_bytes: int, most_files: int, overshoot: int = 1) 
                 if held > overshoot * most_bytes or files > overshoot * most_files:
                     return Usage(held, files, is_partial=True, is_over=True)
     is_over = is_hidden or held > most_bytes or files > most_files
-    return Usage(held, files, is_partial=is_hidden, is_over=is_over)
+    return Usage(held, files, is_partial=is_hidden, is_over=is_over, is_uncountable=is_hidden)
 
 
 @contextlib.contextmanager

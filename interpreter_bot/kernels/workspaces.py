@@ -207,8 +207,8 @@ class Workspace:
     async def usage(self) -> scanning.Usage:
         """What it holds on disk, counted up to twice its limits. Quick, so look often.
 
-        Who decides by the figures should heed `is_over` too: it also says that something is
-        nested so deeply that it cannot be counted.
+        Who decides by the figures should heed `is_uncountable` too: something is nested so
+        deeply, or closed to us, that they leave it out.
         """
         return await transfers.file_work(self._measure)
 

@@ -1,40 +1,30 @@
 """What a session uses, where no control group counts it: read from /proc, judged over time.
 
-A session is the init of a pid namespace and all that descends from it. Its memory is the
-proportional set of each process (pages shared with the fork server count by share), plus what
-it keeps in memfds without mapping it. Not seen here: files in its tmpfs that nobody maps, which
-the size of the tmpfs bounds; and memory that no process shows (a memfd in flight between two
-sockets, a detached System V segment), which only the walls can refuse.
+A session is the init of a pid namespace and all that descends from it. Its memory is what
+`memories` finds in its processes and `holdings` elsewhere; its disk, beside the files that have
+names, is what `deletions` finds.
 
-Everything read is hostile: processes vanish at any moment, names hold anything, and a process
-may hide from a bot that is not root. What cannot be read is counted from above, and said.
+Everything read is hostile: processes vanish at any moment, names hold anything, a process may
+hide from a bot that is not root, and there may be more to look at than there is time. What
+cannot be read is counted from above, and said; what there was no time for is said, too.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import enum
-import itertools
 import os
-import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Final
 
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+from interpreter_bot.kernels.provisioning import deletions, holdings, memories, procfiles
+
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _MOST_PROCESSES: Final = 4096
-_MOST_DESCRIPTORS: Final = 16_384
-_MOST_MAPS_BYTES: Final = 8 * 1024 * 1024
-_SHARED: Final = (b"/memfd:", b"/dev/shm/")
-_PSS: Final = re.compile(rb"^Pss: +(\d+) kB", re.MULTILINE)
-_MAPPING: Final = re.compile(
-    rb"^[0-9a-f]+-[0-9a-f]+ \S{4} [0-9a-f]+ ([0-9a-f]+):([0-9a-f]+) (\d+).*\n"
-    rb"(?:(?!Pss:)[A-Z]\w+:.*\n)*Pss: +(\d+) kB",
-    re.MULTILINE,
-)
-
-_Inode = tuple[int, int]
+# A fork of a kernel with everything imported takes 2 to 5 ms, and 10 for each gigabyte it has:
+# whoever just computes in many processes is not to be taken for one who keeps us busy.
+_LOOK_SECONDS: Final = 0.5
+_PROCESS_SECONDS: Final = 0.02
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,14 +36,18 @@ class Reading:
         cpu_seconds: what live and awaited processes used so far; never falls.
         processes: how many there are; 0 once init is gone.
         hidden: processes that kept us from looking into them, or had too much to look at.
+        socket_bytes: what its sockets may hold besides, from above; 0 where they are few.
         is_exact: false where the upper bound was already small enough.
+        is_late: looking took too long, so `memory_bytes` is only a part.
     """
 
     memory_bytes: int
     cpu_seconds: float
     processes: int
     hidden: int = 0
+    socket_bytes: int = 0
     is_exact: bool = True
+    is_late: bool = False
 
 
 class Verdict(enum.StrEnum):
@@ -62,7 +56,28 @@ class Verdict(enum.StrEnum):
     FINE = "fine"
     OVER_MEMORY = "over memory"
     HIDING = "hiding"
-    """It keeps a process from being looked into, so its memory is not known."""
+    """What it uses cannot be known: a process does not let us look, or there is too much."""
+
+
+class Streak:
+    """Counts looks in a row that did not show everything. Pure."""
+
+    def __init__(self, *, hidden: int = 4, late: int = 3) -> None:
+        """Start without any looks.
+
+        Args:
+            hidden: looks in a row that end patience with processes that hide: one that just
+                starts another program does so for a moment.
+            late: looks in a row that end patience with those that take too long.
+        """
+        self._patience = (hidden, late)
+        self._counts = (0, 0)
+
+    def is_over(self, *, is_hidden: bool, is_late: bool) -> bool:
+        """Take one more look; whether patience is at its end."""
+        hidden, late = self._counts
+        self._counts = (hidden + 1 if is_hidden else 0, late + 1 if is_late else 0)
+        return any(n >= most for n, most in zip(self._counts, self._patience, strict=True))
 
 
 class Watch:
@@ -73,19 +88,19 @@ class Watch:
 
         Args:
             memory_bytes: what the session may use, headroom included.
-            patience: readings in a row that may be hidden: a process that just starts another
-                program is hidden for a moment.
+            patience: readings in a row that may be hidden.
         """
         self._memory_bytes = memory_bytes
-        self._patience = patience
-        self._hidden = 0
+        self._streak = Streak(hidden=patience)
 
     def judge(self, reading: Reading) -> Verdict:
         """Take one more reading; memory needs no patience, it grows by gigabytes a second."""
-        self._hidden = self._hidden + 1 if reading.hidden else 0
+        is_over = self._streak.is_over(is_hidden=reading.hidden > 0, is_late=reading.is_late)
         if reading.memory_bytes > self._memory_bytes:
             return Verdict.OVER_MEMORY
-        return Verdict.HIDING if self._hidden >= self._patience else Verdict.FINE
+        if is_over or reading.memory_bytes + reading.socket_bytes > self._memory_bytes:
+            return Verdict.HIDING
+        return Verdict.FINE
 
 
 class SessionProcesses:
@@ -107,15 +122,16 @@ class SessionProcesses:
         for pid in found:  # Grows while it is walked.
             if len(found) >= _MOST_PROCESSES:
                 break
-            found.extend(_children(pid))
+            found.extend(procfiles.children(pid))
         return list(dict.fromkeys(found[:_MOST_PROCESSES]))
 
     def _pids_of_namespace(self) -> list[int]:
-        wanted = _namespace(self._init)
-        if wanted in (0, _namespace(os.getpid())):
+        wanted = procfiles.namespace(self._init, "pid")
+        if wanted in (0, procfiles.namespace("self", "pid")):
             return [self._init]  # Without a namespace of its own, all of the host would match.
-        others = (int(name) for name in os.listdir("/proc") if name.isdigit())
-        found = [pid for pid in others if pid != self._init and _namespace(pid) == wanted]
+        others = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        others.remove(self._init)
+        found = [pid for pid in others if procfiles.namespace(pid, "pid") == wanted]
         return [self._init, *found][:_MOST_PROCESSES]
 
     def memory_bytes(self) -> int:
@@ -128,166 +144,71 @@ class SessionProcesses:
 
     def written_bytes(self) -> int:
         """All that live processes ever wrote, to files and sockets alike."""
-        fields = (_read(f"/proc/{pid}/io").split() for pid in self.pids())
+        fields = (procfiles.read(f"/proc/{pid}/io").split() for pid in self.pids())
         return sum(int(found[3]) for found in fields if len(found) > 3)
 
-    def unlinked_bytes(self, device: int) -> int:
-        """Disk that is held by open files without a name, which no walk over names sees.
+    def deleted(self, disk: deletions.Disk) -> deletions.Deleted:
+        """Count the disk that is held by files without a name, which no walk over names sees.
 
         Args:
-            device: number of the file system that counts.
+            disk: the file system that counts.
         """
-        found: dict[_Inode, int] = {}
-        for seen in itertools.islice(_open_files(self.pids()), _MOST_DESCRIPTORS):
-            if seen.st_dev == device and seen.st_nlink == 0:
-                found[seen.st_dev, seen.st_ino] = seen.st_blocks * 512
-        return sum(found.values())
+        shown = _shown(self.pids())
+        return deletions.count(shown, disk, allowance=_allowance(shown))
 
-    def reading(self, *, enough_bytes: int = 0) -> Reading:
-        """Look at everything once.
+    def reading(self, *, enough_bytes: int = 0, most_bytes: int | None = None) -> Reading:
+        """Look at everything once, for a bounded time.
 
         Args:
             enough_bytes: an upper bound not over this is good enough: it costs some 50
                 microseconds a process, where exactness costs about 10 a resident megabyte.
+            most_bytes: more than this is too much, however much; None to count everything.
         """
         pids = self.pids()
         cpu_seconds = self._count_cpu(pids)
-        held, hidden = _held_in_memory(pids)
-        # Init forbids everybody to look; it is ours, runs nothing of a user's, and what it has
-        # resident are the fork server's pages.
-        hidden.discard(self._init)
-        bound = sum(_resident_bytes(pid) for pid in pids) + sum(held.values())
-        if bound <= enough_bytes:
-            return Reading(bound, cpu_seconds, len(pids), len(hidden), is_exact=not bound)
-        exact = 0
-        for pid in pids:
-            size = _proportional_bytes(pid, held)
-            if size is None and pid != self._init:
-                hidden.add(pid)
-                size = _resident_bytes(pid)
-            exact += size or 0
-        exact += sum(size for size in held.values() if size > 0)
-        return Reading(exact, cpu_seconds, len(pids), len(hidden))
+        shown = _shown(pids)
+        # Whoever speaks for all had better not be init, which forbids everybody to look.
+        witnesses = [*list(shown.values())[1:], *list(shown.values())[:1]]
+        temporary = holdings.in_temporary(witnesses)
+        devices = {device for device, _ in temporary}
+        held, hidden = holdings.in_descriptors(shown, devices)
+        socket_bytes = holdings.in_sockets(witnesses)
+        bounds = memories.Bounds(enough_bytes - socket_bytes, most_bytes)
+        counted = memories.count(shown, held | temporary, bounds, allowance=_allowance(shown))
+        # It is ours and runs nothing of a user's.
+        hidden = (hidden | counted.hidden) - {self._init}
+        return Reading(
+            counted.bytes,
+            cpu_seconds,
+            len(pids),
+            len(hidden),
+            socket_bytes,
+            is_exact=counted.is_exact or not pids,
+            is_late=counted.is_late,
+        )
 
     def _count_cpu(self, pids: list[int]) -> float:
-        ticks = sum(sum(map(int, _stat(pid)[11:15])) for pid in pids)
+        ticks = sum(sum(map(int, procfiles.stat(pid)[11:15])) for pid in pids)
         self._cpu_seconds = max(self._cpu_seconds, ticks / _TICKS_PER_SECOND)
         return self._cpu_seconds
 
 
 def start_ticks(pid: int) -> int:
     """When a process started, in clock ticks since boot; 0 when it is gone or a zombie."""
-    fields = _stat(pid)
-    return 0 if not fields or fields[0] in (b"Z", b"X") else int(fields[19])
+    fields = procfiles.stat(pid)
+    return 0 if procfiles.has_ended(fields) else int(fields[19])
 
 
-def _stat(pid: int) -> list[bytes]:
-    """/proc/PID/stat from the state on; empty when gone. A name may hold `)` and spaces."""
-    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+def _shown(pids: list[int]) -> dict[int, int]:
+    """Processes that hold anything, to the numbers that show them; init first."""
+    numbers = ((pid, procfiles.shown_by(pid)) for pid in pids)
+    return {pid: number for pid, number in numbers if number}
 
 
-def _read(path: str) -> bytes:
-    """A file of /proc; empty when its process is gone."""
-    try:
-        return _look(path)
-    except OSError:
-        return b""
-
-
-def _look(path: str) -> bytes:
-    """At most 8 MiB of a file; raises OSError."""
-    with open(path, "rb") as file:
-        return file.read(_MOST_MAPS_BYTES)
+def _allowance(shown: Mapping[int, int]) -> procfiles.Allowance:
+    return procfiles.Allowance(max(_LOOK_SECONDS, _PROCESS_SECONDS * len(shown)))
 
 
 def _lists_children() -> bool:
     """Whether this kernel was built to say who the children of a process are."""
     return os.path.exists(f"/proc/self/task/{os.getpid()}/children")
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        tasks = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return []  # It ended between two looks; its children are init's by then.
-    lists = (_read(f"/proc/{pid}/task/{task}/children") for task in tasks)
-    return [int(child) for one in lists for child in one.split()]
-
-
-def _namespace(pid: int) -> int:
-    try:
-        return os.stat(f"/proc/{pid}/ns/pid").st_ino
-    except OSError:
-        return 0
-
-
-def _resident_bytes(pid: int) -> int:
-    fields = _read(f"/proc/{pid}/statm").split()
-    return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else 0
-
-
-def _open_files(pids: list[int]) -> Iterator[os.stat_result]:
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            for name in os.listdir(f"/proc/{pid}/fd"):
-                with contextlib.suppress(OSError):
-                    yield os.stat(f"/proc/{pid}/fd/{name}")
-
-
-def _held_in_memory(pids: list[int]) -> tuple[dict[_Inode, int], set[int]]:
-    """Bytes of each memfd or shared memory file that is open, and who would not show.
-
-    Nothing is opened: `stat` of /proc/PID/fd/N looks at the very file, whatever its name says.
-    """
-    held: dict[_Inode, int] = {}
-    hidden: set[int] = set()
-    left = _MOST_DESCRIPTORS
-    for pid in pids:
-        folder = f"/proc/{pid}/fd"
-        try:
-            names = os.listdir(folder)
-        except PermissionError:
-            hidden.add(pid)
-            continue
-        except OSError:
-            continue
-        if len(names) > left:
-            hidden.add(pid)
-        for name in names[:left]:
-            try:
-                if os.readlink(os.fsencode(f"{folder}/{name}")).startswith(_SHARED):
-                    seen = os.stat(f"{folder}/{name}")
-                    held[seen.st_dev, seen.st_ino] = seen.st_blocks * 512
-            except OSError:
-                continue
-        left -= len(names[:left])
-    return held, hidden
-
-
-def _proportional_bytes(pid: int, held: dict[_Inode, int]) -> int | None:
-    """The proportional set of a process, taking off `held` what it maps of that.
-
-    Returns:
-        bytes, 0 when it is gone, or None when it does not let us look.
-    """
-    try:
-        if held:
-            maps = _look(f"/proc/{pid}/smaps")
-            if len(maps) < _MOST_MAPS_BYTES:
-                return _mapped_bytes(maps, held)
-        return sum(map(int, _PSS.findall(_look(f"/proc/{pid}/smaps_rollup")))) * 1024
-    except PermissionError:
-        return None
-    except OSError:
-        return 0
-
-
-def _mapped_bytes(maps: bytes, held: dict[_Inode, int]) -> int:
-    total = 0
-    for major, minor, inode, kilobytes in _MAPPING.findall(maps):
-        size = int(kilobytes) * 1024
-        total += size
-        key = (os.makedev(int(major, 16), int(minor, 16)), int(inode))
-        if key in held:
-            held[key] -= size
-    return total

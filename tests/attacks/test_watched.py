@@ -1,0 +1,197 @@
+"""What is bounded by looking: held where nobody looked, and what only looks like that."""
+
+import os
+import textwrap
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.kernels import deaths
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+Ending = values.Ending
+MIB = boxes.MIB
+# Python's own mmap keeps a descriptor; the C library's does not.
+MAP = """
+libc.mmap.restype = ctypes.c_void_p
+def held(name, size, mapped):
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT)
+    os.write(descriptor, os.urandom(size))
+    assert libc.mmap(None, mapped, 1, 1, descriptor, ctypes.c_long(0)) not in (None, 2**64 - 1)
+    os.unlink(name)
+    os.close(descriptor)
+"""
+ONLY_MAPPED = {
+    "in full": "for n in range(12): held(f'/mnt/data/{n}', 16 << 20, 16 << 20); time.sleep(0.1)",
+    "by a page": "for n in range(12): held(f'/mnt/data/{n}', 16 << 20, 4096); time.sleep(0.1)",
+    "by a child whose first thread ended": """
+        if os.fork() == 0:
+            def hold():
+                for n in range(12): held(f'/mnt/data/{n}', 16 << 20, 4096)
+                time.sleep(60)
+            threading.Thread(target=hold).start()
+            call("syscall", 60, 0)
+    """,
+}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call's number is of x86-64")
+@pytest.mark.parametrize("how", ONLY_MAPPED)
+async def test_deleted_files_that_are_only_mapped_count(run, how):
+    ran = await run(boxes.code(MAP + textwrap.dedent(ONLY_MAPPED[how]) + "\ntime.sleep(3)"))
+
+    assert ran.ending is Ending.STOPPED
+    assert ran.finished.reason.startswith(deaths.workspace_full(boxes.LIMITS))
+
+
+async def test_a_file_that_was_replaced_while_it_was_mapped_is_no_trouble(run):
+    replaced = "for n in range(3): held('/mnt/data/x', 8 << 20, 8 << 20)\ntime.sleep(2)"
+    ran = await run(boxes.code(MAP + replaced))
+
+    assert ran.ending is Ending.OK
+
+
+HOARDS = {
+    "processes whose first thread ended": """
+        def hold():
+            x = bytearray(os.urandom(1 << 20)) * 120
+            time.sleep(60)
+        for _ in range(8):
+            if os.fork() == 0:
+                threading.Thread(target=hold).start()
+                time.sleep(0.1)
+                call("syscall", 60, 0)
+    """,
+    "temporary files": """
+        for folder in ("/tmp", "/dev/shm"):
+            with open(f"{folder}/x", "wb", 0) as file:
+                for _ in range(2): file.write(bytes(28 << 20))
+        for _ in range(4):
+            if os.fork() == 0:
+                x = bytearray(os.urandom(1 << 20)) * 120
+                time.sleep(60)
+    """,
+}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call's number is of x86-64")
+@pytest.mark.parametrize("what", HOARDS)
+async def test_memory_that_processes_do_not_show_counts(run, what):
+    ran = await run(boxes.code(HOARDS[what]) + "\ntime.sleep(4)")
+
+    # A control group kills whoever asks for too much; the bot ends the session.
+    partly = deaths.partly_out_of_memory(boxes.LIMITS.memory_bytes)
+    assert ran.ending is Ending.OUT_OF_MEMORY or partly in ran.notices
+
+
+async def test_memory_in_many_sockets_is_not_allowed_where_nobody_counts_it(bot, run):
+    ran = await run(
+        boxes.code("""
+        for _ in range(8):
+            if os.fork() == 0:
+                pairs = [socket.socketpair() for _ in range(100)]
+                for pair in pairs:
+                    for end in pair:
+                        end.setblocking(False)
+                        try:
+                            while True: end.send(bytes(1 << 16))
+                        except BlockingIOError: pass
+                time.sleep(60)
+        time.sleep(3)
+        """)
+    )
+
+    if bot.has_groups:
+        partly = deaths.partly_out_of_memory(boxes.LIMITS.memory_bytes)
+        assert ran.ending in {Ending.OK, Ending.OUT_OF_MEMORY} or partly in ran.notices
+    else:
+        assert ran.ending is Ending.STOPPED
+        assert ran.finished.reason.startswith(deaths.HIDING)
+
+
+async def test_a_process_that_hides_is_not_allowed_where_it_would_not_be_counted(bot, run):
+    ran = await run(
+        boxes.code("""
+        if os.fork() == 0:
+            call("prctl", 4, 0, 0, 0, 0)
+            time.sleep(60)
+        time.sleep(4)
+        """)
+    )
+
+    if ran.ending is not Ending.OK:  # Root sees it all the same.
+        assert ran.ending is Ending.STOPPED
+        assert ran.finished.reason.startswith(deaths.HIDING)
+    assert (ran.ending is Ending.OK) == (os.geteuid() == 0)
+
+
+HARMLESS = {
+    "a child that nobody waited for": "subprocess.Popen(['/bin/true']); time.sleep(3)",
+    "many children": """
+        for _ in range(50):
+            if os.fork() == 0: time.sleep(60)
+        time.sleep(3)
+    """,
+    "children that share what they inherit": """
+        x = bytearray(os.urandom(1 << 20)) * 200
+        for _ in range(8):
+            if os.fork() == 0: sum(x[::4096]); time.sleep(60)
+        time.sleep(3)
+    """,
+    "a shared file in memory": """
+        with open("/dev/shm/x", "wb", 0) as file: file.write(bytes(31 << 20))
+        x = bytearray(os.urandom(1 << 20)) * 400
+        with open("/dev/shm/x", "r+b") as file: shared = mmap.mmap(file.fileno(), 0)
+        for _ in range(8):
+            if os.fork() == 0: sum(shared[::4096]); time.sleep(60)
+        sum(shared[::4096])
+        time.sleep(3)
+    """,
+    "a pool of processes": """
+        from concurrent import futures
+        import multiprocessing
+        context = multiprocessing.get_context("fork")
+        with futures.ProcessPoolExecutor(8, mp_context=context) as pool:
+            for _ in range(3):
+                print(sum(pool.map(pow, range(1000), range(1000))) % 7)
+                time.sleep(0.7)
+    """,
+}
+
+
+@pytest.mark.parametrize("what", HARMLESS)
+async def test_many_ways_to_share_are_no_attack(run, what):
+    ran = await run(boxes.code(HARMLESS[what]))
+
+    assert (ran.ending, ran.notices) == (Ending.OK, [])
+
+
+async def test_nine_tenths_of_the_memory_can_be_used_beside_eight_threads(run):
+    ran = await run(
+        boxes.code(f"""
+        over = threading.Event()
+        for _ in range(8): threading.Thread(target=over.wait).start()
+        x = bytearray(os.urandom(1 << 20)) * {boxes.LIMITS.memory_bytes * 9 // 10 // MIB}
+        time.sleep(1)
+        over.set()
+        print(len(x) >> 20)
+        """)
+    )
+
+    assert (ran.ending, ran.word) == (Ending.OK, "460")
+
+
+async def test_what_cannot_be_counted_is_not_called_too_large(run):
+    ran = await run(
+        boxes.code("""
+        os.chdir("/mnt/data")
+        for _ in range(300):
+            os.mkdir("d" * 200)
+            os.chdir("d" * 200)
+        time.sleep(3)
+        """)
+    )
+
+    assert ran.ending is Ending.STOPPED
+    assert ran.finished.reason.startswith(deaths.UNCOUNTABLE)

@@ -1,0 +1,195 @@
+"""Guards of kernels that are played: who is looked at, when, and what follows."""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import threading
+
+import pytest
+
+from interpreter_bot import settings, values
+from interpreter_bot.kernels import deaths, guards, scanning, watchdogs
+from interpreter_bot.kernels.provisioning import deletions, watching
+
+MIB = settings.MIB
+LIMITS = settings.Limits(memory_bytes=512 * MIB, workspace_bytes=64 * MIB, workspace_files=100)
+FINE = watching.Reading(MIB, 0.0, 2)
+LATE = dataclasses.replace(FINE, is_late=True)
+NOTHING = scanning.Usage(0, 0, is_partial=False, is_over=False)
+
+
+class Kernel:
+    is_busy = True
+    is_alive = True
+
+    def __init__(self):
+        self.condemned = []
+        self.interrupted = []
+
+    def condemn(self, ending, reason):
+        self.condemned.append((ending, reason))
+        self.is_alive = False
+
+    def step_in(self, ending, reason):
+        self.interrupted.append((ending, reason))
+
+
+class Session:
+    """A launched kernel with its provisioner, processes and workspace, all in one."""
+
+    def __init__(self, directory, *, reading=FINE, usage=NOTHING, held=0, hidden=0, wait=None):
+        self.kernel = Kernel()
+        self.provisioner = self.workspace = self
+        self.directory = directory
+        self.looks = self.at_once = self.most_at_once = 0
+        self.threads = set()
+        self.group_bytes = None
+        self._reading, self._usage, self._wait = reading, usage, wait
+        self._deleted = deletions.Deleted(held, hidden, is_late=False)
+
+    def memory_bytes(self):
+        return self.group_bytes
+
+    def processes(self):
+        return self
+
+    def reading(self, *, enough_bytes, most_bytes):
+        assert (enough_bytes, most_bytes) == (512 * MIB, 576 * MIB)
+        self.looks += 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.threads.add(threading.current_thread())
+        if self._wait is not None:
+            self._wait.wait()
+        self.at_once -= 1
+        return self._reading
+
+    def deleted(self, disk):
+        assert disk == deletions.Disk.of(self.directory, LIMITS.file_bytes)
+        return self._deleted
+
+    async def usage(self):
+        return self._usage
+
+    def written_bytes(self):
+        return 0
+
+
+@pytest.fixture(autouse=True)
+def _no_other_reasons(monkeypatch):
+    monkeypatch.setattr(watchdogs, "_resident_bytes", lambda: 0)
+    monkeypatch.setattr(watchdogs, "_is_full", lambda *_: False)
+    monkeypatch.setattr(guards, "TICK_SECONDS", 0.01)
+
+
+@contextlib.asynccontextmanager
+async def watched(tmp_path, live):
+    task = asyncio.create_task(watchdogs.watch(live, tmp_path, LIMITS))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        left = [one.get_name() for one in asyncio.all_tasks() if "guard" in one.get_name()]
+        assert left == []
+
+
+async def until(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail("it did not come to that")
+
+
+async def test_one_that_takes_for_ever_to_look_at_costs_nobody_else_a_look(tmp_path):
+    forever = threading.Event()
+    slow, quick = Session(tmp_path, wait=forever), Session(tmp_path)
+    try:
+        async with watched(tmp_path, {"slow": slow, "quick": quick}):
+            await until(lambda: quick.looks > 10)
+            assert (slow.looks, slow.most_at_once) == (1, 1)
+            assert all("watchdog" in thread.name for thread in quick.threads)
+    finally:
+        forever.set()
+
+
+CONDEMNED = {
+    "late": ({"reading": LATE}, values.Ending.STOPPED, deaths.HIDING),
+    "hiding": ({"reading": dataclasses.replace(FINE, hidden=1)}, "stopped", deaths.HIDING),
+    "hiding files": ({"hidden": 1}, "stopped", deaths.HIDING),
+    "sockets": (
+        {"reading": dataclasses.replace(FINE, socket_bytes=576 * MIB)},
+        "stopped",
+        deaths.HIDING,
+    ),
+    "memory": (
+        {"reading": watching.Reading(577 * MIB, 0.0, 2)},
+        "out of memory",
+        deaths.over_memory(512 * MIB),
+    ),
+    "deleted files": ({"held": 81 * MIB}, "stopped", deaths.workspace_full(LIMITS)),
+}
+
+
+@pytest.mark.parametrize("why", CONDEMNED)
+async def test_who_goes_too_far_is_condemned_with_its_own_reason(tmp_path, why):
+    what, ending, reason = CONDEMNED[why]
+    session, other = Session(tmp_path, **what), Session(tmp_path)
+    async with watched(tmp_path, {"it": session, "other": other}):
+        await until(lambda: session.kernel.condemned)
+        assert session.kernel.condemned == [(ending, reason)]
+        assert not other.kernel.condemned
+
+
+INTERRUPTED = {
+    "a little too much": ({"held": 65 * MIB}, deaths.workspace_full(LIMITS)),
+    "what cannot be counted": (
+        {"usage": scanning.Usage(5, 5, is_partial=True, is_over=True, is_uncountable=True)},
+        deaths.UNCOUNTABLE,
+    ),
+}
+
+
+@pytest.mark.parametrize("why", INTERRUPTED)
+async def test_busy_code_is_interrupted_once_and_not_condemned(tmp_path, why):
+    what, reason = INTERRUPTED[why]
+    session = Session(tmp_path, **what)
+    async with watched(tmp_path, {"it": session}):
+        await until(lambda: session.looks > 5)
+        assert session.kernel.interrupted == [(values.Ending.STOPPED, reason)]
+        assert not session.kernel.condemned
+
+
+async def test_a_guard_ends_with_its_kernel_and_a_new_one_gets_its_own(tmp_path):
+    first, second = Session(tmp_path), Session(tmp_path)
+    live = {"it": first}
+    async with watched(tmp_path, live):
+        await until(lambda: first.looks > 2)
+        live["it"] = second
+        await until(lambda: second.looks > 2)
+        seen = first.looks
+        await asyncio.sleep(0.05)
+        assert first.looks <= seen + 1
+
+
+async def test_a_full_disk_ends_who_holds_most_after_all_were_looked_at(tmp_path, monkeypatch):
+    small, large = Session(tmp_path, held=MIB), Session(tmp_path, held=9 * MIB)
+    for one in (small, large):
+        # In a control group, idle, and not its turn: nobody would look at it for a while.
+        one.group_bytes, one.kernel.is_busy = 0, False
+    monkeypatch.setattr(guards, "_IDLE_TICKS", 10**20)
+    is_full = iter([False, False, False, True])
+    monkeypatch.setattr(watchdogs, "_is_full", lambda *_: next(is_full, False))
+    async with watched(tmp_path, {"small": small, "large": large}):
+        await until(lambda: small.kernel.condemned or large.kernel.condemned)
+        assert large.kernel.condemned == [(values.Ending.STOPPED, deaths.DISK_FULL)]
+        assert not small.kernel.condemned
+
+
+async def test_who_cannot_be_looked_at_is_told_to_the_log(tmp_path, caplog):
+    session = Session(tmp_path / "missing")
+    async with watched(tmp_path, {"it": session}):
+        await until(lambda: any(one.levelno == logging.ERROR for one in caplog.records))
