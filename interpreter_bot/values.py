@@ -144,6 +144,7 @@ class Table(Display):
         row_count: rows of the whole table, of which `rows` may be the head.
         column_count: columns of the whole table without its index.
         index_count: how many of the leading `columns` are the index.
+        handle: by which its kernel may still have the whole; empty where this is all of it.
     """
 
     columns: tuple[str, ...]
@@ -151,6 +152,7 @@ class Table(Display):
     row_count: int
     column_count: int
     index_count: int = 0
+    handle: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

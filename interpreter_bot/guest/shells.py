@@ -33,6 +33,10 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         tables.install(self.display_formatter)
         charts.install(self.display_formatter)
 
+    def save_table(self, handle: str, name: str) -> bool:
+        """Write all of a table that was shown; the bot asks for it by this name."""
+        return tables.save(handle, name)
+
     def init_environment(self) -> None:
         """Leave colours off, which ipykernel would ask of every program that code starts."""
         os.environ["PAGER"] = "cat"

@@ -1,7 +1,15 @@
-"""Data frames and series as data rather than as HTML, for platforms that draw their own tables."""
+"""Data frames and series as data rather than as HTML, for platforms that draw their own tables.
+
+A table is sent by its head alone. Who wants all of it asks by its handle, as long as the frame
+lives: only the last few, if they are small, are kept alive for that.
+"""
 
 from __future__ import annotations
 
+import collections
+import itertools
+import os
+import weakref
 from typing import Any
 
 from IPython.core import formatters
@@ -10,6 +18,13 @@ MIME = "application/vnd.interpreter-bot.table+json"
 _ROWS = 20
 _COLUMNS = 30
 _CELL_CHARACTERS = 200
+_MOST_HANDLES = 500
+_KEPT = 5
+_KEPT_BYTES = 20_000_000
+
+_frames: collections.OrderedDict[str, weakref.ref[Any]] = collections.OrderedDict()
+_numbers = itertools.count(1)
+_kept: collections.deque[Any] = collections.deque(maxlen=_KEPT)
 
 
 class TableFormatter(formatters.BaseFormatter):
@@ -35,11 +50,14 @@ def install(display_formatter: Any) -> None:
 
 def _series(series: Any) -> dict[str, Any]:
     name = "" if series.name is None else series.name
-    return _frame(series.to_frame(name=name))
+    return _frame(series.to_frame(name=name), source=series)
 
 
-def _frame(frame: Any) -> dict[str, Any]:
-    """Give the head of a frame: {"columns", "rows", "row_count", "column_count", "index_count"}."""
+def _frame(frame: Any, source: Any = None) -> dict[str, Any]:
+    """Give the head of a frame, and a handle where there is more.
+
+    {"columns", "rows", "row_count", "column_count", "index_count", "handle"}
+    """
     head = frame.iloc[:_ROWS, :_COLUMNS]
     names = [_cell(name) if name is not None else "" for name in head.index.names]
     columns = [_heading(name) for name in head.columns]
@@ -55,7 +73,34 @@ def _frame(frame: Any) -> dict[str, Any]:
         "row_count": int(frame.shape[0]),
         "column_count": int(frame.shape[1]),
         "index_count": len(names),
+        "handle": _handle(frame if source is None else source) if frame.shape != head.shape else "",
     }
+
+
+def save(handle: str, name: str) -> bool:
+    """Write the whole of a table that was shown as CSV; False where its frame is gone.
+
+    Raises:
+        FileExistsError: there is something of that name.
+    """
+    frame = _frames[handle]() if handle in _frames else None
+    if frame is None:
+        return False
+    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    with os.fdopen(file, "w", encoding="utf-8", newline="") as opened:
+        frame.to_csv(opened)
+    return True
+
+
+def _handle(frame: Any) -> str:
+    handle = f"t{next(_numbers)}"
+    _frames[handle] = weakref.ref(frame)
+    size = frame.memory_usage()
+    if (size if isinstance(size, int) else size.sum()) <= _KEPT_BYTES:
+        _kept.append(frame)
+    while len(_frames) > _MOST_HANDLES:
+        _frames.popitem(last=False)
+    return handle
 
 
 def _heading(name: Any) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from typing import Final, TypeGuard
 
 from interpreter_bot import values
 from interpreter_bot.kernels import harmless
 
+_HANDLE: Final = re.compile(r"t[0-9]{1,12}")
 TABLE_MIME: Final = "application/vnd.interpreter-bot.table+json"
 PREVIEW_MIME: Final = "application/vnd.interpreter-bot.preview+png"
 """A PNG of the richest form, for who cannot show that."""
@@ -178,7 +180,7 @@ def _table(form: object) -> values.Table | None:
         return None
     columns, rows = form.get("columns"), form.get("rows")
     row_count, column_count = _count(form.get("row_count")), _count(form.get("column_count"))
-    index_count = _count(form.get("index_count"))
+    index_count, handle = _count(form.get("index_count")), form.get("handle")
     if row_count is None or column_count is None or index_count is None:
         return None
     if not _is_texts(columns) or not isinstance(rows, list) or index_count > len(columns):
@@ -192,6 +194,7 @@ def _table(form: object) -> values.Table | None:
         row_count=max(row_count, len(rows)),
         column_count=max(column_count, len(columns) - index_count),
         index_count=min(index_count, _COLUMNS),
+        handle=handle if isinstance(handle, str) and _HANDLE.fullmatch(handle) else "",
     )
 
 

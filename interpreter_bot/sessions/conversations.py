@@ -19,6 +19,7 @@ from interpreter_bot.sessions import (
     overviews,
     ports,
     requests,
+    tables,
     turns,
 )
 from interpreter_bot.store import records
@@ -30,6 +31,7 @@ Notify = Callable[[values.SessionKey, str], Awaitable[None]]
 
 _EMPTY: Final = "There is nothing to do: write what you want to know, or send a file with it."
 _LONG: Final = "This message is longer than the {most:,} characters that one may have."
+_BUSY: Final = "Something runs in this conversation. Please try again when it is over."
 _RESET: Final = "Started anew: variables are gone, and what was said before is forgotten."
 _STOPPING_SECONDS: Final = 15.0
 _MOST_UNSAID: Final = 1000
@@ -115,6 +117,18 @@ class Conversations(archives.Archive):
             memory = records.NewPart(kind=records.PartKind.MEMORY, detail=memories.RESET)
             await self._means.database.parts.add(turn.id, notice, memory)
             await self._means.database.turns.finish(turn.id, records.TurnStatus.DONE)
+
+    async def save_table(self, key: values.SessionKey, handle: str) -> str:
+        """Save all of a table of which the head was shown; returns the name of its file.
+
+        Raises:
+            BotError: it cannot be had, or a turn runs just now.
+        """
+        if self.is_busy(key):
+            raise errors.BotError(_BUSY)
+        pool_key = addresses.text(key)
+        async with self._to_ourselves(key), self._means.pool.lease(pool_key) as lease:
+            return await tables.save(await lease.kernel(), handle)
 
     async def delete(self, key: values.SessionKey) -> None:
         """Delete a conversation: records, variables, files. What it cost stays counted."""

@@ -286,3 +286,28 @@ async def test_what_a_person_may_spend_in_a_day_holds_over_all_conversations(ope
     assert (anna.session.input_tokens, anna.today.output_tokens) == (0, 100)
     assert str(anna.today.money) == "0.0051"
     assert usage.allowed_tokens == 6000
+
+
+FRAME = """
+import pandas as pd
+display(pd.DataFrame({"n": range(50)}))
+display(pd.Series(range(30), name="s"))
+display(pd.DataFrame({"few": [1]}))
+"""
+
+
+async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
+    async with opened() as house:
+        reply = await house.run(FRAME)
+        tables = [one for one in reply.of("output") if isinstance(one, values.Table)]
+        names = [await house.held.save_table(KEY, table.handle) for table in tables[:2]]
+        again = await house.held.save_table(KEY, tables[0].handle)
+        async with house.held.reading(KEY, names[0]) as (_, chunks):
+            content = b"".join([chunk async for chunk in chunks])
+        with pytest.raises(errors.BotError, match="no longer there"):
+            await house.held.save_table(KEY, "t999")
+    assert names == ["table-t1.csv", "table-t2.csv"]
+    assert again == names[0]
+    assert content.splitlines()[0] == b",n"
+    assert len(content.splitlines()) == 51
+    assert tables[2].handle == ""
