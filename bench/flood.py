@@ -50,8 +50,8 @@ async def _be_bot(code: str, seconds: float) -> dict[str, Any]:
     def show(output: values.Output) -> None:
         shown.append(len(output.plain))
 
-    async with bots.pool() as pool:
-        flooding, other = await pool.take("flooding"), await pool.take("other")
+    async with bots.pool() as pool, pool.lease("flooding") as one, pool.lease("other") as two:
+        flooding, other = await one.kernel(), await two.kernel()
         await bots.execute(flooding, "print('x' * 80)")
         await bots.spares(pool, 2)
         for _ in range(_IDLE_TRIPS):

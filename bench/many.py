@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -86,8 +87,8 @@ async def _ask(pool: pools.Pool, key: str, taken: list[float]) -> bool:
     """Start a session and let it use pandas; says whether the table came."""
     shown: list[values.Output] = []
     started = time.perf_counter()
-    kernel = await pool.take(key)
-    finished = await kernel.execute(_DESCRIBE, show=shown.append)
+    async with pool.lease(key) as lease:
+        finished = await (await lease.kernel()).execute(_DESCRIBE, show=shown.append)
     taken.append(bots.milliseconds(started))
     has_table = any(isinstance(output, values.Table) for output in shown)
     return finished.ending is values.Ending.OK and has_table
@@ -96,13 +97,15 @@ async def _ask(pool: pools.Pool, key: str, taken: list[float]) -> bool:
 async def _compute(pool: pools.Pool, seconds: float, trips: list[float]) -> list[str]:
     """Let some compute and another one answer meanwhile; says how the former ended."""
     code = _COMPUTE.format(seconds=seconds)
-    kernels = [await pool.take(f"session {number}") for number in range(_COMPUTING)]
-    other = await pool.take(f"session {_COMPUTING}")
-    computing = asyncio.gather(*(kernel.execute(code, show=print) for kernel in kernels))
-    while not computing.done():
-        trips.append(await bots.trip(other))
-        await asyncio.sleep(0.1)
-    return [finished.ending.value for finished in await computing]
+    async with contextlib.AsyncExitStack() as held:
+        keys = [f"session {number}" for number in range(_COMPUTING + 1)]
+        leases = [await held.enter_async_context(pool.lease(key)) for key in keys]
+        *kernels, other = [await lease.kernel() for lease in leases]
+        computing = asyncio.gather(*(kernel.execute(code, show=print) for kernel in kernels))
+        while not computing.done():
+            trips.append(await bots.trip(other))
+            await asyncio.sleep(0.1)
+        return [finished.ending.value for finished in await computing]
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
     private, proportional, unseen, raw = [], [], 0, []
     async with bots.pool() as pool:
         for number in range(effort.idle_kernels):
-            await bots.execute(await pool.take(f"session {number}"), bots.STACK)
+            async with pool.lease(f"session {number}") as lease:
+                await bots.execute(await lease.kernel(), bots.STACK)
         await asyncio.sleep(_SETTLE_SECONDS)
         for launched in pool.live.values():
             mine, all_of_it, missed = _memory(launched.provisioner.processes().pids())

@@ -51,16 +51,17 @@ async def _starts(count: int, ready: pools.Pool, forking: pools.Pool) -> list[fi
 
 async def _start(pool: pools.Pool, key: str) -> float:
     started = time.perf_counter()
-    await bots.execute(await pool.take(key), bots.STACK)
-    taken = bots.milliseconds(started)
+    async with pool.lease(key) as lease:
+        await bots.execute(await lease.kernel(), bots.STACK)
+        taken = bots.milliseconds(started)
     await pool.forget(key)
     return taken
 
 
 async def _trips(count: int, pool: pools.Pool) -> list[figures.Measure]:
     ours, raw = [], []
-    async with cold.kernel() as client:
-        kernel = await pool.take("round trips")
+    async with cold.kernel() as client, pool.lease("round trips") as lease:
+        kernel = await lease.kernel()
         await bots.spares(pool, _SPARES)
         for _ in range(10):
             await cold.trip(client)

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import pathlib
 import signal
+import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
 
@@ -18,16 +19,22 @@ from interpreter_bot.platforms.console import (
     keeping,
     notebooks,
     printing,
+    writing,
 )
-from interpreter_bot.sessions import cells
+from interpreter_bot.sessions import cells, ports
 
 _CHUNK_BYTES = 1024 * 1024
+_LAST_WORDS_SECONDS = 1.0
 _FAILED, _REFUSED = 1, 2
 
 
 def add_to(commands: parsers.Commands) -> argparse.ArgumentParser:
     """Add the command's parser."""
     parser = commands.add_parser("exec", help="run cells in one sandboxed session")
+    parser.epilog = (
+        "Exit status: 0 if every cell ended ok and everything was kept that --keep asks for; "
+        "1 if not, or if the output was not read to its end; 2 if nothing was run."
+    )
     parser.add_argument(
         "source", nargs="?", metavar="SCRIPT.py|NOTEBOOK.ipynb|-", help="cells to run first"
     )
@@ -49,7 +56,7 @@ def add_to(commands: parsers.Commands) -> argparse.ArgumentParser:
 
 
 def run(bot: settings.Settings, options: argparse.Namespace) -> int:
-    """Run all cells; 0 if every one ended ok, else 1.
+    """Run all cells; 0 if every one ended ok and everything was kept, else 1.
 
     Raises:
         BotError: nothing was run.
@@ -63,32 +70,67 @@ def run(bot: settings.Settings, options: argparse.Namespace) -> int:
             raise notebooks.InputFileError(f"{path} is not a file.")
     keeper = keeping.Keeper(options.keep) if options.keep is not None else None
     answers = answering.Answers(is_script=options.source == "-")
-    kind = json_lines.JsonLines if options.json else printing.Printer
+    writer = writing.Writer()
+    out = writer.file(sys.stdout)
+    audience: ports.Audience
+    if options.json:
+        audience = json_lines.JsonLines(keeper, answers, out=out)
+    else:
+        audience = printing.Printer(keeper, answers, out=out, err=writer.file(sys.stderr))
     # A session of a few cells needs one kernel, and none standing by.
     bot = bot.model_copy(update={"kernels": bot.kernels.model_copy(update={"spares": 0})})
-    return asyncio.run(_run(bot, codes, options.file, kind(keeper, answers)))
+    try:
+        status = asyncio.run(_run_and_write(bot, codes, options.file, audience, writer))
+    except writing.UnreadError as error:
+        sys.stderr.write(f"interpreter-bot: {error}\n")
+        return _FAILED
+    return _FAILED if not status and keeper is not None and keeper.has_failed else status
+
+
+async def _run_and_write(
+    bot: settings.Settings,
+    codes: list[str],
+    files: list[pathlib.Path],
+    audience: ports.Audience,
+    writer: writing.Writer,
+) -> int:
+    """Run everything, and wait for the readers only once nothing is left of it."""
+    with _interruptible() as interruption:
+        try:
+            status = await _run(bot, codes, files, audience, interruption)
+        except BaseException as error:
+            # What was shown so far goes out, to a reader who is there.
+            with contextlib.suppress(OSError):
+                await asyncio.wait_for(writer.drain(), _LAST_WORDS_SECONDS)
+            if not isinstance(error, asyncio.CancelledError):
+                raise
+            return _REFUSED if interruption.session is None else _FAILED
+        # There is no cell to stop any more: the next signal ends the wait.
+        interruption.session = None
+        try:
+            await writer.drain()
+        except asyncio.CancelledError:
+            return _FAILED
+        return status
 
 
 async def _run(
     bot: settings.Settings,
     codes: list[str],
     files: list[pathlib.Path],
-    audience: json_lines.JsonLines | printing.Printer,
+    audience: ports.Audience,
+    interruption: _Interruption,
 ) -> int:
     """Run everything; signals are ours from the first moment, so that nothing is left behind."""
-    with _interruptible() as interruption:
+    async with app.kernels(bot, is_ephemeral=True) as pool:
+        key = f"exec {uuid.uuid4()}"
+        session = cells.Cells(pool, key, limits=bot.limits, audience=audience)
         try:
-            async with app.kernels(bot, is_ephemeral=True) as pool:
-                key = f"exec {uuid.uuid4()}"
-                session = cells.Cells(pool, key, limits=bot.limits, audience=audience)
-                try:
-                    await session.attach((path.name, _chunks(path)) for path in files)
-                    interruption.session = session
-                    return 0 if await session.run(codes) else 1
-                finally:
-                    await pool.forget(key)
-        except asyncio.CancelledError:
-            return _FAILED if interruption.session is not None else _REFUSED
+            await session.attach((path.name, _chunks(path)) for path in files)
+            interruption.session = session
+            return 0 if await session.run(codes) else _FAILED
+        finally:
+            await pool.forget(key)
 
 
 class _Interruption:

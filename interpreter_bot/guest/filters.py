@@ -120,12 +120,16 @@ _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _AND, _RETURN = (
 _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
 _ERRNO = 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
+_NUMBER, _ARCHITECTURE = 0, 4
+_FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 16, 24, 32
 _X32_BIT = 0x40000000
 # NEWNS|NEWCGROUP|NEWUTS|NEWIPC|NEWUSER|NEWPID|NEWNET, and NEWTIME.
 _NAMESPACES = 0x7E020000 | 0x80
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-_SOCKET_FAMILIES = (1, 2, 10, 16)  # UNIX, INET, INET6, NETLINK (libzmq lists interfaces)
+_SOCKET_FAMILIES = (1, 2, 10)  # UNIX, INET, INET6
+# libzmq lists interfaces; the other netlink protocols (audit, netfilter, generic, …) list nothing
+# that analysis needs and are much of the host kernel.
+_NETLINK, _NETLINK_ROUTE = 16, 0
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -154,7 +158,11 @@ def _arguments(column: int) -> bytes:
     families = b""
     for family in _SOCKET_FAMILIES:
         families += _instruction(_JUMP_EQUAL, family, 0, 1) + allow
-    family_rule = _instruction(_LOAD, _FIRST_ARGUMENT) + families + _answer(errno.EAFNOSUPPORT)
+    netlink = _instruction(_LOAD, _THIRD_ARGUMENT)
+    netlink += _instruction(_JUMP_EQUAL, _NETLINK_ROUTE, 0, 1) + allow
+    netlink += _answer(errno.EPROTONOSUPPORT)
+    family_rule = _instruction(_LOAD, _FIRST_ARGUMENT) + families
+    family_rule += _only(_NETLINK, netlink) + _answer(errno.EAFNOSUPPORT)
     return (
         _only(_CLONE[column], clone)
         + _only(_IOCTL[column], ioctl)

@@ -19,6 +19,11 @@ from . import channels, roots, syscalls, walls
 
 Spec = dict[str, Any]
 
+_ENTERED = b"."
+_HERE = os.path.dirname(__file__)
+# What a pipe takes at once, whatever its letters are.
+_REASON_CHARACTERS = 1000
+
 
 def run(channel: socket.socket, spec: Spec, run_kernel: Callable[[Spec], None]) -> NoReturn:
     """Live the whole life of this process.
@@ -33,13 +38,25 @@ def run(channel: socket.socket, spec: Spec, run_kernel: Callable[[Spec], None]) 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
         status = _Init(channel, spec).live(run_kernel)
-    except OSError as error:
+    except Exception as error:
         # The one net of this process: it has no other way to say why a kernel did not start.
         with contextlib.suppress(OSError):
-            reason = f"{error} ({traceback.extract_tb(error.__traceback__)[-1].name})"
-            channels.send(channel, {"event": "failed", "reason": reason}, [])
+            channels.send(channel, {"event": "failed", "reason": _reason(error)}, [])
     finally:
         os._exit(status)
+
+
+class _UnconfinedError(Exception):
+    """The kernel's own process says why it could not be confined."""
+
+
+def _reason(error: Exception) -> str:
+    """Say what failed, and at which step: our own functions on the way there, outermost first."""
+    if isinstance(error, _UnconfinedError):
+        return str(error)
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    steps = [code.co_name for code in codes if os.path.dirname(code.co_filename) == _HERE]
+    return f"{type(error).__name__}: {error} (in {' → '.join(steps[-3:])})"[:_REASON_CHARACTERS]
 
 
 class _Init:
@@ -73,65 +90,88 @@ class _Init:
             os.write(entrance, b"0")
             os.close(entrance)
         wakeup, waker = socket.socketpair()
-        self._fork_kernel(run_kernel, [wakeup, waker])
         waker.setblocking(False)
+        # Before there is a child whose end could be missed.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        pidfd = os.pidfd_open(self._kernel)
+        pidfd = self._fork_kernel(run_kernel, [wakeup, waker])
         self._say({"event": "started"}, pidfd)
         os.close(pidfd)
         return self._serve(wakeup)
 
-    def _fork_kernel(self, run_kernel: Callable[[Spec], None], ours: list[socket.socket]) -> None:
-        entered, enter = os.pipe()
+    def _fork_kernel(self, run_kernel: Callable[[Spec], None], ours: list[socket.socket]) -> int:
+        """Start the kernel's process; returns its descriptor once its walls stand."""
+        told, tell = os.pipe()
         masked, mask = os.pipe()
         self._kernel = os.fork()
         if self._kernel == 0:
-            self._be_kernel(run_kernel, ours, enter, masked, (entered, mask))
-        for descriptor in (*self._spec["listeners"], enter, masked):
+            self._be_kernel(run_kernel, ours, tell, masked, (told, mask))
+        pidfd = os.pidfd_open(self._kernel)
+        for descriptor in (*self._spec["listeners"], tell, masked):
             os.close(descriptor)
         # The kernel enters its user namespace while /proc/sys is writable, we close that door,
         # and only then does it go on.
-        if os.read(entered, 1) and self._spec["walls"]:
-            walls.mask_proc(self._spec["proc_files"])
-        with contextlib.suppress(BrokenPipeError):
-            os.write(mask, b".")
-        os.close(entered)
+        first = os.read(told, 1)
+        if first == _ENTERED:
+            if self._spec["walls"]:
+                walls.mask_proc(self._spec["proc_files"])
+            with contextlib.suppress(BrokenPipeError):
+                os.write(mask, b".")
+            first = b""
+        # Its end of the pipe closes when its walls stand, or with a word about why they do not.
+        with os.fdopen(told, "rb") as rest:
+            reason = first + rest.read()
         os.close(mask)
+        if reason:
+            raise _UnconfinedError(reason.decode("utf-8", "replace"))
+        return pidfd
 
     def _be_kernel(
         self,
         run_kernel: Callable[[Spec], None],
         ours: list[socket.socket],
-        enter: int,
+        tell: int,
         masked: int,
         unused: tuple[int, int],
     ) -> NoReturn:
+        status = 1
         try:
-            for endpoint in (self._channel, *ours):
-                endpoint.close()
-            for descriptor in unused:
-                os.close(descriptor)
-            os.setsid()
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            for number in range(3):
-                os.dup2(nowhere, number)
-            if self._spec["walls"]:
-                walls.enter_user_namespace(self._spec["uid"])
-            os.write(enter, b".")
-            os.read(masked, 1)
-            for descriptor in (enter, masked):
-                os.close(descriptor)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-                signal.signal(number, signal.SIG_DFL)
-            walls.limit(self._spec["rlimits"])
-            if self._spec["walls"]:
-                if self._spec["affinity"]:
-                    os.sched_setaffinity(0, self._spec["affinity"])
-                walls.confine(is_watched=bool(self._spec["affinity"]))
-            run_kernel(self._spec)
+            try:
+                signal.set_wakeup_fd(-1)
+                for endpoint in (self._channel, *ours):
+                    endpoint.close()
+                for descriptor in unused:
+                    os.close(descriptor)
+                self._confine(tell, masked)
+            except Exception as error:
+                # The net of this process, as above.
+                os.write(tell, _reason(error).encode())
+            else:
+                os.close(tell)
+                run_kernel(self._spec)
+                status = 0
         finally:
-            os._exit(0)
+            os._exit(status)
+
+    def _confine(self, tell: int, masked: int) -> None:
+        """Put the walls around this process, which is the kernel's."""
+        os.setsid()
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nowhere, number)
+        if self._spec["walls"]:
+            walls.enter_user_namespace(self._spec["uid"])
+        os.write(tell, _ENTERED)
+        if not os.read(masked, 1):
+            raise BrokenPipeError("the first process is gone")
+        os.close(masked)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        walls.limit(self._spec["rlimits"])
+        if self._spec["walls"]:
+            if self._spec["affinity"]:
+                os.sched_setaffinity(0, self._spec["affinity"])
+            walls.confine(is_watched=bool(self._spec["affinity"]))
 
     def _serve(self, wakeup: socket.socket) -> int:
         poll = select.poll()

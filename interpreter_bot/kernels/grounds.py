@@ -14,12 +14,13 @@ import pathlib
 from collections.abc import AsyncIterator
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import beneath, launching, workspaces
+from interpreter_bot.kernels import beneath, handing, launching, workspaces
 from interpreter_bot.kernels.provisioning import (
     cgroups,
     forkservers,
     identities,
     provisioners,
+    seams,
     watching,
 )
 
@@ -32,8 +33,9 @@ _log = logging.getLogger(__name__)
 class Grounds:
     """See the module's docstring. Use `open`."""
 
-    def __init__(self, ground: provisioners.Ground) -> None:
+    def __init__(self, ground: provisioners.Ground, sandbox: settings.Sandbox) -> None:
         self.ground = ground
+        self._kernel_uids = range(sandbox.first_uid, sandbox.first_uid + sandbox.uid_count)
         self._reviving = asyncio.Lock()
 
     @classmethod
@@ -51,7 +53,9 @@ class Grounds:
         Raises:
             SandboxError: the walls cannot be built here.
             KernelStartError: the kernels' Python cannot be used.
+            SettingsError: so are directories, or the provisioner.
         """
+        await asyncio.to_thread(seams.check, bot.kernels.provisioner)
         runtime = await asyncio.to_thread(own_directory, bot.paths.runtime)
         if len(os.fsencode(runtime)) > _PATH_BYTES:
             raise errors.SettingsError(f"{bot.paths.runtime} is too long a path for sockets.")
@@ -76,7 +80,7 @@ class Grounds:
         )
         try:
             await server.start()
-            yield cls(ground)
+            yield cls(ground, bot.sandbox)
         finally:
             await server.close()
             await groups.close()
@@ -103,7 +107,7 @@ class Grounds:
         """
         uid = launched.provisioner.host_uid
         try:
-            await asyncio.to_thread(_hand_over, workspace.directory, uid)
+            await asyncio.to_thread(handing.hand_over, workspace.directory, uid, self._kernel_uids)
             await launched.provisioner.attach(workspace.directory)
         except OSError as error:
             raise errors.KernelStartError("The session's files cannot be used.") from error
@@ -127,28 +131,6 @@ def _make_workspaces(directory: pathlib.Path) -> None:
         raise errors.SettingsError(f"The data directory {directory} cannot be used.") from error
     if not os.access(directory, os.W_OK):
         raise errors.SettingsError(f"The data directory {directory} cannot be written to.")
-
-
-def _hand_over(root: pathlib.Path, uid: int) -> None:
-    """Make a session's files belong to the user id of its kernel; no kernel runs in it now.
-
-    Only root gives each kernel an id of its own. The fork server, which is none of the owners,
-    has to walk as far as the root.
-    """
-    if os.geteuid() != 0 or root.lstat().st_uid == uid:
-        return
-    for directory in (root.parent, root.parent.parent):
-        directory.chmod(0o711)
-    waiting = [str(root)]
-    while waiting:
-        path = waiting.pop()
-        with contextlib.suppress(OSError), os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                else:
-                    os.lchown(entry.path, uid, uid)
-        os.chown(path, uid, uid, follow_symlinks=False)
 
 
 def own_directory(directory: pathlib.Path) -> pathlib.Path:

@@ -9,11 +9,10 @@ import uuid
 from typing import Any
 
 import jupyter_client
-import zmq.asyncio
 from jupyter_client import kernelspec
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import connections, executing, workspaces
+from interpreter_bot.kernels import channels, connections, executing, workspaces
 from interpreter_bot.kernels.provisioning import provisioners
 
 _log = logging.getLogger(__name__)
@@ -30,6 +29,11 @@ class _Manager(jupyter_client.AsyncKernelManager):
         command, options = await self.pre_start_kernel()
         await self._launch_kernel(command, **options)
         await self.post_start_kernel(**options)
+
+    async def _async_wait(self, pollinterval: float = 0.1) -> None:
+        """Wait for the end itself, which jupyter_client would ask for again and again."""
+        if self.provisioner is not None:
+            await self.provisioner.wait()
 
 
 @dataclasses.dataclass(slots=True)
@@ -60,9 +64,6 @@ class Launcher:
     def __init__(self, kernels: settings.Kernels, ground: provisioners.Ground) -> None:
         self._kernels = kernels
         self._ground = ground
-        self._context = zmq.asyncio.Context()
-        # Four descriptors' worth of sockets a kernel: the default of 1,023 would cap the pool.
-        self._context.set(zmq.MAX_SOCKETS, 16 * 1023)
         self._spec = kernelspec.KernelSpec(
             argv=["forked"],
             display_name="Python (sandboxed)",
@@ -89,8 +90,8 @@ class Launcher:
         try:
             async with asyncio.timeout(self._kernels.start_seconds):
                 await manager.begin()
-                connection = connections.Connection(manager.get_connection_info(), self._context)
-                await self._await_welcome(connection, manager.provisioner)
+                connection = connections.Connection(manager.get_connection_info())
+                await self._open(connection, manager.provisioner)
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -107,19 +108,21 @@ class Launcher:
         )
         return Launched(kernel, manager.provisioner, manager)
 
-    async def _await_welcome(
+    async def _open(
         self, connection: connections.Connection, provisioner: provisioners.ForkProvisioner
     ) -> None:
-        welcome = asyncio.create_task(connection.await_welcome(), name="welcome")
+        opening = asyncio.create_task(connection.open(), name="connecting")
         ended = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
         try:
-            await asyncio.wait({welcome, ended}, return_when=asyncio.FIRST_COMPLETED)
-            if not welcome.done():
+            await asyncio.wait({opening, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if not opening.done():
                 raise errors.KernelStartError
+            opening.result()
+        except channels.LostChannel as error:
+            raise errors.KernelStartError from error
         finally:
-            welcome.cancel()
+            opening.cancel()
             ended.cancel()
 
     def close(self) -> None:
-        """Close what all connections were made from."""
-        self._context.destroy(linger=0)
+        """Close nothing: kept until pools no longer ask for it."""

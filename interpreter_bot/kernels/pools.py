@@ -11,14 +11,20 @@ from collections.abc import AsyncIterator
 from types import MappingProxyType
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import executing, grounds, launching, watchdogs, workspaces
+from interpreter_bot.kernels import (
+    executing,
+    grounds,
+    launching,
+    leases,
+    obituaries,
+    rooms,
+    spares,
+    watchdogs,
+    workspaces,
+)
 
 _log = logging.getLogger(__name__)
 
-# A kernel that was just taken is about to be used; evicting it would lose the race for its taker.
-_FRESH_SECONDS = 10.0
-_REFILL_PAUSE_SECONDS = 0.05
-_IDLE_KERNEL_BYTES = 64 * settings.MIB
 _AS_ASKED = "The session was ended."
 _RESTARTED = "A new Python was started, without the variables of the earlier one. {reason}"
 
@@ -35,12 +41,16 @@ class Pool:
         self._launcher = launching.Launcher(bot.kernels, ground.ground)
         self._live: dict[str, launching.Launched] = {}
         self._starting: dict[str, asyncio.Task[launching.Launched]] = {}
-        self._spares: list[launching.Launched] = []
-        self._let_go: dict[str, str] = {}
-        self._refilling: asyncio.Task[None] | None = None
+        self._holders = leases.Holders()
+        self._obituaries = obituaries.Obituaries()
+        # Starters ask for a place one after the other: together they would evict too much.
+        self._admitting = asyncio.Lock()
+        self._reserved = 0
+        self._spares = spares.Spares(
+            bot.kernels.spares, launch=self._launch, has_room=self._has_room, end=self._end
+        )
         self._ending: set[asyncio.Task[None]] = set()
         self._ending_of: dict[str, asyncio.Task[None]] = {}
-        self._is_closing = False
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -69,7 +79,7 @@ class Pool:
             )
             watching.add_done_callback(_log_end)
             try:
-                pool._refill_soon()
+                pool._spares.refill_soon()
                 yield pool
             finally:
                 watching.cancel()
@@ -97,26 +107,51 @@ class Pool:
         """Return a session's files; they outlive its kernels."""
         return await self._workspaces.of(key)
 
+    @contextlib.asynccontextmanager
+    async def lease(self, key: str) -> AsyncIterator[leases.Lease]:
+        """Hold a session's kernel: as long as anybody does, it is neither evicted nor reaped.
+
+        One is being started from here on, where the session has none; should that fail,
+        `Lease.kernel` tries again. Limits, and who asks for its end, still end a held one.
+        """
+        self._holders.add(key)
+        try:
+            if not self._has_kernel(key):
+                self._begin(key)
+            yield leases.Lease(functools.partial(self.take, key))
+        finally:
+            self._holders.remove(key)
+            if (launched := self._live.get(key)) is not None:
+                launched.kernel.last_used = time.monotonic()
+
     async def take(self, key: str) -> executing.Kernel:
-        """Return the session's kernel, starting one where it has none.
+        """Return the session's kernel; without a `lease` it may be let go whenever it is idle.
 
         Its `announcement` says so where an earlier one was lost.
 
         Raises:
             KernelStartError: none could be started.
-            PoolFullError: every kernel is busy and no more fit.
+            PoolFullError: every kernel is in use and no more fit.
         """
+        if self._has_kernel(key):
+            kernel = self._live[key].kernel
+            kernel.last_used = time.monotonic()
+            return kernel
+        # One asker going away must not take the kernel from the others.
+        return (await asyncio.shield(self._begin(key))).kernel
+
+    def _has_kernel(self, key: str) -> bool:
         launched = self._live.get(key)
-        if launched is not None and launched.kernel.is_alive:
-            launched.kernel.last_used = time.monotonic()
-            return launched.kernel
+        return launched is not None and launched.kernel.is_alive
+
+    def _begin(self, key: str) -> asyncio.Task[launching.Launched]:
+        """Start a session's kernel, or find it being started."""
         starting = self._starting.get(key)
         if starting is None:
             starting = asyncio.create_task(self._start(key), name=f"start kernel of {key}")
             self._starting[key] = starting
             starting.add_done_callback(functools.partial(self._started, key))
-        # One asker going away must not take the kernel from the others.
-        return (await asyncio.shield(starting)).kernel
+        return starting
 
     def _started(self, key: str, starting: asyncio.Task[launching.Launched]) -> None:
         self._starting.pop(key, None)
@@ -128,90 +163,71 @@ class Pool:
         if (ending := self._ending_of.get(key)) is not None:
             # Its files change hands only when its last process is gone.
             await asyncio.wait({ending})
-        reason = self._let_go.get(key, "")
         if (former := self._live.pop(key, None)) is not None:
-            reason = reason or former.kernel.obituary
             # Kept until it has been said, should this start fail.
-            self._let_go[key] = reason
+            self._obituaries.write(key, self._obituaries.of(key) or former.kernel.obituary)
             await self._end(former)
         workspace = await self._workspaces.of(key)
-        launched = await self._take_spare()
-        if launched is None:
-            await self._make_room()
-            await self._ground.revive()
-            launched = await self._launcher.launch()
+        launched = await self._admit()
         try:
-            await self._ground.attach(launched, workspace)
-        except BaseException:
-            await self._end(launched)
-            raise
-        self._let_go.pop(key, None)
-        if reason:
-            launched.kernel.announcement = _RESTARTED.format(reason=reason)
-        launched.kernel.last_used = time.monotonic()
-        self._live[key] = launched
-        self._refill_soon()
+            launched = launched or await self._launch()
+            try:
+                await self._ground.attach(launched, workspace)
+            except BaseException:
+                await self._end(launched)
+                raise
+            if reason := self._obituaries.of(key):
+                launched.kernel.announcement = _RESTARTED.format(reason=reason)
+            self._obituaries.forget(key)
+            launched.kernel.last_used = time.monotonic()
+            self._live[key] = launched
+        finally:
+            self._reserved -= 1
+        self._spares.refill_soon()
         return launched
 
-    async def _take_spare(self) -> launching.Launched | None:
-        while self._spares:
-            launched = self._spares.pop()
-            if launched.kernel.is_alive:
-                return launched
-            _log.warning("a spare kernel had died")
-            await self._end(launched)
-        return None
+    async def _launch(self) -> launching.Launched:
+        await self._ground.revive()
+        return await self._launcher.launch()
 
-    def _refill_soon(self) -> None:
-        if self._refilling is None or self._refilling.done():
-            self._refilling = asyncio.create_task(self._refill(), name="refill spares")
-
-    async def _refill(self) -> None:
-        """Bring the spares up to their number; a pause leaves the cores to whoever took one."""
-        while len(self._spares) < self._settings.kernels.spares and not self._is_closing:
-            await asyncio.sleep(_REFILL_PAUSE_SECONDS)
-            if not self._has_room(1):
-                return
-            try:
-                await self._ground.revive()
-                self._spares.append(await self._launcher.launch())
-            except errors.BotError:
-                _log.exception("no spare kernel could be started")
-                return
-
-    def _count(self) -> int:
-        return len(self._live) + len(self._spares) + len(self._starting)
-
-    def _has_room(self, newcomers: int) -> bool:
-        """Say whether kernels that are about to start fit beside those there are."""
-        if self._settings.kernels.concurrent:
-            return self._count() + newcomers <= self._settings.kernels.concurrent
-        used = [launched.provisioner.memory_bytes() or 0 for launched in self._live.values()]
-        idle = (len(self._spares) + len(self._starting) + newcomers) * _IDLE_KERNEL_BYTES
-        budget = grounds.memory_bytes() * self._settings.kernels.memory_share
-        return sum(max(size, _IDLE_KERNEL_BYTES) for size in used) + idle <= budget
-
-    async def _make_room(self) -> None:
-        """Let the longest idle kernels go until one more fits; never a busy one.
+    async def _admit(self) -> launching.Launched | None:
+        """Reserve a place for a kernel; returns a spare that fills it, where one stands by.
 
         Raises:
-            PoolFullError: all are busy.
+            PoolFullError: every kernel is in use and no more fit.
         """
-        while not self._has_room(0):
-            now = time.monotonic()
-            idle = [
-                (launched.kernel.last_used, key)
-                for key, launched in self._live.items()
-                if not launched.kernel.is_busy and now - launched.kernel.last_used > _FRESH_SECONDS
-            ]
-            if not idle:
-                raise errors.PoolFullError
-            await self._let(min(idle)[1], "It was let go to make room for others.")
+        async with self._admitting:
+            while (spare := await self._spares.take()) is None and not self._has_room():
+                if self._ending:
+                    await asyncio.wait(self._ending, return_when=asyncio.FIRST_COMPLETED)
+                elif not await self._spares.arrival():
+                    await self._evict()
+            self._reserved += 1
+            return spare
+
+    def _has_room(self) -> bool:
+        others = self._reserved + self._spares.places + len(self._ending)
+        return rooms.has_room(self._settings.kernels, self._live.values(), others)
+
+    async def _evict(self) -> None:
+        """Let the longest idle kernel go; never one that is busy or held.
+
+        Raises:
+            PoolFullError: all are.
+        """
+        idle = [
+            (launched.kernel.last_used, key)
+            for key, launched in self._live.items()
+            if launched.kernel.is_alive and not launched.kernel.is_busy and key not in self._holders
+        ]
+        if not idle:
+            raise errors.PoolFullError
+        await self._let(min(idle)[1], "It was let go to make room for others.")
 
     async def _let(self, key: str, reason: str) -> None:
         launched = self._live.pop(key, None)
         if launched is not None:
-            self._let_go[key] = reason
+            self._obituaries.write(key, reason)
             _log.info("a kernel ended: %s", reason or "as asked")
             launched.kernel.condemn(values.Ending.STOPPED, reason or _AS_ASKED)
             ending = asyncio.create_task(launched.close(), name="end kernel")
@@ -234,7 +250,7 @@ class Pool:
 
     async def reap(self) -> int:
         """Let kernels go that died, or that nobody used for long; returns how many."""
-        self._refill_soon()
+        self._spares.refill_soon()
         oldest = time.monotonic() - self._settings.kernels.idle_seconds
         count = 0
         for key, launched in list(self._live.items()):
@@ -244,7 +260,7 @@ class Pool:
                 continue
             if not kernel.is_alive:
                 await self._let(key, kernel.obituary)
-            elif kernel.last_used < oldest:
+            elif kernel.last_used < oldest and key not in self._holders:
                 await self._let(key, "It was let go after it had not been used for a while.")
             else:
                 continue
@@ -256,7 +272,7 @@ class Pool:
         if (starting := self._starting.get(key)) is not None:
             await asyncio.wait({starting})
         await self._let(key, "")
-        self._let_go.pop(key, None)
+        self._obituaries.forget(key)
 
     async def forget(self, key: str) -> None:
         """Let a session's kernel go and delete its files."""
@@ -264,23 +280,20 @@ class Pool:
         await (await self._workspaces.of(key)).remove()
 
     async def _close(self) -> None:
-        self._is_closing = True
-        tasks = [*self._starting.values(), *([self._refilling] if self._refilling else [])]
-        for task in tasks:
+        starting = list(self._starting.values())
+        for task in starting:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        everyone = [*self._live.values(), *self._spares]
+        await asyncio.gather(*starting, return_exceptions=True)
+        everyone = [*self._live.values(), *await self._spares.close()]
         self._live.clear()
-        self._spares.clear()
-        closing = [self._end(launched) for launched in everyone]
-        for result in await asyncio.gather(*closing, *self._ending, return_exceptions=True):
+        closing = [*map(self._end, everyone), *self._ending]
+        for result in await asyncio.gather(*closing, return_exceptions=True):
             if isinstance(result, BaseException):
                 _log.error("a kernel was not closed", exc_info=result)
         self._launcher.close()
 
 
 def _log_end(watching: asyncio.Task[None]) -> None:
-    """Log that a task ended which was meant to be eternal."""
     if not watching.cancelled():
         _log.critical(
             "the watchdog ended; limits are no longer watched", exc_info=watching.exception()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from typing import Final
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import executing, pools
+from interpreter_bot.kernels import executing, leases, pools
 from interpreter_bot.sessions import collecting, ports
 
 _log = logging.getLogger(__name__)
@@ -49,10 +49,14 @@ class Cells:
 
     async def run(self, cells: Sequence[str]) -> bool:
         """Run all of them, whatever becomes of the earlier; True if every one ended ok."""
+        async with self._pool.lease(self._key) as lease:
+            return await self._run_all(lease, cells)
+
+    async def _run_all(self, lease: leases.Lease, cells: Sequence[str]) -> bool:
         is_all_ok = True
         for number, code in enumerate(cells):
             try:
-                finished = await self._run(number, code)
+                finished = await self._run(lease, number, code)
             except errors.BotError as error:
                 _log.info("cell %d was refused", number, exc_info=error)
                 finished = executing.refused(error)
@@ -76,7 +80,7 @@ class Cells:
             self._audience.finished(number, values.Finished(ending, 0.0, _ENDED))
             ending = values.Ending.REFUSED
 
-    async def _run(self, number: int, code: str) -> values.Finished:
+    async def _run(self, lease: leases.Lease, number: int, code: str) -> values.Finished:
         """Run one cell.
 
         Raises:
@@ -85,7 +89,7 @@ class Cells:
         if not self._pool.is_sandboxed:
             self._audience.announcement(number, UNSANDBOXED)
         workspace = await self._pool.workspace(self._key)
-        kernel = await self._pool.take(self._key)
+        kernel = await lease.kernel()
         if kernel.announcement:
             self._audience.announcement(number, kernel.announcement)
             kernel.announcement = ""

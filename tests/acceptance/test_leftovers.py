@@ -30,8 +30,8 @@ async def main(root):
         paths=settings.Paths(data=root / "data", runtime=root / "run"),
         kernels=settings.Kernels(spares=1, concurrent=4, preload=()),
     )
-    async with pools.Pool.open(bot) as pool:
-        quiet, busy = await pool.take("quiet"), await pool.take("busy")
+    async with pools.Pool.open(bot) as pool, pool.lease("quiet") as one, pool.lease("busy") as two:
+        quiet, busy = await one.kernel(), await two.kernel()
         await quiet.execute("open('/mnt/data/kept', 'w').write('x')", show=lambda _: None)
         begun = asyncio.Event()
         computing = asyncio.create_task(busy.execute(COMPUTE, show=lambda _: begun.set()))

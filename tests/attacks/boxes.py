@@ -193,11 +193,12 @@ class Bot:
         """Run code in a session; whatever it does, it ends in one way, with a reason."""
         self.keys.add(key)
         outputs: list[values.Output] = []
-        kernel = await self.pool.take(key)
         limit = self.limits.execution_seconds if seconds is None else seconds
-        # An ending that does not come is a bot that hangs, which is what attacks are after.
-        async with asyncio.timeout(limit + self.settings.kernels.interrupt_grace_seconds + 10):
-            finished = await kernel.execute(text, show=outputs.append, ask=ask, seconds=seconds)
+        async with self.pool.lease(key) as lease:
+            kernel = await lease.kernel()
+            # An ending that does not come is a bot that hangs, which is what attacks are after.
+            async with asyncio.timeout(limit + self.settings.kernels.interrupt_grace_seconds + 10):
+                finished = await kernel.execute(text, show=outputs.append, ask=ask, seconds=seconds)
         assert finished.ending in values.Ending
         if finished.ending not in (values.Ending.OK, values.Ending.ERROR):
             assert finished.reason.endswith((".", ")")), finished

@@ -10,64 +10,85 @@ from interpreter_bot import values
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
-# Place: (what the victim does, how the thief looks; it prints the secret or how it was refused).
+# Place: (what the victim does, how the thief looks, how it is refused).
 PLACES = {
     "the workspace": (
         "open('/mnt/data/same.txt', 'w').write('stolen')",
         "open('/mnt/data/same.txt').read()",
+        "ENOENT",
     ),
     "the temporary directory": (
         "open('/tmp/same.txt', 'w').write('stolen')",
         "open('/tmp/same.txt').read()",
+        "ENOENT",
     ),
     "the home directory": (
         "os.makedirs(os.path.expanduser('~/.cache')); "
         "open(os.path.expanduser('~/.cache/x'), 'w').write('stolen')",
         "open(os.path.expanduser('~/.cache/x')).read()",
+        "ENOENT",
     ),
     "shared memory": (
         "open('/dev/shm/same', 'w').write('stolen')",
         "open('/dev/shm/same').read()",
+        "ENOENT",
     ),
-    "System V memory": (
-        "held = libc.shmat(libc.shmget(99, 4096, 0o1666), 0, 0)",
-        "call('shmget', 99, 4096, 0o666)",
-    ),
-    "System V messages": ("call('msgget', 99, 0o1666)", "call('msgget', 99, 0o666)"),
-    "System V semaphores": ("call('semget', 99, 1, 0o1666)", "call('semget', 99, 1, 0o666)"),
     "an abstract socket": (
         "held = socket.socket(socket.AF_UNIX); held.bind(chr(0) + 'same'); held.listen()",
         "socket.socket(socket.AF_UNIX).connect(chr(0) + 'same')",
+        "ECONNREFUSED",
     ),
     "a socket in the workspace": (
         "held = socket.socket(socket.AF_UNIX); held.bind('/mnt/data/socket'); held.listen()",
         "socket.socket(socket.AF_UNIX).connect('/mnt/data/socket')",
+        "ENOENT",
     ),
     "a port of loopback": (
         "held = socket.create_server(('127.0.0.1', 5000))",
         "socket.create_connection(('127.0.0.1', 5000))",
+        "ECONNREFUSED",
     ),
     "the directory of workspaces": (
         "open('same.txt', 'w').write('stolen')",
         "os.listdir('/.host/workspaces')",
+        "ENOENT",
     ),
-    "a lock": ("held = open('/tmp/lock', 'w')", "open('/tmp/lock')"),
+    "a lock": ("held = open('/tmp/lock', 'w')", "open('/tmp/lock')", "ENOENT"),
+}
+# System V: (how the victim makes one, how the thief finds it).
+SYSTEM_V = {
+    "memory": ("call('shmget', 99, 4096, 0o1666)", "call('shmget', 99, 4096, 0o666)"),
+    "messages": ("call('msgget', 99, 0o1666)", "call('msgget', 99, 0o666)"),
+    "semaphores": ("call('semget', 99, 1, 0o1666)", "call('semget', 99, 1, 0o666)"),
 }
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_nothing_of_another_session_is_in_sight(bot, run, place):
-    leave, look = PLACES[place]
+async def test_nothing_of_another_session_is_in_sight(run, place):
+    leave, look, refusal = PLACES[place]
     left = await run(boxes.code(leave), key="victim")
-    is_uncounted = place.startswith("System V") and not bot.has_groups
-    if not is_uncounted or place == "System V memory":
-        assert left.ending is values.Ending.OK, "there has to be something to steal"
+    assert left.ending is values.Ending.OK, "there has to be something to steal"
 
     ran = await run(boxes.attempt(look), key="thief")
 
-    # What no control group counts cannot be made at all, and is not looked for either.
-    uncounted = {"EPERM"} if is_uncounted else set()
-    assert ran.word in {"ENOENT", "ECONNREFUSED", "EACCES"} | uncounted
+    assert ran.word == refusal
+
+
+@pytest.mark.parametrize("kind", SYSTEM_V)
+async def test_nothing_of_system_v_is_shared(bot, run, kind):
+    make, look = SYSTEM_V[kind]
+    made = await run(boxes.attempt(make), key="victim")
+    own = await run(boxes.attempt(look), key="victim")
+
+    found = await run(boxes.attempt(look), key="thief")
+
+    if bot.has_groups:
+        assert made.word.startswith("allowed: ")
+        assert own.word == made.word, "who made it finds it"
+        assert found.word == "ENOENT"
+    else:
+        # What no control group counts cannot be made at all, and is not looked for either.
+        assert [made.word, own.word, found.word] == ["EPERM"] * 3
 
 
 async def test_processes_of_another_session_are_not_there(run):

@@ -126,6 +126,16 @@ async def test_unusual_socket_families_are_closed(attempt, family):
     assert await attempt(f"socket.socket({CLOSED_FAMILIES[family]}, 2, 0)") == "EAFNOSUPPORT"
 
 
+@pytest.mark.parametrize("protocol", range(1, 32))
+async def test_netlink_speaks_of_routes_only(attempt, protocol):
+    kinds = ("SOCK_RAW", "SOCK_DGRAM")
+    for kind in kinds:
+        opened = f"socket.socket(socket.AF_NETLINK, socket.{kind}, {protocol})"
+        assert await attempt(opened) == "EPROTONOSUPPORT"
+    high = f"call('socket', 16, 2, {protocol} | 1 << 32)"
+    assert await attempt(high) == "EPROTONOSUPPORT"
+
+
 async def test_loopback_is_the_only_interface_and_leads_nowhere(run):
     ran = await run(
         "import socket; print([name for _, name in socket.if_nameindex()])\n"

@@ -5,6 +5,7 @@ of the test, and so is whatever the script does not foresee.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Callable
 
@@ -89,8 +90,21 @@ class Kernel:
             self._end.set_result(values.Finished(ending, 0.1, reason, kernel_lost=True))
 
 
+class Lease:
+    """See the module."""
+
+    def __init__(self, pool, key):
+        self._pool = pool
+        self._key = key
+        self.is_held = True
+
+    async def kernel(self):
+        assert self.is_held, "a lease is of no use once it is over"
+        return await self._pool.take(self._key)
+
+
 class Pool:
-    """See the module. Every step must have been taken when it is closed."""
+    """See the module. Every step must have been taken, and every lease be over, at its close."""
 
     def __init__(self, directory, *steps, limits=None, is_sandboxed=True):
         self._workspaces = workspaces.Workspaces(directory, limits or settings.Limits())
@@ -102,6 +116,8 @@ class Pool:
         self.answers = []
         self.condemned = []
         self.started = 0
+        self.leases = []
+        """Those that are not over."""
         self.hanging = asyncio.Event()
         """Set once a step hangs."""
 
@@ -112,15 +128,31 @@ class Pool:
     async def workspace(self, key):
         return await self._workspaces.of(key)
 
+    @contextlib.asynccontextmanager
+    async def lease(self, key):
+        lease = Lease(self, key)
+        self.leases.append(lease)
+        try:
+            if not self.refusals:
+                self._start(key)
+            yield lease
+        finally:
+            self.leases.remove(lease)
+            lease.is_held = False
+
     async def take(self, key):
         if self.refusals:
             raise self.refusals.pop(0)
+        self._start(key)
+        return self._live[key]
+
+    def _start(self, key):
         former = self._live.get(key)
         if former is None or not former.is_alive:
             self.started += 1
             self._live[key] = Kernel(self, key, LOST if former else "")
-        return self._live[key]
 
     def close(self):
         assert not self._steps, "the script was not followed to its end"
         assert not self.refusals
+        assert not self.leases

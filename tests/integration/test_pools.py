@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import signal
+import statistics
+import time
 
 import pytest
 
@@ -85,13 +87,13 @@ async def test_spares_are_taken_and_made_up_for(opened):
 async def test_a_spare_that_died_is_passed_over(opened):
     async with opened(spares=1) as pool:
         await _until(lambda: pool.spare_count == 1)
-        await pool._spares[0].provisioner.kill()
-        await _until(lambda: not pool._spares[0].kernel.is_alive)
+        (spare,) = pool._spares._ready
+        await spare.provisioner.kill()
+        await _until(lambda: not spare.kernel.is_alive)
         assert (await _run(await pool.take("a"), "1"))[1].ending is values.Ending.OK
 
 
-async def test_the_longest_idle_goes_first_and_a_busy_one_never(opened, monkeypatch):
-    monkeypatch.setattr(pools, "_FRESH_SECONDS", 0.0)
+async def test_the_longest_idle_goes_first_and_a_busy_one_never(opened):
     async with opened(concurrent=2) as pool:
         busy = await pool.take("busy")
         running = asyncio.create_task(_run(busy, "import time; time.sleep(3)"))
@@ -111,14 +113,122 @@ async def test_the_longest_idle_goes_first_and_a_busy_one_never(opened, monkeypa
         assert (await second)[1].ending is values.Ending.STOPPED
 
 
-async def test_who_was_evicted_is_told_and_finds_the_files(opened, monkeypatch):
-    monkeypatch.setattr(pools, "_FRESH_SECONDS", 0.0)
+async def test_who_was_evicted_is_told_and_finds_the_files(opened):
     async with opened(concurrent=1) as pool:
         await _run(await pool.take("a"), "open('kept', 'w').write('k')")
         await pool.take("b")
         kernel = await pool.take("a")
         assert "make room" in kernel.announcement
         assert (await _run(kernel, "open('kept').read()"))[0] == "'k'"
+
+
+async def test_a_held_kernel_is_never_let_go_and_an_unheld_one_at_once(opened):
+    async with opened(concurrent=1, idle_seconds=0.01) as pool:
+        async with pool.lease("a") as lease, pool.lease("a") as second:
+            kernel = await lease.kernel()
+            # However long its holder has been thinking.
+            kernel.last_used -= 10_000
+            assert await pool.reap() == 0
+            with pytest.raises(errors.PoolFullError):
+                await pool.take("b")
+            assert await second.kernel() is kernel
+            assert (await _run(kernel, "6 * 7"))[0] == "42"
+        assert (await pool.take("b")).is_alive
+        assert not kernel.is_alive
+
+
+async def test_a_lease_holds_until_its_last_holder_is_gone(opened):
+    async with opened(concurrent=1) as pool, pool.lease("a") as lease:
+        async with pool.lease("a"):
+            await lease.kernel()
+        with pytest.raises(errors.PoolFullError):
+            await pool.take("b")
+
+
+async def test_the_kernel_starts_while_the_holder_does_something_else(opened):
+    async with opened() as pool, pool.lease("a") as lease:
+        await _until(lambda: "a" in pool.live)
+        started = pool.live["a"].kernel
+        assert await lease.kernel() is started
+
+
+async def test_a_start_that_failed_unasked_is_tried_again(opened):
+    async with opened(concurrent=1) as pool, contextlib.AsyncExitStack() as held:
+        first = await held.enter_async_context(pool.lease("a"))
+        await first.kernel()
+        async with pool.lease("b") as lease:
+            await _until(lambda: not pool._starting)
+            # Nobody has asked for it yet: nobody is told that there was no room.
+            await held.aclose()
+            assert (await _run(await lease.kernel(), "1"))[1].ending is values.Ending.OK
+
+
+async def test_idle_time_begins_when_the_lease_ends(opened):
+    async with opened(idle_seconds=5) as pool:
+        async with pool.lease("a") as lease:
+            (await lease.kernel()).last_used -= 10_000
+        assert await pool.reap() == 0
+
+
+async def test_a_dead_kernel_takes_no_room(opened):
+    async with opened(concurrent=1) as pool, pool.lease("a") as lease:
+        await _run(await lease.kernel(), "import os; os._exit(9)")
+        async with pool.lease("b") as other:
+            assert (await other.kernel()).is_alive
+        again = await lease.kernel()
+        assert "exit code 9" in again.announcement
+
+
+async def test_of_two_that_start_at_once_one_gets_the_only_room(opened):
+    async with opened(concurrent=2) as pool, pool.lease("held") as lease:
+        await lease.kernel()
+        got = await asyncio.gather(*map(pool.take, "ab"), return_exceptions=True)
+        assert [type(one) for one in got].count(errors.PoolFullError) == 1
+        assert len(pool.live) == 2
+
+
+async def test_two_that_start_at_once_evict_only_what_they_need(opened):
+    async with opened(concurrent=3) as pool:
+        for key in ("oldest", "older", "old"):
+            await pool.take(key)
+        await asyncio.gather(pool.take("a"), pool.take("b"))
+        assert set(pool.live) == {"old", "a", "b"}
+
+
+async def test_a_spare_on_its_way_is_waited_for_where_it_takes_the_last_place(opened):
+    async with opened(concurrent=1, spares=1) as pool:
+        await _until(lambda: pool._spares.places)
+        assert pool.spare_count == 0
+        assert (await pool.take("a")).is_alive
+
+
+async def test_places_are_free_again_after_starts_that_failed(opened, monkeypatch):
+    async def fail(*_):
+        raise errors.KernelStartError
+
+    async with opened(concurrent=1) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(pool._launcher, "launch", fail)
+            for _ in range(3):
+                with pytest.raises(errors.KernelStartError):
+                    await pool.take("a")
+        with monkeypatch.context() as patch:
+            patch.setattr(pool._ground, "attach", fail)
+            with pytest.raises(errors.KernelStartError):
+                await pool.take("a")
+        assert (await pool.take("a")).is_alive
+
+
+async def test_a_release_takes_no_longer_than_the_end_of_the_processes(opened):
+    seconds = []
+    async with opened() as pool:
+        for _ in range(5):
+            await _run(await pool.take("a"), "1")
+            started = time.monotonic()
+            await pool.release("a")
+            seconds.append(time.monotonic() - started)
+    # jupyter_client asks whether it is over each 0.1 s.
+    assert statistics.median(seconds) < 0.1
 
 
 async def test_reaping_lets_the_unused_go_and_the_busy_stay(opened):
@@ -134,7 +244,7 @@ async def test_reaping_lets_the_unused_go_and_the_busy_stay(opened):
 
 async def test_the_scheduler_reaps(opened, monkeypatch):
     monkeypatch.setattr(reaping, "_INTERVAL_SECONDS", 0.1)
-    async with opened(idle_seconds=0.2) as pool, reaping.reaping(pool):
+    async with opened(idle_seconds=0.2) as pool, reaping.scheduled(reaping.reaping(pool)):
         await pool.take("a")
         await _until(lambda: not pool.live)
 

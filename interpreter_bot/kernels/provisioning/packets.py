@@ -93,9 +93,12 @@ class Channel:
             data, descriptors, _, _ = socket.recv_fds(
                 self._endpoint, _PACKET_BYTES, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
             )
-            content = json.loads(data) if data else None
-        except (ConnectionError, ValueError, RecursionError):
+        except ConnectionError:
             return None
+        try:
+            content = json.loads(data) if data else None
+        except (ValueError, RecursionError):
+            content = None
         if not isinstance(content, dict):
             for descriptor in descriptors:
                 os.close(descriptor)

@@ -15,7 +15,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 from typing import Any
 
 import traitlets
@@ -26,15 +25,16 @@ from interpreter_bot.kernels.provisioning import (
     cgroups,
     forkservers,
     identities,
+    listeners,
     packets,
+    pidfds,
     specs,
     watching,
 )
 
 _log = logging.getLogger(__name__)
 
-_CHANNELS = ("shell", "iopub", "stdin")
-_BACKLOG = 8
+_ATTACH_SECONDS = 10.0
 _LAST_WORDS_SECONDS = 0.5
 
 
@@ -61,6 +61,8 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
     """See the module's docstring. `ground` comes through the kernel spec's metadata."""
 
     ground: Ground = traitlets.Any()
+    host_uid: int
+    ended: asyncio.Event
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -73,6 +75,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         self._status: int | None = None
         self._listening: asyncio.Task[None] | None = None
         self._attached: asyncio.Future[None] | None = None
+        self._gone = asyncio.Event()
         self.host_uid = 0
         self.ended = asyncio.Event()
 
@@ -80,11 +83,6 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
     def has_process(self) -> bool:
         """Whether a kernel was started and not yet cleaned up."""
         return self._pid != 0
-
-    @property
-    def exit_status(self) -> int | None:
-        """The kernel's wait status; None while it lives, or where it left none."""
-        return self._status
 
     def oom_kills(self) -> int:
         """How many processes of this session were killed for memory."""
@@ -111,7 +109,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         """
         key = os.urandom(32).hex()
         try:
-            await self._launch(key, is_attached_later=kwargs.get("is_attached_later", True))
+            await self._launch(key)
         except BaseException:
             await self.kill()
             await self.cleanup()
@@ -121,14 +119,15 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             "ip": str(self._directory / "k" if self._directory else ""),
             "key": key.encode(),
             "signature_scheme": "hmac-sha256",
-            **{f"{name}_port": number for number, name in enumerate(_CHANNELS, start=1)},
-            "control_port": len(_CHANNELS) + 1,
-            "hb_port": len(_CHANNELS) + 2,
+            **{f"{name}_port": number for number, name in enumerate(listeners.CHANNELS, start=1)},
+            "control_port": len(listeners.CHANNELS) + 1,
+            "hb_port": len(listeners.CHANNELS) + 2,
         }
 
-    async def _launch(self, key: str, *, is_attached_later: bool) -> None:
+    async def _launch(self, key: str) -> None:
         inside_uid, self.host_uid = self.ground.uids.take()
-        listeners = self._listen()
+        self._directory = self.ground.runtime / self.kernel_id[:8]
+        sockets = listeners.listen(self._directory)
         self._link, theirs = packets.Channel.pair()
         if self.ground.groups.version:
             self._group = self.ground.groups.create(self.kernel_id, self.ground.limits)
@@ -142,13 +141,15 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
                 affinity=[] if self._group else specs.some_processors(limits.cpu_cores),
                 unwalled_home="" if self.ground.server.is_walled else str(self._unwalled_home),
             )
-            descriptors = [theirs.fileno(), *(entry.fileno() for entry in listeners)]
+            descriptors = [theirs.fileno(), *(entry.fileno() for entry in sockets)]
             await self.ground.server.fork(spec, descriptors)
         finally:
-            for entry in (theirs, *listeners):
+            for entry in (theirs, *sockets):
                 entry.close()
         (self._init_fd,) = await self._expect("separated", 1)
-        self._pid = _pid_of(self._init_fd)
+        self._pid = pidfds.pid_of(self._init_fd)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._init_fd, self._init_ended)
         # It enters its group by itself: doing that to another process waits for all processors.
         entrances = self._group.entrances() if self._group is not None else []
         try:
@@ -157,7 +158,6 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             for entrance in entrances:
                 os.close(entrance)
         (self._kernel_fd,) = await self._expect("started", 1)
-        loop = asyncio.get_running_loop()
         loop.add_reader(self._kernel_fd, self._kernel_ended)
         self._listening = asyncio.create_task(self._listen_to_init(), name=f"init {self.kernel_id}")
 
@@ -165,19 +165,6 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
     def _unwalled_home(self) -> pathlib.Path:
         """Where a kernel without walls finds its workspace, which it may get only later."""
         return (self._directory or self.ground.runtime) / "data"
-
-    def _listen(self) -> list[socket.socket]:
-        """Make the sockets the kernel will be handed, at addresses only we know."""
-        self._directory = self.ground.runtime / self.kernel_id[:8]
-        self._directory.mkdir(mode=0o700, parents=True)
-        listeners = []
-        for number in range(1, len(_CHANNELS) + 1):
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            listeners.append(listener)
-            listener.bind(str(self._directory / f"k-{number}"))
-            listener.listen(_BACKLOG)
-            listener.setblocking(False)
-        return listeners
 
     async def _expect(self, event: str, count: int) -> tuple[int, ...]:
         packet = await self._link.receive() if self._link is not None else None
@@ -193,8 +180,11 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         while self._link is not None and (packet := await self._link.receive()) is not None:
             if packet.text("event") == "ended":
                 self._status = packet.number("status")
+                if self._attached is None:
+                    _log.error("kernel %s ended unused: status %d", self.kernel_id, self._status)
             elif packet.text("event") == "attached" and self._attached is not None:
-                self._attached.set_result(None)
+                if not self._attached.done():
+                    self._attached.set_result(None)
             elif packet.text("event") == "failed":
                 _log.error("kernel %s: %s", self.kernel_id, packet.text("reason"))
         # The first process is gone, and with it everything in the namespace.
@@ -211,21 +201,34 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         """
         if self._link is None or self._directory is None:
             raise errors.KernelStartError
+        self._attached = asyncio.get_running_loop().create_future()
         if not self.ground.server.is_walled:
             self._unwalled_home.symlink_to(workspace)
+            self._attached.set_result(None)
             return
         tree = await self.ground.server.tree("/".join(workspace.parts[-2:]))
         try:
-            self._attached = asyncio.get_running_loop().create_future()
             await self._link.send({"op": "attach"}, [tree])
-            ended = asyncio.create_task(self.ended.wait(), name="attaching")
-            either: set[asyncio.Future[Any]] = {self._attached, ended}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            ended.cancel()
         finally:
             os.close(tree)
-        if not self._attached.done():
-            raise errors.KernelStartError
+        ended = asyncio.create_task(self.ended.wait(), name="attaching")
+        either: set[asyncio.Future[Any]] = {self._attached, ended}
+        try:
+            await asyncio.wait(either, timeout=_ATTACH_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+        if self._attached.done():
+            return
+        if not self.ended.is_set():
+            _log.error("kernel %s did not attach its files in time", self.kernel_id)
+            await self.kill()
+            raise errors.KernelStartError("The session's files could not be attached in time.")
+        raise errors.KernelStartError
+
+    def _init_ended(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._init_fd)
+        self._gone.set()
+        self.ended.set()
 
     def _kernel_ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._kernel_fd)
@@ -245,24 +248,26 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         return os.waitstatus_to_exitcode(self._status) if self._status is not None else -1
 
     async def wait(self) -> int | None:
-        """Wait for the kernel to end."""
-        if self._kernel_fd >= 0:
-            await self.ended.wait()
+        """Wait until nothing of the session runs any more.
+
+        Its first process outlives all others of its namespace.
+        """
+        if self._init_fd >= 0:
+            await self._gone.wait()
         return await self.poll()
 
     async def send_signal(self, signum: int) -> None:
         """Signal the kernel's main process."""
-        if signum == 0 or self._kernel_fd < 0:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._kernel_fd, signum)
+        if signum:
+            pidfds.send_signal(self._kernel_fd, signum)
 
     async def kill(self, restart: bool = False) -> None:
         """Kill everything in the session; the end of its first process is everybody's."""
+        if self.ended.is_set() and self._attached is None:
+            # It never got as far as anybody who would ask what it died of: the log should know.
+            await self.last_words()
         for descriptor in (self._init_fd, self._kernel_fd):
-            if descriptor >= 0:
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            pidfds.send_signal(descriptor, signal.SIGKILL)
         if self._group is not None:
             await asyncio.to_thread(self._group.kill)
 
@@ -291,9 +296,3 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         if self._group is not None:
             await self._group.remove()
             self._group = None
-
-
-def _pid_of(pidfd: int) -> int:
-    """Translate a process descriptor into a pid as we count them."""
-    text = pathlib.Path(f"/proc/self/fdinfo/{pidfd}").read_text()
-    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pid:"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TextIO
 
 from interpreter_bot import values
@@ -21,10 +20,13 @@ _KINDS = {
 class JsonLines:
     """An audience that writes what it hears of."""
 
-    def __init__(self, keeper: keeping.Keeper | None, answers: answering.Answers) -> None:
+    def __init__(
+        self, keeper: keeping.Keeper | None, answers: answering.Answers, *, out: TextIO
+    ) -> None:
+        """Write to `out`; see `printing.Printer` for the rest."""
         self._keeper = keeper
         self._answers = answers
-        self._out: TextIO = sys.stdout
+        self._out = out
 
     def _write(self, kind: str, cell: int, fields: dict[str, object]) -> None:
         line = json.dumps({"type": kind, "cell": cell} | fields)

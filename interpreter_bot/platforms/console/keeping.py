@@ -7,6 +7,7 @@ import hashlib
 import os
 import pathlib
 import secrets
+from collections.abc import Iterator
 from typing import Final
 
 from interpreter_bot import errors, values
@@ -21,31 +22,51 @@ class KeepingError(errors.BotError):
     """It could not be saved."""
 
 
+class Failures:
+    """Whether anything that was to be saved was not."""
+
+    def __init__(self) -> None:
+        self.is_any = False
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Take note of an OSError on its way."""
+        try:
+            yield
+        except OSError:
+            self.is_any = True
+            raise
+
+
 class Kept:
     """One file on its way into the directory; it appears whole, in the place of an earlier one."""
 
-    def __init__(self, directory: int, name: str) -> None:
+    def __init__(self, directory: int, name: str, failures: Failures) -> None:
         """Begin a file.
 
         Args:
             directory: descriptor, closed in the end.
             name: one component, below `directory`.
+            failures: hears of what goes wrong.
         """
         self._directory = directory
         self._name = name
+        self._failures = failures
         self._staged = f".{secrets.token_hex(8)}.part"
         self._is_complete = False
         self._file = os.fdopen(os.open(self._staged, _NEW, 0o666, dir_fd=directory), "wb")
 
     def write(self, data: bytes, /) -> object:
         """Append."""
-        return self._file.write(data)
+        with self._failures.noted():
+            return self._file.write(data)
 
     def complete(self) -> None:
         """Replace what has the name, a link itself and not what it points to."""
-        self._file.close()
         here = self._directory
-        os.replace(self._staged, self._name, src_dir_fd=here, dst_dir_fd=here)
+        with self._failures.noted():
+            self._file.close()
+            os.replace(self._staged, self._name, src_dir_fd=here, dst_dir_fd=here)
         self._is_complete = True
 
     def close(self) -> None:
@@ -70,12 +91,18 @@ class Keeper:
             SettingsError: it cannot be made.
         """
         self._directory = directory
+        self._failures = Failures()
         self._count = 0
         self._displays: dict[tuple[str, str], pathlib.Path] = {}
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise errors.SettingsError(f"Nothing can be kept in {directory}.") from error
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether something is missing in the directory, for a fault of the directory."""
+        return self._failures.is_any
 
     def keep(self, cell: int, output: values.Image | values.Html) -> pathlib.Path:
         """Save a display under a name of ours, an update in the place of the display it updates.
@@ -121,19 +148,20 @@ class Keeper:
             OSError: it cannot be written.
         """
         *parents, name = components
-        # The directory itself may well be a link: a person named it.
-        here = os.open(self._directory, _DIRECTORY & ~os.O_NOFOLLOW)
-        try:
-            for parent in parents:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(parent, dir_fd=here)
-                below = os.open(parent, _DIRECTORY, dir_fd=here)
+        with self._failures.noted():
+            # The directory itself may well be a link: a person named it.
+            here = os.open(self._directory, _DIRECTORY & ~os.O_NOFOLLOW)
+            try:
+                for parent in parents:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(parent, dir_fd=here)
+                    below = os.open(parent, _DIRECTORY, dir_fd=here)
+                    os.close(here)
+                    here = below
+                return Kept(here, name, self._failures)
+            except BaseException:
                 os.close(here)
-                here = below
-            return Kept(here, name)
-        except BaseException:
-            os.close(here)
-            raise
+                raise
 
 
 def _components(name: str) -> list[str]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import sys
-from typing import Final
+from typing import Final, TextIO
 
 from interpreter_bot import values
 from interpreter_bot.platforms.console import answering, keeping, streams, tables
@@ -22,11 +21,26 @@ class Printer:
     What a cell showed goes to standard output, what we say about it to standard error.
     """
 
-    def __init__(self, keeper: keeping.Keeper | None, answers: answering.Answers) -> None:
+    def __init__(
+        self,
+        keeper: keeping.Keeper | None,
+        answers: answering.Answers,
+        *,
+        out: TextIO,
+        err: TextIO,
+    ) -> None:
+        """Print.
+
+        Args:
+            keeper: saves displays and files, if they are to be.
+            answers: those to `input()`.
+            out: standard output.
+            err: standard error.
+        """
         self._keeper = keeper
         self._answers = answers
-        self._out = streams.Stream(sys.stdout)
-        self._err = streams.Stream(sys.stderr)
+        self._out = streams.Stream(out)
+        self._err = streams.Stream(err)
 
     def announcement(self, cell: int, text: str) -> None:
         """Print a sentence about the session."""

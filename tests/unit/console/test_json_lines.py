@@ -1,6 +1,7 @@
 """The lines that programs read."""
 
 import json
+import sys
 
 import pytest
 
@@ -13,7 +14,7 @@ def told(capsys):
     """Show something to a fresh audience; returns the objects it wrote."""
 
     def tell(show, keeper=None):
-        show(json_lines.JsonLines(keeper, answering.Answers(is_script=True)))
+        show(json_lines.JsonLines(keeper, answering.Answers(is_script=True), out=sys.stdout))
         lines = capsys.readouterr().out
         assert lines.isascii()
         assert not lines or lines.endswith("\n")

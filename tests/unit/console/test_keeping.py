@@ -1,5 +1,6 @@
 """What is saved, where, and where never."""
 
+import os
 import pathlib
 
 import pytest
@@ -134,3 +135,32 @@ def test_a_display_that_cannot_be_saved_says_so_in_words(keeper, tmp_path):
     with pytest.raises(keeping.KeepingError, match="could not be saved"):
         keeper.keep(0, png())
     assert files_in(tmp_path) == {}
+
+
+def test_what_could_not_be_kept_is_remembered(tmp_path):
+    keeper = keeping.Keeper(tmp_path / "kept")
+    keeper.keep(0, png())
+    save(keeper, "f", b"x")
+    assert not keeper.has_failed
+    (tmp_path / "kept/cell-0-2.png").mkdir()
+    with pytest.raises(keeping.KeepingError):
+        keeper.keep(0, png())
+    assert keeper.has_failed
+
+
+def test_a_place_that_is_taken_by_something_else_is_a_failure(keeper):
+    save(keeper, "f", b"x")
+    with pytest.raises(OSError, match="Not a directory"):
+        keeper.open("f/below")
+    assert keeper.has_failed
+
+
+def test_a_full_disk_is_a_failure_wherever_it_shows(keeper):
+    kept = keeper.open("f")
+    with open("/dev/full", "wb") as full:
+        os.dup2(full.fileno(), kept._file.fileno())
+    kept.write(b"x")
+    with pytest.raises(OSError, match="No space left"):
+        kept.complete()
+    assert keeper.has_failed
+    kept.close()

@@ -1,5 +1,7 @@
 """What people see."""
 
+import sys
+
 import pytest
 
 from interpreter_bot import values
@@ -11,7 +13,9 @@ def shown(capsys):
     """Show outputs to a fresh printer; returns what it wrote to both streams."""
 
     def show(*outputs, keeper=None, finished=None):
-        printer = printing.Printer(keeper, answering.Answers(is_script=True))
+        printer = printing.Printer(
+            keeper, answering.Answers(is_script=True), out=sys.stdout, err=sys.stderr
+        )
         for output in outputs:
             printer.output(0, output)
         printer.finished(0, finished or values.Finished(values.Ending.OK, 0.1))
@@ -78,7 +82,9 @@ def test_an_end_that_needs_words_has_them(shown):
 
 
 def test_artifacts_and_announcements_are_told_beside_the_output(capsys, tmp_path):
-    printer = printing.Printer(keeping.Keeper(tmp_path), answering.Answers(is_script=True))
+    printer = printing.Printer(
+        keeping.Keeper(tmp_path), answering.Answers(is_script=True), out=sys.stdout, err=sys.stderr
+    )
     printer.announcement(0, "A new Python was started.")
     printer.artifact(0, values.Artifact("a.csv", 1234, "00"))
     assert capsys.readouterr() == (

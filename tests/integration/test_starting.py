@@ -1,0 +1,112 @@
+"""Kernels that do not start, and who hears why."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+
+import pytest
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels import pools
+from interpreter_bot.kernels.provisioning import provisioners, specs, watching
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture
+def bot(tmp_path, short_path):
+    return settings.Settings(
+        kernels=settings.Kernels(preload=(), spares=0),
+        paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
+    )
+
+
+def _change_specs(monkeypatch, **changes) -> None:
+    build = specs.build
+
+    def build_changed(*arguments, **options):
+        return build(*arguments, **options) | changes
+
+    monkeypatch.setattr(specs, "build", build_changed)
+
+
+# What is wrong: (the fields of the spec, what the log says of it).
+UNBUILDABLE = {
+    "a mount": ({"proc_files": {"nothing": "x"}}, (errno.ENOENT, "mask_proc → mount")),
+    "a user id": ({"uid": 4_000_000_000}, (0, "separate")),
+    "a resource": ({"rlimits": {"DATA": 1 << 30, "NOFILE": -5}}, (0, "_confine → limit")),
+    "a processor": ({"affinity": [4095]}, (errno.EINVAL, "_confine")),
+    "a size": ({"temporary_bytes": -1}, (errno.EINVAL, "mount_temporary")),
+}
+
+
+@pytest.mark.parametrize("what", UNBUILDABLE)
+async def test_a_wall_that_cannot_be_built_is_named_in_the_log(bot, monkeypatch, caplog, what):
+    changes, (code, step) = UNBUILDABLE[what]
+    async with pools.Pool.open(bot) as pool:
+        with monkeypatch.context() as patch:
+            _change_specs(patch, **changes)
+            with pytest.raises(errors.KernelStartError) as raised:
+                await pool.take("a")
+        assert str(raised.value) == errors.KernelStartError.__doc__
+        (line,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
+        assert "did not start" in line
+        assert step in line
+        assert not code or os.strerror(code) in line
+        assert (await pool.take("a")).is_alive, "the next one does"
+
+
+async def test_a_kernel_that_dies_before_its_use_says_how_in_the_log(bot, monkeypatch, caplog):
+    _change_specs(monkeypatch, rlimits={"DATA": 1 << 30, "CPU": 0})
+    async with pools.Pool.open(bot) as pool:
+        with pytest.raises(errors.KernelStartError):
+            await pool.take("a")
+    assert "ended unused: status" in caplog.text
+
+
+async def test_files_that_are_not_attached_in_time_end_the_kernel(bot, monkeypatch, caplog):
+    monkeypatch.setattr(provisioners, "_ATTACH_SECONDS", 0.3)
+    seen = []
+    attach = provisioners.ForkProvisioner.attach
+
+    async def attach_stopped(provisioner, workspace):
+        seen.append(provisioner)
+        signal.pidfd_send_signal(provisioner._init_fd, signal.SIGSTOP)
+        await attach(provisioner, workspace)
+
+    async with pools.Pool.open(bot) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(provisioners.ForkProvisioner, "attach", attach_stopped)
+            with pytest.raises(errors.KernelStartError, match="attached in time"):
+                await pool.take("a")
+        assert seen[0].ended.is_set()
+        assert not seen[0].has_process
+        assert "did not attach" in caplog.text
+        assert (await pool.take("a")).is_alive
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("no-such-provisioner", "called no-such-provisioner is installed"),
+        ("local-provisioner", r"lacks attach, ended, .*It must do what ForkProvisioner does"),
+    ],
+)
+async def test_a_provisioner_that_cannot_be_used_is_refused_at_the_start(bot, name, sentence):
+    kernels = bot.kernels.model_copy(update={"provisioner": name})
+    with pytest.raises(errors.SettingsError, match=sentence):
+        async with pools.Pool.open(bot.model_copy(update={"kernels": kernels})):
+            pass
+
+
+async def test_an_end_of_the_first_process_is_the_end_of_the_wait(bot):
+    async with pools.Pool.open(bot) as pool:
+        kernel = await pool.take("a")
+        launched = pool.live["a"]
+        pids = launched.provisioner.processes().pids()
+        signal.pidfd_send_signal(launched.provisioner._init_fd, signal.SIGKILL)
+        await launched.provisioner.wait()
+        assert not kernel.is_alive
+        assert not any(map(watching.start_ticks, pids))
