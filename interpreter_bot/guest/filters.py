@@ -107,6 +107,7 @@ _ABSENT = {
 _CLONE = (56, 220)
 _IOCTL = (16, 29)
 _SOCKETS = ((41, 198), (53, 199))  # socket, socketpair
+_SETSOCKOPT = (54, 208)
 _AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _AND, _RETURN = (
@@ -125,7 +126,10 @@ _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 16, 24, 32
 _X32_BIT = 0x40000000
 # NEWNS|NEWCGROUP|NEWUTS|NEWIPC|NEWUSER|NEWPID|NEWNET, and NEWTIME.
 _NAMESPACES = 0x7E020000 | 0x80
+# A thread that shares no descriptors holds files that no look at its process shows.
+_THREAD, _SHARED_FILES = 0x10000, 0x400
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_SOL_SOCKET, _SO_SNDBUF, _SO_SNDBUFFORCE = 1, 7, 32
 _SOCKET_FAMILIES = (1, 2, 10)  # UNIX, INET, INET6
 # libzmq lists interfaces; the other netlink protocols (audit, netfilter, generic, …) list nothing
 # that analysis needs and are much of the host kernel.
@@ -151,7 +155,8 @@ def _arguments(column: int) -> bytes:
     """Build the rules that look at an argument; each ends its own call's story."""
     allow = _instruction(_RETURN, _ALLOW)
     clone = _instruction(_LOAD, _FIRST_ARGUMENT) + _instruction(_JUMP_SET, _NAMESPACES, 0, 1)
-    clone += _answer(errno.EPERM) + allow
+    clone += _answer(errno.EPERM) + _instruction(_AND, _THREAD | _SHARED_FILES)
+    clone += _instruction(_JUMP_EQUAL, _THREAD, 0, 1) + _answer(errno.EPERM) + allow
     ioctl = _instruction(_LOAD, _SECOND_ARGUMENT)
     ioctl += _instruction(_JUMP_EQUAL, _TIOCSTI, 1, 0)
     ioctl += _instruction(_JUMP_EQUAL, _TIOCLINUX, 0, 1) + _answer(errno.EPERM) + allow
@@ -168,6 +173,20 @@ def _arguments(column: int) -> bytes:
         + _only(_IOCTL[column], ioctl)
         + b"".join(_only(numbers[column], family_rule) for numbers in _SOCKETS)
     )
+
+
+def _same_buffers(column: int) -> bytes:
+    """Build the rule that leaves send buffers as they are, and says that it was done.
+
+    What waits in them is memory that no process shows; with their size its sum is bounded.
+    """
+    allow = _instruction(_RETURN, _ALLOW)
+    size = _instruction(_LOAD, _SECOND_ARGUMENT)
+    size += _instruction(_JUMP_EQUAL, _SOL_SOCKET, 1, 0) + allow
+    size += _instruction(_LOAD, _THIRD_ARGUMENT)
+    size += _instruction(_JUMP_EQUAL, _SO_SNDBUF, 1, 0)
+    size += _instruction(_JUMP_EQUAL, _SO_SNDBUFFORCE, 0, 1) + _answer(0) + allow
+    return _only(_SETSOCKOPT[column], size)
 
 
 def build(*, is_watched: bool) -> bytes:
@@ -194,4 +213,7 @@ def build(*, is_watched: bool) -> bytes:
         program += _only(absent[column], _answer(errno.ENOSYS))
     for denied in (_DENIED | (_DENIED_WHERE_WATCHED if is_watched else {})).values():
         program += _only(denied[column], _answer(errno.EPERM))
-    return program + _arguments(column) + _instruction(_RETURN, _ALLOW)
+    program += _arguments(column)
+    if is_watched:
+        program += _same_buffers(column)
+    return program + _instruction(_RETURN, _ALLOW)

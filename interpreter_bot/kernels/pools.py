@@ -13,6 +13,7 @@ from types import MappingProxyType
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import (
     executing,
+    farewells,
     grounds,
     launching,
     leases,
@@ -46,11 +47,14 @@ class Pool:
         # Starters ask for a place one after the other: together they would evict too much.
         self._admitting = asyncio.Lock()
         self._reserved = 0
+        self._farewells = farewells.Farewells()
         self._spares = spares.Spares(
-            bot.kernels.spares, launch=self._launch, has_room=self._has_room, end=self._end
+            bot.kernels.spares,
+            launch=self._launch,
+            has_room=self._has_room,
+            end=self._farewells.end,
         )
-        self._ending: set[asyncio.Task[None]] = set()
-        self._ending_of: dict[str, asyncio.Task[None]] = {}
+        self._forgetting: dict[str, asyncio.Task[None]] = {}
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -74,16 +78,11 @@ class Pool:
         files = workspaces.Workspaces(directory, bot.limits)
         async with grounds.Grounds.open(bot, files, directory) as ground:
             pool = cls(bot, ground, files)
-            watching = asyncio.create_task(
-                watchdogs.watch(pool.live, bot.paths.data, bot.limits), name="watchdog"
-            )
-            watching.add_done_callback(_log_end)
             try:
-                pool._spares.refill_soon()
-                yield pool
+                async with watchdogs.watching(pool.live, bot.paths.data, bot.limits):
+                    pool._spares.refill_soon()
+                    yield pool
             finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
                 await pool._close()
                 if is_ephemeral:
                     await asyncio.to_thread(grounds.remove, directory)
@@ -142,13 +141,17 @@ class Pool:
 
     def _has_kernel(self, key: str) -> bool:
         launched = self._live.get(key)
-        return launched is not None and launched.kernel.is_alive
+        is_alive = launched is not None and launched.kernel.is_alive
+        return is_alive and key not in self._forgetting
 
     def _begin(self, key: str) -> asyncio.Task[launching.Launched]:
         """Start a session's kernel, or find it being started."""
         starting = self._starting.get(key)
         if starting is None:
-            starting = asyncio.create_task(self._start(key), name=f"start kernel of {key}")
+            forgetting = self._forgetting.get(key)
+            starting = asyncio.create_task(
+                self._start(key, after=forgetting), name=f"start kernel of {key}"
+            )
             self._starting[key] = starting
             starting.add_done_callback(functools.partial(self._started, key))
         return starting
@@ -159,14 +162,16 @@ class Pool:
             # Whoever waits is told; should nobody wait any more, it is not lost.
             _log.warning("no kernel could be started: %s", error)
 
-    async def _start(self, key: str) -> launching.Launched:
-        if (ending := self._ending_of.get(key)) is not None:
-            # Its files change hands only when its last process is gone.
-            await asyncio.wait({ending})
+    async def _start(self, key: str, *, after: asyncio.Task[None] | None) -> launching.Launched:
+        if after is not None:
+            # Its new files are not to be taken for the old ones.
+            await asyncio.wait({after})
+        # Its files change hands only when its last process is gone.
+        await self._farewells.gone(key)
         if (former := self._live.pop(key, None)) is not None:
             # Kept until it has been said, should this start fail.
             self._obituaries.write(key, self._obituaries.of(key) or former.kernel.obituary)
-            await self._end(former)
+            await self._farewells.end(former)
         workspace = await self._workspaces.of(key)
         launched = await self._admit()
         try:
@@ -174,7 +179,7 @@ class Pool:
             try:
                 await self._ground.attach(launched, workspace)
             except BaseException:
-                await self._end(launched)
+                await self._farewells.end(launched)
                 raise
             if reason := self._obituaries.of(key):
                 launched.kernel.announcement = _RESTARTED.format(reason=reason)
@@ -198,15 +203,15 @@ class Pool:
         """
         async with self._admitting:
             while (spare := await self._spares.take()) is None and not self._has_room():
-                if self._ending:
-                    await asyncio.wait(self._ending, return_when=asyncio.FIRST_COMPLETED)
+                if self._farewells:
+                    await self._farewells.one()
                 elif not await self._spares.arrival():
                     await self._evict()
             self._reserved += 1
             return spare
 
     def _has_room(self) -> bool:
-        others = self._reserved + self._spares.places + len(self._ending)
+        others = self._reserved + self._spares.places + len(self._farewells)
         return rooms.has_room(self._settings.kernels, self._live.values(), others)
 
     async def _evict(self) -> None:
@@ -230,23 +235,7 @@ class Pool:
             self._obituaries.write(key, reason)
             _log.info("a kernel ended: %s", reason or "as asked")
             launched.kernel.condemn(values.Ending.STOPPED, reason or _AS_ASKED)
-            ending = asyncio.create_task(launched.close(), name="end kernel")
-            self._ending_of[key] = ending
-            ending.add_done_callback(functools.partial(self._ended, key))
-            await self._to_the_end(ending)
-
-    def _ended(self, key: str, ending: asyncio.Task[None]) -> None:
-        if self._ending_of.get(key) is ending:
-            del self._ending_of[key]
-
-    async def _end(self, launched: launching.Launched) -> None:
-        """Close a kernel, to the end even if whoever asked for it goes away."""
-        await self._to_the_end(asyncio.create_task(launched.close(), name="end kernel"))
-
-    async def _to_the_end(self, ending: asyncio.Task[None]) -> None:
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
-        await asyncio.shield(ending)
+            await self._farewells.end(launched, key)
 
     async def reap(self) -> int:
         """Let kernels go that died, or that nobody used for long; returns how many."""
@@ -269,14 +258,27 @@ class Pool:
 
     async def release(self, key: str) -> None:
         """Let a session's kernel go, because somebody asked for it."""
-        if (starting := self._starting.get(key)) is not None:
+        await self._release(key, self._starting.get(key))
+
+    async def forget(self, key: str) -> None:
+        """Let a session's kernel go and delete its files; who takes one meanwhile waits."""
+        forgetting = self._forgetting.get(key)
+        if forgetting is None:
+            # Starts that come later wait for us, so it must not be these that we wait for.
+            starting = self._starting.get(key)
+            forgetting = asyncio.create_task(self._forget(key, starting), name=f"forget {key}")
+            self._forgetting[key] = forgetting
+            forgetting.add_done_callback(lambda _: self._forgetting.pop(key))
+        await asyncio.shield(forgetting)
+
+    async def _release(self, key: str, starting: asyncio.Task[launching.Launched] | None) -> None:
+        if starting is not None:
             await asyncio.wait({starting})
         await self._let(key, "")
         self._obituaries.forget(key)
 
-    async def forget(self, key: str) -> None:
-        """Let a session's kernel go and delete its files."""
-        await self.release(key)
+    async def _forget(self, key: str, starting: asyncio.Task[launching.Launched] | None) -> None:
+        await self._release(key, starting)
         await (await self._workspaces.of(key)).remove()
 
     async def _close(self) -> None:
@@ -286,15 +288,9 @@ class Pool:
         await asyncio.gather(*starting, return_exceptions=True)
         everyone = [*self._live.values(), *await self._spares.close()]
         self._live.clear()
-        closing = [*map(self._end, everyone), *self._ending]
-        for result in await asyncio.gather(*closing, return_exceptions=True):
+        closing = [*map(self._farewells.end, everyone), *self._forgetting.values()]
+        results = await asyncio.gather(*closing, return_exceptions=True)
+        for result in [*results, *await self._farewells.over()]:
             if isinstance(result, BaseException):
                 _log.error("a kernel was not closed", exc_info=result)
         self._launcher.close()
-
-
-def _log_end(watching: asyncio.Task[None]) -> None:
-    if not watching.cancelled():
-        _log.critical(
-            "the watchdog ended; limits are no longer watched", exc_info=watching.exception()
-        )

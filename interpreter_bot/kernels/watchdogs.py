@@ -13,7 +13,7 @@ import logging
 import os
 import pathlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent import futures
 from typing import Final
 
@@ -25,6 +25,30 @@ _log = logging.getLogger(__name__)
 # Theirs alone: what keeps all of them waiting keeps nobody else, and no kernel from being killed.
 _THREADS: Final = 4
 _FULL_DISK_SECONDS: Final = 1.0
+_RECOVERY_SECONDS: Final = 1.0
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    live: Mapping[str, launching.Launched], directory: pathlib.Path, limits: settings.Limits
+) -> AsyncIterator[None]:
+    """Look after kernels as `watch` does, as long as the context is open."""
+
+    async def watch_on() -> None:
+        while True:
+            try:
+                await watch(live, directory, limits)
+            except Exception:
+                # Whatever nobody foresaw: limits that nobody watches any more would be worse.
+                _log.critical("the watchdog fell, and is started again", exc_info=True)
+                await asyncio.sleep(_RECOVERY_SECONDS)
+
+    task = asyncio.create_task(watch_on(), name="watchdog")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 async def watch(

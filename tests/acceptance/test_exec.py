@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
+import time
 
 import nbformat
 import pytest
@@ -251,7 +253,7 @@ def test_nothing_of_the_bot_is_left_in_its_directories(interpreter_bot, tmp_path
 def test_limits_are_those_of_the_settings(interpreter_bot):
     ran = interpreter_bot("limits", "--json", memory_bytes="536870912")
     assert json.loads(ran.stdout)["memory_bytes"] == 536870912
-    assert json.loads(ran.stdout)["address_space_bytes"] == 536870912 + (2 << 30)
+    assert json.loads(ran.stdout)["address_space_bytes"] == 536870912 + (128 << 30)
     assert "512 MiB" in interpreter_bot("limits", memory_bytes="536870912").stdout
 
 
@@ -294,6 +296,68 @@ def test_a_reader_that_has_enough_ends_the_run_quietly_and_soon(started, short_p
     assert list((tmp_path / "data" / "ephemeral").iterdir()) == []
 
 
+def test_a_paused_reader_does_not_stop_the_clock(started, tmp_path):
+    """As `| less` does, which reads no more than its first page."""
+    kept = tmp_path / "kept"
+    process = started(
+        "exec",
+        "--json",
+        f"--keep={kept}",
+        "--cell=while True: print('x' * 1000)",
+        "--cell=open('after', 'w').write('x');",
+        limits={"INTERPRETER_BOT_LIMITS__EXECUTION_SECONDS": "1"},
+    )
+    deadline = time.monotonic() + 30
+    while not (kept / "files" / "after").exists():
+        assert time.monotonic() < deadline, "nothing goes on before somebody reads"
+        time.sleep(0.05)
+    assert process.poll() is None, "what was shown is still to be read"
+    lines = [json.loads(line) for line in process.stdout]
+    assert process.wait(timeout=10) == 1
+    ends = [line for line in lines if line["type"] == "finished"]
+    assert [end["status"] for end in ends] == ["timed out", "ok"]
+    assert ends[0]["seconds"] < 5
+    printed = sum(len(line["text"]) for line in lines if line["type"] == "stdout")
+    assert printed > 500_000
+
+
+def test_a_signal_ends_the_wait_for_a_paused_reader(started, tmp_path):
+    process = started(
+        "exec", f"--keep={tmp_path}", "--cell=open('f', 'w').write('x'); print('x' * 500_000)"
+    )
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "files" / "f").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(2)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 1
+
+
+def test_what_cannot_be_kept_changes_the_status(started, tmp_path):
+    def forbid_large_files():
+        # Of the command alone: kernels set limits of their own.
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+
+    process = started(
+        "exec",
+        "--json",
+        f"--keep={tmp_path / 'kept'}",
+        "--cell=open('f', 'wb').write(bytes(200_000));",
+        preexec_fn=forbid_large_files,
+    )
+    lines = [json.loads(line) for line in process.stdout]
+    assert process.wait(timeout=10) == 1
+    assert [line["status"] for line in lines if line["type"] == "finished"] == ["ok"]
+    (told,) = [line["text"] for line in lines if line["type"] == "announcement"]
+    assert "it cannot be saved (File too large)" in told
+    assert not list((tmp_path / "kept").rglob("*.part"))
+
+
+def test_the_help_says_what_the_status_means(interpreter_bot):
+    assert "everything was kept" in " ".join(interpreter_bot("exec", "--help").stdout.split())
+
+
 def test_input_that_never_comes_does_not_keep_the_command_from_ending(started):
     limits = {"INTERPRETER_BOT_LIMITS__INPUT_SECONDS": "0.5"}
     process = started("exec", "--json", "--cell=input()", limits=limits, stdin=subprocess.PIPE)
@@ -323,7 +387,7 @@ def test_files_of_any_name_are_kept_or_announced_and_end_nothing(interpreter_bot
         "--cell=import os; os.remove('a'); os.mkdir('a'); open('a/b', 'w').write('below');",
         "--cell=print('on')",
     )
-    assert ran.status == 0, ran.stderr
+    assert ran.status == 1, "a/b is missing"
     kept = [pathlib.Path(line["path"]).read_text() for line in ran.of("artifact", 0)]
     assert sorted(kept) == ["file", "long"]
     assert "a/b was left out" in ran.of("announcement", 1)[0]["text"]

@@ -19,6 +19,7 @@ CALLS = {
     "setns": ("call(308, os.open('/proc/self/ns/user', 0), 0)", "EPERM"),
     "clone user": ("call(56, 0x10000011, 0, 0, 0, 0)", "EPERM"),
     "clone pid": ("call(56, 0x20000011, 0, 0, 0, 0)", "EPERM"),
+    "thread with files of its own": ("call(56, 0x10900, 0, 0, 0, 0)", "EPERM"),
     "clone3": ("call(435, b'\\0' * 88, 88)", "ENOSYS"),
     "ptrace me": ("call(101, 0, 0, 0, 0)", "EPERM"),
     "ptrace init": ("call(101, 16, 1, 0, 0)", "EPERM"),

@@ -195,3 +195,18 @@ async def test_what_cannot_be_counted_is_not_called_too_large(run):
 
     assert ran.ending is Ending.STOPPED
     assert ran.finished.reason.startswith(deaths.UNCOUNTABLE)
+
+
+GROWN = """
+import socket
+one, _ = socket.socketpair()
+before = one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+print(one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == before)
+"""
+
+
+async def test_where_sockets_are_not_counted_their_buffers_do_not_grow(bot, run):
+    ran = await run(GROWN)
+
+    assert ran.word == str(not bot.has_groups)

@@ -316,3 +316,25 @@ async def test_a_runtime_path_too_long_for_sockets_is_refused_in_a_sentence(tmp_
     with pytest.raises(errors.BotError, match="too long"):
         async with pools.Pool.open(bot) as pool:
             await pool.take("a")
+
+
+async def test_who_comes_while_a_session_is_forgotten_gets_new_files_that_stay(opened):
+    async with opened() as pool:
+        await _run(await pool.take("a"), "open('old', 'w').close()")
+        forgetting = [asyncio.create_task(pool.forget("a")) for _ in range(2)]
+        await asyncio.sleep(0)
+        kernel = await pool.take("a")
+        await asyncio.gather(*forgetting)
+        assert (await _run(kernel, "import os; open('new', 'w').close(); os.listdir()"))[0] == (
+            "['new']"
+        )
+        assert [info.name for info in await (await pool.workspace("a")).list()] == ["new"]
+
+
+async def test_a_session_is_forgotten_that_is_just_being_started(opened):
+    async with opened() as pool, asyncio.timeout(20):
+        taking = asyncio.create_task(pool.take("a"))
+        await asyncio.sleep(0)
+        await pool.forget("a")
+        await taking
+        assert not pool.live

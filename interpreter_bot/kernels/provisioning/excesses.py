@@ -40,7 +40,7 @@ def _await(children: list[int]) -> None:
 
 def process_memory(told: Told) -> Seen:
     """Ask for more memory than one process may have."""
-    size = told["memory_bytes"] + 64 * _MIB
+    size = told["memory_bytes"] + 128 * _MIB
     try:
         bytearray(size)
     except MemoryError:
