@@ -4,77 +4,107 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import os
-from collections.abc import Callable
 from typing import Literal
 
-import zmq
-import zmq.asyncio
-
-from interpreter_bot import settings
-from interpreter_bot.kernels import messages
+from interpreter_bot.kernels import channels, messages
 
 Name = Literal["shell", "iopub", "stdin"]
 
-_LARGEST_MESSAGE_BYTES = 16 * settings.MIB
-# Messages the bot holds for a kernel whose output nobody has read yet: with the size above
-# this bounds the bot's memory, and what does not fit waits as the kernel's own.
-_WAITING_MESSAGES = 8
-_WELCOME_SECONDS = 2.0
+_RENEWAL_SECONDS = 2.0
 
 
 class Connection:
     """Shell, iopub and stdin of one kernel."""
 
-    def __init__(self, info: dict[str, object], context: zmq.asyncio.Context) -> None:
-        """Connect.
+    def __init__(self, info: dict[str, object]) -> None:
+        """Connect nothing yet.
 
         Args:
             info: connection information as jupyter_client words it; `ipc` or `tcp`.
-            context: makes the sockets.
         """
         key = info["key"]
         self._signer = messages.Signer(key if isinstance(key, bytes) else str(key).encode())
-        identity = os.urandom(16)
-        self.received_bytes = 0
+        self._channels: dict[Name, channels.Channel] = {
+            "shell": channels.Channel("DEALER", _address(info, "shell")),
+            "iopub": channels.Channel("SUB", _address(info, "iopub")),
+            "stdin": channels.Channel("DEALER", _address(info, "stdin")),
+        }
+
+    @property
+    def received_bytes(self) -> int:
         """All that came so far, for whoever paces the reading."""
-        self._sockets: dict[Name, zmq.asyncio.Socket] = {}
-        self._open: dict[Name, Callable[[], zmq.asyncio.Socket]] = {}
-        kinds: tuple[tuple[Name, int], ...] = (
-            ("shell", zmq.DEALER),
-            ("iopub", zmq.SUB),
-            ("stdin", zmq.DEALER),
-        )
-        for name, kind in kinds:
-            address = _address(info, name)
-            self._open[name] = functools.partial(_connected, context, kind, address, identity)
-            self._sockets[name] = self._open[name]()
+        return sum(channel.received_bytes for channel in self._channels.values())
+
+    async def open(self) -> None:
+        """Connect, and wait until the kernel hears and is heard; whoever calls holds a deadline.
+
+        Again, too: what was under way is lost then.
+
+        Raises:
+            LostChannel: the kernel went away, or does not speak as kernels do.
+        """
+        # Input requests come to the identity that sent the code.
+        identity = os.urandom(16).hex().encode()
+        for channel in self._channels.values():
+            await channel.connect(identity)
+        for channel in self._channels.values():
+            await channel.shake_hands()
+        await self._channels["iopub"].subscribe(b"")
+        await self._await_welcome()
+
+    async def renew(self) -> None:
+        """Connect all channels anew, between executions.
+
+        Raises:
+            LostChannel: the kernel does not answer any more.
+        """
+        try:
+            async with asyncio.timeout(_RENEWAL_SECONDS):
+                await self.open()
+        except TimeoutError as error:
+            self.close()
+            raise channels.LostChannel from error
 
     async def renew_output(self) -> None:
-        """Listen anew: a message over the size limit ends its connection, and nobody says so."""
-        self._sockets["iopub"].close()
-        self._sockets["iopub"] = self._open["iopub"]()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_WELCOME_SECONDS):
-                await self.await_welcome()
+        """Listen to the output anew; what of it was under way is lost.
 
-    async def await_welcome(self) -> None:
+        Raises:
+            LostChannel: the kernel does not answer there any more.
+        """
+        channel = self._channels["iopub"]
+        try:
+            async with asyncio.timeout(_RENEWAL_SECONDS):
+                await channel.connect()
+                await channel.shake_hands()
+                await channel.subscribe(b"")
+                # The kernel welcomes nobody to what it believes we listen to still.
+                await channel.subscribe(os.urandom(8).hex().encode())
+                await self._await_welcome()
+        except TimeoutError as error:
+            channel.close()
+            raise channels.LostChannel from error
+
+    async def _await_welcome(self) -> None:
         """Wait until the kernel has seen our subscription; before that it speaks to nobody."""
         while True:
-            try:
+            # Whoever floods us here must not keep the deadline from being seen.
+            await asyncio.sleep(0)
+            with contextlib.suppress(messages.MalformedMessage):
                 message = await self.receive("iopub")
-            except messages.MalformedMessage:
-                continue
-            if message.msg_type in ("iopub_welcome", "status"):
-                return
+                if message.msg_type in ("iopub_welcome", "status"):
+                    return
 
     async def send(
         self, name: Name, msg_type: str, content: dict[str, object], *, parent_id: str = ""
     ) -> str:
-        """Send a message; returns its id."""
+        """Send a message; returns its id. Waits as long as the kernel does not read.
+
+        Raises:
+            LostChannel: it cannot be sent, unless it is renewed.
+        """
         msg_id, frames = self._signer.pack(msg_type, content, parent_id=parent_id)
-        await self._sockets[name].send_multipart(frames)
+        await self._channels[name].send(frames)
         return msg_id
 
     async def receive(self, name: Name, *, about: str = "") -> messages.Message:
@@ -82,36 +112,23 @@ class Connection:
 
         Raises:
             ForeignMessage: it is not about the request named by `about`.
+            OversizedMessage: it is too large and left out; the next may not be.
             MalformedMessage: what came is none; the next may be.
+            LostChannel: there will be none, unless it is renewed.
         """
-        frames = await self._sockets[name].recv_multipart()
-        self.received_bytes += sum(map(len, frames))
-        return self._signer.unpack(frames, about=about)
+        return self._signer.unpack(await self._channels[name].receive(), about=about)
+
+    def rest(self) -> None:
+        """Hold nothing of what came and is not whole, as long as nobody listens."""
+        for channel in self._channels.values():
+            channel.drop_unfinished()
 
     def close(self) -> None:
         """Close the sockets; what was not read is dropped."""
-        for endpoint in self._sockets.values():
-            endpoint.close()
+        for channel in self._channels.values():
+            channel.close()
 
 
-def _connected(
-    context: zmq.asyncio.Context, kind: int, address: str, identity: bytes
-) -> zmq.asyncio.Socket:
-    endpoint = context.socket(kind)
-    endpoint.linger = 0
-    endpoint.setsockopt(zmq.MAXMSGSIZE, _LARGEST_MESSAGE_BYTES)
-    endpoint.rcvhwm = _WAITING_MESSAGES
-    if kind == zmq.SUB:
-        endpoint.subscribe(b"")
-    else:
-        # Input requests come to the identity that sent the code.
-        endpoint.identity = identity
-    endpoint.connect(address)
-    return endpoint
-
-
-def _address(info: dict[str, object], name: Name) -> str:
-    transport, host, port = info["transport"], info["ip"], info[f"{name}_port"]
-    if transport != "ipc":
-        return f"{transport}://{host}:{port}"
-    return f"ipc://{host}-{port}"
+def _address(info: dict[str, object], name: Name) -> channels.Address:
+    host, port = str(info["ip"]), str(info[f"{name}_port"])
+    return f"{host}-{port}" if info["transport"] == "ipc" else (host, int(port))

@@ -8,6 +8,7 @@ which keeps variables, and a kill where code does not react to it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -16,7 +17,7 @@ import time
 from typing import Any, Final, Protocol
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import connections, deaths, listening, outputs
+from interpreter_bot.kernels import channels, connections, deaths, listening, outputs
 
 _log = logging.getLogger(__name__)
 
@@ -133,7 +134,7 @@ class Kernel:
             give_up=functools.partial(self.step_in, values.Ending.STOPPED),
         )
         try:
-            over = await listener.start(code)
+            over = listener.start(code)
             limit = self._limits.execution_seconds if seconds is None else seconds
             stepped_in = await self._await_end(over, listener, started + limit, limit)
             if self.process.ended.is_set() or not over.done() or over.exception() is not None:
@@ -143,8 +144,11 @@ class Kernel:
             return _finished(listener.status, stepped_in, time.monotonic() - started)
         finally:
             await listener.close()
+            self._connection.rest()
             if listener.has_lost_output and self.is_alive:
-                await self._connection.renew_output()
+                # Should that fail, the next execution finds out and says so.
+                with contextlib.suppress(channels.LostChannel):
+                    await self._connection.renew_output()
 
     async def _await_end(
         self,

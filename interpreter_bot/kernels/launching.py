@@ -17,6 +17,8 @@ from interpreter_bot.kernels.provisioning import provisioners
 
 _log = logging.getLogger(__name__)
 
+_DEATH_SECONDS = 1.0
+
 
 class _Manager(jupyter_client.AsyncKernelManager):
     """Ends kernels by killing what they live in, so it keeps no control channel to ask them."""
@@ -119,6 +121,8 @@ class Launcher:
                 raise errors.KernelStartError
             opening.result()
         except channels.LostChannel as error:
+            # Its sockets close before it is seen to have ended, which is to be said in the log.
+            await asyncio.wait({ended}, timeout=_DEATH_SECONDS)
             raise errors.KernelStartError from error
         finally:
             opening.cancel()

@@ -7,12 +7,16 @@ and nothing here waits without somebody outside holding a deadline.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from interpreter_bot import errors, values
-from interpreter_bot.kernels import connections, messages, outputs
+from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels import channels, connections, messages, outputs, zmtp
+
+_log = logging.getLogger(__name__)
 
 _BREATH_MESSAGES: Final = 16
 _BREATH_BYTES: Final = 256 * 1024
@@ -21,6 +25,14 @@ _MOST_MALFORMED: Final = 100
 _MOST_QUESTIONS: Final = 100
 _PROMPT_CHARACTERS: Final = 2000
 _IDLE_SECONDS: Final = 5.0
+# Where output is known to be lost, the idle may be too.
+_LOST_IDLE_SECONDS: Final = 0.5
+_MOST_RENEWALS: Final = 10
+# A kernel that ends closes its sockets before it is seen to have ended.
+_DEATH_SECONDS: Final = 1.0
+_LARGEST: Final = zmtp.MOST_BYTES // settings.MIB
+_LOST: Final = "Some of the output was lost on the way."
+_LEFT_OUT: Final = f"Something of more than {_LARGEST} MiB was left out of the output."
 _FLOOD_PAUSE_SECONDS: Final = 0.005
 _FLOOD_MESSAGES: Final = 2000
 
@@ -59,6 +71,9 @@ class Listener:
         self._give_up = give_up
         self._request_id = ""
         self._idle = asyncio.Event()
+        self._idle_wait: asyncio.Timeout | None = None
+        self._renewals = 0
+        self._said: set[str] = set()
         self._heard = 0
         self._breathed_at_bytes = connection.received_bytes
         self._tasks: list[asyncio.Task[None]] = []
@@ -79,8 +94,13 @@ class Listener:
         since = self._asking_since
         return self._seconds_asked + (time.monotonic() - since if since is not None else 0.0)
 
-    async def start(self, code: str) -> asyncio.Task[None]:
+    def start(self, code: str) -> asyncio.Task[None]:
         """Send the code; the task returned ends when the execution is over."""
+        over = asyncio.create_task(self._see_through(code), name="execution")
+        self._tasks = [over]
+        return over
+
+    async def _see_through(self, code: str) -> None:
         content: dict[str, object] = {
             "code": code,
             "silent": False,
@@ -89,12 +109,26 @@ class Listener:
             "allow_stdin": self._ask is not None,
             "stop_on_error": True,
         }
-        self._request_id = await self._connection.send("shell", "execute_request", content)
-        over = asyncio.create_task(self._await_over(), name="execution")
-        self._tasks = [over, asyncio.create_task(self._hear_output(), name="output")]
+        # A kernel that does not read keeps this waiting, which is part of the code's time.
+        self._request_id = await self._request(content)
+        self._tasks.append(asyncio.create_task(self._hear_output(), name="output"))
         if self._ask is not None:
             self._tasks.append(asyncio.create_task(self._hear_questions(), name="input"))
-        return over
+        await self._await_over()
+
+    async def _request(self, content: dict[str, object]) -> str:
+        """Send the request, on new connections where those that there were broke meanwhile.
+
+        Raises:
+            KernelLostError: in vain; the kernel has been objected to.
+        """
+        with contextlib.suppress(channels.LostChannel):
+            return await self._connection.send("shell", "execute_request", content)
+        with contextlib.suppress(channels.LostChannel):
+            await self._connection.renew()
+            return await self._connection.send("shell", "execute_request", content)
+        await self._object_to_silence()
+        raise errors.KernelLostError
 
     async def listen_on(self, seconds: float) -> None:
         """Listen a moment longer to a kernel that is gone."""
@@ -117,18 +151,56 @@ class Listener:
         """Return the next message about our request."""
         malformed = 0
         while True:
+            # What is dropped costs time as well.
+            self._heard += 1
+            if self._heard % _BREATH_MESSAGES == 0 or self._has_heard_much():
+                await self._breathe()
             try:
                 return await self._connection.receive(name, about=self._request_id)
             except messages.ForeignMessage:
-                pass
+                await asyncio.sleep(0)
+            except messages.OversizedMessage:
+                self._say(_LEFT_OUT)
             except messages.MalformedMessage:
                 malformed += 1
                 if malformed > _MOST_MALFORMED:
                     self._object("The Python process sent messages that make no sense.")
                     await asyncio.sleep(_IDLE_SECONDS)
-            # What is dropped costs time as well.
-            self._heard += 1
-            await self._breathe()
+            except channels.LostChannel:
+                await self._lose(name)
+
+    async def _lose(self, name: connections.Name) -> None:
+        """Go on without what was lost; ends a kernel with which that is no use."""
+        self._renewals += 1
+        if name == "iopub" and self._renewals <= _MOST_RENEWALS:
+            try:
+                await self._connection.renew_output()
+            except channels.LostChannel as error:
+                _log.info("a kernel's output is lost: %r", error.__cause__)
+            else:
+                self._say(_LOST)
+                self._expect_idle_soon()
+                return
+        # Elsewhere it would be in vain: what was under way is addressed to who we were.
+        await self._object_to_silence()
+
+    async def _object_to_silence(self) -> None:
+        """End a kernel that cannot be talked to, unless it is about to end by itself."""
+        await asyncio.sleep(_DEATH_SECONDS)
+        self._object("The Python process broke its connections.")
+        await asyncio.sleep(_IDLE_SECONDS)
+
+    def _expect_idle_soon(self) -> None:
+        """Wait no longer for an idle than it takes, now that it may be lost."""
+        if self._idle_wait is not None:
+            now = asyncio.get_running_loop().time()
+            self._idle_wait.reschedule(now + _LOST_IDLE_SECONDS)
+
+    def _say(self, sentence: str) -> None:
+        """Say what happened to the output, once however often it did."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._show(values.Notice(sentence))
 
     def _object(self, reason: str) -> None:
         self._object_to(values.Ending.CRASHED, reason)
@@ -139,27 +211,24 @@ class Listener:
             if message.msg_type == "execute_reply":
                 break
         status = message.content.get("status")
+        seconds = _LOST_IDLE_SECONDS if _LOST in self._said else _IDLE_SECONDS
         try:
-            # A message over the size limit is lost, and an idle that went with it never comes.
-            async with asyncio.timeout(_IDLE_SECONDS):
+            async with asyncio.timeout(seconds) as self._idle_wait:
                 await self._idle.wait()
         except TimeoutError:
-            self.has_lost_output = True
-            self._show(values.Notice("Some of the output was lost on the way."))
+            self.has_lost_output = _LOST not in self._said
+            self._say(_LOST)
         self.status = status if isinstance(status, str) else "aborted"
 
     async def _hear_output(self) -> None:
         while True:
             message = await self._next("iopub")
-            self._heard += 1
             if message.msg_type == "status":
                 if message.content.get("execution_state") == "idle":
                     self._idle.set()
                 continue
             for output in self._reader.read(message):
                 self._show(output)
-            if self._heard % _BREATH_MESSAGES == 0 or self._has_heard_much():
-                await self._breathe()
 
     def _has_heard_much(self) -> bool:
         """Say whether what came since the last breath took long to read."""
@@ -187,7 +256,9 @@ class Listener:
             if answer is not None:
                 content: dict[str, object] = {"value": answer, "status": "ok"}
                 parent = message.msg_id
-                await self._connection.send("stdin", "input_reply", content, parent_id=parent)
+                # What is lost here is found out, and objected to, by whoever hears the next.
+                with contextlib.suppress(channels.LostChannel):
+                    await self._connection.send("stdin", "input_reply", content, parent_id=parent)
         self._object("The code asked for input more often than anyone would answer.")
 
     async def _answer(self, ask: Ask, request: values.InputRequested) -> str | None:

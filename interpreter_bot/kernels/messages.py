@@ -16,13 +16,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from interpreter_bot import errors, settings
+from interpreter_bot import errors
+from interpreter_bot.kernels import zmtp
 
 _DELIMITER: Final = b"<IDS|MSG>"
 _PARTS: Final = 5
 _ID_CHARACTERS: Final = 256
 _VERSION: Final = "5.3"
-_MOST_BYTES: Final = 16 * settings.MIB
 # Read, an empty list of two bytes takes sixty: what is far beyond any display is not read.
 _MOST_CONTAINERS: Final = 50_000
 _STRUCTURE: Final = b'"[{'
@@ -36,6 +36,10 @@ class MalformedMessage(errors.KernelError):
 
 class ForeignMessage(MalformedMessage):
     """The Python process sent something that is about another execution."""
+
+
+class OversizedMessage(MalformedMessage):
+    """The Python process sent a message that is too large to be read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class Signer:
         self._mac = hmac.new(key, digestmod=hashlib.sha256)
         self._session = os.urandom(8).hex()
 
-    def _sign(self, parts: Sequence[bytes]) -> bytes:
+    def _sign(self, parts: Sequence[zmtp.Part]) -> bytes:
         mac = self._mac.copy()
         for part in parts:
             mac.update(part)
@@ -91,7 +95,11 @@ class Signer:
         return msg_id, [_DELIMITER, self._sign(parts), *parts]
 
     def unpack(
-        self, frames: Sequence[bytes], *, about: str = "", most_bytes: int = _MOST_BYTES
+        self,
+        frames: Sequence[zmtp.Part],
+        *,
+        about: str = "",
+        most_bytes: int = zmtp.MOST_BYTES,
     ) -> Message:
         """Read a message; buffers that follow it are ignored.
 
@@ -129,7 +137,7 @@ class Signer:
         )
 
 
-def _load(part: bytes) -> dict[str, object]:
+def _load(part: zmtp.Part) -> dict[str, object]:
     if len(part) > _MOST_CONTAINERS and _containers(part) > _MOST_CONTAINERS:
         raise MalformedMessage
     try:
@@ -142,7 +150,7 @@ def _load(part: bytes) -> dict[str, object]:
     return loaded
 
 
-def _containers(part: bytes) -> int:
+def _containers(part: zmtp.Part) -> int:
     """Count the lists and objects of a document, without reading it."""
     if part.count(b"[") + part.count(b"{") <= _MOST_CONTAINERS:
         return 0

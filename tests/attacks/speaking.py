@@ -26,3 +26,33 @@ about = {"msg_id": parent["header"]["msg_id"]}
 stream = {"name": "stdout", "text": "forged"}
 """
 """What it has: the key, both sockets, the request and the identity of the bot."""
+BY_HAND = (
+    PRELUDE
+    + """
+import os, select, socket
+
+def own(channel, is_listening=False):
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found = socket.socket(fileno=os.dup(int(name)))
+            is_it = str(found.getsockname()).endswith(f"-{channel}")
+        except OSError:
+            continue
+        if is_it and found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == is_listening:
+            return found
+
+def push(there, data):
+    view = memoryview(data)
+    while view:
+        select.select([], [there], [])
+        view = view[there.send(view):]
+
+def frame(size, more=True):
+    return bytes((3 if more else 2,)) + size.to_bytes(8, "big")
+
+SHELL, IOPUB, STDIN = 1, 2, 3
+MEBIBYTE = bytes(1 << 20)
+time.sleep(0.1)  # What libzmq says of the beginning comes out whole.
+"""
+)
+"""Past libzmq as well: the descriptors themselves, on which it speaks ZMTP by hand."""

@@ -11,6 +11,7 @@ from tests.attacks import boxes, speaking
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 Ending = values.Ending
+LEFT_OUT = "Something of more than 16 MiB was left out of the output."
 # What ends in whatever way, but ends: the bot lives, and a new kernel answers.
 HOSTILE = {
     "a frame of 20 MB": "iopub.send_multipart([b'x' * 20_000_000])\nprint('after')",
@@ -79,7 +80,9 @@ async def test_flood_of_messages_leaves_no_memory_behind(run):
 async def test_oversized_message_costs_its_own_execution_only(run):
     lost = await run(speaking.PRELUDE + "iopub.send_multipart([b'x' * 20_000_000])\nprint('after')")
     assert lost.ending is Ending.OK
-    assert lost.notices == ["Some of the output was lost on the way."]
+    assert lost.notices == [LEFT_OUT]
+    assert lost.word == "after"
+    assert lost.finished.seconds < 2, "nothing is waited for that does not come"
 
     ran = await run("print('heard')")
 
@@ -87,7 +90,17 @@ async def test_oversized_message_costs_its_own_execution_only(run):
     assert ran.finished.seconds < 1
 
 
+async def test_oversized_reply_is_left_out_and_the_one_that_follows_counts(run):
+    ran = await run(speaking.PRELUDE + "shell.send_multipart([*ident, b'x' * 20_000_000])")
+
+    assert ran.ending is Ending.OK
+    assert ran.notices == [LEFT_OUT]
+    assert ran.finished.seconds < 2
+
+
 async def test_socket_paths_cannot_be_swapped(bot, run):
+    # Sockets of kernels that are just being ended would disappear meanwhile.
+    await bot.forget_all()
     await run("1")
     files = sorted(bot.settings.paths.runtime.rglob("k-*"))
     before = [path.lstat().st_ino for path in files]
