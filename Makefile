@@ -28,8 +28,8 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-run: setup ## Run a sample in a sandboxed kernel; its files land in sample-output/
-	$(BIN)/interpreter-bot exec deploy/sample.py --keep sample-output
+run: setup ## Be the bot: the web page, and every platform that is set up
+	$(BIN)/interpreter-bot run
 
 test: setup ## Check format, lint, types and architecture, then run the tests
 	$(BIN)/ruff format --check .
@@ -56,5 +56,5 @@ lock: ## Pin pyproject.toml anew (needs uv; UPGRADE=--upgrade for the newest ver
 	@! grep -n '://' requirements.lock || { echo "requirements.lock names an address" >&2; exit 1; }
 
 clean: ## Remove what was made, but for .venv
-	rm -rf sample-output dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -15,7 +15,8 @@ from importlib import metadata
 import pydantic
 
 from interpreter_bot import errors, logs, settings
-from interpreter_bot.commands import doctor, execute, limits
+from interpreter_bot.commands import ask, doctor, execute, limits
+from interpreter_bot.commands import run as running
 
 _REFUSED = 2
 
@@ -49,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=pathlib.Path, help="a TOML file of settings")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what happens")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in (execute, doctor, limits):
+    for module in (running, ask, execute, doctor, limits):
         command = module.add_to(commands)
         command.set_defaults(run=module.run)
     return parser

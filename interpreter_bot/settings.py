@@ -81,6 +81,10 @@ class Settings(pydantic_settings.BaseSettings):
     web: Web = Web()
     """The page."""
 
+    def for_one_session(self) -> Settings:
+        """Return the same for a command that needs one kernel, and none standing by."""
+        return self.model_copy(update={"kernels": self.kernels.model_copy(update={"spares": 0})})
+
     @classmethod
     def settings_customise_sources(
         cls,

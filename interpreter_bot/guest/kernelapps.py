@@ -34,6 +34,7 @@ _UPDATES_PER_DISPLAY = 20
 _PLAIN_CHARACTERS = 200_000
 _FORM_CHARACTERS = 14 * 1024 * 1024
 _PRINTS = frozenset({"stream", "status", "execute_input", "iopub_welcome"})
+_WAITING_MESSAGES = 50_000
 
 
 class _Nowhere:
@@ -141,8 +142,6 @@ class _GuestApp(kernelapp.IPKernelApp):
         self.shell_socket = self._accept(zmq.ROUTER, shell_fd)
         self.stdin_socket = self._accept(zmq.ROUTER, stdin_fd)
         publishing = self._accept(zmq.XPUB, iopub_fd)
-        # What the bot has not read yet waits here, as this session's memory, not the bot's.
-        publishing.sndhwm = 0
         self.iopub_thread = iostream.IOPubThread(publishing, pipe=False, session=self.session)
         self.iopub_thread.start()
         self.iopub_socket = self.iopub_thread.background_socket
@@ -163,6 +162,10 @@ class _GuestApp(kernelapp.IPKernelApp):
         endpoint = self.context.socket(kind)
         endpoint.linger = 0
         os.set_inheritable(descriptor, False)
+        if kind == zmq.XPUB:
+            # What the bot has not read yet waits here, as this session's memory, not the bot's;
+            # what is more is dropped. Only a socket that is not bound yet heeds it.
+            endpoint.sndhwm = _WAITING_MESSAGES
         endpoint.setsockopt(zmq.USE_FD, descriptor)
         endpoint.bind("ipc:///handed-over")
         return endpoint

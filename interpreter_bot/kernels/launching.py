@@ -127,6 +127,3 @@ class Launcher:
         finally:
             opening.cancel()
             ended.cancel()
-
-    def close(self) -> None:
-        """Close nothing: kept until pools no longer ask for it."""

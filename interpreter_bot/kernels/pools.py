@@ -293,4 +293,3 @@ class Pool:
         for result in [*results, *await self._farewells.over()]:
             if isinstance(result, BaseException):
                 _log.error("a kernel was not closed", exc_info=result)
-        self._launcher.close()

@@ -122,8 +122,8 @@ def _resident_bytes() -> int:
 async def _brake(everyone: Sequence[guards.Guard]) -> None:
     """End the kernel that writes most, because the bot's own memory is running out.
 
-    A message that never ends is held by libzmq, unseen by whoever reads; who sends it is known
-    only by how much it writes.
+    What a session sends is bounded where it is read. Should something grow all the same, whoever
+    writes most is the likeliest to be behind it.
     """
     written = await asyncio.to_thread(lambda: [guard.written_bytes() for guard in everyone])
     if everyone:

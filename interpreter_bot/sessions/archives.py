@@ -110,6 +110,14 @@ class Archive:
         chosen = session.model if session is not None else None
         return chosen if chosen in self.models else next(iter(self.models), "")
 
+    def check_model(self, title: str) -> None:
+        """Look whether there is such a model.
+
+        Raises:
+            BotError: there is none, or none at all; the sentence says which there are.
+        """
+        self._means.catalogue.model(title)
+
     async def choose_model(self, key: values.SessionKey, title: str | None) -> None:
         """Choose a conversation's model; None goes back to the default.
 
@@ -117,7 +125,7 @@ class Archive:
             BotError: there is no such model.
         """
         if title is not None:
-            self._means.catalogue.model(title)
+            self.check_model(title)
         session = await self._means.database.sessions.open(key)
         await self._means.database.sessions.choose_model(session.id, title)
 

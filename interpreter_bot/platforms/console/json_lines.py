@@ -28,8 +28,9 @@ class JsonLines:
         self._answers = answers
         self._out = out
 
-    def _write(self, kind: str, cell: int, fields: dict[str, object]) -> None:
-        line = json.dumps({"type": kind, "cell": cell} | fields)
+    def _write(self, kind: str, cell: int | None, fields: dict[str, object]) -> None:
+        where = {} if cell is None else {"cell": cell}
+        line = json.dumps({"type": kind} | where | fields)
         self._out.write(line + "\n")
         self._out.flush()
 

@@ -1,0 +1,119 @@
+"""Turns with a model on a terminal, and as lines of JSON: cells, and the words between them."""
+
+from __future__ import annotations
+
+from typing import Final, TextIO
+
+from interpreter_bot.platforms.console import answering, json_lines, keeping, printing
+from interpreter_bot.screens import terminals
+from interpreter_bot.sessions import ports
+
+_DIM: Final = "2"
+_BOLD_RED: Final = "1;31"
+
+
+class Printer(printing.Printer):
+    """Prints a turn: the model's words to standard output, its code to standard error."""
+
+    _spent = ports.Spent()
+
+    def waiting(self, ahead: int) -> None:
+        """Nobody else is here."""
+
+    def begun(self) -> None:
+        """Nothing is to be seen yet."""
+
+    def step(self, number: int) -> None:
+        """Begin a line for new words."""
+        self._out.close_line()
+
+    def text(self, delta: str) -> None:
+        """Print the model's words as they come."""
+        self._out.text(terminals.harmless(delta))
+
+    def writing(self, delta: str) -> None:
+        """Wait for the whole of the code."""
+
+    def code(self, cell: int, code: str) -> None:
+        """Print code that runs now."""
+        lines = terminals.harmless(code).rstrip("\n").split("\n")
+        self._say("\n".join(f"│ {line}" for line in lines), style=_DIM)
+
+    async def approve(self, cell: int, code: str) -> str | None:
+        """Let it run: whoever started the command is at the terminal, and can stop it."""
+        return code
+
+    def usage(self, spent: ports.Spent) -> None:
+        """Keep it for the end."""
+        self._spent = spent
+
+    def over(self, end: ports.End) -> None:
+        """Print how the turn ended, and what it took."""
+        self._out.close_line()
+        if end.sentence:
+            self._say(end.sentence, style=_BOLD_RED)
+        spent = self._spent
+        if spent.steps:
+            tokens = spent.input_tokens + spent.output_tokens
+            money = f", {spent.money.normalize():f} of money" if spent.money else ""
+            took = f"{spent.steps} steps, {tokens:,} tokens{money}, {end.seconds:.1f} s"
+            self._say(f"[{took}]", style=_DIM)
+        self._spent = ports.Spent()
+
+
+class Lines(json_lines.JsonLines):
+    """Writes a turn as JSON; every line says in which `turn` (from 0) it was."""
+
+    def __init__(
+        self, keeper: keeping.Keeper | None, answers: answering.Answers, *, out: TextIO
+    ) -> None:
+        """Write to `out`; see `printing.Printer` for the rest."""
+        super().__init__(keeper, answers, out=out)
+        self._turn = 0
+
+    def _write(self, kind: str, cell: int | None, fields: dict[str, object]) -> None:
+        super()._write(kind, cell, {"turn": self._turn} | fields)
+
+    def waiting(self, ahead: int) -> None:
+        """Nobody else is here."""
+
+    def begun(self) -> None:
+        """Nothing is to be said yet."""
+
+    def step(self, number: int) -> None:
+        """Write that the model is asked."""
+        self._write("step", None, {"number": number})
+
+    def text(self, delta: str) -> None:
+        """Write a piece of the model's words."""
+        self._write("text", None, {"text": delta})
+
+    def writing(self, delta: str) -> None:
+        """Wait for the whole of the code."""
+
+    def code(self, cell: int, code: str) -> None:
+        """Write code that runs now."""
+        self._write("code", cell, {"text": code})
+
+    async def approve(self, cell: int, code: str) -> str | None:
+        """Let it run: whoever started the command can stop it."""
+        return code
+
+    def usage(self, spent: ports.Spent) -> None:
+        """Write what the turn has used so far."""
+        fields: dict[str, object] = {
+            "steps": spent.steps,
+            "input_tokens": spent.input_tokens,
+            "output_tokens": spent.output_tokens,
+            "money": str(spent.money),
+            "estimated": spent.is_estimated,
+        }
+        self._write("usage", None, fields)
+
+    def over(self, end: ports.End) -> None:
+        """Write how the turn ended."""
+        fields: dict[str, object] = {"status": end.status.value, "text": end.text}
+        if end.sentence:
+            fields["reason"] = end.sentence
+        self._write("over", None, fields | {"seconds": round(end.seconds, 6)})
+        self._turn += 1

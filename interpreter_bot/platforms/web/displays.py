@@ -1,0 +1,128 @@
+"""Pictures and pages that code made. They are hostile: each is shown behind walls of its own.
+
+A page runs its scripts in an opaque origin without any network: it has no cookie of ours, cannot
+reach us, the page around it, or anybody else. Around it is always a page of ours whose policy
+also keeps it from going elsewhere, which is why it cannot be opened by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from typing import Final
+
+from aiohttp import web
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.web import events, files, hubs
+from interpreter_bot.sessions import conversations
+
+_FRAME_POLICY: Final = (
+    "sandbox allow-scripts; default-src 'none';"
+    " script-src 'unsafe-inline' 'unsafe-eval' data: blob:;"
+    " style-src 'unsafe-inline' data: blob:; img-src data: blob:; font-src data:;"
+    " media-src data: blob:; worker-src blob:; connect-src data: blob:; form-action 'none';"
+    " base-uri 'none'; frame-ancestors 'self'"
+)
+_PICTURE_POLICY: Final = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:;"
+    " frame-ancestors 'none'"
+)
+_MOST_PAGE_BYTES: Final = 64 * 1024 * 1024
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_MIMES: Final = {suffix: mime for mime, suffix in events.PICTURES.items()} | {"jpeg": "image/jpeg"}
+_WHOLE: Final = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype|html)\b", re.IGNORECASE | re.DOTALL)
+_HEAD: Final = b"""<!doctype html><meta charset="utf-8">
+<style>body{margin:8px;background:#fff;color:#111;font:14px/1.5 system-ui,sans-serif}
+table{border-collapse:collapse}th,td{padding:3px 8px;text-align:right}</style>
+"""
+# Says how tall the page is; whoever listens believes it within bounds. One that is always a little
+# taller than its frame would grow without end: it gets what suits a chart, and is asked no more.
+_TAIL: Final = b"""
+<script>(() => {
+  let told = null, observer = null;
+  const say = () => {
+    const wanted = Math.ceil(document.body.scrollHeight + 16), inner = innerHeight;
+    const grew = told && inner - told.inner;
+    const follows = grew && Math.abs(wanted - told.wanted - grew) < 2;
+    if (follows) { observer.disconnect(); removeEventListener("load", say); }
+    told = {wanted, inner};
+    parent.postMessage({height: follows ? 466 : wanted}, "*");
+  };
+  observer = new ResizeObserver(say);
+  observer.observe(document.body);
+  addEventListener("load", say);
+})()</script>
+"""
+
+
+class Displays:
+    """The routes of what code has shown."""
+
+    def __init__(self, bot: conversations.Conversations, hub: hubs.Hub) -> None:
+        self._bot = bot
+        self._hub = hub
+
+    async def picture(self, request: web.Request) -> web.StreamResponse:
+        """Give a picture: one that was shown, or a file."""
+        suffix = request.query.get("suffix") or request.query.get("name", "").rpartition(".")[2]
+        mime = _MIMES.get(suffix.lower())
+        if mime is None:
+            raise errors.FileNameError("That is no picture.")
+        headers = {"Content-Type": mime, "Content-Security-Policy": _PICTURE_POLICY}
+        async with self._opened(request) as (info, pieces):
+            return await files.stream(request, info, pieces, headers=headers)
+
+    async def frame(self, request: web.Request) -> web.StreamResponse:
+        """Give a page, for a frame of ours."""
+        if request.headers.get("Sec-Fetch-Dest", "iframe") != "iframe":
+            raise web.HTTPSeeOther(f"/view?{request.query_string}")
+        async with self._opened(request) as (info, pieces):
+            if info.size_bytes > _MOST_PAGE_BYTES:
+                raise errors.FileTooLargeError("The page is too large to be shown; download it.")
+            data = b"".join([piece async for piece in pieces])[:_MOST_PAGE_BYTES]
+        body = data + _TAIL if _WHOLE.match(data[:4096]) else _HEAD + data + _TAIL
+        headers = {
+            "Content-Type": "text/html; charset=utf-8",
+            "Content-Security-Policy": _FRAME_POLICY,
+        }
+        return web.Response(body=body, headers=headers)
+
+    async def saved(self, request: web.Request) -> web.StreamResponse:
+        """Give a picture or a page that was shown, to be saved."""
+        suffix = request.query.get("suffix", "")
+        name = f"output.{suffix if suffix in _MIMES else 'html'}"
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Disposition": files.disposition(name),
+        }
+        async with self._opened(request) as (info, pieces):
+            return await files.stream(request, info, pieces, headers=headers)
+
+    @contextlib.asynccontextmanager
+    async def _opened(
+        self, request: web.Request
+    ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
+        """Open what an address names: by its hash, or as a file of a conversation.
+
+        Raises:
+            BotError: there is nothing of that name.
+        """
+        sha256 = request.query.get("sha256")
+        if sha256 is None:
+            key, name = files.where(request)
+            async with self._bot.reading(key, name) as opened:
+                yield opened
+            return
+        data = None
+        if _SHA256.fullmatch(sha256):
+            data = self._hub.kept(sha256)
+            data = await self._bot.kept(sha256) if data is None else data
+        if data is None:
+            raise errors.FileMissingError("It is no longer kept.")
+        yield values.FileInfo(sha256, len(data), 0), _one(data)
+
+
+async def _one(data: bytes) -> AsyncIterator[bytes]:
+    yield data

@@ -1,0 +1,153 @@
+"""What runs and who watches: the memory that lets tabs come and go.
+
+All of it belongs to this process and may be lost at any moment; what lasts is in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import json
+from typing import Final
+
+from interpreter_bot.platforms.web import events, turns
+
+_MOST_UNSENT_CHARACTERS: Final = 16 * 1024 * 1024
+_MOST_BLOB_BYTES: Final = 32 * 1024 * 1024
+_MOST_ENDED: Final = 20
+_MOST_NOTICES: Final = 3
+
+
+class Watcher:
+    """A tab's way out. One that takes nothing more for long is given up, and comes again."""
+
+    def __init__(self) -> None:
+        self.thread = ""
+        self.is_behind = False
+        self._unsent: list[str] = []
+        self._size = 0
+        self._has_some = asyncio.Event()
+
+    def send(self, message: str) -> None:
+        """Queue a message, a JSON object."""
+        if self.is_behind:
+            return
+        if self._unsent and self._size > _MOST_UNSENT_CHARACTERS:
+            self.is_behind = True
+            self._unsent.clear()
+        else:
+            self._unsent.append(message)
+            self._size += len(message)
+        self._has_some.set()
+
+    async def next(self) -> str:
+        """Wait for messages; returns them as a JSON array. Empty where the tab is given up."""
+        await self._has_some.wait()
+        self._has_some.clear()
+        batch, self._unsent, self._size = self._unsent, [], 0
+        return f"[{','.join(batch)}]" if not self.is_behind else ""
+
+
+class Hub:
+    """All tabs, and the turns of all conversations that wait, run, or ended a moment ago.
+
+    Attributes:
+        is_changed: set when the list of conversations may have become another.
+    """
+
+    def __init__(self) -> None:
+        self._watchers: set[Watcher] = set()
+        self._turns: dict[str, list[turns.Turn]] = {}
+        self._ended: collections.Counter[str] = collections.Counter()
+        self._notices: dict[str, list[str]] = {}
+        self.is_changed = asyncio.Event()
+        self._blobs: collections.OrderedDict[str, bytes] = collections.OrderedDict()
+        self._blob_bytes = 0
+
+    def enter(self, watcher: Watcher) -> None:
+        """Let a tab watch. It hears of every conversation's coming and going from now on."""
+        self._watchers.add(watcher)
+
+    def leave(self, watcher: Watcher) -> None:
+        """Let a tab go."""
+        self._watchers.discard(watcher)
+
+    def tell(self, kind: str, fields: events.Event, *, thread: str = "") -> None:
+        """Tell every tab, or those that show one conversation."""
+        message = written(kind, fields, thread=thread)
+        for watcher in self._watchers:
+            if thread in ("", watcher.thread):
+                watcher.send(message)
+
+    def begin(self, thread: str, turn_id: str, head: events.Event) -> turns.Turn:
+        """Make a turn and show it."""
+
+        def tell(turn: turns.Turn, event: events.Event) -> None:
+            self.tell("event", {"turn": turn.id, "event": event}, thread=thread)
+            if event["kind"] in ("begun", "over"):
+                self.is_changed.set()
+
+        self._notices.pop(thread, None)
+        turn = turns.Turn(turn_id, head, tell)
+        self._turns.setdefault(thread, []).append(turn)
+        self.tell("turn", turn.told(), thread=thread)
+        return turn
+
+    def end(self, thread: str, turn: turns.Turn) -> None:
+        """Let go of a turn that is over; one that the store does not know is kept for a while."""
+        self._ended[thread] += 1
+        mine = self._turns[thread]
+        if turn.end is not None and not turn.end["turn"]:
+            ended = [one for one in mine if one.end is not None]
+            unwanted = ended[:-_MOST_ENDED]
+        else:
+            unwanted = [turn]
+        self._turns[thread] = [one for one in mine if one not in unwanted]
+        # Only now it is no longer busy.
+        self.is_changed.set()
+
+    def ended(self, thread: str) -> int:
+        """How many turns of a conversation have ended: whoever reads the store sees it change."""
+        return self._ended[thread]
+
+    def notify(self, thread: str, text: str) -> None:
+        """Say a sentence about a conversation; it stands until somebody asks something again."""
+        self._notices[thread] = [*self.notices(thread), text][-_MOST_NOTICES:]
+        self.tell("notice", {"text": text}, thread=thread)
+
+    def notices(self, thread: str) -> list[str]:
+        """The sentences about a conversation that still stand."""
+        return self._notices.get(thread, [])
+
+    def forget(self, thread: str) -> None:
+        """Forget what is over of a conversation."""
+        self._notices.pop(thread, None)
+        self._turns[thread] = [one for one in self.of(thread) if one.end is None]
+
+    def of(self, thread: str) -> tuple[turns.Turn, ...]:
+        """The turns of a conversation, in the order in which they were asked for."""
+        return tuple(self._turns.get(thread, ()))
+
+    def turn(self, thread: str, turn_id: str) -> turns.Turn | None:
+        """Find a turn."""
+        return next((one for one in self.of(thread) if one.id == turn_id), None)
+
+    def keep(self, sha256: str, data: bytes) -> None:
+        """Hold the bytes of a picture or a page until the store has them."""
+        if sha256 not in self._blobs:
+            self._blob_bytes += len(data)
+        self._blobs[sha256] = data
+        self._blobs.move_to_end(sha256)
+        while self._blob_bytes > _MOST_BLOB_BYTES and len(self._blobs) > 1:
+            self._blob_bytes -= len(self._blobs.popitem(last=False)[1])
+
+    def kept(self, sha256: str) -> bytes | None:
+        """The bytes that were kept under a hash, if they are still here."""
+        return self._blobs.get(sha256)
+
+
+def written(kind: str, fields: events.Event, *, thread: str = "") -> str:
+    """Write a message for tabs."""
+    about = {"kind": kind, "thread": thread} if thread else {"kind": kind}
+    # A lone surrogate has no UTF-8, which websockets demand; as an escape it passes.
+    return json.dumps(about | fields, separators=(",", ":"))

@@ -1,0 +1,131 @@
+// The conversation that is shown: its turns, put in order without showing anything twice.
+
+import { $, el } from "./dom.js";
+import { Turn } from "./turns.js";
+
+const NEAR_THE_END = 120;
+export const FIRST_TURNS = 30;
+
+export class Conversation {
+  constructor({ say, spoke, again, isWriting, changed }) {
+    this.links = { say, spoke, again, isWriting };
+    this.changed = changed;
+    this.list = $("turns");
+    this.pane = $("scroll");
+    this.isAtEnd = true;
+    this.top = 0;
+    this.pane.addEventListener("scroll", () => this.noteScroll(), { passive: true });
+    new ResizeObserver(() => this.follow()).observe(this.list);
+    $("latest").addEventListener("click", () => this.toEnd());
+    this.open("");
+  }
+
+  open(thread) {
+    this.thread = thread;
+    this.turns = [];
+    this.isLoaded = false;
+    this.most = FIRST_TURNS;
+    this.around = {
+      thread,
+      displays: new Map(),
+      say: (message) => this.links.say({ thread, ...message }),
+      spoke: (words) => this.isLoaded && this.links.spoke(words),
+      isWriting: () => !this.isLoaded || this.links.isWriting(),
+      again: (turn) => this.links.again(turn.head),
+    };
+    this.list.replaceChildren();
+    this.isAtEnd = true;
+  }
+
+  get running() {
+    return this.turns.find((turn) => !turn.over && turn.hasBegun) ?? null;
+  }
+
+  find(id) {
+    return this.turns.find((turn) => turn.id === id) ?? null;
+  }
+
+  /** Show what the bot knows, and keep what is already shown of it as it is. */
+  load(whole, pendingIds) {
+    this.isLoaded = false;
+    const known = new Map(this.turns.filter((turn) => turn.over && turn.number).map((turn) => [turn.number, turn]));
+    const newest = whole.past.filter((head) => !known.has(head.number)).map((head) => head.request);
+    const liveIds = new Set(whole.live.map((head) => head.id));
+    const lost = this.turns.filter((turn) => !turn.over && !turn.number && !liveIds.has(turn.id) && !newest.includes(turn.head.request));
+    const past = whole.past.map((head) => known.get(head.number) ?? new Turn(head, this.around));
+    const live = whole.live.map((head) => new Turn(head, this.around));
+    for (const turn of lost) if (!pendingIds.has(turn.id)) turn.apply(NEVER_BEGUN);
+    const unsaid = this.turns.filter((turn) => turn.over && !turn.number && !liveIds.has(turn.id) && !lost.includes(turn));
+    this.put([...past, ...unsaid, ...live, ...lost]);
+    $("earlier").hidden = !whole.is_more;
+    for (const text of whole.notices) this.notice(text);
+    this.isLoaded = true;
+    this.changed();
+    this.follow();
+  }
+
+  /** Put turns into the list, in this order. */
+  put(turns) {
+    const wanted = new Set(turns.map((turn) => turn.element));
+    for (const child of [...this.list.children]) if (!wanted.has(child)) child.remove();
+    // A frame that is moved is loaded anew, so only what is not in its place is put there.
+    let at = this.list.firstElementChild;
+    for (const { element } of turns) {
+      if (element === at) at = at.nextElementSibling;
+      else this.list.insertBefore(element, at);
+    }
+    this.turns = turns;
+  }
+
+  /** Show a turn that was just asked for. */
+  begin(head) {
+    const found = this.find(head.id);
+    if (found) return;
+    const turn = new Turn(head, this.around);
+    this.turns.push(turn);
+    this.list.append(turn.element);
+    this.changed();
+    this.follow();
+  }
+
+  tell(id, event) {
+    this.find(id)?.apply(event);
+    if (event.kind === "begun" || event.kind === "over") this.changed();
+    this.follow();
+  }
+
+  drop(id) {
+    const turn = this.find(id);
+    this.turns = this.turns.filter((one) => one !== turn);
+    turn?.element.remove();
+    this.changed();
+  }
+
+  notice(text) {
+    this.list.append(el("p", { class: "notice between" }, text));
+    this.follow();
+  }
+
+  noteScroll() {
+    const { scrollTop, clientHeight, scrollHeight } = this.pane;
+    const isNear = scrollTop + clientHeight >= scrollHeight - NEAR_THE_END;
+    // What grows beneath is no wish to stay; only a person scrolls up.
+    if (isNear || scrollTop < this.top - 2) this.isAtEnd = isNear;
+    this.top = scrollTop;
+    $("latest").hidden = this.isAtEnd;
+  }
+
+  follow() {
+    if (this.isAtEnd && this.list.childElementCount) this.pane.scrollTop = this.pane.scrollHeight;
+  }
+
+  toEnd() {
+    this.isAtEnd = true;
+    this.follow();
+  }
+}
+
+const NEVER_BEGUN = {
+  kind: "over", status: "lost", text: "", seconds: 0, turn: 0,
+  sentence: "The bot was restarted before it came to this.",
+};

@@ -1,0 +1,61 @@
+// Small questions to the person, and the panel beside a conversation.
+
+import { $, el } from "./dom.js";
+
+function shown(dialog) {
+  document.body.append(dialog);
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue === "yes");
+    });
+  });
+}
+
+function frame(title, content, { action, isBad = false }) {
+  const form = el("form", { method: "dialog" }, el("h2", {}, title), content,
+    el("div", { class: "row end" },
+      el("button", { value: "no", formnovalidate: true, class: "quiet" }, "Cancel"),
+      el("button", { value: "yes", class: isBad ? "strong bad" : "strong" }, action)));
+  const dialog = el("dialog", { class: "small-dialog" }, form);
+  // Enter in a field is the first button, which would be to cancel.
+  form.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.target.tagName !== "INPUT" || event.target.type === "checkbox") return;
+    event.preventDefault();
+    dialog.close("yes");
+  });
+  return dialog;
+}
+
+export function confirmed(title, text, options) {
+  return shown(frame(title, [el("p", {}, text)], options));
+}
+
+export async function asked(title, { label, value, action }) {
+  const field = el("input", { type: "text", value, maxlength: 200, dir: "auto" });
+  const dialog = frame(title, [el("label", {}, el("span", { class: "unseen" }, label), field)], { action });
+  const answer = shown(dialog);
+  field.select();
+  return (await answer) ? field.value : null;
+}
+
+/** Ask whether to start anew, and whether files go as well. */
+export async function askedToReset() {
+  const box = el("input", { type: "checkbox" });
+  const content = [
+    el("p", {}, "Python starts anew: variables are gone, and the model forgets what was said."),
+    el("label", { class: "check" }, box, el("span", {}, "Delete the files as well")),
+  ];
+  return (await shown(frame("Start anew?", content, { action: "Reset", isBad: true }))) ? { files: box.checked } : null;
+}
+
+export function openPanel(title, ...content) {
+  $("panel-title").textContent = title;
+  $("panel-body").replaceChildren(...content);
+  if (!$("panel").open) $("panel").showModal();
+}
+
+export function closePanel() {
+  $("panel").close();
+}

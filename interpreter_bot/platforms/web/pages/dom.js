@@ -1,0 +1,125 @@
+// Making elements. Text only ever becomes text: nothing here, or elsewhere, parses HTML.
+
+const ICONS = {
+  plus: "M12 5v14M5 12h14",
+  menu: "M4 7h16M4 12h16M4 17h16",
+  more: "M5 12h.01M12 12h.01M19 12h.01",
+  clip: "M20 11.5l-8.2 8.2a5 5 0 0 1-7.1-7.1l8.5-8.5a3.3 3.3 0 0 1 4.7 4.7l-8.5 8.5a1.7 1.7 0 0 1-2.4-2.4l7.8-7.8",
+  send: "M12 19V5M6 11l6-6 6 6",
+  stop: "M7 7h10v10H7z",
+  close: "M6 6l12 12M18 6L6 18",
+  file: "M14 3H7a2 2 0 0 0-2 2v14a2 2 0 0 0 2 2h10a2 2 0 0 0 2-2V8zM14 3v5h5",
+  folder: "M3 7a2 2 0 0 1 2-2h4l2 2h8a2 2 0 0 1 2 2v8a2 2 0 0 1-2 2H5a2 2 0 0 1-2-2z",
+  down: "M12 4v11M7 11l5 5 5-5M5 20h14",
+  open: "M14 4h6v6M20 4l-9 9M18 14v4a2 2 0 0 1-2 2H6a2 2 0 0 1-2-2V8a2 2 0 0 1 2-2h4",
+  copy: "M9 9h10v11H9zM5 15V4h10",
+  check: "M5 12.5l4.5 4.5L19 7.5",
+  warn: "M12 4l9 16H3zM12 10v4M12 17h.01",
+  pen: "M4 20l1-4L16 5l3 3L8 19z",
+  bin: "M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13",
+};
+
+/** Make an element. Properties beginning with "on" are listeners; null and false are left out. */
+export function el(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else element.setAttribute(name, String(value));
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export function icon(name) {
+  const space = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(space, "svg");
+  for (const [key, value] of Object.entries({ viewBox: "0 0 24 24", "aria-hidden": "true", class: "glyph" }))
+    svg.setAttribute(key, value);
+  const path = document.createElementNS(space, "path");
+  path.setAttribute("d", ICONS[name]);
+  svg.append(path);
+  return svg;
+}
+
+export const $ = (id) => document.getElementById(id);
+
+// Characters that are not seen, or that turn the order of those that are.
+const DECEIVING = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
+
+/** Write a name so that it looks like what it is. */
+export function plain(name) {
+  return String(name).replace(DECEIVING, "\ufffd");
+}
+
+/** A name in an element of its own, whose direction does not turn what stands around it. */
+export function named(name, properties = {}) {
+  return el("bdi", { title: plain(name), ...properties }, plain(name));
+}
+
+export function size(bytes) {
+  const units = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
+  for (const [unit, factor] of units)
+    if (bytes >= factor) {
+      const value = bytes / factor;
+      return `${value >= 100 ? Math.round(value) : value.toFixed(1).replace(/\.0$/, "")} ${unit}`;
+    }
+  return bytes === 1 ? "1 byte" : `${bytes} bytes`;
+}
+
+export function duration(seconds) {
+  if (seconds < 0.95) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  if (seconds < 119.5) return `${Math.round(seconds)} s`;
+  return `${Math.round(seconds / 60)} min`;
+}
+
+export function count(number, one, many) {
+  return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+}
+
+/** A made-up id, as conversations and requests have. */
+export function madeUp() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+export function address(path, query) {
+  return `${path}?${new URLSearchParams(query)}`;
+}
+
+/** A button that copies a text, and says so. */
+export function copier(text, label = "Copy") {
+  const words = el("span", {}, label);
+  const button = el("button", { type: "button", class: "small", onclick: copy }, icon("copy"), words);
+  async function copy() {
+    try {
+      await navigator.clipboard.writeText(text());
+      words.textContent = "Copied";
+    } catch {
+      words.textContent = copyBySelection(text()) ? "Copied" : "Not allowed";
+    }
+    setTimeout(() => (words.textContent = label), 1600);
+  }
+  return button;
+}
+
+// The clipboard is there for safe origins only, and a page on one's own network is none.
+function copyBySelection(text) {
+  const area = el("textarea", { class: "unseen" });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  return done;
+}
+
+/** Let the browser save what is at an address. */
+export function download(href) {
+  const link = el("a", { href, download: "" });
+  document.body.append(link);
+  link.click();
+  link.remove();
+}

@@ -1,0 +1,35 @@
+// Files that a conversation has: cards with what can be done with them.
+
+import { address, el, icon, named, size } from "./dom.js";
+
+const PICTURE = /\.(?:png|jpe?g|gif|webp|svg)$/i;
+const PAGE = /\.html?$/i;
+const LARGEST_PREVIEW = 8 * 2 ** 20;
+
+export function fileAddress(thread, name) {
+  return address("/download", { thread, name });
+}
+
+/** A link that saves a file, in the midst of text. */
+export function fileLink(thread, name) {
+  return el("a", { class: "file-name", href: fileAddress(thread, name), download: "" }, el("code", {}, named(name)));
+}
+
+/** @param {{name: string, size_bytes: number}} file */
+export function fileCard(thread, file, { hasPreview = false } = {}) {
+  const query = { thread, name: file.name };
+  const isPicture = PICTURE.test(file.name) && file.size_bytes <= LARGEST_PREVIEW && file.size_bytes > 0;
+  const preview = hasPreview && isPicture
+    ? el("a", { class: "preview", href: address("/picture", query), target: "_blank", rel: "noopener", title: "Open" },
+        el("img", { src: address("/picture", query), alt: "", loading: "lazy", onerror: (event) => event.target.parentNode.remove() }))
+    : null;
+  const open = PAGE.test(file.name)
+    ? el("a", { class: "small", href: address("/view", query), target: "_blank", rel: "noopener" }, icon("open"), el("span", {}, "Open"))
+    : null;
+  return el("li", { class: "file" }, preview,
+    el("div", { class: "file-line" },
+      icon("file"),
+      el("span", { class: "file-what" }, named(file.name, { class: "file-title" }), el("span", { class: "muted" }, size(file.size_bytes))),
+      open,
+      el("a", { class: "small", href: fileAddress(thread, file.name), download: "" }, icon("down"), el("span", {}, "Download"))));
+}

@@ -1,0 +1,180 @@
+// What stands within a line of Markdown.
+
+import { el } from "./dom.js";
+
+const DEEPEST = 6;
+const LONGEST_LABEL = 1000;
+const LONGEST_ADDRESS = 2000;
+const MOST_OPEN = 64;
+const PUNCTUATION = /[!-/:-@[-`{-~]/;
+const BARE = /https?:\/\/[^\s<>"'`\\]{1,2000}/y;
+const ANGLED = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/y;
+const DESTINATION = /\(\s{0,9}(?:<([^<>\n]{0,2000})>|((?:[^\s()\\]|\\[^]|\([^\s()]{0,500}\)){0,2000}))(?:\s{1,9}(?:"[^"]{0,500}"|'[^']{0,500}'))?\s{0,9}\)/y;
+const WORD = /[\p{L}\p{N}]/u;
+
+/**
+ * Give the nodes of a text.
+ * @param {(name: string) => Node | null} fileNamed a link for code that names a file
+ */
+export function inline(text, fileNamed, depth = 0) {
+  const parts = [];
+  const closed = new Map();
+  let plain = "";
+  let at = 0;
+  const flush = () => {
+    if (plain) parts.push({ node: document.createTextNode(plain) });
+    plain = "";
+  };
+  const push = (node, end) => {
+    flush();
+    parts.push({ node });
+    at = end;
+  };
+  while (at < text.length) {
+    const character = text[at];
+    if (character === "\\" && at + 1 < text.length && (PUNCTUATION.test(text[at + 1]) || text[at + 1] === "\n")) {
+      if (text[at + 1] === "\n") push(el("br"), at + 2);
+      else (plain += text[at + 1]), (at += 2);
+    } else if (character === "\n") {
+      plain = plain.trimEnd();
+      push(el("br"), at + 1);
+    } else if (character === "`") {
+      const [end, code] = codeAt(text, at, closed);
+      if (code === null) (plain += text.slice(at, end)), (at = end);
+      else push(fileNamed(code) ?? el("code", { dir: "ltr" }, code), end);
+    } else if (character === "[" || (character === "!" && text[at + 1] === "[")) {
+      const link = depth < DEEPEST ? linkAt(text, at, fileNamed, depth) : null;
+      if (link) push(link.node, link.end);
+      else (plain += character), at++;
+    } else if (character === "<" && matchAt(ANGLED, text, at)) {
+      const found = matchAt(ANGLED, text, at);
+      push(linked(found[1], [found[1]]), at + found[0].length);
+    } else if (character === "h" && !WORD.test(text[at - 1] ?? "") && matchAt(BARE, text, at)) {
+      const address = withoutEnd(matchAt(BARE, text, at)[0]);
+      push(linked(address, [address]), at + address.length);
+    } else if (character === "*" || character === "_" || character === "~") {
+      let end = at;
+      while (text[end] === character) end++;
+      flush();
+      parts.push(delimiter(text, at, end));
+      at = end;
+    } else {
+      plain += character;
+      at++;
+    }
+  }
+  flush();
+  return emphasised(parts);
+}
+
+function matchAt(pattern, text, at) {
+  pattern.lastIndex = at;
+  return pattern.exec(text);
+}
+
+function codeAt(text, at, closed) {
+  let start = at;
+  while (text[start] === "`") start++;
+  const length = start - at;
+  // Where no run of that length followed once, none follows later.
+  if (!closed.has(length))
+    for (let end = start; end < text.length; ) {
+      const tick = text.indexOf("`", end);
+      if (tick < 0) break;
+      end = tick;
+      while (text[end] === "`") end++;
+      if (end - tick === length) return [end, stripped(text.slice(start, tick))];
+    }
+  closed.set(length, true);
+  return [start, null];
+}
+
+function stripped(code) {
+  const flat = code.replace(/\n/g, " ");
+  return flat.startsWith(" ") && flat.endsWith(" ") && flat.trim() ? flat.slice(1, -1) : flat;
+}
+
+function linkAt(text, at, fileNamed, depth) {
+  const start = text[at] === "!" ? at + 2 : at + 1;
+  let open = 1;
+  let end = start;
+  for (; end < text.length && end - start < LONGEST_LABEL; end++) {
+    if (text[end] === "\\") end++;
+    else if (text[end] === "[") open++;
+    else if (text[end] === "]" && --open === 0) break;
+  }
+  if (text[end] !== "]" || text[end + 1] !== "(") return null;
+  const found = matchAt(DESTINATION, text, end + 1);
+  if (found === null) return null;
+  const address = (found[1] ?? found[2]).replace(/\\([!-/:-@[-`{-~])/g, "$1");
+  const label = inline(text.slice(start, end), fileNamed, depth + 1);
+  return { node: linked(address, label), end: end + 1 + found[0].length };
+}
+
+/** A link where the address is one of the web or of mail; otherwise the label alone. */
+function linked(address, label) {
+  let target = null;
+  try {
+    target = address.length <= LONGEST_ADDRESS && /^[a-z]/i.test(address) ? new URL(address) : null;
+  } catch {
+    target = null;
+  }
+  if (target === null || !["http:", "https:", "mailto:"].includes(target.protocol)) return el("span", {}, label);
+  return el("a", { href: target.href, title: target.href, target: "_blank", rel: "noopener noreferrer nofollow" }, label);
+}
+
+function withoutEnd(address) {
+  let end = address.length;
+  while (end > 8 && ".,;:!?*_~)]}".includes(address[end - 1])) {
+    const last = address[end - 1];
+    if (last === ")" && address.slice(0, end).split("(").length >= address.slice(0, end).split(")").length) break;
+    end--;
+  }
+  return address.slice(0, end);
+}
+
+function delimiter(text, at, end) {
+  const before = text[at - 1] ?? " ";
+  const after = text[end] ?? " ";
+  const isSpace = (one) => /\s/.test(one);
+  const opens = !isSpace(after) && (!PUNCTUATION.test(after) || isSpace(before) || PUNCTUATION.test(before));
+  const closes = !isSpace(before) && (!PUNCTUATION.test(before) || isSpace(after) || PUNCTUATION.test(after));
+  const mark = text[at];
+  const isInWord = mark === "_" && WORD.test(before) && WORD.test(after);
+  return { mark, length: end - at, opens: opens && !isInWord, closes: closes && !isInWord };
+}
+
+function emphasised(parts) {
+  const open = [];
+  const out = [];
+  for (const part of parts) {
+    if (part.node) {
+      out.push(part);
+      continue;
+    }
+    if (part.closes) close(part, open, out);
+    if (part.length > 0) {
+      out.push(part);
+      if (part.opens && open.length < MOST_OPEN) open.push(part);
+    }
+  }
+  return out.map((part) => part.node ?? document.createTextNode(part.mark.repeat(part.length)));
+}
+
+function close(part, open, out) {
+  while (part.length > 0) {
+    const place = open.findLastIndex((one) => one.mark === part.mark);
+    if (place < 0) return;
+    const opener = open[place];
+    const used = part.mark === "~" ? 2 : Math.min(2, opener.length, part.length);
+    if (opener.length < used || part.length < used) return;
+    const start = out.lastIndexOf(opener) + 1;
+    const inner = out.splice(start).map((one) => one.node ?? document.createTextNode(one.mark.repeat(one.length)));
+    const tag = part.mark === "~" ? "del" : used === 2 ? "strong" : "em";
+    out.push({ node: el(tag, {}, inner) });
+    opener.length -= used;
+    part.length -= used;
+    open.length = opener.length > 0 ? place + 1 : place;
+    if (opener.length === 0) out.splice(start - 1, 1);
+  }
+}

@@ -1,0 +1,166 @@
+// What code showed, in order: text, pictures, tables, pages.
+
+import { address, copier, count, el, icon } from "./dom.js";
+import { Terminal } from "./terminal.js";
+
+const NUMERIC = /^\s*[-+]?(?:[\d,. ]+(?:e[-+]?\d+)?%?|nan|inf|<NA>|None)\s*$/i;
+const TALLEST = 900;
+const frames = new Map();
+
+// A page says how tall it is. It is believed within bounds, and about itself alone.
+addEventListener("message", (event) => {
+  const frame = frames.get(event.source);
+  const height = Number(event.data?.height);
+  if (frame && Number.isFinite(height)) frame.style.height = `${Math.min(Math.max(height, 48), TALLEST)}px`;
+});
+
+export class Outputs {
+  /** @param {Map<string, Set<{redraw: Function}>>} displays by id, of the whole conversation
+   * @param {(message: object) => void} say */
+  constructor(displays, say) {
+    this.element = el("div", { class: "outputs" });
+    this.displays = displays;
+    this.say = say;
+    this.terminal = null;
+    this.isToClear = false;
+  }
+
+  get isEmpty() {
+    return this.element.childElementCount === 0;
+  }
+
+  print(stream, text) {
+    this.clearIfDue();
+    if (this.terminal?.stream !== stream) {
+      this.terminal = new Terminal(stream);
+      this.element.append(this.terminal.element);
+    }
+    this.terminal.write(text);
+  }
+
+  show(event) {
+    if (event.type === "clear") {
+      this.isToClear = true;
+      if (!event.wait) this.clearIfDue();
+      return;
+    }
+    if (event.update && this.replace(event)) return;
+    this.clearIfDue();
+    this.terminal = null;
+    const place = el("div", { class: `output ${event.type}` }, drawn(event, this.say));
+    this.element.append(place);
+    if (event.display) {
+      if (!this.displays.has(event.display)) this.displays.set(event.display, new Set());
+      this.displays.get(event.display).add(place);
+    }
+  }
+
+  add(node) {
+    this.terminal = null;
+    this.element.append(node);
+  }
+
+  replace(event) {
+    const places = [...(this.displays.get(event.display) ?? [])].filter((place) => place.isConnected);
+    for (const place of places) {
+      place.className = `output ${event.type}`;
+      place.replaceChildren(drawn(event, this.say));
+    }
+    return places.length > 0;
+  }
+
+  clearIfDue() {
+    if (!this.isToClear) return;
+    this.isToClear = false;
+    this.terminal = null;
+    this.element.replaceChildren();
+  }
+}
+
+function drawn(event, say) {
+  switch (event.type) {
+    case "error":
+      return failure(event);
+    case "picture":
+      return picture(event);
+    case "page":
+      return page(event);
+    case "table":
+      return table(event, say);
+    case "formula":
+      return el("figure", {}, el("pre", { class: "value", dir: "ltr", tabindex: "0" }, event.text), tools(copier(() => event.latex, "Copy LaTeX")));
+    case "notice":
+      return el("p", { class: "notice" }, event.text);
+    default:
+      return el("pre", { class: `value ${event.type}`, dir: "auto", tabindex: "0" }, event.text);
+  }
+}
+
+function failure(event) {
+  const said = event.message ? `${event.name}: ${event.message}` : event.name;
+  const trace = el("details", {}, el("summary", {}, el("strong", { dir: "auto" }, said.slice(0, 500))),
+    el("pre", { tabindex: "0" }, event.traceback));
+  trace.open = true;
+  return trace;
+}
+
+function tools(...links) {
+  return el("div", { class: "output-tools" }, links);
+}
+
+function link(words, glyph, href, properties = {}) {
+  return el("a", { class: "small", href, ...properties }, icon(glyph), el("span", {}, words));
+}
+
+function picture(event) {
+  const query = { sha256: event.sha256, suffix: event.suffix };
+  const where = address("/picture", query);
+  const image = el("img", { src: where, alt: event.plain || "Picture", loading: "lazy", onerror: gone });
+  function gone() {
+    image.replaceWith(el("p", { class: "notice" }, "This picture is no longer kept."));
+  }
+  return el("figure", {},
+    el("a", { href: where, target: "_blank", rel: "noopener", title: "Open in full size" }, image),
+    tools(link("Download", "down", address("/output", query))));
+}
+
+/** A page of somebody else's, behind walls: see displays.py. */
+export function framed(query, title) {
+  const frame = el("iframe", { title, sandbox: "allow-scripts", loading: "lazy", src: address("/frame", query), onload: known });
+  function known() {
+    for (const [key, one] of frames) if (!one.isConnected) frames.delete(key);
+    frames.set(frame.contentWindow, frame);
+  }
+  return frame;
+}
+
+function page(event) {
+  const query = { sha256: event.sha256 };
+  return el("figure", {},
+    framed(query, event.plain || "Interactive output"),
+    tools(
+      link("Open", "open", address("/view", query), { target: "_blank", rel: "noopener" }),
+      link("Download", "down", address("/output", { ...query, suffix: "html" })),
+    ));
+}
+
+function table(event, say) {
+  const numeric = event.columns.map((_, place) => event.rows.length > 0 && event.rows.every((row) => NUMERIC.test(row[place] ?? "")));
+  const side = (place) => (numeric[place] && place >= event.index_count ? "end" : "start");
+  const cell = (row, place) =>
+    place < event.index_count
+      ? el("th", { scope: "row", dir: "auto" }, row[place])
+      : el("td", { class: side(place), dir: "auto" }, row[place]);
+  const head = el("tr", {}, event.columns.map((name, place) => el("th", { scope: "col", class: side(place), dir: "auto" }, name)));
+  const rows = event.rows.map((row) => el("tr", {}, row.map((_, place) => cell(row, place))));
+  const size = `${count(event.row_count, "row", "rows")} × ${count(event.column_count, "column", "columns")}`;
+  const shown = event.rows.length < event.row_count ? `${size}, the first ${event.rows.length.toLocaleString("en")} shown` : size;
+  const asText = () => [event.columns, ...event.rows].map((row) => row.join("\t")).join("\n");
+  const save = () => say({ do: "save", table: event.handle });
+  const whole = event.handle
+    ? el("button", { type: "button", class: "small", onclick: save }, icon("down"), el("span", {}, "All as CSV"))
+    : null;
+  return el("figure", {},
+    el("div", { class: "wide-table", tabindex: "0" }, el("table", { class: "data" }, el("thead", {}, head), el("tbody", {}, rows))),
+    el("div", { class: "output-tools" }, el("span", { class: "muted" }, shown), copier(asText), ...[whole].filter(Boolean)));
+}

@@ -1,0 +1,65 @@
+// What is shown beside a conversation: files, limits, models, usage, help.
+
+import { count, duration, el, plain, size } from "./dom.js";
+import { closePanel, openPanel } from "./dialogs.js";
+import { fileCard } from "./files.js";
+
+export function showPanel(shown, { thread, say }) {
+  DRAWERS[shown.panel]?.(shown, { thread, say });
+}
+
+function rows(pairs) {
+  return el("table", { class: "rows" }, el("tbody", {}, pairs.map(([name, ...rest]) => el("tr", {}, el("th", { scope: "row" }, name), rest.map((one) => el("td", {}, one))))));
+}
+
+const DRAWERS = {
+  files({ files, most_bytes: most }, { thread }) {
+    const total = files.reduce((sum, file) => sum + file.size_bytes, 0);
+    const content = files.length
+      ? [el("p", { class: "muted" }, `${count(files.length, "file", "files")}, ${size(total)} of ${size(most)}`), el("ul", { class: "files" }, files.map((file) => fileCard(thread, file)))]
+      : [el("p", { class: "muted" }, "No files yet. Drop one on the page, or let the code make some; they lie in /mnt/data.")];
+    openPanel("Files", ...content);
+  },
+
+  limits({ rows: all, is_sandboxed: isSandboxed }) {
+    const walls = isSandboxed
+      ? "Code runs in a sandbox without a network. This is what one conversation may use:"
+      : "Code runs without a sandbox: it can do whatever the bot can. This is what one conversation may use:";
+    openPanel("Limits", el("p", { class: "muted" }, walls), rows(all));
+  },
+
+  model({ models, model }, { thread, say }) {
+    if (!models.length) return openPanel("Models", el("p", {}, "There is no model. Python runs all the same."));
+    const choose = (event) => say({ do: "choose", thread, model: event.target.value });
+    const choices = models.map((title) =>
+      el("label", { class: "check" }, el("input", { type: "radio", name: "model", value: title, checked: title === model, onchange: choose }), el("span", {}, plain(title))));
+    openPanel("Models", el("fieldset", {}, el("legend", { class: "muted" }, "Who answers in this conversation"), choices));
+  },
+
+  usage(used) {
+    const spent = (one, allowedTokens, allowedMoney) => {
+      const tokens = one.input_tokens + one.output_tokens;
+      const limit = allowedTokens ? ` of ${allowedTokens.toLocaleString("en")}` : "";
+      const money = Number(one.money) > 0 || allowedMoney ? `${one.money}${allowedMoney ? ` of ${allowedMoney}` : ""}` : "nothing";
+      return [`${tokens.toLocaleString("en")}${limit} (${one.input_tokens.toLocaleString("en")} read, ${one.output_tokens.toLocaleString("en")} written)`, money];
+    };
+    const here = spent(used.conversation);
+    const today = spent(used.today, used.allowed_tokens, used.allowed_money);
+    openPanel("Usage", rows([
+      ["Tokens in this conversation", here[0]], ["Money in this conversation", here[1]],
+      ["Processor time", used.cpu_seconds > 0 ? duration(used.cpu_seconds) : "none"],
+      ["Tokens today", today[0]], ["Money today", today[1]],
+    ]));
+  },
+
+  help({ rows: all }) {
+    const keys = [
+      ["Enter", "Send; in Python mode a new line"], ["Ctrl or ⌘ + Enter", "Send, or run"],
+      ["Shift + Enter", "A new line"], ["Esc", "Stop what runs; variables are kept"],
+    ];
+    openPanel("Help", el("h3", {}, "Commands"), rows(all.map(([name, what]) => [el("code", {}, name), what])),
+      el("h3", {}, "Keys"), rows(keys.map(([name, what]) => [el("kbd", {}, name), what])));
+  },
+};
+
+export { closePanel };

@@ -1,0 +1,42 @@
+// What running code, or the bot, asks a person in the middle of a turn.
+
+import { el } from "./dom.js";
+import { highlighted } from "./python.js";
+
+export function questionForm({ prompt, is_password: isSecret }, answer) {
+  const field = el("input", { type: isSecret ? "password" : "text", "aria-label": prompt || "Input for the code", autocomplete: "off", dir: "auto", maxlength: 60000 });
+  const button = el("button", { type: "submit", class: "small strong" }, "Enter");
+  const form = el("form", { class: "question", onsubmit: send }, el("label", { dir: "auto" }, el("span", { class: "prompt" }, prompt || "Input:"), field), button);
+  function send(event) {
+    event.preventDefault();
+    answer(field.value);
+    button.disabled = true;
+  }
+  form.settle = () => {
+    const said = isSecret ? "•".repeat(Math.min(field.value.length, 12)) : field.value;
+    form.replaceWith(el("pre", { class: "printed answered", dir: "auto" }, `${prompt}${said}`));
+  };
+  return form;
+}
+
+export function approvalForm({ code }, answer) {
+  const shown = el("pre", { tabindex: "0" }, el("code", { dir: "ltr" }, highlighted(code)));
+  const field = el("textarea", { "aria-label": "Code to run", rows: Math.min(code.split("\n").length + 1, 24), spellcheck: "false", hidden: true });
+  field.value = code;
+  const edit = el("button", { type: "button", class: "small", onclick: change }, "Edit");
+  const form = el("form", { class: "approval", onsubmit: run, "aria-label": "May this code run?" },
+    el("p", {}, "May this code run?"), shown, field,
+    el("div", { class: "row" }, el("button", { type: "submit", class: "small strong" }, "Run"), edit,
+      el("button", { type: "button", class: "small", onclick: () => answer(null) }, "Do not run")));
+  function change() {
+    field.hidden = false;
+    shown.hidden = edit.hidden = true;
+    field.focus();
+  }
+  function run(event) {
+    event.preventDefault();
+    answer(field.value);
+  }
+  form.settle = () => form.remove();
+  return form;
+}

@@ -1,0 +1,261 @@
+// One turn: what was asked, and everything that came of it, in order.
+
+import { count, duration, el, icon, named, copier } from "./dom.js";
+import { fileCard, fileLink } from "./files.js";
+import { Words, codeBlock } from "./markdown.js";
+import { Outputs } from "./outputs.js";
+import { questionForm, approvalForm } from "./questions.js";
+
+const ENDINGS = {
+  ok: "Done", error: "Error", timed_out: "Out of time", out_of_memory: "Out of memory",
+  crashed: "Python died", stopped: "Stopped", refused: "Not run",
+};
+
+export class Turn {
+  /**
+   * @param {{id: string, request: string, files: string[], is_code: boolean, started: number}} head
+   * @param {{thread: string, displays: Map, say: Function, spoke: Function, again: Function, isWriting: Function}} around
+   */
+  constructor(head, around) {
+    Object.assign(this, { id: head.id, number: head.number ?? 0, head, around });
+    this.over = null;
+    this.hasBegun = false;
+    this.cells = new Map();
+    this.questions = new Map();
+    this.artifacts = new Map();
+    this.words = null;
+    this.draft = null;
+    this.said = [];
+    this.body = el("div", { class: "answer" });
+    this.stateWords = el("span", {});
+    this.state = el("div", { class: "state" }, el("span", { class: "pulse", "aria-hidden": "true" }), this.stateWords);
+    this.meta = el("footer", { class: "meta", hidden: true });
+    this.element = el("article", { class: "turn", "data-id": this.id, "aria-busy": "true" }, asked(head), this.body, this.state, this.meta);
+    this.showState("Sending…");
+    for (const event of head.events ?? []) this.apply(event);
+  }
+
+  apply(event) {
+    if (this.over && event.kind !== "usage") return;
+    this[`on_${event.kind}`]?.(event);
+  }
+
+  showState(words, button = null) {
+    this.state.hidden = !words;
+    this.stateWords.textContent = words;
+    this.state.replaceChildren(...[this.state.firstChild, this.stateWords, button].filter(Boolean));
+    clearInterval(this.clock);
+    if (!words || button || this.over) return;
+    const since = Date.now();
+    this.clock = setInterval(() => {
+      const seconds = (Date.now() - since) / 1000;
+      if (!this.state.isConnected) clearInterval(this.clock);
+      else if (seconds > 2) this.stateWords.textContent = `${words} ${duration(seconds)}`;
+    }, 1000);
+  }
+
+  on_waiting({ ahead }) {
+    const withdraw = () => this.around.say({ do: "withdraw", id: this.id });
+    const button = el("button", { type: "button", class: "small", onclick: withdraw }, "Withdraw");
+    this.showState(`Waiting: ${count(ahead, "request", "requests")} before yours`, button);
+  }
+
+  on_begun() {
+    this.hasBegun = true;
+    this.showState(this.head.is_code ? "Starting Python…" : "Thinking…");
+  }
+
+  on_step() {
+    this.words = null;
+    this.dropDraft();
+    this.showState("Thinking…");
+    this.around.spoke("Thinking");
+  }
+
+  on_text({ delta }) {
+    if (!this.words) this.newWords();
+    this.words.add(delta);
+    this.showState("");
+  }
+
+  newWords() {
+    this.words = new Words();
+    this.said.push(this.words);
+    this.add(this.words.element);
+  }
+
+  on_writing({ delta }) {
+    if (!this.draft) {
+      const pre = el("pre", {}, el("code", { dir: "ltr" }));
+      this.draft = el("div", { class: "cell draft" }, el("div", { class: "code" }, el("div", { class: "code-head" }, el("span", { class: "language" }, "Writing code")), pre));
+      this.draftText = document.createTextNode("");
+      pre.firstChild.append(this.draftText);
+      this.add(this.draft);
+    }
+    this.draftText.appendData(delta);
+    const pre = this.draft.querySelector("pre");
+    pre.scrollTop = pre.scrollHeight;
+    this.showState("");
+  }
+
+  dropDraft() {
+    this.draft?.remove();
+    this.draft = null;
+  }
+
+  on_code({ cell, code }) {
+    const outputs = new Outputs(this.around.displays, this.around.say);
+    const status = el("span", { class: "cell-status" });
+    const block = codeBlock(code, "python");
+    block.firstChild.firstChild.after(status);
+    const element = el("section", { class: "cell running", "aria-label": "Code and what it showed" }, block, outputs.element);
+    this.cells.set(cell, { element, outputs, status });
+    if (this.draft) {
+      this.draft.replaceWith(element);
+      this.draft = null;
+    } else this.add(element);
+    this.showState("Running…");
+    this.around.spoke("Running code");
+  }
+
+  outputsOf(cell) {
+    const found = this.cells.get(cell);
+    if (found) return found.outputs;
+    const outputs = new Outputs(this.around.displays, this.around.say);
+    this.cells.set(cell, { outputs, element: outputs.element, status: el("span") });
+    this.add(outputs.element);
+    return outputs;
+  }
+
+  on_printed({ cell, stream, delta }) {
+    this.outputsOf(cell).print(stream, delta);
+  }
+
+  on_output(event) {
+    this.outputsOf(event.cell).show(event);
+  }
+
+  on_finished({ cell, ending, seconds, reason, kernel_lost: isLost }) {
+    const found = this.cells.get(cell);
+    if (!found) return;
+    found.element.classList.remove("running");
+    found.element.classList.add(ending === "ok" ? "fine" : "failed");
+    found.status.textContent = `${ending === "ok" ? "" : `${ENDINGS[ending] ?? ending} · `}${duration(seconds)}`;
+    if (reason || isLost) {
+      const words = [reason, isLost && !/variables/i.test(reason) ? "Variables are gone; files are kept." : ""];
+      found.outputs.add(el("p", { class: `notice ${ending === "stopped" && !isLost ? "" : "bad"}` }, words.filter(Boolean).join(" ")));
+    }
+    if (ending === "ok" && found.outputs.isEmpty && this.head.is_code) found.outputs.add(el("p", { class: "notice" }, "Done; it printed nothing."));
+    this.showState(this.head.is_code ? "" : "Thinking…");
+  }
+
+  on_announcement({ text }) {
+    this.add(el("p", { class: "notice" }, text));
+  }
+
+  on_asking(event) {
+    const form = questionForm(event, (text) => this.answer(event.question, text));
+    this.questions.set(event.question, form);
+    this.outputsOf(event.cell).add(form);
+    this.showState("");
+    this.around.spoke("The code asks for input");
+    if (!this.around.isWriting()) form.querySelector("input").focus({ preventScroll: true });
+  }
+
+  on_approving(event) {
+    this.dropDraft();
+    const form = approvalForm(event, (text) => this.answer(event.question, text));
+    this.questions.set(event.question, form);
+    this.add(form);
+    this.showState("");
+    this.around.spoke("May this code run?");
+  }
+
+  answer(question, text) {
+    this.around.say({ do: "answer", turn: this.id, question, text });
+  }
+
+  on_settled({ question }) {
+    this.questions.get(question)?.settle();
+    this.questions.delete(question);
+    this.showState("Running…");
+  }
+
+  on_artifact(file) {
+    if (!this.files) {
+      this.files = el("ul", { class: "files", "aria-label": "Files that were made" });
+      this.add(this.files);
+    }
+    this.artifacts.get(file.name)?.remove();
+    const card = fileCard(this.around.thread, file, { hasPreview: true });
+    this.artifacts.set(file.name, card);
+    this.files.append(card);
+  }
+
+  on_usage(spent) {
+    this.spent = spent;
+  }
+
+  on_over(end) {
+    this.over = end;
+    this.number = end.turn || this.number;
+    this.dropDraft();
+    for (const form of this.questions.values()) form.settle();
+    for (const cell of this.cells.values()) cell.element.classList.remove("running");
+    this.finishWords(end);
+    this.showState("");
+    this.state.remove();
+    if (this.files) this.body.append(this.files);
+    if (end.sentence) this.body.append(sentence(end, () => this.around.again(this)));
+    this.element.removeAttribute("aria-busy");
+    this.showMeta(end);
+    this.around.spoke(end.sentence || (end.status === "done" ? "Done" : "Stopped"));
+  }
+
+  finishWords(end) {
+    if (end.text) {
+      if (!this.words) this.newWords();
+      this.words.set(end.text);
+    }
+    if (this.artifacts.size === 0) return;
+    const byName = (name) => {
+      const bare = name.replace(/^(?:sandbox:)?\/mnt\/data\//, "");
+      return this.artifacts.has(bare) ? fileLink(this.around.thread, bare) : null;
+    };
+    for (const words of this.said) words.link(byName);
+  }
+
+  showMeta(end) {
+    const parts = [];
+    if (end.status === "stopped" && !/stopped/i.test(end.sentence)) parts.push("Stopped");
+    if (end.seconds > 0) parts.push(duration(end.seconds));
+    const tokens = this.spent ? this.spent.input_tokens + this.spent.output_tokens : 0;
+    if (tokens) parts.push(`${this.spent.is_estimated ? "about " : ""}${count(tokens, "token", "tokens")}`);
+    if (this.spent && Number(this.spent.money) > 0) parts.push(`${this.spent.money} spent`);
+    const all = () => this.said.map((words) => words.text).join("\n\n").trim();
+    if (parts.length) this.meta.append(el("span", {}, parts.join(" · ")));
+    if (all()) this.meta.append(copier(all));
+    this.meta.hidden = parts.length === 0 && !all();
+  }
+
+  add(node) {
+    this.body.append(node);
+  }
+}
+
+function asked(head) {
+  if (!head.request && !head.files.length) return el("div", { class: "nothing-asked" });
+  const files = head.files.length
+    ? el("ul", { class: "asked-files", "aria-label": "Attached files" }, head.files.map((name) => el("li", {}, icon("file"), named(name))))
+    : null;
+  if (head.is_code) return el("div", { class: "asked code-asked" }, files, el("span", { class: "muted" }, "You ran"));
+  return el("div", { class: "asked" }, files, head.request ? el("div", { class: "bubble", dir: "auto" }, head.request) : null);
+}
+
+function sentence(end, again) {
+  const isBad = !["done", "stopped"].includes(end.status);
+  const button = ["interrupted", "lost", "failed"].includes(end.status)
+    ? el("button", { type: "button", class: "small", onclick: again }, "Ask again")
+    : null;
+  return el("p", { class: `notice ${isBad ? "bad" : ""}`, role: isBad ? "alert" : null }, isBad ? icon("warn") : null, el("span", {}, end.sentence), button);
+}

@@ -1,0 +1,116 @@
+// Files on their way up. The browser streams them from the disk; none is read into memory here.
+
+import { $, address, el, icon, named, size } from "./dom.js";
+
+export class Uploads {
+  constructor({ complain, changed }) {
+    Object.assign(this, { complain, changed });
+    this.most = 0;
+    this.thread = "";
+    this.items = [];
+  }
+
+  open(thread, names) {
+    for (const item of this.items) item.request?.abort();
+    this.thread = thread;
+    this.items = names.map((name) => ({ name, isDone: true }));
+    this.draw();
+  }
+
+  get isBusy() {
+    return this.items.some((item) => !item.isDone);
+  }
+
+  done() {
+    return this.items.filter((item) => item.isDone).map((item) => item.name);
+  }
+
+  clear() {
+    this.items = [];
+    this.draw();
+  }
+
+  add(files) {
+    for (const file of files) {
+      if (this.most && file.size > this.most)
+        this.complain(`${file.name} has ${size(file.size)}, and ${size(this.most)} is the most for one file.`);
+      else this.upload(file);
+    }
+  }
+
+  upload(file) {
+    const item = { name: file.name, size: file.size, sent: 0, isDone: false, request: new XMLHttpRequest() };
+    const { request } = item;
+    request.upload.onprogress = (event) => {
+      item.sent = event.loaded;
+      this.progress(item);
+    };
+    request.onload = () => {
+      if (request.status !== 200) return this.failed(item, request.responseText);
+      item.isDone = true;
+      item.name = JSON.parse(request.responseText).name;
+      this.draw();
+    };
+    request.onerror = () => this.failed(item, "the connection broke off.");
+    request.onabort = () => this.remove(item);
+    request.open("POST", address("/upload", { thread: this.thread, name: file.name }));
+    request.setRequestHeader("Content-Type", "application/octet-stream");
+    request.send(file);
+    this.items.push(item);
+    this.draw();
+  }
+
+  failed(item, why) {
+    this.remove(item);
+    this.complain(`${item.name} was not uploaded: ${why}`);
+  }
+
+  remove(item) {
+    this.items = this.items.filter((one) => one !== item);
+    this.draw();
+  }
+
+  progress(item) {
+    const part = item.size ? item.sent / item.size : 1;
+    item.bar.value = part;
+    item.words.textContent = part < 1 ? `${Math.floor(part * 100)} % of ${size(item.size)}` : "storing…";
+  }
+
+  draw() {
+    $("uploads").replaceChildren(...this.items.map((item) => this.chip(item)));
+    this.changed();
+  }
+
+  chip(item) {
+    const label = item.isDone ? `Do not send ${item.name} along` : `Cancel the upload of ${item.name}`;
+    const away = () => (item.isDone ? this.remove(item) : item.request.abort());
+    const chip = el("li", { class: item.isDone ? "done" : "going" }, icon("file"), named(item.name, { class: "file-title" }));
+    if (!item.isDone) {
+      item.bar = el("progress", { max: "1", value: "0", "aria-label": item.name });
+      item.words = el("span", { class: "muted" });
+      chip.append(item.bar, item.words);
+      this.progress(item);
+    }
+    chip.append(el("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick: away }, icon("close")));
+    return chip;
+  }
+}
+
+/** Take what is dropped anywhere on the page. */
+export function takeDrops(take, complain) {
+  let depth = 0;
+  const isOfFiles = (event) => event.dataTransfer?.types.includes("Files");
+  const show = (isShown) => ($("drop").hidden = !isShown);
+  addEventListener("dragenter", (event) => isOfFiles(event) && (event.preventDefault(), depth++, show(true)));
+  addEventListener("dragleave", (event) => isOfFiles(event) && --depth <= 0 && ((depth = 0), show(false)));
+  addEventListener("dragover", (event) => isOfFiles(event) && event.preventDefault());
+  addEventListener("drop", (event) => {
+    if (!isOfFiles(event)) return;
+    event.preventDefault();
+    depth = 0;
+    show(false);
+    const folders = new Set([...event.dataTransfer.items].map((one) => one.webkitGetAsEntry?.()).filter((one) => one?.isDirectory).map((one) => one.name));
+    take([...event.dataTransfer.files].filter((file) => !folders.has(file.name)));
+    if (folders.size) complain("Folders cannot be uploaded as they are. Please make a zip file of it.");
+  });
+}

@@ -1,0 +1,2 @@
+// A page that code made, as large as the window. It stays in a frame: see displays.py.
+document.getElementById("frame").src = `/frame${location.search}`;

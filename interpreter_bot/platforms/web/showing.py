@@ -1,0 +1,100 @@
+"""What a tab gets to see when it opens: the list of conversations, and one of them whole."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.web import events, hubs, measuring, pasts
+from interpreter_bot.sessions import conversations
+
+_log = logging.getLogger(__name__)
+
+_MOST_LISTED: Final = 200
+_BREATH_SECONDS: Final = 0.1
+
+
+def greeting(bot: conversations.Conversations) -> str:
+    """Say what holds for every conversation."""
+    about = {
+        "upload_bytes": bot.limits.upload_bytes,
+        "text_characters": measuring.MOST_TEXT_CHARACTERS,
+        "is_sandboxed": bot.is_sandboxed,
+        "models": bot.models,
+        "model_notice": bot.model_notice,
+    }
+    return hubs.written("hello", about)
+
+
+async def listing(bot: conversations.Conversations) -> events.Event:
+    """List the conversations, the one used last first."""
+    found = await bot.recent("web", most=_MOST_LISTED)
+    listed = [
+        {
+            "thread": one.key.thread,
+            "title": one.title,
+            "used": one.used.timestamp(),
+            "is_busy": one.is_busy,
+        }
+        for one in found
+    ]
+    return {"conversations": listed}
+
+
+async def keep_listed(bot: conversations.Conversations, hub: hubs.Hub) -> None:
+    """Tell every tab the list whenever it changes. Ends only by being cancelled."""
+    while True:
+        await hub.is_changed.wait()
+        # Changes come in flocks.
+        await asyncio.sleep(_BREATH_SECONDS)
+        hub.is_changed.clear()
+        try:
+            hub.tell("conversations", await listing(bot))
+        except errors.BotError:
+            # The next change is as good.
+            _log.exception("the conversations could not be listed")
+
+
+async def show(
+    bot: conversations.Conversations,
+    hub: hubs.Hub,
+    watcher: hubs.Watcher,
+    *,
+    key: values.SessionKey,
+    most: int,
+) -> None:
+    """Show a conversation to a tab, which hears of everything that happens in it from then on.
+
+    Nothing is told twice and nothing is left out: between what is read of the hub and the
+    first event that follows, nobody else has the word.
+    """
+    model = await bot.model(key)
+    while True:
+        ended = hub.ended(key.thread)
+        past = await bot.history(key, most=most + 1)
+        # A turn that ended while the store was read is in neither; what is read now has it.
+        if hub.ended(key.thread) == ended:
+            break
+    live = hub.of(key.thread)
+    # What is known here of a turn that runs, or whose end is being written down, is newer than
+    # what is recorded of it.
+    is_running_here = any(turn.has_begun and turn.end is None for turn in live)
+    ended_here = {turn.end["turn"] for turn in live if turn.end is not None}
+    recorded = [
+        one
+        for one in past[-most:]
+        if one.id not in ended_here and not (is_running_here and one.status == "running")
+    ]
+    # A turn that was cut off says itself what the bot said about it when it came back.
+    is_said = bool(past) and past[-1].status == "interrupted"
+    whole = {
+        "model": model,
+        "past": [pasts.told(turn) for turn in recorded],
+        "live": [turn.told() for turn in live],
+        "notices": [] if is_said else hub.notices(key.thread),
+        "is_more": len(past) > most,
+    }
+    watcher.thread = key.thread
+    watcher.send(hubs.written("conversation", whole, thread=key.thread))

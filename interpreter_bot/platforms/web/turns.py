@@ -1,0 +1,147 @@
+"""A turn as long as it runs: what it has shown so far, and what it asks."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Final
+
+from interpreter_bot import errors
+from interpreter_bot.platforms.web import events
+
+_MOST_LOG_BYTES: Final = 4 * 1024 * 1024
+_MERGED: Final = frozenset({"text", "writing", "printed"})
+# What a long turn can do without until it is over and comes from the store.
+_DROPPED: Final = frozenset({"printed", "writing", "output"})
+
+
+@dataclasses.dataclass(slots=True)
+class _Entry:
+    """An event; what was added to its `delta` lies in pieces, so that adding stays cheap."""
+
+    event: events.Event
+    pieces: list[str]
+    size: int
+
+    def whole(self) -> events.Event:
+        return self.event | {"delta": "".join(self.pieces)} if self.pieces else self.event
+
+
+class Log:
+    """Events in order, those that continue each other merged, and no more than a budget."""
+
+    def __init__(self, most_bytes: int = _MOST_LOG_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._size = 0
+        self._entries: list[_Entry] = []
+        self._is_cut = False
+
+    def append(self, event: events.Event) -> None:
+        """Remember an event."""
+        kind = event["kind"]
+        if kind == "code":
+            # It says all that was written before.
+            self._remove(lambda entry: entry.event["kind"] == "writing")
+        size = len(event["delta"]) if kind in _MERGED else len(json.dumps(event))
+        self._size += size
+        last = self._entries[-1] if self._entries else None
+        if kind in _MERGED and last is not None and _continues(last.event, event):
+            last.pieces.append(event["delta"])
+            last.size += size
+        else:
+            pieces = [event["delta"]] if kind in _MERGED else []
+            self._entries.append(_Entry(event, pieces, size))
+        if self._size > self._most_bytes:
+            self._shorten()
+
+    def told(self) -> list[events.Event]:
+        """Give the events so far."""
+        start = [events.announcement("Earlier output is left out while the turn runs.")]
+        return (start if self._is_cut else []) + [entry.whole() for entry in self._entries]
+
+    def _shorten(self) -> None:
+        """Leave out the oldest output, to half of the budget, so that this is done rarely."""
+        excess = self._size - self._most_bytes // 2
+        for entry in self._entries:
+            if excess <= 0:
+                break
+            if entry.event["kind"] in _DROPPED:
+                excess -= entry.size
+                entry.size = -1
+                self._is_cut = True
+        self._remove(lambda entry: entry.size < 0)
+
+    def _remove(self, is_unwanted: Callable[[_Entry], bool]) -> None:
+        self._entries = [entry for entry in self._entries if not is_unwanted(entry)]
+        self._size = sum(entry.size for entry in self._entries)
+
+
+def _continues(last: events.Event, event: events.Event) -> bool:
+    names = ("kind", "cell", "stream")
+    return all(last.get(name) == event.get(name) for name in names)
+
+
+class Turn:
+    """One request on its way. Made when it is sent, kept for a while after it is over.
+
+    Attributes:
+        id: what the page calls it.
+        end: the event that ended it; None while it waits or runs.
+    """
+
+    def __init__(
+        self,
+        turn_id: str,
+        head: events.Event,
+        tell: Callable[[Turn, events.Event], None],
+    ) -> None:
+        self.id = turn_id
+        self.end: events.Event | None = None
+        self.has_begun = False
+        self._head = head
+        self._tell = tell
+        self._log = Log()
+        self._questions: dict[int, asyncio.Future[str | None]] = {}
+        self._asked = 0
+
+    def say(self, event: events.Event) -> None:
+        """Remember an event, and tell whoever watches."""
+        kind = event["kind"]
+        if kind == "begun":
+            self.has_begun = True
+        elif kind == "over":
+            self.end = event
+        if kind != "waiting":
+            self._log.append(event)
+        self._tell(self, event)
+
+    async def ask(self, asked: Callable[[int], events.Event]) -> str | None:
+        """Ask whoever watches, now or later; waits for the first answer."""
+        self._asked += 1
+        question = self._asked
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[str | None] = loop.create_future()
+        self._questions[question] = answer
+        self.say(asked(question))
+        try:
+            return await answer
+        finally:
+            del self._questions[question]
+            self.say(events.settled(question))
+
+    def answer(self, question: int, text: str | None) -> None:
+        """Answer a question.
+
+        Raises:
+            BotError: it is no longer asked.
+        """
+        asked = self._questions.get(question)
+        if asked is None or asked.done():
+            raise errors.BotError("That question is no longer asked.")
+        asked.set_result(text)
+
+    def told(self) -> events.Event:
+        """Give the turn and all its events so far."""
+        return self._head | {"id": self.id, "events": self._log.told()}

@@ -1,0 +1,307 @@
+"""The page as a person meets it: the real command, browser, kernels, files and store.
+
+Only the model is played, behind its real wire format.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import re
+import signal
+import sys
+
+import nbclient
+import nbformat
+import pytest
+
+from tests import browsers
+from tests.fakes import openai_server
+
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
+
+COMMAND = (str(pathlib.Path(sys.executable).with_name("interpreter-bot")), "run")
+ENDED = "document.querySelectorAll('.turn:not([aria-busy])').length"
+MIB = 1024 * 1024
+
+PLOT = """
+import pandas as pd
+import matplotlib.pyplot as plt
+
+df = pd.read_csv("iris.csv")
+print(df.shape)
+plt.scatter(df.sepal_length, df.petal_length)
+plt.show()
+with open("made.bin", "wb") as stream:
+    stream.write(bytes(range(256)) * 1000)
+df.groupby("species").mean()
+"""
+IRIS = "sepal_length,petal_length,species\n" + "".join(
+    f"{5 + n % 7 / 10},{1 + n % 50 / 10},{'abc'[n % 3]}\n" for n in range(150)
+)
+
+
+class Bot:
+    """A running bot."""
+
+    def __init__(self, process, address):
+        self.process = process
+        self.address = address
+
+    @property
+    def port(self):
+        return int(re.search(r":(\d+)/", self.address)[1])
+
+    def memory_bytes(self):
+        """What it holds for itself: what the page cache holds of files is not counted."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"RssAnon:\s+(\d+) kB", status)[1]) * 1024
+
+    async def kill(self):
+        self.process.kill()
+        await self.process.wait()
+
+
+@pytest.fixture
+def running(tmp_path, short_path):
+    """Run the bot: `async with running(server) as bot`; again on the same data."""
+
+    @contextlib.asynccontextmanager
+    async def running(server, *, port=0, **settings):
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "OPENAI_API_KEY": server.api_key,
+            "INTERPRETER_BOT_PATHS__DATA": str(tmp_path / "data"),
+            "INTERPRETER_BOT_PATHS__RUNTIME": str(short_path),
+            "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
+            "INTERPRETER_BOT_WEB__PORT": str(port),
+            "INTERPRETER_BOT_MODELS": json.dumps(
+                [{"name": "scripted", "base_url": server.base_url}]
+            ),
+        } | settings
+        log = tmp_path / "log"
+        with log.open("ab") as stream:
+            process = await asyncio.create_subprocess_exec(
+                *COMMAND,
+                env=environment,
+                cwd=tmp_path,
+                stdout=stream,
+                stderr=stream,
+                # Its kernels end with it, whatever happens to us.
+                start_new_session=True,
+            )
+        seen = log.stat().st_size
+        try:
+            yield Bot(process, await _address(process, log, seen))
+        finally:
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
+                async with asyncio.timeout(60):
+                    assert await process.wait() == 0, log.read_text()
+
+    return running
+
+
+async def _address(process, log, seen):
+    for _ in range(3000):
+        if found := re.search(r"http://\S+/\?token=\S+", log.read_text()[seen:]):
+            return found[0]
+        assert process.returncode is None, log.read_text()
+        await asyncio.sleep(0.02)
+    raise AssertionError(log.read_text())
+
+
+@pytest.fixture
+def browsing():
+    """Open a browser."""
+    if browsers.found() is None:
+        if os.environ.get("CI"):
+            pytest.fail("Chromium is missing; install Debian's package chromium")
+        pytest.skip("Chromium is not installed here")
+    return browsers.Browser.open
+
+
+async def _say(page, text):
+    await page.value("document.getElementById('message').focus()")
+    await page.type(text)
+    await page.press("Enter")
+
+
+async def _run(page, code):
+    """Run raw code; returns what it printed."""
+    before = await page.value(ENDED)
+    await _say(page, f"/py {code}")
+    await page.until(f"{ENDED} === {before + 1}", seconds=60)
+    last = "[...document.querySelectorAll('.turn')].at(-1)"
+    await asyncio.sleep(0.1)
+    return await page.value(f"{last}.querySelector('.outputs')?.innerText ?? ''")
+
+
+async def _watched_stream(page):
+    """Collect how long the last words are until the turn is over."""
+    lengths = set()
+    length = "[...document.querySelectorAll('.words')].at(-1)?.innerText.length ?? 0"
+    while not await page.value(f"{ENDED} === 1"):
+        lengths.add(await page.value(length))
+        await asyncio.sleep(0.02)
+    return lengths
+
+
+async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path):
+    iris = tmp_path / "iris.csv"
+    iris.write_text(IRIS)
+    words = [f"word{number} " for number in range(60)]
+    script = [
+        openai_server.code(PLOT, "I will ", "plot it."),
+        openai_server.text(
+            *words, "See [the file](sandbox:/mnt/data/made.bin).", delay_seconds=0.02
+        ),
+    ]
+    async with (
+        openai_server.Server(script) as server,
+        running(server) as bot,
+        browsing() as browser,
+    ):
+        page = await browser.page(width=1400)
+        await page.go(bot.address)
+        await page.until("!document.getElementById('welcome').hidden")
+        await page.choose_files("#picker", iris)
+        await page.until("document.querySelector('#uploads .done')")
+        await _say(page, "plot petal length by species")
+        lengths = await _watched_stream(page)
+        assert len(lengths) > 10, "the words came all at once"
+        await page.until("document.querySelector('.output.picture img').naturalWidth > 100")
+        assert "(150, 3)" in await page.text(".printed.stdout")
+        assert "3 rows" in await page.text(".output.table")
+        assert "sandbox:" not in await page.text(".turn")
+        await page.click(".file .small")
+        assert (await browser.downloaded()).read_bytes() == bytes(range(256)) * 1000
+
+        shown = await page.text("#turns")
+        await page.call("Page.reload")
+        await page.until(f"{ENDED} === 1")
+        await page.until("document.querySelector('.output.picture img')?.naturalWidth > 100")
+        assert _settled(await page.text("#turns")) == _settled(shown)
+
+        assert await _run(page, "kept = 41") == "Done; it printed nothing."
+        await _say(page, "/py import time; print('go', flush=True); time.sleep(50)")
+        await page.until(
+            "[...document.querySelectorAll('.stdout')].at(-1).innerText.includes('go')"
+        )
+        await page.press("Escape")
+        await page.until(f"{ENDED} === 3")
+        assert "topped" in await page.value("document.querySelector('.turn:last-child').innerText")
+        assert (await _run(page, "print(kept + 1, len(df))")).strip() == "42 150"
+
+        await _check_notebook(browser, page, tmp_path)
+
+        await page.click("#more summary")
+        await page.click("#more .list button:last-child")
+        await page.click("dialog[open] .strong")
+        await page.until("document.getElementById('turns').innerText.includes('tarted anew')")
+        told = await _run(page, "import os; print('kept' in globals(), os.path.exists('iris.csv'))")
+        assert told.strip() == "False True"
+
+
+def _settled(text):
+    """What is shown, but for seconds and tokens, which a past turn tells less exactly."""
+    return re.sub(r"\d+(?:\.\d+)? m?s\b(?: · \d+ tokens)?", "…", text)
+
+
+async def _check_notebook(browser, page, tmp_path):
+    """Download the conversation, and run it again elsewhere."""
+    for old in browser.downloads.iterdir():
+        old.unlink()
+    await page.click("#more summary")
+    await page.click("#more .list button")
+    file = await browser.downloaded()
+    assert file.name == "plot petal length by species.ipynb"
+    notebook = nbformat.reads(file.read_text("utf-8"), as_version=4)
+    nbformat.validate(notebook)
+    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    assert any("read_csv" in source for source in sources)
+    # The one that was stopped would sleep again.
+    notebook.cells = [cell for cell in notebook.cells if "time.sleep" not in cell.source]
+    where = tmp_path / "elsewhere"
+    where.mkdir()
+    (where / "iris.csv").write_text(IRIS)
+    client = nbclient.NotebookClient(notebook, timeout=60, resources={"metadata": {"path": where}})
+    await client.async_execute()
+    printed = json.dumps(notebook.cells)
+    assert "(150, 3)" in printed
+    assert "42 150" in printed
+
+
+async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
+    running, browsing, tmp_path
+):
+    script = [
+        openai_server.code("print('before')\nx = 1", "First this."),
+        openai_server.text("Then ", "that", fault="stall"),
+        openai_server.text("Here I am again."),
+    ]
+    async with openai_server.Server(script) as server, browsing() as browser:
+        async with running(server) as bot:
+            page = await browser.page()
+            page.expected = ["WebSocket", "ERR_CONNECTION_REFUSED"]
+            await page.go(bot.address)
+            await _say(page, "tell me a long story")
+            await page.until("document.body.innerText.includes('Then that')", seconds=60)
+            await _say(page, "and this one waits")
+            await page.until("document.body.innerText.includes('before yours')")
+            # What is shown is written down twice a second.
+            await asyncio.sleep(1.2)
+            await bot.kill()
+            port = bot.port
+        await page.until("!document.getElementById('banner').hidden")
+        async with running(server, port=port):
+            await page.until("document.getElementById('banner').hidden", seconds=60)
+            await page.until("document.body.innerText.includes('was restarted in the middle')")
+            text = await page.text("#turns")
+            for words in ("tell me a long story", "First this.", "Then that", "and this one waits"):
+                assert text.count(words) == 1, text
+            assert text.lower().count("restarted in the middle") == 1, text
+            assert "before" in await page.text(".printed.stdout")
+            await _say(page, "are you there?")
+            await page.until("document.body.innerText.includes('Here I am again.')", seconds=60)
+            assert (await _run(page, "print('x' in globals())")).strip() == "False"
+
+
+async def test_half_a_gibibyte_goes_up_and_down_without_being_held(running, browsing, tmp_path):
+    size = 512 * MIB
+    big = tmp_path / "big.bin"
+    with big.open("wb") as stream:
+        stream.write(b"begin")
+        stream.truncate(size - 3)
+        stream.seek(0, os.SEEK_END)
+        stream.write(b"end")
+    async with openai_server.Server([]) as server, running(server) as bot, browsing() as browser:
+        page = await browser.page()
+        await page.go(bot.address)
+        await page.until("!document.getElementById('welcome').hidden")
+        before, most = bot.memory_bytes(), 0
+
+        async def watch():
+            nonlocal most
+            while True:
+                most = max(most, bot.memory_bytes())
+                await asyncio.sleep(0.01)
+
+        watching = asyncio.create_task(watch())
+        await page.choose_files("#picker", big)
+        await page.until("document.querySelector('#uploads progress')")
+        await page.until("document.querySelector('#uploads .done')", seconds=120)
+        await page.click("#files")
+        await page.click("#panel .file .small")
+        file = await browser.downloaded(seconds=120)
+        watching.cancel()
+        assert file.stat().st_size == size
+        with file.open("rb") as down, big.open("rb") as up:
+            digests = [hashlib.file_digest(one, "sha256").digest() for one in (down, up)]
+        assert digests[0] == digests[1]
+        assert most - before <= 32 * MIB

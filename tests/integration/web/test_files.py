@@ -1,0 +1,207 @@
+"""Files up and down, and what code has shown, over real requests."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import urllib.parse
+
+import aiohttp
+import pytest
+
+from interpreter_bot import settings, values
+
+THREAD = "0123456789abcdef"
+KEY = values.SessionKey("web", thread=THREAD)
+
+
+def _where(path, **query):
+    return f"{path}?{urllib.parse.urlencode({'thread': THREAD} | query)}"
+
+
+async def _upload(client, name, data, **options):
+    async with client.post(_where("/upload", name=name), data=data, **options) as response:
+        return response.status, await response.text()
+
+
+async def test_what_goes_up_comes_down_byte_for_byte(serving_fake):
+    data = os.urandom(900_001)
+    async with serving_fake() as (_, client):
+        assert await _upload(client, "a b.bin", data) == (200, '{"name": "a b.bin"}')
+        async with client.get(_where("/download", name="a b.bin")) as response:
+            assert response.headers["Content-Type"] == "application/octet-stream"
+            assert response.headers["Content-Disposition"].startswith("attachment;")
+            assert int(response.headers["Content-Length"]) == len(data)
+            assert await response.read() == data
+
+
+async def test_an_empty_file_is_a_file(serving_fake):
+    async with serving_fake() as (bot, client):
+        assert (await _upload(client, "empty", b""))[0] == 200
+        assert [one.size_bytes for one in await bot.files(KEY)] == [0]
+        async with client.get(_where("/download", name="empty")) as response:
+            assert await response.read() == b""
+
+
+@pytest.mark.parametrize("name", ["../../x", "/etc/passwd", "..\\..\\x", "a\x00b", "é" * 300, "."])
+async def test_no_name_leads_out_of_the_workspace(serving_fake, name):
+    async with serving_fake() as (bot, client):
+        assert (await _upload(client, name, b"x"))[0] == 200
+        assert len(await bot.files(KEY)) == 1
+        async with client.get(_where("/download", name="../data/web-token")) as response:
+            assert response.status == 404
+
+
+async def test_a_file_over_the_limit_is_refused_before_it_is_sent(serving_fake):
+    limits = settings.Limits(upload_bytes=1000)
+    async with serving_fake(limits=limits) as (bot, client):
+        status, told = await _upload(client, "big", b"x" * 1001)
+        assert (status, told) == (413, "The file is too large: 0 MiB is the most.")
+        assert (await _upload(client, "fits", b"x" * 1000))[0] == 200
+        assert [one.name for one in await bot.files(KEY)] == ["fits"]
+
+
+async def test_a_file_that_does_not_say_its_size_is_cut_off_at_the_limit(serving_fake):
+    sent = 0
+
+    async def endless():
+        nonlocal sent
+        while sent < 500_000_000:
+            sent += 65_536
+            yield b"x" * 65_536
+
+    limits = settings.Limits(upload_bytes=5_000_000)
+    async with serving_fake(limits=limits) as (bot, client):
+        with contextlib.suppress(aiohttp.ClientError, ConnectionError):
+            assert (await _upload(client, "big", endless()))[0] == 413
+        assert sent < 100_000_000
+        assert await bot.files(KEY) == ()
+
+
+async def test_an_upload_that_breaks_off_leaves_nothing(serving_fake):
+    async with serving_fake() as (bot, client):
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.address.port)
+        cookie = next(iter(client.session.cookie_jar))
+        writer.write(
+            f"POST {_where('/upload', name='half')} HTTP/1.1\r\n"
+            f"Host: {client.address.authority}\r\nOrigin: {client.origin}\r\n"
+            f"Cookie: {cookie.key}={cookie.value}\r\n"
+            "Content-Length: 1000000\r\n\r\n".encode()
+            + b"x" * 500_000
+        )
+        await writer.drain()
+        for _ in range(500):
+            if any(bot.directory(KEY).iterdir()):
+                break
+            await asyncio.sleep(0.01)
+        assert any(bot.directory(KEY).iterdir())
+        writer.close()
+        for _ in range(500):
+            if not any(bot.directory(KEY).iterdir()):
+                break
+            await asyncio.sleep(0.01)
+        assert list(bot.directory(KEY).iterdir()) == []
+        del reader
+
+
+async def test_a_file_that_shrinks_while_it_is_read_breaks_off(serving_fake):
+    async with serving_fake() as (bot, client):
+        path = bot.directory(KEY) / "growing"
+        path.write_bytes(b"x" * 40_000_000)
+        async with client.get(_where("/download", name="growing")) as response:
+            os.truncate(path, 1000)
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await response.read()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/download?name=x",
+        "/download?thread=../../../etc&name=passwd",
+        "/download?thread=0123456789abcdef&name=none",
+        "/picture?sha256=../../x&suffix=png",
+        "/picture?sha256=" + "0" * 64 + "&suffix=html",
+        "/picture?sha256=" + "0" * 64 + "&suffix=png",
+        "/picture?thread=0123456789abcdef&name=page.html",
+        "/frame?sha256=none",
+        "/notebook?thread=x",
+        "/upload",
+        "/../pages/__init__.py",
+        "/serving.py",
+    ],
+)
+async def test_whatever_is_not_there_is_a_sentence(serving_fake, path):
+    async with serving_fake() as (_, client), client.get(path) as response:
+        assert response.status in (400, 404, 405)
+        assert "Traceback" not in await response.text()
+
+
+async def _show(client, output):
+    """Let code show something; returns the event that told of it."""
+    async with client.tab(THREAD) as tab:
+        await tab.say("say", id="f" * 16, text="show", is_code=True)
+        event = await tab.event("output")
+        await tab.event("over")
+        return event
+
+
+def _showing(output):
+    async def show(stage):
+        await stage.run(0, "show", output)
+
+    return {"show": show}
+
+
+async def test_a_page_runs_behind_walls_and_only_in_a_frame(serving_fake):
+    page = values.Html(html="<script>fetch('/')</script>", plain="x")
+    async with serving_fake(_showing(page)) as (_, client):
+        event = await _show(client, page)
+        where = f"/frame?sha256={event['sha256']}"
+        headers = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "iframe"}
+        async with client.get(where, headers=headers) as response:
+            policy = response.headers["Content-Security-Policy"]
+            assert page.html in await response.text()
+        assert policy.startswith("sandbox allow-scripts;")
+        assert "allow-same-origin" not in policy
+        assert "default-src 'none'" in policy
+        assert "http" not in re.sub(r"[a-z]+-src", "", policy)
+        headers = {"Sec-Fetch-Site": "none", "Sec-Fetch-Dest": "document"}
+        async with client.get(where, headers=headers, allow_redirects=False) as response:
+            assert response.status == 303
+            assert response.headers["Location"] == f"/view?sha256={event['sha256']}"
+
+
+async def test_a_page_is_saved_as_it_is(serving_fake):
+    page = values.Html(html="<p>é</p>", plain="x")
+    async with serving_fake(_showing(page)) as (_, client):
+        event = await _show(client, page)
+        async with client.get(f"/output?sha256={event['sha256']}&suffix=html") as response:
+            assert await response.text() == page.html
+            assert 'filename="output.html"' in response.headers["Content-Disposition"]
+            assert response.headers["Content-Type"] == "application/octet-stream"
+
+
+async def test_a_picture_is_given_as_a_picture_and_runs_nothing(serving_fake):
+    drawn = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
+    picture = values.Image(mime="image/svg+xml", data=drawn, plain="x")
+    async with serving_fake(_showing(picture)) as (_, client):
+        event = await _show(client, picture)
+        assert event["sha256"] == hashlib.sha256(drawn).hexdigest()
+        where = f"/picture?sha256={event['sha256']}&suffix={event['suffix']}"
+        async with client.get(where) as response:
+            assert response.headers["Content-Type"] == "image/svg+xml"
+            policy = response.headers["Content-Security-Policy"]
+            assert policy.startswith("sandbox;")
+            assert "script" not in policy
+            assert await response.read() == drawn
+
+
+async def test_the_notebook_is_saved_under_the_title(serving_fake):
+    async with (
+        serving_fake() as (_, client),
+        client.get(_where("/notebook", name="Über alles")) as response,
+    ):
+        assert "%C3%9Cber%20alles.ipynb" in response.headers["Content-Disposition"]
+        assert (await response.json(content_type=None))["nbformat"] == 4

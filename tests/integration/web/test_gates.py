@@ -1,0 +1,199 @@
+"""Who gets in, and who does not."""
+
+import asyncio
+import socket
+
+import aiohttp
+import pytest
+import yarl
+
+from interpreter_bot import errors, settings
+from interpreter_bot.platforms.web import serving
+from tests.fakes import conversations
+
+THREAD = "0123456789abcdef"
+PATHS = (
+    *("/", "/view", "/main.js", "/look.css", "/icon.svg", "/live", "/notebook", "/picture"),
+    *("/frame", "/output", f"/download?thread={THREAD}&name=x", "/nothing"),
+)
+
+
+def _fetched(**fields):
+    return {f"Sec-Fetch-{name.title()}": value for name, value in fields.items()}
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_nothing_is_given_without_the_token(serving_fake, path):
+    async with (
+        serving_fake() as (_, client),
+        aiohttp.ClientSession() as stranger,
+        stranger.get(client.origin + path) as response,
+    ):
+        assert response.status == 401
+        assert "locked" in await response.text()
+
+
+@pytest.mark.parametrize("token", ["", "x", "x" * 43, "%00", "%ff", "%c3%a9"])
+async def test_a_wrong_token_opens_nothing(serving_fake, token):
+    async with serving_fake() as (_, client), aiohttp.ClientSession() as stranger:
+        address = yarl.URL(f"{client.origin}/?token={token}", encoded=True)
+        async with stranger.get(address) as response:
+            assert response.status == 401
+            assert "Set-Cookie" not in response.headers
+
+
+async def test_the_token_becomes_a_cookie_and_leaves_the_address(serving_fake):
+    async with (
+        serving_fake() as (_, client),
+        aiohttp.ClientSession() as stranger,
+        stranger.get(client.address, allow_redirects=False) as response,
+    ):
+        assert response.status == 303
+        assert response.headers["Location"] == "/"
+        cookie = response.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert f"interpreter-bot-{client.address.port}=" in cookie
+
+
+async def test_a_restart_logs_nobody_out(serving_fake, tmp_path):
+    async with serving_fake() as (bot, client):
+        token = client.address.query["token"]
+    async with serving_fake(bot=bot) as (_, client):
+        assert client.address.query["token"] == token
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_every_answer_carries_the_walls(serving_fake, path):
+    async with serving_fake() as (_, client), client.get(path) as response:
+        headers = response.headers
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert headers["Server"] == "interpreter-bot"
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "unsafe-inline" not in headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:{port}",
+        "127.0.0.1.evil.example:{port}",
+        "localhost.evil.example",
+        "169.254.169.254",
+        "192.168.0.1:{port}",
+        "127.0.0.1:{port}@evil.example",
+        "",
+        "[::2]:{port}",
+        "0x7f.1:{port}",
+        "evil.example#127.0.0.1",
+    ],
+)
+async def test_a_name_of_a_strangers_that_leads_here_is_refused(serving_fake, host):
+    async with serving_fake() as (_, client):
+        headers = {"Host": host.format(port=client.address.port)}
+        async with client.get("/", headers=headers) as response:
+            assert response.status in (400, 421)
+            assert "conversation" not in await response.text()
+
+
+@pytest.mark.parametrize("host", ["localhost:{port}", "127.0.0.1", "[::1]:{port}", "LOCALHOST:99"])
+async def test_names_of_this_machine_are_served(serving_fake, host):
+    async with serving_fake() as (_, client):
+        headers = {"Host": host.format(port=client.address.port)}
+        async with client.get("/", headers=headers) as response:
+            # Cookies are kept by name of the host and the port that was asked for.
+            assert response.status in (200, 401)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("bot.example", 401), ("BOT.example:1", 401), ("x.example:8443", 401), ("x.example", 421)],
+)
+async def test_an_operator_can_allow_other_names(serving_fake, host, status):
+    web = settings.Web(port=0, allowed_hosts=("bot.example", "x.example:8443"))
+    async with (
+        serving_fake(web=web) as (_, client),
+        client.get("/", headers={"Host": host}) as response,
+    ):
+        assert response.status == status
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "http://localhost"},
+        _fetched(site="cross-site", mode="no-cors", dest="image"),
+        _fetched(site="same-site", mode="no-cors", dest="script"),
+        _fetched(site="same-site", mode="navigate", dest="iframe"),
+        _fetched(site="cross-site", mode="cors", dest="empty"),
+    ],
+)
+async def test_other_pages_are_refused_even_with_the_cookie(serving_fake, headers):
+    async with serving_fake() as (bot, client):
+        for path in ("/", "/main.js", f"/notebook?thread={THREAD}"):
+            async with client.get(path, headers=headers) as response:
+                assert response.status == 403
+        where = f"/upload?thread={THREAD}&name=x"
+        async with client.post(where, headers={"Origin": "", **headers}, data=b"x") as response:
+            assert response.status == 403
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            async with client.tab(**({"Origin": ""} | headers)):
+                pass
+        assert refused.value.status == 403
+        assert not list(bot.directory(_Key).iterdir())
+
+
+class _Key:
+    thread = THREAD
+
+
+async def test_what_names_no_page_may_read_and_not_write(serving_fake):
+    async with serving_fake() as (_, client):
+        async with client.session.post(f"{client.origin}/upload?thread={THREAD}") as response:
+            assert response.status == 403
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            await client.session.ws_connect(client.origin + "/live")
+
+
+async def test_a_click_on_another_page_opens_ours_and_nothing_else(serving_fake):
+    headers = _fetched(site="cross-site", mode="navigate", dest="document")
+    async with serving_fake() as (_, client):
+        async with client.get("/", headers=headers) as response:
+            assert response.status == 200
+        async with client.get("/view", headers=headers) as response:
+            assert response.status == 403
+        # A browser keeps our cookie to itself then; the page asks once more, by itself.
+        async with aiohttp.ClientSession() as stranger:
+            async with stranger.get(client.origin + "/", headers=headers) as response:
+                assert 'content="0;url=/?again"' in await response.text()
+            async with stranger.get(client.origin + "/?again", headers=headers) as response:
+                assert response.status == 401
+
+
+async def test_the_token_is_in_no_log(serving_fake, caplog):
+    caplog.set_level("DEBUG")
+    async with serving_fake() as (_, client):
+        token = client.address.query["token"]
+    assert token not in caplog.text
+
+
+async def test_a_port_that_is_taken_is_said(tmp_path):
+    bot = conversations.Conversations(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        web = settings.Web(port=taken.getsockname()[1])
+        opening = serving.serve(bot, web, tmp_path)
+        with pytest.raises(errors.SettingsError, match="Is another bot running"):
+            await opening.__aenter__()
+
+
+async def test_listens_on_this_machine_alone(serving_fake):
+    async with serving_fake() as (_, client):
+        assert client.address.host == "127.0.0.1"
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.2", client.address.port)

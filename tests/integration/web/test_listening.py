@@ -1,0 +1,283 @@
+"""What tabs say and hear, over real websockets."""
+
+import asyncio
+
+from interpreter_bot import values
+from interpreter_bot.sessions import ports, requests
+
+THREAD = "0123456789abcdef"
+KEY = values.SessionKey("web", thread=THREAD)
+ONE, TWO, THREE = "1" * 16, "2" * 16, "3" * 16
+
+
+async def _hello(stage):
+    stage.reply.step(1)
+    for word in ("Hel", "lo"):
+        stage.reply.text(word)
+        await asyncio.sleep(0)
+    await stage.run(0, "1 + 1", values.Result(plain="2"))
+    stage.reply.step(2)
+    stage.reply.text("Two.")
+    stage.reply.usage(ports.Spent(steps=2, input_tokens=10, output_tokens=5))
+    return "Two."
+
+
+def _gated():
+    gate = asyncio.Event()
+
+    async def wait(stage):
+        stage.reply.step(1)
+        stage.reply.text("so far")
+        await gate.wait()
+        return "so far, so good"
+
+    return gate, wait
+
+
+def _kinds(tab):
+    return [one["event"]["kind"] for one in tab.heard if one["kind"] == "event"]
+
+
+async def test_a_turn_is_shown_as_it_happens(serving_fake):
+    async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
+        await tab.say("say", id=ONE, text="hello you", files=["a.csv"])
+        end = await tab.event("over")
+        assert _kinds(tab) == [
+            *("begun", "step", "text", "text", "code", "output", "finished"),
+            *("step", "text", "usage", "over"),
+        ]
+        assert (end["status"], end["text"], end["turn"]) == ("done", "Two.", 1)
+        assert bot.handled == [
+            requests.Request(
+                key=KEY,
+                person=requests.Person("web", "you"),
+                text="hello you",
+                files=("a.csv",),
+                id=ONE,
+            )
+        ]
+        assert bot.titles == {KEY: "hello you"}
+        while not (await tab.next("conversations"))["conversations"]:
+            pass
+        assert tab.heard[-1]["conversations"][0]["title"] == "hello you"
+
+
+async def test_two_tabs_see_the_same_and_a_late_one_all_of_it(serving_fake):
+    gate, wait = _gated()
+    async with (
+        serving_fake({"wait": wait}) as (_, client),
+        client.tab(THREAD) as one,
+        client.tab(THREAD) as two,
+    ):
+        await one.say("say", id=ONE, text="wait")
+        await two.event("text")
+        async with client.tab(THREAD) as late:
+            whole = late.whole
+            assert whole["past"] == []
+            (turn,) = whole["live"]
+            assert (turn["id"], turn["request"]) == (ONE, "wait")
+            assert [event["kind"] for event in turn["events"]] == ["begun", "step", "text"]
+            gate.set()
+            for tab in (one, two, late):
+                assert (await tab.event("over", ONE))["text"] == "so far, so good"
+            assert _kinds(late) == ["over"]
+        async with client.tab(THREAD) as later:
+            whole = later.whole
+            assert whole["live"] == []
+            assert [turn["request"] for turn in whole["past"]] == ["wait"]
+            assert whole["past"][0]["events"][-1]["text"] == "so far, so good"
+
+
+async def test_what_is_said_twice_is_done_once(serving_fake):
+    async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
+        await tab.say("say", id=ONE, text="hello")
+        await tab.event("over")
+        for _ in range(2):
+            await tab.say("say", id=ONE, text="hello")
+            assert (await tab.next("accepted"))["id"] == ONE
+    assert len(bot.handled) == 1
+
+
+async def test_a_turn_outlives_its_tab(serving_fake):
+    gate, wait = _gated()
+    async with serving_fake({"wait": wait}) as (bot, client):
+        async with client.tab(THREAD) as tab:
+            await tab.say("say", id=ONE, text="wait")
+            await tab.event("text")
+        gate.set()
+        async with client.tab() as tab:
+            while (await tab.next("conversations"))["conversations"][0]["is_busy"]:
+                pass
+        assert [turn.status for turn in bot.past[KEY]] == ["done"]
+
+
+async def test_requests_wait_in_order_and_can_be_withdrawn(serving_fake):
+    gate, wait = _gated()
+    script = {"wait": wait, "hello": _hello}
+    async with serving_fake(script) as (bot, client), client.tab(THREAD) as tab:
+        for turn, text in ((ONE, "wait"), (TWO, "hello two"), (THREE, "hello three")):
+            await tab.say("say", id=turn, text=text)
+        assert (await tab.event("waiting", THREE))["ahead"] == 2
+        await tab.say("withdraw", id=TWO)
+        assert "withdrawn" in (await tab.event("over", TWO))["sentence"]
+        gate.set()
+        await tab.event("over", THREE)
+        assert [turn.request for turn in bot.past[KEY]] == ["wait", "hello three"]
+
+
+async def test_stop_ends_what_runs(serving_fake):
+    async def endless(stage):
+        stage.reply.step(1)
+        stage.reply.text("on and on")
+        await stage.stopped.wait()
+
+    async with serving_fake({"go": endless}) as (_, client), client.tab(THREAD) as tab:
+        await tab.say("stop")
+        assert (await tab.next("refused"))["sentence"] == "Nothing is running."
+        await tab.say("say", id=ONE, text="go")
+        await tab.event("text")
+        await tab.say("stop")
+        assert (await tab.event("over"))["status"] == "stopped"
+
+
+async def test_code_asks_and_any_tab_answers_once(serving_fake):
+    async def ask(stage):
+        stage.reply.code(0, stage.request.text)
+        request = values.InputRequested("Name: ", is_password=False)
+        answer = await stage.reply.ask(0, request)
+        stage.reply.output(0, values.Text("stdout", f"Hi {answer}\n"))
+        stage.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+
+    async with (
+        serving_fake({"input()": ask}) as (_, client),
+        client.tab(THREAD) as one,
+        client.tab(THREAD) as two,
+    ):
+        await one.say("say", id=ONE, text="input()", is_code=True)
+        question = (await two.event("asking"))["question"]
+        await two.say("answer", turn=ONE, question=question, text="Ada")
+        await one.event("settled")
+        assert (await one.event("printed"))["delta"] == "Hi Ada\n"
+        await one.say("answer", turn=ONE, question=question, text="Bob")
+        assert "no longer asked" in (await one.next("refused"))["sentence"]
+
+
+async def test_code_is_approved_or_not(serving_fake):
+    approved = []
+
+    async def approve(stage):
+        approved.append(await stage.reply.approve(0, "x = 1"))
+
+    async with serving_fake({"go": approve}) as (_, client), client.tab(THREAD) as tab:
+        for turn, text in ((ONE, "x = 2"), (TWO, None)):
+            await tab.say("say", id=turn, text="go")
+            question = (await tab.event("approving"))["question"]
+            await tab.say("answer", turn=turn, question=question, text=text)
+            await tab.event("over")
+    assert approved == ["x = 2", None]
+
+
+async def test_raw_code_is_told_from_words(serving_fake):
+    async with serving_fake({"x": _hello}) as (bot, client), client.tab(THREAD) as tab:
+        await tab.say("say", id=ONE, text="/py\nx = 1\n")
+        await tab.event("over", ONE)
+        await tab.say("say", id=TWO, text="x", is_code=True)
+        await tab.event("over", TWO)
+    assert [(one.text, one.is_code) for one in bot.handled] == [("x = 1", True), ("x", True)]
+
+
+async def test_commands_are_answered_to_whoever_asked(serving_fake):
+    async with (
+        serving_fake(models=("A", "B")) as (bot, client),
+        client.tab(THREAD) as tab,
+        client.tab(THREAD) as other,
+    ):
+        for number, name in enumerate(("files", "limits", "usage", "help", "model")):
+            await tab.say("say", id=f"{number:016}", text=f"/{name}")
+            assert (await tab.next("panel"))["panel"] == name
+            await tab.next("accepted")
+        await tab.say("say", id=ONE, text="/model B")
+        assert (await other.next("model"))["model"] == "B"
+        await tab.say("say", id=TWO, text="/model C")
+        assert "no model C" in (await tab.next("refused"))["sentence"]
+        await tab.say("say", id=THREE, text="/nonsense")
+        assert "/help" in (await tab.next("refused"))["sentence"]
+        assert bot.handled == []
+        assert "panel" not in [one["kind"] for one in other.heard]
+
+
+async def test_what_cannot_be_is_refused_with_a_sentence_and_its_id(serving_fake):
+    async with serving_fake() as (bot, client), client.tab(THREAD) as tab:
+        for text in ("", " \n ", "x" * 100_001, "/py"):
+            await tab.say("say", id=ONE, text=text)
+            refused = await tab.next("refused")
+            assert refused["id"] == ONE
+            assert refused["sentence"].endswith(".")
+        assert bot.handled == []
+
+
+async def test_nonsense_is_refused_and_the_tab_lives_on(serving_fake):
+    nonsense = (
+        *("", "{", "[]", "null", "1", '{"do": "fly"}', '{"do": ["say"]}', '{"do": "watch"}'),
+        '{"do": "watch", "thread": "../../x", "most": 1}',
+        '{"do": "watch", "thread": "0123456789abcdef", "most": "1"}',
+        '{"do": "say", "thread": "0123456789abcdef", "id": "x", "text": "y"}',
+        '{"do": "say", "thread": "0123456789abcdef", "id": "1111111111111111", "text": 1}',
+        '{"do": "answer", "thread": "0123456789abcdef", "turn": "1111111111111111"}',
+        '{"do": "save", "thread": "0123456789abcdef", "table": "t1\\n"}',
+        '{"do": "save", "thread": "0123456789abcdef", "table": "../x"}',
+        "[" * 100_000,
+    )
+    async with serving_fake() as (_, client), client.tab(THREAD) as tab:
+        for text in nonsense:
+            await tab.socket.send_str(text)
+            assert (await tab.next("refused"))["sentence"]
+        await tab.socket.send_bytes(b"\xff")
+        await tab.say("show", panel="help")
+        await tab.next("panel")
+
+
+async def test_without_a_model_words_are_refused_and_code_runs(serving_fake):
+    async with (
+        serving_fake({"x": _hello}, models=()) as (_, client),
+        client.tab(THREAD) as tab,
+    ):
+        await tab.say("say", id=ONE, text="hi")
+        assert "no model" in (await tab.next("refused"))["sentence"]
+        await tab.say("say", id=ONE, text="/py x")
+        await tab.event("over")
+
+
+async def test_conversations_are_renamed_reset_and_deleted(serving_fake):
+    async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
+        await tab.say("say", id=ONE, text="hello")
+        await tab.event("over")
+        await tab.say("rename", title="  Other  ")
+        while (await tab.next("conversations"))["conversations"][0]["title"] != "Other":
+            pass
+        await tab.say("rename", title=" ")
+        await tab.next("refused")
+        await tab.say("reset")
+        await tab.next("reset")
+        await tab.say("watch", most=1)
+        whole = await tab.next("conversation")
+        assert whole["past"][0]["events"][1]["text"] == "Started anew."
+        assert whole["is_more"]
+        await tab.say("delete")
+        await tab.next("deleted")
+        while (await tab.next("conversations"))["conversations"]:
+            pass
+        assert not bot.past[KEY]
+
+
+async def test_a_sentence_about_the_session_stands_until_somebody_asks(serving_fake):
+    async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
+        await bot.tell(KEY, "Variables will be let go in 5 minutes.")
+        await tab.next("notice")
+        async with client.tab(THREAD) as late:
+            told = late.whole["notices"]
+            assert told == ["Variables will be let go in 5 minutes."]
+        await tab.say("say", id=ONE, text="hello")
+        await tab.event("over")
+        async with client.tab(THREAD) as later:
+            assert later.whole["notices"] == []

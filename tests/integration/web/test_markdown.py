@@ -1,0 +1,163 @@
+"""Words as the page draws them, in a real browser."""
+
+import json
+
+import pytest
+
+DRAWN = """(async text => {
+  const {Words} = await import('/markdown.js');
+  const words = new Words();
+  words.text = text;
+  words.draw();
+  return words.element.%s;
+})(%s)"""
+
+
+async def _drawn(page, text, what="innerHTML"):
+    return await page.value(DRAWN % (what, json.dumps(text)))
+
+
+@pytest.fixture
+def drawing(serving_fake, browsing):
+    """Open the page, and give what draws."""
+
+    async def drawing(*texts):
+        async with serving_fake() as (_, client), browsing() as browser:
+            page = await browser.page()
+            await page.go(str(client.address))
+            return [await _drawn(page, text) for text in texts]
+
+    return drawing
+
+
+CASES = {
+    "plain": "<p>plain</p>",
+    "a\nb": "<p>a<br>b</p>",
+    "**b** *i* ~~s~~": "<p><strong>b</strong> <em>i</em> <del>s</del></p>",
+    "***both***": "<p><em><strong>both</strong></em></p>",
+    "snake_case_name and 2*3*4": "<p>snake_case_name and 2<em>3</em>4</p>",
+    "\\*no\\*": "<p>*no*</p>",
+    "# One\n## Two ##": "<h3>One</h3><h4>Two</h4>",
+    "- a\n- b\n  - c": "<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul>",
+    "3. a\n4. b": '<ol start="3"><li>a</li><li>b</li></ol>',
+    "- [ ] do": '<ul><li class="task"><input type="checkbox" disabled="">do</li></ul>',
+    "> a\n> b": "<blockquote><p>a<br>b</p></blockquote>",
+    "a\n\n---\n\nb": "<p>a</p><hr><p>b</p>",
+    "1 < 2 & 3 > 2": "<p>1 &lt; 2 &amp; 3 &gt; 2</p>",
+    "``a`b``": '<p><code dir="ltr">a`b</code></p>',
+    "unclosed **bold and `code": "<p>unclosed **bold and `code</p>",
+}
+
+
+async def test_markdown_is_drawn(drawing):
+    drawn = await drawing(*CASES)
+    assert dict(zip(CASES, drawn, strict=True)) == CASES
+
+
+async def test_tables_and_code_are_drawn(drawing):
+    table, code, open_code = await drawing(
+        "| a | b |\n|:--|--:|\n| 1 | `x\\|y` |\n| 2 |",
+        "```python\nx = '<b>'  # c\n```",
+        "```\nstill being written",
+    )
+    assert '<th class="end">b</th>' in table
+    assert '<code dir="ltr">x|y</code>' in table
+    assert table.count("<tr>") == 3
+    assert '<span class="language">Python</span>' in code
+    assert "<span class=\"py-string\">'&lt;b&gt;'</span>" in code
+    assert "still being written" in open_code
+
+
+async def test_only_addresses_of_the_web_and_of_mail_become_links(drawing):
+    bad = (
+        *("javascript:alert(1)", "JaVaScRiPt:alert(1)", " javascript:alert(1)", "data:text/html,x"),
+        *("java\tscript:alert(1)", "vbscript:x", "file:///etc/passwd", "blob:x", "//evil.example"),
+        *("/download?thread=x", "sandbox:/mnt/data/x", "about:blank", "http:", "\x01javascript:x"),
+    )
+    drawn = await drawing(
+        *(f"[x]({one})" for one in bad),
+        *(f"<{one}>" for one in bad),
+        *(f"![x]({one})" for one in bad),
+        "[x](https://example.org/a_(b)?q=1 'title') https://example.org/x. <mailto:a@example.org>",
+        "![alt](https://example.org/spy.png)",
+    )
+    assert [one for one in drawn[:-2] if "<a " in one or "<img" in one] == []
+    assert drawn[-2].count("<a ") == 3
+    assert 'href="https://example.org/a_(b)?q=1"' in drawn[-2]
+    assert 'href="https://example.org/x"' in drawn[-2]
+    assert 'rel="noopener noreferrer nofollow"' in drawn[-2]
+    # A picture from elsewhere would tell its host that somebody looks.
+    assert "<img" not in drawn[-1]
+
+
+async def test_html_is_text(drawing):
+    texts = (
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "**<b onmouseover=alert(1)>**",
+        "`<script>`",
+        "```html\n<script>alert(1)</script>\n```",
+        "# <svg onload=alert(1)>",
+        "| <i> |\n|---|\n| <iframe src=javascript:alert(1)> |",
+        "[<img src=x onerror=alert(1)>](https://example.org)",
+        '```"><script>\nx\n```',
+    )
+    for drawn in await drawing(*texts):
+        for tag in ("<script", "<img", "<b ", "<iframe", "<svg onload", "<i>"):
+            assert tag not in drawn
+
+
+LONG = (
+    "*a" * 50_000,
+    "*a* " * 25_000,
+    "[" * 100_000,
+    "[a](" * 25_000,
+    "`" * 99_999,
+    "".join("`" * (n % 300 + 1) + "a" for n in range(600)),
+    "> " * 50_000 + "a",
+    "- " * 50_000,
+    "\n".join("  " * n + "- a" for n in range(400)),
+    "|" * 50_000 + "\n" + "|-" * 25_000,
+    "\\" * 100_000,
+    "https://" + "a(" * 40_000,
+    "#" * 100_000,
+    "# " + " #" * 50_000,
+    "- " * 3 + "-" * 90_000 + "x",
+    "~" * 100_000 + "\n",
+    "a\n" * 50_000,
+    "_a" * 50_000,
+    "<" * 100_000,
+    '[a](x "' + '"' * 90_000,
+)
+
+
+async def test_no_text_keeps_the_page_busy(serving_fake, browsing):
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await browser.page()
+        await page.go(str(client.address))
+        await _drawn(page, "warm *up*")
+        slow = {}
+        for text in LONG:
+            milliseconds = await page.value(
+                "(async text => { const m = await import('/markdown.js'); const w = new m.Words();"
+                " w.text = text; const start = performance.now(); w.draw();"
+                " return performance.now() - start; })"
+                f"({json.dumps(text)})"
+            )
+            if milliseconds > 2000:
+                slow[text[:20]] = milliseconds
+        assert slow == {}
+
+
+async def test_words_that_grow_are_not_drawn_anew(serving_fake, browsing):
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await browser.page()
+        await page.go(str(client.address))
+        kept = await page.value(
+            "(async () => { const {Words} = await import('/markdown.js'); const w = new Words();"
+            " w.text = '# A\\n\\nfirst\\n\\nsec'; w.draw(); const before = [...w.element.children];"
+            " w.text += 'ond\\n\\n- x'; w.draw(); const after = [...w.element.children];"
+            " return [before[0] === after[0], before[1] === after[1], after.length,"
+            " w.element.innerText.includes('second')]; })()"
+        )
+        assert kept == [True, True, 4, True]

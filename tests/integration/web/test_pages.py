@@ -1,0 +1,456 @@
+"""What a person meets, in a real browser, with scripted conversations behind the page."""
+
+import asyncio
+import json
+import struct
+import zlib
+
+from interpreter_bot import errors, settings, values
+
+ENDED = "document.querySelectorAll('.turn:not([aria-busy])').length"
+HOSTILE = (
+    '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
+    "<iframe srcdoc='<script>parent.hacked=1</script>'></iframe>"
+)
+
+
+def _png(width=3, height=2):
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    rows = b"".join(b"\0" + b"\x20\x80\x60" * width for _ in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+async def _open(browser, client, **look):
+    page = await browser.page(**look)
+    await page.go(str(client.address))
+    await page.until("!document.getElementById('welcome').hidden")
+    return page
+
+
+async def _say(page, text):
+    await page.value("document.getElementById('message').focus()")
+    await page.type(text)
+    await page.press("Enter")
+
+
+async def _answered(page, count=1):
+    await page.until(f"{ENDED} === {count}")
+
+
+def _playing(*outputs, text="Done.", artifacts=()):
+    async def play(stage):
+        stage.reply.step(1)
+        await stage.run(0, "show()", *outputs)
+        stage.reply.step(2)
+        stage.reply.text(text)
+        for name, data in artifacts:
+            (stage.bot.directory(stage.request.key) / name).write_bytes(data)
+            stage.reply.artifact(0, values.Artifact(name, len(data), "0" * 64))
+        return text
+
+    return {"show": play}
+
+
+async def test_first_screen_greets_and_warns(serving_fake, browsing):
+    async with serving_fake(notice="A demo model.") as (bot, client), browsing() as browser:
+        bot.is_sandboxed = False
+        page = await _open(browser, client)
+        assert await page.value("location.search + location.pathname") == "/"
+        assert client.address.query["token"] not in await page.value("location.href")
+        assert await page.value("document.referrer") == ""
+        assert "A demo model." in await page.text("#welcome")
+        assert await page.value("document.querySelectorAll('.example').length") == 3
+        assert "without a sandbox" in await page.text("#walls")
+        await page.click(".example")
+        assert "500 sales" in await page.value("document.getElementById('message').value")
+        # Nothing comes from elsewhere.
+        assert all(one.startswith(client.origin) for one in page.requests)
+
+
+async def test_a_sign_of_life_comes_at_once(serving_fake, browsing):
+    async def slow(stage):
+        await stage.stopped.wait()
+
+    async with serving_fake({"slow": slow}) as (_, client), browsing() as browser:
+        page = await _open(browser, client)
+        await page.value("document.getElementById('message').focus()")
+        await page.type("slow one")
+        milliseconds = await page.value(
+            "new Promise(done => { const start = performance.now();"
+            " const seen = new MutationObserver(() => requestAnimationFrame(() =>"
+            " done(performance.now() - start)));"
+            " seen.observe(document.getElementById('turns'), {childList: true});"
+            " document.getElementById('composer').requestSubmit(); })"
+        )
+        assert milliseconds <= 50
+        await page.until("document.querySelector('.state').innerText.includes('Thinking')")
+        await page.press("Escape")
+        await _answered(page)
+        assert "Stopped" in await page.text(".turn")
+
+
+async def test_outputs_are_shown_in_order(serving_fake, browsing):
+    table = values.Table(
+        columns=("", "n"), rows=(("a", "1"),), row_count=1000, column_count=1, index_count=1
+    )
+    outputs = (
+        values.Text("stdout", "one\n"),
+        values.Image(mime="image/png", data=_png(), plain="a plot"),
+        values.Text("stderr", "two\n"),
+        table,
+        values.Error("ValueError", "no", "Traceback:\n  line\nValueError: no"),
+        values.Json(json='{"a": 1}'),
+        values.Notice("Output was cut."),
+    )
+    script = _playing(*outputs, text="See `made.csv`.", artifacts=[("made.csv", b"1,2\n")])
+    async with serving_fake(script) as (_, client), browsing() as browser:
+        page = await _open(browser, client)
+        await _say(page, "show me")
+        await _answered(page)
+        await page.until("document.querySelector('.output img').naturalWidth === 3")
+        classes = "[...document.querySelector('.outputs').children].map(e => e.className)"
+        expected = [
+            *("printed stdout", "output picture", "printed stderr", "output table"),
+            *("output error", "output json", "output notice"),
+        ]
+        assert await page.value(classes) == expected
+        assert "1,000 rows \u00d7 1 column, the first 1 shown" in await page.text(".output.table")
+        assert await page.value("document.querySelector('.words a.file-name').innerText")
+        await page.click(".file .small")
+        assert (await browser.downloaded()).read_bytes() == b"1,2\n"
+        before = await page.text("#turns")
+        await page.call("Page.reload")
+        await _answered(page)
+        await page.until("document.querySelector('.output img')?.naturalWidth === 3")
+        assert await page.text("#turns") == before
+
+
+async def test_all_of_a_table_is_downloaded_when_asked_for(serving_fake, browsing):
+    head = values.Table(columns=("a",), rows=(("1",),), row_count=9, column_count=1, handle="t7")
+    whole = values.Table(columns=("a",), rows=(("1",),), row_count=1, column_count=1)
+    async with serving_fake(_playing(head, whole)) as (_, client), browsing() as browser:
+        page = await _open(browser, client)
+        await _say(page, "show")
+        await _answered(page)
+        assert (await page.text("#turns")).count("All as CSV") == 1
+        await page.click(".output.table .output-tools .small:last-child")
+        file = await browser.downloaded()
+        assert (file.name, file.read_text()) == ("table-t7.csv", "all,of\nit,1\n")
+
+
+async def test_progress_is_one_line_and_displays_are_redrawn(serving_fake, browsing):
+    async def play(stage):
+        stage.reply.step(1)
+        stage.reply.code(0, "work()")
+        for percent in range(101):
+            stage.reply.output(0, values.Text("stderr", f"\r{percent:3d}% \x1b[31mdone\x1b[0m"))
+        stage.reply.output(0, values.Text("stderr", "\nabc\b\bX\n"))
+        stage.reply.output(0, values.Result(plain="first", display_id="d"))
+        stage.reply.output(0, values.Result(plain="second", display_id="d", is_update=True))
+        stage.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+        stage.reply.step(2)
+        stage.reply.code(1, "animate()")
+        for frame in range(3):
+            stage.reply.output(1, values.Clear(wait=True))
+            stage.reply.output(1, values.Text("stdout", f"frame {frame}\n"))
+        stage.reply.output(1, values.Clear(wait=True))
+        stage.reply.finished(1, values.Finished(values.Ending.OK, 0.1))
+
+    async with serving_fake({"go": play}) as (_, client), browsing() as browser:
+        page = await _open(browser, client)
+        await _say(page, "go")
+        await _answered(page)
+        await page.until("document.querySelector('.stderr').textContent")
+        assert await page.text(".stderr") == "100% done\naXc\n"
+        assert await page.text(".output.text") == "second"
+        assert await page.text(".stdout") == "frame 2\n"
+
+
+async def test_no_text_of_anybodys_becomes_html(serving_fake, browsing):
+    name = HOSTILE.replace("/", "") + "\u202egpj"
+    outputs = (
+        values.Text("stdout", HOSTILE),
+        values.Table(columns=(HOSTILE,), rows=((HOSTILE,),), row_count=1, column_count=1),
+        values.Error(HOSTILE, HOSTILE, HOSTILE),
+        values.Latex(latex=HOSTILE),
+        values.Json(json=HOSTILE),
+        values.Result(plain=HOSTILE),
+        values.Notice(HOSTILE),
+        values.Image(mime="image/png", data=_png(), plain=HOSTILE),
+        values.Html(html=f"<p>{HOSTILE}</p>", plain=HOSTILE),
+    )
+    script = _playing(*outputs, text=f"{HOSTILE} [x](javascript:window.hacked=1)")
+
+    async def named(stage):
+        stage.reply.announcement(0, HOSTILE)
+        stage.reply.artifact(0, values.Artifact(name, 5, "0" * 64))
+        stage.reply.artifact(0, values.Artifact("長" * 300 + ".png", 5, "0" * 64))
+        await stage.reply.ask(0, values.InputRequested(HOSTILE, is_password=False))
+
+    script["named"] = named
+    async with serving_fake(script, models=(HOSTILE,)) as (bot, client), browsing() as browser:
+        page = await _open(browser, client)
+        # The pictures of files that are none; the page that runs behind walls may not load its own.
+        page.expected = ["404", "400", "Content Security Policy"]
+        await _say(page, f"show {HOSTILE}")
+        await _answered(page)
+        await _say(page, "named files")
+        await page.until("document.querySelector('.question')")
+        assert await page.value("window.hacked ?? 0") == 0
+        count = "document.querySelectorAll('#turns script, #turns iframe[srcdoc]').length"
+        assert await page.value(count) == 0
+        assert await page.value("document.querySelectorAll('a[href^=javascript]').length") == 0
+        assert "\ufffd" in await page.text(".file-title")
+        assert "\u202e" not in await page.text(".file")
+        # Nothing is wider than the window, however long it is.
+        for width in (400, 1400):
+            await page.look(width=width)
+            widths = "[document.documentElement.scrollWidth, innerWidth]"
+            assert await page.value(widths) == [width, width]
+            inner = (
+                "[...document.querySelectorAll('#scroll')].map(e => e.scrollWidth - e.clientWidth)"
+            )
+            assert await page.value(inner) == [0]
+        await page.press("Escape")
+        await bot.rename(bot.handled[0].key, HOSTILE)
+        assert await page.value("window.hacked ?? 0") == 0
+
+
+async def test_a_page_of_code_runs_and_reaches_nothing(serving_fake, browsing):
+    tries = """<script>
+      const found = [];
+      const attempt = (name, action) => { try { action(); found.push(name); } catch {} };
+      attempt("parent", () => parent.document.title);
+      attempt("cookie", () => { if (!document.cookie) throw 0; });
+      attempt("storage", () => localStorage.length);
+      attempt("top", () => { top.location.href = "about:blank"; });
+      const image = new Image();
+      image.onload = image.onerror = null;
+      image.src = "/picture?leak=1";
+      fetch("/notebook").then(() => found.push("fetch")).catch(() => {}).then(() => {
+        parent.postMessage("ran:" + found.join(), "*");
+      });
+    </script><div style="height:333px"></div>"""
+    script = _playing(values.Html(html=tries, plain="page"))
+    async with serving_fake(script) as (_, client), browsing() as browser:
+        page = await _open(browser, client)
+        page.expected = ["Content Security Policy", "sandbox", "Unsafe attempt", "cross-origin"]
+        await page.value(
+            "addEventListener('message', e => { if (e.data?.startsWith) window.said = e.data })"
+        )
+        await _say(page, "show")
+        await _answered(page)
+        # It says how tall it is.
+        height = "parseInt(document.querySelector('iframe').style.height)"
+        assert 340 < await page.until(height) < 500
+        assert await page.until("window.said") == "ran:"
+        assert not [one for one in page.requests if "leak" in one or one.endswith("/notebook")]
+        assert await page.value("location.pathname") == "/"
+
+
+async def test_a_page_that_is_as_tall_as_its_frame_does_not_grow(serving_fake, browsing):
+    html = "<!doctype html><html><body><div style='height:100vh'></div></body></html>"
+    script = _playing(values.Html(html=html, plain="x"))
+    async with serving_fake(script) as (_, client), browsing() as browser:
+        page = await _open(browser, client)
+        await page.value("said = []; onmessage = event => said.push(event.data.height)")
+        await _say(page, "show")
+        await _answered(page)
+        await page.until("said.includes(466)")
+        await asyncio.sleep(0.3)
+        assert await page.value("document.querySelector('iframe').style.height") == "466px"
+
+
+async def test_what_is_too_much_is_refused_and_kept(serving_fake, browsing):
+    limits = settings.Limits(upload_bytes=1000)
+    async with serving_fake(limits=limits) as (bot, client), browsing() as browser:
+        page = await _open(browser, client)
+        await page.press("Enter")
+        assert await page.text("#complaint") == "Please write something first."
+        long = "x" * 2_000_000
+        await page.value(
+            f"document.getElementById('message').value = {json.dumps(long)};"
+            "document.getElementById('composer').requestSubmit()"
+        )
+        assert "2,000,000 characters" in await page.text("#complaint")
+        assert await page.value("document.getElementById('message').value.length") == len(long)
+        # The bot refuses as well, and what was written comes back.
+        await page.value("document.getElementById('message').value = '/nonsense'")
+        await page.press("Enter")
+        await page.until("document.getElementById('complaint').innerText.includes('/help')")
+        assert await page.value("document.getElementById('message').value") == "/nonsense"
+        assert bot.handled == []
+
+
+async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_path):
+    small, empty, big = tmp_path / "a b.csv", tmp_path / "empty", tmp_path / "big.bin"
+    small.write_bytes(b"x,y\n1,2\n")
+    empty.write_bytes(b"")
+    big.write_bytes(b"x" * 100_001)
+    limits = settings.Limits(upload_bytes=100_000)
+
+    async def look(stage):
+        return ", ".join(stage.request.files)
+
+    async with serving_fake({"look": look}, limits=limits) as (bot, client), browsing() as browser:
+        page = await _open(browser, client)
+        await page.drop_files(700, 400, small, empty)
+        await page.until("document.querySelectorAll('#uploads .done').length === 2")
+        await page.drop_files(700, 400, big)
+        await page.until("document.getElementById('complaint').innerText.includes('big.bin')")
+        assert "97.7 KiB is the most" in await page.text("#complaint")
+        await page.call("Page.reload")
+        await page.until("document.querySelectorAll('#uploads .done').length === 2")
+        await _say(page, "look at them")
+        await _answered(page)
+        assert bot.handled[0].files == ("a b.csv", "empty")
+        assert await page.text(".words") == "a b.csv, empty"
+        assert await page.text("#uploads") == ""
+        assert "a b.csv" in await page.text(".asked-files")
+        await page.click("#files")
+        await page.until("document.querySelectorAll('#panel .file').length === 2")
+
+
+async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
+    serving_fake, browsing, unused_tcp_port
+):
+    gate = asyncio.Event()
+
+    async def long(stage):
+        stage.reply.step(1)
+        stage.reply.text("Half of it")
+        await gate.wait()
+
+    async def hello(stage):
+        return "Hello again"
+
+    web = settings.Web(port=unused_tcp_port)
+    script = {"long": long, "hello": hello}
+    async with browsing() as browser:
+        async with serving_fake(script, web=web) as (bot, client):
+            page = await _open(browser, client)
+            page.expected = ["WebSocket", "ERR_CONNECTION_REFUSED"]
+            await _say(page, "hello first")
+            await _answered(page)
+            await _say(page, "long story")
+            await page.until("document.querySelectorAll('.words').length === 2")
+            await _say(page, "hello waiting")
+            await page.until("document.body.innerText.includes('before yours')")
+            key = bot.handled[0].key
+        # The fake heard of a cancellation; a killed bot would not have.
+        await page.until("!document.getElementById('banner').hidden")
+        bot.cut_off(key)
+        async with serving_fake(script, web=web, bot=bot) as (_, client):
+            await page.until("document.getElementById('banner').hidden", seconds=30)
+            await page.until("document.body.innerText.includes('the bot was restarted in the')")
+            text = await page.text("#turns")
+            for words in ("hello first", "Hello again", "long story", "hello waiting"):
+                assert text.count(words) == 1
+            assert "before it came to this" in text
+            assert await page.value("document.querySelectorAll('.turn').length") == 3
+            await _say(page, "hello third")
+            await page.until("document.body.innerText.split('Hello again').length === 3")
+
+
+async def test_several_conversations_stay_apart(serving_fake, browsing):
+    async def echo(stage):
+        return f"You said: {stage.request.text}"
+
+    async with serving_fake({"echo": echo}) as (_, client), browsing() as browser:
+        page = await _open(browser, client)
+        await _say(page, "echo one")
+        await _answered(page)
+        await page.click("#new")
+        await page.until("!document.getElementById('welcome').hidden")
+        await page.type("unsent draft")
+        await page.until("document.querySelectorAll('#conversations li').length === 1")
+        await page.click("#conversations a")
+        await page.until("document.body.innerText.includes('You said: echo one')")
+        assert await page.value("document.getElementById('message').value") == ""
+        await page.value("history.back()")
+        await page.until("document.getElementById('message').value === 'unsent draft'")
+        assert "You said" not in await page.text("#turns")
+        await page.click("#conversations [aria-label^=Rename]")
+        await page.until("document.querySelector('dialog[open] input')")
+        await page.type("Better name")
+        await page.press("Enter")
+        await page.until("document.getElementById('conversations').innerText.includes('Better')")
+        await page.click("#conversations [aria-label^=Delete]")
+        await page.click("dialog[open] .strong")
+        await page.until("!document.getElementById('conversations').innerText.includes('Better')")
+
+
+async def test_everything_is_done_by_keys(serving_fake, browsing):
+    async def echo(stage):
+        return "Echo."
+
+    async with serving_fake({"echo": echo, "x": echo}) as (bot, client), browsing() as browser:
+        page = await _open(browser, client)
+        assert await page.value("document.activeElement.id") == "message"
+        await page.type("echo a")
+        await page.press("Enter", modifiers=8)
+        await page.type("second line")
+        await page.press("Enter")
+        await _answered(page)
+        assert bot.handled[0].text == "echo a\nsecond line"
+        names = []
+        for _ in range(3):
+            await page.press("Tab")
+            names.append(
+                await page.value(
+                    "document.activeElement.getAttribute('aria-label') || document.activeElement.id"
+                )
+            )
+        assert names == ["Attach files", "python", "Send"]
+        unnamed = await page.value(
+            "[...document.querySelectorAll('button, input, select, textarea, iframe')]"
+            ".filter(e => e.checkVisibility() && !(e.innerText || e.ariaLabel || e.title ||"
+            " (e.labels && e.labels.length))).map(e => e.outerHTML)"
+        )
+        assert unnamed == []
+        await page.value("document.getElementById('message').focus()")
+        await page.click("#python")
+        await page.type("x = 1")
+        await page.press("Enter")
+        await page.press("Tab")
+        await page.type("y")
+        await page.press("Enter", modifiers=2)
+        await _answered(page, 2)
+        assert (bot.handled[1].text, bot.handled[1].is_code) == ("x = 1\n    y", True)
+        assert await page.value("document.getElementById('spoken').getAttribute('aria-live')")
+
+
+async def test_code_asks_in_the_turn(serving_fake, browsing):
+    async def ask(stage):
+        stage.reply.code(0, stage.request.text)
+        secret = await stage.reply.ask(0, values.InputRequested("Key: ", is_password=True))
+        stage.reply.output(0, values.Text("stdout", f"{len(secret)} letters\n"))
+        stage.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+
+    async with serving_fake({"getpass()": ask}) as (_, client), browsing() as browser:
+        page = await _open(browser, client)
+        await _say(page, "/py getpass()")
+        await page.until("document.activeElement.type === 'password'")
+        await page.type("secret")
+        await page.press("Enter")
+        await _answered(page)
+        await page.until("document.querySelector('.outputs').innerText.includes('6 letters')")
+        assert "secret" not in await page.text("#turns")
+
+
+async def test_what_fails_says_why_and_can_be_asked_again(serving_fake, browsing):
+    async def fail(stage):
+        raise errors.BotError("No money is left for today.")
+
+    async with serving_fake({"fail": fail}) as (_, client), browsing() as browser:
+        page = await _open(browser, client)
+        await _say(page, "fail please")
+        await page.until("document.querySelector('.notice.bad')")
+        assert "No money is left for today." in await page.text(".turn")
+        await page.click(".notice.bad button")
+        assert await page.value("document.getElementById('message').value") == "fail please"

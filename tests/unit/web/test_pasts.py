@@ -1,0 +1,64 @@
+import dataclasses
+import datetime
+
+from interpreter_bot import values
+from interpreter_bot.platforms.web import pasts
+from interpreter_bot.sessions import histories
+
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+TURN = histories.PastTurn(
+    id=7,
+    person="web",
+    request="plot it",
+    attachments=("data.csv",),
+    status="done",
+    answer="Done, see `a.png`.",
+    started=START,
+    ended=START + datetime.timedelta(seconds=3),
+    parts=(
+        histories.PastText("I will."),
+        histories.PastCode(0, "plt.show()"),
+        histories.PastOutput(0, values.Text("stdout", "hi\n")),
+        histories.PastOutput(
+            0,
+            histories.PastDisplay(plain="F", mime="image/png", sha256="0" * 64, size_bytes=1),
+        ),
+        histories.PastFinished(0, values.Finished(values.Ending.OK, 0.5)),
+        histories.PastNotice("A file was left out."),
+        histories.PastText("Done, see /mnt/data/a.png."),
+    ),
+    artifacts=(values.Artifact("a.png", 1, "0" * 64),),
+)
+
+
+def _kinds(told):
+    return [event["kind"] for event in told["events"]]
+
+
+def test_a_past_turn_is_told_like_one_that_runs():
+    told = pasts.told(TURN)
+    assert (told["id"], told["number"], told["files"]) == ("past-7", 7, ["data.csv"])
+    assert _kinds(told) == [
+        *("begun", "step", "text", "code", "printed", "output", "finished", "announcement"),
+        *("step", "text", "artifact", "over"),
+    ]
+    assert told["events"][5]["sha256"] == "0" * 64
+    end = told["events"][-1]
+    assert (end["status"], end["text"], end["seconds"], end["turn"]) == ("done", TURN.answer, 3, 7)
+
+
+def test_one_that_runs_elsewhere_has_no_end():
+    told = pasts.told(dataclasses.replace(TURN, status="running", answer="", ended=None))
+    assert told["is_elsewhere"]
+    assert "over" not in _kinds(told)
+
+
+def test_one_that_was_cut_off_says_so():
+    told = pasts.told(dataclasses.replace(TURN, status="interrupted", answer=""))
+    assert "restarted" in told["events"][-1]["sentence"]
+
+
+def test_one_that_failed_says_why():
+    told = pasts.told(dataclasses.replace(TURN, status="failed", answer="No money is left."))
+    assert told["events"][-1]["sentence"] == "No money is left."
+    assert told["events"][-1]["text"] == ""
