@@ -33,10 +33,13 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
 
 async def _be_bot(count: int) -> dict[str, Any]:
     told: dict[str, Any] = {"sizes": [], "lags": [], "turns": []}
-    async with models.serving() as model, bots.conversing(model, concurrent=count + 10) as held:
-        async with bots.noting(bots.sizes(told["sizes"]), bots.lags(told["lags"])):
-            turns = [_turn(held, number, told["turns"]) for number in range(count)]
-            told["wrong"] = (await asyncio.gather(*turns)).count(False)
+    async with (
+        models.serving() as model,
+        bots.conversing(model, concurrent=count + 10) as held,
+        bots.noting(bots.sizes(told["sizes"]), bots.lags(told["lags"])),
+    ):
+        turns = [_turn(held, number, told["turns"]) for number in range(count)]
+        told["wrong"] = (await asyncio.gather(*turns)).count(False)
     return told
 
 

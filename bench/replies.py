@@ -14,6 +14,7 @@ class Reply:
     Attributes:
         first_milliseconds: from its making to the first sign of life.
         code_milliseconds: how long code ran, in all.
+        whole_milliseconds: from its making to the end.
         shown: what code showed.
         end: the end.
     """
@@ -23,6 +24,7 @@ class Reply:
         self._code_began = 0.0
         self.first_milliseconds = 0.0
         self.code_milliseconds = 0.0
+        self.whole_milliseconds = 0.0
         self.shown: list[values.Output] = []
         self.end: ports.End | None = None
 
@@ -73,5 +75,5 @@ class Reply:
         pass
 
     def over(self, end: ports.End) -> None:
-        self._sign()
+        self.whole_milliseconds = (time.perf_counter() - self._made) * 1000
         self.end = end

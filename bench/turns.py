@@ -51,13 +51,11 @@ def _new() -> values.SessionKey:
 async def _turn(held: bots.Held, key: values.SessionKey) -> tuple[float, float, float]:
     """Milliseconds of a whole turn, of its code, and until the first sign of life."""
     text = models.question([bots.SUM], _ANSWER)
-    started = time.perf_counter()
     reply = replies.Reply()
     end = await held.handle(requests.Request(key=key, person=_BENCHER, text=text), reply)
-    whole = bots.milliseconds(started)
     if end.status is not ports.Status.DONE or end.text.strip() != _ANSWER:
         raise RuntimeError(f"the turn ended {end}")
-    return whole, reply.code_milliseconds, reply.first_milliseconds
+    return reply.whole_milliseconds, reply.code_milliseconds, reply.first_milliseconds
 
 
 async def _model_alone(model: settings.Model) -> float:
