@@ -18,6 +18,7 @@ class Effort:
         flood_seconds: how long a cell prints.
         turns: turns taken one after the other.
         crowd: people who ask at once.
+        file_mebibytes: size of a file that goes up and down.
     """
 
     starts: int = 20
@@ -28,6 +29,7 @@ class Effort:
     flood_seconds: float = 20.0
     turns: int = 100
     crowd: int = 50
+    file_mebibytes: int = 512
 
 
 FULL = Effort()
@@ -40,4 +42,5 @@ QUICK = Effort(
     flood_seconds=4.0,
     turns=20,
     crowd=10,
+    file_mebibytes=128,
 )
