@@ -42,6 +42,9 @@ class Process(Protocol):
     def oom_kills(self) -> int:
         """Count the session's processes that were killed for memory."""
 
+    def cpu_seconds(self) -> float:
+        """Return the session's processor time so far; 0 once it is over."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Intervention:

@@ -139,6 +139,7 @@ class _Work:
         self._recorder = recorder
         self._artifacts: list[values.Artifact] = []
         self._budget: budgets.Budget | None = None
+        self._bench: workbenches.Workbench | None = None
         self._model = ""
 
     async def run(self, stop: asyncio.Event) -> ports.End:
@@ -150,7 +151,7 @@ class _Work:
         key = addresses.text(self._request.key)
         async with self._means.pool.lease(key) as lease:
             workspace = await self._means.pool.workspace(key)
-            bench = workbenches.Workbench(
+            bench = self._bench = workbenches.Workbench(
                 lease,
                 workspace,
                 self._stage,
@@ -181,9 +182,9 @@ class _Work:
         try:
             await self._recorder.flush()
             await database.artifacts.add(self._turn_id, *self._artifacts)
-            if self._budget is not None:
-                spending = allowances.spending(self._budget.spent, 0.0)
-                await database.usage.add(self._turn_id, spending, model=self._model)
+            spent = self._budget.spent if self._budget is not None else budgets.Spent()
+            spending = allowances.spending(spent, self._bench.cpu_seconds if self._bench else 0.0)
+            await database.usage.add(self._turn_id, spending, model=self._model)
             await database.turns.finish(self._turn_id, status, answer=answer)
         except errors.StoreError:
             _log.exception("the end of turn %d could not be recorded", self._turn_id)

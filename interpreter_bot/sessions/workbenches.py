@@ -8,7 +8,7 @@ from typing import Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import executing, leases, workspaces
-from interpreter_bot.sessions import collecting, requests, stages
+from interpreter_bot.sessions import collecting, finishing, requests, stages
 
 UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
 _NOT_APPROVED: Final = "The person did not let this code run. Ask them what they want instead."
@@ -32,6 +32,8 @@ class Workbench:
         self._approval = approval
         self._is_sandboxed = is_sandboxed
         self._mark: workspaces.Mark | None = None
+        self.cpu_seconds = 0.0
+        """Processor time of the code that ran, as far as its kernel lived to tell."""
 
     async def run(self, code: str, *, show: Callable[[values.Output], None]) -> values.Finished:
         """Run code.
@@ -47,7 +49,12 @@ class Workbench:
             # Not earlier: files change hands when a kernel is taken, which is no change of theirs.
             self._mark = await self._workspace.mark()
         await self._stage.begin(code)
-        finished = await self._executed(kernel, code, show)
+        before = await asyncio.to_thread(kernel.process.cpu_seconds)
+        try:
+            finished = await self._executed(kernel, code, show)
+        finally:
+            after = await finishing.to_the_end(asyncio.to_thread(kernel.process.cpu_seconds))
+            self.cpu_seconds += max(after - before, 0.0)
         self._stage.end(finished)
         return finished
 

@@ -92,6 +92,10 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         """What the session uses as its control group counts it; None without one."""
         return self._group.memory_bytes() if self._group is not None else None
 
+    def cpu_seconds(self) -> float:
+        """Processor time of the session so far; 0 once it is over."""
+        return (self._group or self.processes()).cpu_seconds() if self._pid else 0.0
+
     def processes(self) -> watching.SessionProcesses:
         """Return a view of the session's processes, for counting where no group does."""
         return watching.SessionProcesses(self._pid)
@@ -280,16 +284,14 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         loop = asyncio.get_running_loop()
         if self._link is not None:
             self._link.close()
-            self._link = None
         if self._listening is not None:
             self._listening.cancel()
-            self._listening = None
+        self._link = self._listening = None
         for descriptor in (self._init_fd, self._kernel_fd):
             if descriptor >= 0:
                 loop.remove_reader(descriptor)
                 os.close(descriptor)
-        self._init_fd = self._kernel_fd = -1
-        self._pid = 0
+        self._init_fd, self._kernel_fd, self._pid = -1, -1, 0
         self.ended.set()
         if self._directory is not None:
             await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)

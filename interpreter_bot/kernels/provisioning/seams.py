@@ -12,6 +12,7 @@ from interpreter_bot import errors
 _GROUP = "jupyter_client.kernel_provisioners"
 _NEEDED = (
     "attach",
+    "cpu_seconds",
     "ended",
     "ground",
     "host_uid",

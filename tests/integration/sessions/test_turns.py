@@ -288,6 +288,22 @@ async def test_what_a_person_may_spend_in_a_day_holds_over_all_conversations(ope
     assert usage.allowed_tokens == 6000
 
 
+async def test_processor_time_is_counted_even_of_code_that_was_stopped(opened):
+    busy = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: pass"
+    async with opened() as house:
+        await house.run(busy.format(0.3))
+        once = await house.held.usage(KEY, asked("x").person)
+        reply = replies.Reply()
+        running = asyncio.create_task(house.run("print(1)\n" + busy.format(60), reply))
+        await reply.until("output")
+        await asyncio.sleep(0.5)
+        await house.held.stop(KEY)
+        await running
+        twice = await house.held.usage(KEY, asked("x").person)
+    assert 0.25 <= once.cpu_seconds < 5
+    assert twice.cpu_seconds - once.cpu_seconds >= 0.1
+
+
 FRAME = """
 import pandas as pd
 display(pd.DataFrame({"n": range(50)}))
