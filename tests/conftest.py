@@ -14,6 +14,8 @@ def _no_settings_of_this_machine(monkeypatch):
     for name in os.environ:
         if name.startswith("INTERPRETER_BOT_"):
             monkeypatch.delenv(name)
+    # Whoever has no model gets one by a download, which no test is to begin.
+    monkeypatch.setenv("INTERPRETER_BOT_LOCAL__ENABLED", "false")
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ class Asking:
         except asyncio.CancelledError:
             self._charge(messages.Usage(estimate, self._written, is_estimated=True))
             raise
-        usage = reply.usage or messages.Usage(estimate, self._written, is_estimated=True)
+        usage = _counted(reply, estimate, self._written)
         self._charge(usage)
         if not usage.is_estimated:
             # What the server counted tells how wrong our estimates for this model are.
@@ -206,12 +206,29 @@ class Asking:
             return transcripts.note(dropped)
         try:
             reply = await self._llm.reply(prompt, hearing=_Silence())
+        except failures.CutError as error:
+            # What came of it is not worth much, but costs what it costs.
+            self._charge(_counted(error.partial, estimate, 0), is_step=False)
+            return transcripts.note(dropped)
         except failures.ModelError:
             # The question itself comes next: if the model is away, that will say so.
             return transcripts.note(dropped)
-        written = fitting.text_tokens(reply.text)
-        usage = reply.usage or messages.Usage(estimate, written, is_estimated=True)
-        self._charge(usage, is_step=False)
+        self._charge(_counted(reply, estimate, 0), is_step=False)
         if not reply.text.strip():
             return transcripts.note(dropped)
         return f"[What was said before, in short:]\n{fitting.shortened(reply.text.strip(), 3000)}"
+
+
+def _counted(reply: messages.Reply, read_tokens: int, heard_tokens: int) -> messages.Usage:
+    """Return what the server counted, or else an estimate: some count nothing, some say zero.
+
+    Args:
+        reply: what was said.
+        read_tokens: the estimate of the question.
+        heard_tokens: the estimate of what was heard, calls that came to nothing included.
+    """
+    if reply.usage is not None and reply.usage.tokens:
+        return reply.usage
+    written = fitting.text_tokens(reply.text)
+    written += sum(fitting.text_tokens(call.arguments) for call in reply.calls)
+    return messages.Usage(read_tokens, max(written, heard_tokens), is_estimated=True)

@@ -19,6 +19,16 @@ _PICTURE_BYTES: Final = 4 * 1024 * 1024
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _REPR: Final = re.compile(r"<Figure size [^>]*>|<Axes[^>]*>|Figure\(\S+\)")
 _TABLE_ROWS: Final = 20
+_SILENT: Final = (
+    "[The code ran to its end without an error and printed nothing. What it was to save or to "
+    "compute is done; print what you need to know.]"
+)
+# Or else a model that cannot see tells what it believes to be in the picture.
+_ONLY_DRAWN: Final = "[Nothing was printed: name no figures but those you have seen.]"
+FAILED: Final = (
+    "[The code failed with the error above. Take another way to the result, in changed code.]"
+)
+"""How the output of code that raised ends."""
 _FILES: Final = 100
 
 
@@ -71,6 +81,8 @@ class Gathering:
     def text(self, finished: values.Finished, most_characters: int) -> str:
         """Say everything: what was shown, then how it ended."""
         shown = "\n".join(filter(None, (_said(one).strip("\n") for one in self._outputs)))
+        if self._outputs and all(isinstance(one, values.Image) for one in self._outputs):
+            shown = f"{shown}\n{_ONLY_DRAWN}"
         # The way it ended must survive the cut, and the traceback is at the tail of the rest.
         return "\n".join(
             filter(None, (fitting.shortened(shown, most_characters), _ended(finished, shown)))
@@ -122,9 +134,9 @@ def _overwritten(text: str) -> str:
 def _ended(finished: values.Finished, shown: str) -> str:
     match finished.ending:
         case values.Ending.OK:
-            return "" if shown else "[The code ran without an error and printed nothing.]"
+            return "" if shown else _SILENT
         case values.Ending.ERROR:
-            return "[The code failed with the error above. Change it and run the changed code.]"
+            return FAILED
         case values.Ending.REFUSED:
             return f"[Nothing was run: {finished.reason}]"
         case ending:

@@ -10,12 +10,13 @@ from typing import Final
 
 from interpreter_bot import values
 
+REFUSAL: Final = "[Not run again: "
+"""How a refusal of `object_to` begins."""
 _REPEATED: Final = (
-    "[Not run again: this is exactly the code that ran just before, and its output is above. "
-    "{advice}]"
+    REFUSAL + "this is exactly the code that ran just before, and its output is above. {advice}]"
 )
 _AFTER_SUCCESS: Final = "It worked. Answer the person now, or run different code."
-_AFTER_FAILURE: Final = "It failed. Change the code so that the error does not come again."
+_AFTER_FAILURE: Final = "It failed. Take another way, with other functions."
 
 
 class Guard:
@@ -26,6 +27,7 @@ class Guard:
         failures: executions that failed in the same way, in a row.
         misreadings: calls that could not be read, in a row.
         setbacks: steps in a row that brought nothing new, of whatever kind.
+        has_succeeded: some code has run to its end.
     """
 
     def __init__(self) -> None:
@@ -33,6 +35,7 @@ class Guard:
         self.failures = 0
         self.misreadings = 0
         self.setbacks = 0
+        self.has_succeeded = False
         self._last_code = ""
         self._last_failed = False
         self._last_error: tuple[str, str] | None = None
@@ -60,6 +63,7 @@ class Guard:
         self._last_code = "" if is_gone else _essence(code)
         self._last_failed = finished.ending is not values.Ending.OK
         if not self._last_failed:
+            self.has_succeeded = True
             self.failures, self.setbacks, self._last_error = 0, 0, None
             return
         failure = (error.name, error.message) if error else (finished.ending.value, "")

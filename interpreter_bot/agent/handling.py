@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import describing, guards, messages, ports, tools
+
+NOT_RUN: Final = "[This was not run: the turn was over before.]"
 
 _Pictures: TypeAlias = tuple[messages.Picture, ...]
 
@@ -54,7 +56,7 @@ class Hands:
     def unfinished(self) -> str:
         """Say what code had shown that was stopped while it ran."""
         if self._gathering is None:
-            return "[This was not run: the person stopped it, or its time was over.]"
+            return NOT_RUN
         stopped = values.Finished(values.Ending.STOPPED, 0.0, "The person stopped it.")
         return self._gathering.text(stopped, self._limits.output_characters)
 

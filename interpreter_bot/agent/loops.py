@@ -125,11 +125,17 @@ class _Turn:
             return self.outcome(Ending.UNREACHABLE, str(error))
         finally:
             self._transcript.say(self._asking.heard)
-            self._transcript.settle(self._hands.unfinished())
+            # Only the first of them can have been running.
+            self._transcript.settle(self._hands.unfinished(), rest=handling.NOT_RUN)
 
     async def _ask(self) -> messages.Reply:
         """Ask the model; what broke off or came empty is returned as a reply without an end."""
         must_answer = self._guard.refusals >= _REFUSALS
+        if must_answer and not self._guard.has_succeeded:
+            # There is nothing to answer from: it would make something up.
+            raise _OverError(
+                Ending.STUCK, f"The code failed again and again ({self._guard.last_failure})."
+            )
         setbacks = self._guard.setbacks + self._empty + self._cuts
         asked = await self._asking.ask(
             self._job.system, self._transcript, must_answer=must_answer, setbacks=setbacks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 from collections.abc import Coroutine
 from typing import TypeVar
@@ -42,4 +43,7 @@ async def ended_early(
         stopping.cancel()
         if not working.done():
             working.cancel()
-            await asyncio.wait({working})
+        while not working.done():
+            # Cancelled once more: the first is passed on, but not before the code has been ended.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({working})

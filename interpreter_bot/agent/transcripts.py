@@ -46,8 +46,11 @@ class Transcript:
         """Add what came of a call."""
         self._entries.append(messages.Answered(call.id, text or "[nothing]", pictures))
 
-    def settle(self, text: str) -> None:
-        """Answer every call that has no answer yet."""
+    def settle(self, text: str, *, rest: str = "") -> None:
+        """Answer every call that has no answer yet: the first with `text`, the others with `rest`.
+
+        Without `rest`, all with the same.
+        """
         said = [i for i, one in enumerate(self._entries) if isinstance(one, messages.Said)]
         last = self._entries[said[-1]] if said else None
         if not isinstance(last, messages.Said):
@@ -58,6 +61,7 @@ class Transcript:
         for call in last.calls:
             if call.id not in answered:
                 self.answer(call, text)
+                text = rest or text
 
     def replace(self, fit: fitting.Fit, summary: str) -> None:
         """Let go of what did not fit, and remember it as `summary`."""

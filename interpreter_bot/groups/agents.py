@@ -39,6 +39,8 @@ class Model(tables.Group):
     """Money for a million tokens written."""
     temperature: Annotated[float, pydantic.Field(ge=0, le=2)] | None = None
     """How freely it answers; None leaves that to the server."""
+    is_demo: bool = False
+    """Small and often wrong: people are told so."""
 
     @property
     def title(self) -> str:
@@ -105,7 +107,8 @@ class Local(tables.Group):
     enabled: bool = True
     """Use it where no other model is configured."""
     model_path: pathlib.Path | None = None
-    """A GGUF file; without one, the demo model is downloaded once, 1.1 GB."""
+    """A GGUF file; without one, the demo model is downloaded once, 1.1 GB. A file called like the
+    official one has to be it."""
     context_tokens: Annotated[int, pydantic.Field(ge=2048)] = 8192
     """How much it can read and write together; more takes more memory."""
     threads: Annotated[int, pydantic.Field(ge=0, le=256)] = 0

@@ -91,7 +91,10 @@ async def test_files_that_are_not_attached_in_time_end_the_kernel(bot, monkeypat
     ("name", "sentence"),
     [
         ("no-such-provisioner", "called no-such-provisioner is installed"),
-        ("local-provisioner", r"lacks attach, cpu_seconds, ended, .*It must do what ForkProvisioner does"),
+        (
+            "local-provisioner",
+            r"lacks attach, cpu_seconds, ended, .*It must do what ForkProvisioner does",
+        ),
     ],
 )
 async def test_a_provisioner_that_cannot_be_used_is_refused_at_the_start(bot, name, sentence):

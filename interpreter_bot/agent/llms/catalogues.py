@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import openai
 import pydantic
 
-from interpreter_bot import settings
+from interpreter_bot import errors, settings
 from interpreter_bot.agent import failures, ports
-from interpreter_bot.agent.llms import chat, choosing, fenced, responses, retrying
+from interpreter_bot.agent.llms import awaiting, chat, choosing, fenced, responses, retrying
+
+_OWN_SILENCE_SECONDS: Final = 1200.0
 
 
 class Catalogue:
@@ -19,7 +23,11 @@ class Catalogue:
         models: in the order people see them; the first is the default.
         keys: API keys by the name of the environment variable that holds them.
         patience: how long a server is waited for.
+        servers: who gets the server of a model to run, by the model's title, where somebody has to.
         sleep: waits between tries.
+
+    Raises:
+        SettingsError: two models have one title.
     """
 
     def __init__(
@@ -28,11 +36,17 @@ class Catalogue:
         *,
         keys: Mapping[str, pydantic.SecretStr],
         patience: settings.Patience,
+        servers: Mapping[str, awaiting.Server] | None = None,
         sleep: retrying.Sleep | None = None,
     ) -> None:
         self._models = {model.title: model for model in models}
+        if len(self._models) < len(models):
+            titles = [model.title for model in models]
+            twice = next(title for title in titles if titles.count(title) > 1)
+            raise errors.SettingsError(f"Two models are called {twice!r}: give one a `label`.")
         self._keys = keys
         self._patience = patience
+        self._servers = servers or {}
         self._sleep = sleep
         self._clients: list[openai.AsyncOpenAI] = []
         self._llms: dict[str, ports.Llm] = {}
@@ -64,9 +78,7 @@ class Catalogue:
         """
         model = self.model(title)
         if model.title not in self._llms:
-            client = self._opened(model)
-            self._clients.append(client)
-            speaking = _speaking(client, model)
+            speaking = self._speaking(model)
             self._llms[model.title] = (
                 retrying.Retrying(speaking, self._patience, sleep=self._sleep)
                 if self._sleep
@@ -77,19 +89,50 @@ class Catalogue:
     async def close(self) -> None:
         """Close all connections."""
         clients, self._clients, self._llms = self._clients, [], {}
-        for client in clients:
-            await client.close()
+        async with contextlib.AsyncExitStack() as stack:
+            for client in clients:
+                stack.push_async_callback(client.close)
+
+    def _speaking(self, model: settings.Model) -> ports.Llm:
+        server = self._servers.get(model.title)
+        if server is None:
+            return _speaking(self._opened(model), model)
+
+        def connected(address: awaiting.Address) -> ports.Llm:
+            return _speaking(self._connected(address), model)
+
+        return awaiting.Awaiting(server, connected)
 
     def _opened(self, model: settings.Model) -> openai.AsyncOpenAI:
         key = self._keys.get(model.api_key_variable)
         patience = self._patience
-        return openai.AsyncOpenAI(
+        client = openai.AsyncOpenAI(
             # Local servers want none, but the SDK does.
             api_key=(key.get_secret_value() if key else "") or "none",
             base_url=model.base_url,
             max_retries=0,
             timeout=openai.Timeout(patience.silence_seconds, connect=patience.connect_seconds),
         )
+        self._clients.append(client)
+        return client
+
+    def _connected(self, address: awaiting.Address) -> openai.AsyncOpenAI:
+        """Open a connection to a server of our own, on this machine."""
+        # It reads slowly, one request after the other, and its end is noticed at once.
+        seconds = max(self._patience.silence_seconds, _OWN_SILENCE_SECONDS)
+        timeout = openai.Timeout(seconds, connect=self._patience.connect_seconds)
+        client = openai.AsyncOpenAI(
+            api_key=address.api_key,
+            base_url=address.base_url,
+            max_retries=0,
+            timeout=timeout,
+            # It hangs up on connections that rest, often just when they are used again.
+            default_headers={"Connection": "close"},
+            # The proxy that the environment may name is for other machines.
+            http_client=openai.DefaultAsyncHttpx2Client(timeout=timeout, trust_env=False),
+        )
+        self._clients.append(client)
+        return client
 
 
 def _speaking(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:

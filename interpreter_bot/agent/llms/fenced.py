@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, TypeAlias
 
-from interpreter_bot.agent import leniency, messages, ports, prompting, tools
-from interpreter_bot.agent.llms import chat, listening
+from interpreter_bot.agent import guards, leniency, messages, ports, prompting, tools
+from interpreter_bot.agent.llms import chat, forgetting, listening
+
+# Where files are said to be that a person sent.
+_FOLDER: Final = "/mnt/data/"
+
+_Content: TypeAlias = str | list[dict[str, Any]]
 
 
 class Fenced:
@@ -21,11 +26,27 @@ class Fenced:
         if prompt.tools:
             system = f"{system}\n\n{prompting.read('fenced')}"
         said: list[dict[str, Any]] = [{"role": "system", "content": system}]
-        for message in prompt.messages:
+        for message in forgetting.forgotten(prompt.messages):
             _append(said, message)
+        if prompt.tools and prompt.may_call and _is_question_about_data(prompt.messages):
+            # Such a model follows what it read last; without this it makes up its figures.
+            _append(said, messages.Told(prompting.read("reminder"), is_ours=True))
         return await self._chat.converse(
             said, prompt, listener=listener, extra={}, stops_at_block=True
         )
+
+
+def _is_question_about_data(transcript: tuple[messages.Message, ...]) -> bool:
+    """Say whether a person asks, in a conversation where there is something to compute with."""
+    last = transcript[-1] if transcript else None
+    if not isinstance(last, messages.Told) or last.is_ours:
+        return False
+    return any(
+        _FOLDER in one.text
+        if isinstance(one, messages.Told)
+        else isinstance(one, messages.Answered)
+        for one in transcript
+    )
 
 
 def _append(said: list[dict[str, Any]], message: messages.Message) -> None:
@@ -34,10 +55,20 @@ def _append(said: list[dict[str, Any]], message: messages.Message) -> None:
     content = chat.wire_content(text, pictures)
     last = said[-1]
     # Many of these models know only a strict alternation.
-    if last["role"] == role and isinstance(content, str) and isinstance(last["content"], str):
-        last["content"] += f"\n\n{content}"
+    if last["role"] == role:
+        last["content"] = _joined(last["content"], content)
     else:
         said.append({"role": role, "content": content})
+
+
+def _joined(first: _Content, second: _Content) -> _Content:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*_parts(first), *_parts(second)]
+
+
+def _parts(content: _Content) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _written(message: messages.Message) -> tuple[str, str]:
@@ -48,6 +79,8 @@ def _written(message: messages.Message) -> tuple[str, str]:
             blocks = [_block(call) for call in message.calls]
             return "assistant", "\n\n".join(filter(None, (message.text.strip(), *blocks)))
         case messages.Answered():
+            if message.text.startswith(guards.REFUSAL):
+                return "user", message.text
             return "user", f"[Output of the code:]\n{message.text}"
 
 

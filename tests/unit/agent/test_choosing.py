@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from interpreter_bot import settings, values
-from interpreter_bot.agent import budgets, failures, messages
+from interpreter_bot import errors, settings, values
+from interpreter_bot.agent import budgets, failures, messages, prompting
 from interpreter_bot.agent.endings import Ending
 from interpreter_bot.agent.llms import catalogues, translating
 from tests.fakes import openai_server as server
@@ -107,6 +107,78 @@ async def test_calls_without_index_or_ids_of_their_own_are_told_apart(call_id):
     assert outcome.text == "ok"
     ids = [one["id"] for one in stage.server.requests[1].messages[2]["tool_calls"]]
     assert len(set(ids)) == 2
+
+
+DATA = "[The person sent the file 'a.csv'; it is at /mnt/data/a.csv.]\n\nHow many?"
+
+
+async def test_model_without_tools_is_reminded_to_compute_where_there_is_data():
+    replies = [server.text("```python\nprint(42)\n```"), server.text("42"), server.text("Hello!")]
+    async with scripts.stage(
+        replies, scripts.printed("42"), protocol="fenced", question=DATA
+    ) as stage:
+        await stage.run()
+        stage.transcript.tell("Thanks.")
+        await stage.run()
+    said = [one.messages[-1]["content"] for one in stage.server.requests]
+    assert [prompting.read("reminder") in one for one in said] == [True, False, True]
+    assert "Small talk" not in json.dumps([messages.to_dict(x) for x in stage.transcript.entries])
+
+
+async def test_model_without_tools_is_left_alone_where_there_is_no_data():
+    async with scripts.stage([server.text("Hi.")], protocol="fenced", question="Hello") as stage:
+        await stage.run()
+    assert stage.server.requests[0].messages[-1]["content"] == "Hello"
+
+
+async def test_refused_repeat_is_not_shown_to_a_model_that_would_write_it_again():
+    block = server.text("```python\n6*7\n```")
+    replies = [block, block, server.text("42")]
+    async with scripts.stage(
+        replies, scripts.printed("42"), protocol="fenced", question=DATA
+    ) as stage:
+        assert (await stage.run()).text == "42"
+    said = stage.server.requests[2].messages
+    assert [one["role"] for one in said] == ["system", "user", "assistant", "user"]
+    assert "42" in said[-1]["content"]
+    assert "[Not run again" in said[-1]["content"]
+
+
+async def test_tries_that_failed_in_a_row_are_not_shown_again():
+    code = ["1/0", "2/0", "3/0", "print(42)"]
+    replies = [server.text(f"```python\n{one}\n```") for one in code] + [server.text("42")]
+    errors = [scripts.raised("ZeroDivisionError", f"error {n}") for n in range(3)]
+    async with scripts.stage(
+        replies, *errors, scripts.printed("42"), protocol="fenced", question=DATA
+    ) as stage:
+        assert (await stage.run()).text == "42"
+    seen = [json.dumps(one.messages[1:]) for one in stage.server.requests]
+    assert "1/0" in seen[1]
+    assert [("/0" in one, "Begin anew" in one) for one in seen[2:4]] == [(False, True)] * 2
+    assert "3 tries at this failed" in seen[3]
+    assert "ZeroDivisionError: error 2" in seen[3]
+    assert "print(42)" in seen[4]
+
+
+async def test_picture_and_words_for_a_model_without_tools_are_one_message():
+    image = values.Image(mime="image/png", data=scripts.PNG)
+    replies = [server.text("```python\nplt.show()\n```"), server.text("Look."), server.text("Yes.")]
+    async with scripts.stage(
+        replies, ([image], scripts.OK), protocol="fenced", can_see_images=True
+    ) as stage:
+        await stage.run()
+        stage.transcript.tell("And this?", [messages.Picture("image/png", scripts.PNG)])
+        await stage.run()
+    roles = [one["role"] for one in stage.server.requests[2].messages]
+    assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
+    shown = stage.server.requests[2].messages[-1]["content"]
+    assert [part["type"] for part in shown] == ["text", "image_url", "text"]
+
+
+def test_two_models_of_one_title_are_refused():
+    models = [settings.Model(name="a"), settings.Model(name="b", label="a")]
+    with pytest.raises(errors.SettingsError, match="Two models are called 'a'"):
+        catalogues.Catalogue(models, keys={}, patience=settings.Patience())
 
 
 async def test_models_are_chosen_by_title():

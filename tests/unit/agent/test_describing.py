@@ -25,7 +25,7 @@ def out(text):
 @pytest.mark.parametrize(
     ("outputs", "text"),
     [
-        ([], "[The code ran without an error and printed nothing.]"),
+        ([], describing._SILENT),
         ([out("a"), out("b\n"), out("c")], "ab\nc"),
         ([out("a\n"), values.Clear(wait=False), out("b")], "b"),
         ([out("a\n"), values.Clear(wait=True)], "a"),
@@ -42,7 +42,12 @@ def out(text):
         ([values.Result(plain="<Axes: title=x>")], "[a figure object]"),
         (
             [values.Image(mime="image/svg+xml", data=b"")],
-            "[A picture was shown to the person (svg).]",
+            "[A picture was shown to the person (svg).]\n"
+            "[Nothing was printed: name no figures but those you have seen.]",
+        ),
+        (
+            [out("drawn\n"), values.Image(mime="image/svg+xml", data=b"")],
+            "drawn\n[A picture was shown to the person (svg).]",
         ),
     ],
 )

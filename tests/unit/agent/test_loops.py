@@ -503,11 +503,83 @@ async def test_allowance_is_asked_before_each_call():
     assert asked == [1, 2]
 
 
-async def test_usage_is_estimated_where_the_server_does_not_count():
-    async with scripts.stage([server.text("Hello there.", usage=None)]) as stage:
+async def test_cancelling_twice_does_not_leave_code_running():
+    class Slow(scripts.Workbench):
+        async def run(self, code, *, show):
+            show(values.Text("stdout", "x"))
+            try:
+                await asyncio.sleep(60)
+            finally:
+                # The interrupt, and the wait for the code to react.
+                await asyncio.sleep(0.1)
+                self.interrupted += 1
+
+    async with scripts.stage([server.code("while True: pass")]) as stage:
+        stage.workbench = Slow()
+        running = asyncio.create_task(stage.run())
+        await stage.watcher.until("output")
+        for _ in range(2):
+            running.cancel()
+            await asyncio.sleep(0.02)
+        await asyncio.wait({running})
+        assert running.cancelled()
+        assert stage.workbench.interrupted == 1
+    assert isinstance(stage.transcript.entries[-1], messages.Answered)
+
+
+async def test_model_with_nothing_to_answer_from_is_not_made_to_answer():
+    replies = [server.code("1/0")] * 3
+    async with scripts.stage(replies, scripts.raised("ZeroDivisionError", "no")) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is Ending.STUCK
+    assert outcome.sentence == "The code failed again and again (ZeroDivisionError: no)."
+
+
+@pytest.mark.parametrize("usage", [None, (0, 0)])
+async def test_usage_is_estimated_where_the_server_does_not_count(usage):
+    async with scripts.stage([server.text("Hello there.", usage=usage)]) as stage:
         outcome = await stage.run()
     assert outcome.spent.usage.is_estimated
+    assert outcome.spent.usage.input_tokens > 0
     assert outcome.spent.usage.output_tokens > 0
+
+
+@pytest.mark.parametrize("protocol", ["chat", "auto"])
+async def test_calls_count_in_an_estimate_however_they_were_made(protocol):
+    long = json.dumps({"name": "list_files", "arguments": {"of": "x" * 3200}})
+    replies = [server.text(f"```json\n{long}\n```", usage=None), server.text("None.", usage=None)]
+    if protocol == "chat":
+        replies[0] = server.call("list_files", {"of": "x" * 3200}, usage=None)
+    async with scripts.stage(replies, protocol=protocol) as stage:
+        outcome = await stage.run()
+    assert outcome.spent.usage.output_tokens > 1000
+
+
+async def test_summary_that_breaks_off_is_paid_for():
+    replies = [server.text("They wanted", fault="cut"), server.text("Pears.")]
+    async with scripts.stage(
+        replies, question="apples " * 900, context_tokens=2048, answer_tokens=256
+    ) as stage:
+        stage.transcript.say("Apples it is.")
+        stage.transcript.tell("And now pears?")
+        outcome = await stage.run()
+    assert outcome.text == "Pears."
+    assert outcome.spent.steps == 1
+    assert outcome.spent.usage.input_tokens > 500
+
+
+async def test_of_several_calls_only_the_one_that_ran_is_told_what_it_had_shown():
+    calls = [("run_code", '{"code": "1"}'), ("run_code", '{"code": "2"}')]
+    replies = [server.Reply(calls=calls, finish="tool_calls")]
+    async with scripts.stage(replies, ([values.Text("stdout", "half")], None)) as stage:
+        stop = asyncio.Event()
+        running = asyncio.create_task(stage.run(stop=stop))
+        await stage.watcher.until("output")
+        stop.set()
+        assert (await running).ending is Ending.STOPPED
+    ran, waited = stage.transcript.entries[-2:]
+    assert "half" in ran.text
+    assert waited.text == "[This was not run: the turn was over before.]"
 
 
 async def test_endless_answer_is_cut():

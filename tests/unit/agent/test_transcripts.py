@@ -81,6 +81,15 @@ def test_open_calls_are_settled_though_their_ids_were_used_before():
     assert is_whole(transcript.entries)
 
 
+def test_only_the_first_open_call_is_told_what_was_shown():
+    transcript = transcripts.Transcript()
+    calls = tuple(messages.Call(name, "run_code", "{}") for name in "abc")
+    transcript.say("", calls)
+    transcript.answer(calls[0], "done")
+    transcript.settle("was running", rest="never ran")
+    assert [one.text for one in transcript.entries[1:]] == ["done", "was running", "never ran"]
+
+
 def test_stored_transcript_that_was_torn_is_mended():
     said = messages.Said("", (messages.Call("1", "run_code", "{}"),))
     assert is_whole(transcripts.Transcript([messages.Told("x"), said]).entries)

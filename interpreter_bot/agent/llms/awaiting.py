@@ -1,0 +1,52 @@
+"""Servers that are not simply there: they have to be started before anybody can be asked."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from interpreter_bot.agent import messages, ports
+
+Notice: TypeAlias = Callable[[str], None]
+"""Takes a sentence for the person who waits."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is, and what it wants to see."""
+
+    base_url: str
+    api_key: str = dataclasses.field(repr=False)
+
+
+class Server(Protocol):
+    """Somebody who gets a server to run."""
+
+    async def ready(self, *, notice: Notice) -> Address:
+        """Return where it is, once it answers; at once, if it does already.
+
+        Raises:
+            ModelError: it cannot be had; the sentence says why.
+        """
+
+
+class Awaiting:
+    """A model on such a server, which may come back elsewhere after it was lost.
+
+    Args:
+        server: says where it is.
+        connect: makes a model that is spoken to there.
+    """
+
+    def __init__(self, server: Server, connect: Callable[[Address], ports.Llm]) -> None:
+        self._server = server
+        self._connect = connect
+        self._reached: tuple[Address, ports.Llm] | None = None
+
+    async def reply(self, prompt: messages.Prompt, *, hearing: ports.Hearing) -> messages.Reply:
+        """Answer, once the server is up."""
+        address = await self._server.ready(notice=hearing.notice)
+        if self._reached is None or self._reached[0] != address:
+            self._reached = (address, self._connect(address))
+        return await self._reached[1].reply(prompt, hearing=hearing)

@@ -1,0 +1,238 @@
+"""The embedded model as one thing: found or fetched, started when it is wanted, started again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import pathlib
+import time
+from collections.abc import AsyncIterator
+from typing import Final
+
+from interpreter_bot import settings
+from interpreter_bot.agent.llms import awaiting
+from interpreter_bot.agent.llms.embedded import downloading, engines, weights
+
+_log = logging.getLogger(__name__)
+
+_LIBRARY: Final = "xllamacpp"
+# Longer answers take minutes on a small machine, and go round in circles.
+_ANSWER_TOKENS: Final = 1024
+# A process that dies is started again, but not for ever.
+_DEATHS: Final = 2
+_FORGOTTEN_SECONDS: Final = 600.0
+
+_SWITCHED_OFF: Final = "The demo model is switched off by `local.enabled`."
+_NOT_INSTALLED: Final = (
+    "The demo model is not installed: it comes with `pip install 'interpreter-bot[local]'`."
+)
+_DYING: Final = "The demo model's process ended again and again. The log says more."
+_CLOSED: Final = "The demo model is being ended."
+_NOT_IT: Final = (
+    "The file that `local.model_path` names is not the demo model that its name says: {path}."
+)
+_CHECKING: Final = "The demo model is looked for…"
+_STARTING: Final = "The demo model is starting…"
+
+
+class Embedded:
+    """The embedded model. Use `open`.
+
+    Attributes:
+        model: what the settings would say of it.
+        licence: a sentence that belongs where it is offered; empty for an operator's own file.
+        progress: (bytes there are, bytes in all) while its file is downloaded, else None.
+    """
+
+    def __init__(
+        self,
+        chosen: settings.Local,
+        directory: pathlib.Path,
+        *,
+        official: weights.Weights,
+        script: pathlib.Path | None,
+    ) -> None:
+        self.progress: tuple[int, int] | None = None
+        self._chosen = chosen
+        self._directory = directory
+        self._official = official
+        self._script = script
+        path = chosen.model_path
+        self._weights = weights.given(path, official) if path else official
+        self.licence = self._weights.licence
+        self.model = settings.Model(
+            name=self._weights.alias,
+            label=f"{self._weights.title} (demo)",
+            # It has an address only while it runs.
+            base_url="http://127.0.0.1",
+            api_key_variable="",
+            protocol="fenced",
+            context_tokens=chosen.context_tokens,
+            answer_tokens=_ANSWER_TOKENS,
+            temperature=0.0,
+            is_demo=True,
+        )
+        self._engine: engines.Engine | None = None
+        self._starting: asyncio.Task[awaiting.Address] | None = None
+        self._failure = ""
+        self._deaths: list[float] = []
+        self._news = ""
+        self._has_news = asyncio.Event()
+        self._is_closed = False
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls,
+        chosen: settings.Local,
+        directory: pathlib.Path,
+        *,
+        official: weights.Weights = weights.QWEN,
+        script: pathlib.Path | None = None,
+    ) -> AsyncIterator[Embedded]:
+        """Have it at hand; nothing is read, fetched or started yet.
+
+        Args:
+            chosen: the settings.
+            directory: the bot's data; the downloaded file goes into `models` there.
+            official: the file that is downloaded.
+            script: runs in place of the real engine, which then need not be installed.
+        """
+        local = cls(chosen, directory / "models", official=official, script=script)
+        try:
+            yield local
+        finally:
+            await local._close()
+
+    @property
+    def unavailable(self) -> str:
+        """Why it cannot be had, as far as is known; nothing while it may well be."""
+        if not self._chosen.enabled:
+            return _SWITCHED_OFF
+        if self._script is None and importlib.util.find_spec(_LIBRARY) is None:
+            return _NOT_INSTALLED
+        if self._chosen.model_path and (objection := weights.objection(self._chosen.model_path)):
+            return objection
+        return self._failure
+
+    def begin(self) -> None:
+        """Start it in the background, so that whoever comes first waits less."""
+        if not self.unavailable:
+            self._begun()
+
+    async def ready(self, *, notice: awaiting.Notice = lambda _: None) -> awaiting.Address:
+        """Return where it answers, starting it where it does not run.
+
+        Args:
+            notice: told what is being waited for.
+
+        Raises:
+            NoLocalModelError: it cannot be had; the sentence says why.
+        """
+        if self._engine and self._engine.is_alive:
+            return self._engine.address
+        starting = self._begun()
+        told = ""
+        while not starting.done():
+            if self._news != told:
+                told = self._news
+                notice(told)
+            await self._wait_for_news(starting)
+        if starting.cancelled():
+            raise weights.NoLocalModelError(_CLOSED)
+        if error := starting.exception():
+            # Each waiter gets one of its own, for each adds to its traceback.
+            raise weights.NoLocalModelError(str(error)) from error
+        return starting.result()
+
+    async def _wait_for_news(self, starting: asyncio.Task[awaiting.Address]) -> None:
+        news = asyncio.create_task(self._has_news.wait(), name="news of the demo model")
+        try:
+            # One who goes away takes nothing from the others.
+            await asyncio.wait({starting, news}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+
+    def _begun(self) -> asyncio.Task[awaiting.Address]:
+        if self._is_closed:
+            raise weights.NoLocalModelError(_CLOSED)
+        if self._starting is None or self._starting.done():
+            self._starting = asyncio.create_task(self._start(), name="start of the demo model")
+            self._starting.add_done_callback(self._started)
+        return self._starting
+
+    def _started(self, starting: asyncio.Task[awaiting.Address]) -> None:
+        self.progress = None
+        if starting.cancelled():
+            return
+        error = starting.exception()
+        self._failure = str(error) if error else ""
+        if error:
+            _log.warning("the demo model cannot be had: %s", error)
+
+    async def _start(self) -> awaiting.Address:
+        # What failed before is tried again, for the network or the disk may be back.
+        self._failure = ""
+        if sentence := self.unavailable:
+            raise weights.NoLocalModelError(sentence)
+        await self._bury()
+        self._tell(_CHECKING)
+        path = await self._found()
+        self._tell(_STARTING)
+        self._engine = await engines.Engine.start(
+            path,
+            alias=self._weights.alias,
+            context_tokens=self._chosen.context_tokens,
+            threads=self._chosen.threads,
+            script=self._script,
+        )
+        _log.info("the demo model %s is up", self._weights.alias)
+        return self._engine.address
+
+    async def _bury(self) -> None:
+        """Clear away a process that died, unless that has happened too often."""
+        now = time.monotonic()
+        if self._engine is not None:
+            _log.warning("the demo model's process ended")
+            engine, self._engine = self._engine, None
+            await engine.close()
+            self._deaths.append(now)
+        self._deaths = [at for at in self._deaths if now - at < _FORGOTTEN_SECONDS]
+        if len(self._deaths) >= _DEATHS:
+            raise weights.NoLocalModelError(_DYING)
+
+    async def _found(self) -> pathlib.Path:
+        """Return the model's file: the operator's, or the downloaded one."""
+        path = self._chosen.model_path
+        if path is None:
+            return await downloading.fetch(
+                self._weights, self._directory, progress=self._downloaded
+            )
+        if self._weights is self._official and not await weights.is_official(path, self._weights):
+            raise weights.NoLocalModelError(_NOT_IT.format(path=path))
+        return path
+
+    def _downloaded(self, had_bytes: int, all_bytes: int) -> None:
+        if self.progress is None:
+            _log.info("downloading the demo model, %d bytes: %s", all_bytes, self.licence)
+        before, self.progress = self.progress, (had_bytes, all_bytes)
+        percent = 100 * had_bytes // all_bytes
+        if before is None or percent > 100 * before[0] // all_bytes:
+            size = f"{all_bytes / 1e9:.1f} GB"
+            self._tell(f"Downloading the demo model ({size}): {percent} %. {self.licence}".strip())
+
+    def _tell(self, news: str) -> None:
+        self._news = news
+        # Whoever waits now is woken; whoever comes later sees the news at once.
+        self._has_news.set()
+        self._has_news = asyncio.Event()
+
+    async def _close(self) -> None:
+        self._is_closed = True
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait({self._starting})
+        if self._engine is not None:
+            await self._engine.close()

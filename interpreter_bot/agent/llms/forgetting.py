@@ -1,0 +1,57 @@
+"""What a small model had better not see again. Pure.
+
+It clings to what it wrote: with its failed tries before its eyes, it writes another of them,
+however warm it is asked. The transcript itself keeps everything.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interpreter_bot.agent import describing, guards, messages
+
+# The first failure is mended best by looking at it.
+_TRIES: Final = 2
+_ANEW: Final = (
+    "[{count} tries at this failed, the last with {error!r}. Begin anew and take quite another "
+    "way: write one ```python block.]"
+)
+_ERROR_CHARACTERS: Final = 300
+
+
+def forgotten(transcript: tuple[messages.Message, ...]) -> tuple[messages.Message, ...]:
+    """Leave out code that was refused as a repeat, and tries that failed several times in a row."""
+    shown = _without_tries(transcript)
+    following = (*shown[1:], None)
+    return tuple(
+        one
+        for one, after in zip(shown, following, strict=True)
+        if not (isinstance(one, messages.Said) and _is_refusal(after))
+    )
+
+
+def _without_tries(transcript: tuple[messages.Message, ...]) -> tuple[messages.Message, ...]:
+    last = transcript[-1] if transcript else None
+    # Our own remark may stand behind them; a person's words begin another matter.
+    has_remark = isinstance(last, messages.Told) and last.is_ours
+    end = start = len(transcript) - has_remark
+    while start >= 2 and _is_try(transcript[start - 2], transcript[start - 1]):
+        start -= 2
+    failures = [one for one in transcript[start:end] if _is_failure(one)]
+    if end - start < 2 * _TRIES or not failures:
+        return transcript
+    lines = failures[-1].text.removesuffix(describing.FAILED).strip().splitlines() or [""]
+    told = _ANEW.format(count=len(failures), error=lines[-1][:_ERROR_CHARACTERS])
+    return (*transcript[:start], messages.Told(told, is_ours=True), *transcript[end:])
+
+
+def _is_try(one: messages.Message, after: messages.Message) -> bool:
+    return isinstance(one, messages.Said) and (_is_failure(after) or _is_refusal(after))
+
+
+def _is_failure(one: messages.Message) -> bool:
+    return isinstance(one, messages.Answered) and one.text.endswith(describing.FAILED)
+
+
+def _is_refusal(one: messages.Message | None) -> bool:
+    return isinstance(one, messages.Answered) and one.text.startswith(guards.REFUSAL)

@@ -1,0 +1,67 @@
+"""The real small model, through the bot's own child process. Opt in by naming its file:
+
+    INTERPRETER_BOT_TEST_MODEL=/path/to/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf pytest -m live
+
+It talks to nobody outside this machine. The score over whole sets of questions is measured by
+`python -m bench.answers`; here is only what must hold every time.
+"""
+
+import os
+import pathlib
+
+import pytest
+
+from interpreter_bot import settings
+from interpreter_bot.agent import budgets, describing, loops, transcripts
+from interpreter_bot.agent.endings import Ending
+from interpreter_bot.agent.llms import catalogues
+from interpreter_bot.agent.llms.embedded import opening
+from tests.unit.agent import scripts
+
+# Read at import, for the settings of whoever runs the tests are taken away from every test.
+MODEL = os.environ.get("INTERPRETER_BOT_TEST_MODEL")
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(not MODEL, reason="INTERPRETER_BOT_TEST_MODEL names no model file"),
+]
+
+
+@pytest.fixture(scope="module")
+def model_path():
+    pytest.importorskip("xllamacpp", reason="the extra [local] is not installed")
+    return pathlib.Path(MODEL)
+
+
+async def test_question_about_a_file_is_answered_from_what_the_code_printed(model_path, tmp_path):
+    chosen = settings.Local(model_path=model_path)
+    details = "3 rows. Columns: city (str), paid (int64).\nFirst rows:\ncity,paid\nBern,3"
+    told = describing.file("paid.csv", 40, kind="text/csv", details=details)
+    transcript = transcripts.Transcript()
+    transcript.tell(f"{told}\n\nWhat is the sum of paid?")
+    watcher, workbench = scripts.Watcher(), scripts.Workbench(scripts.printed("7193\n"))
+    async with opening.Embedded.open(chosen, tmp_path) as local:
+        catalogue = catalogues.Catalogue(
+            [local.model],
+            keys={},
+            patience=settings.Patience(),
+            servers={local.model.title: local},
+        )
+        outcome = await loops.run(
+            loops.Job(
+                llm=catalogue.llm(),
+                model=local.model,
+                limits=settings.Turn(steps=3),
+                system="You are a data analyst with a Python interpreter.",
+                transcript=transcript,
+                workbench=workbench,
+                watcher=watcher,
+                budget=budgets.Budget(settings.Turn(steps=3), local.model),
+            )
+        )
+        await catalogue.close()
+    assert outcome.ending is Ending.ANSWERED
+    assert "paid.csv" in workbench.ran[0]
+    assert "7193" in outcome.text.replace(",", "")
+    assert "The demo model is starting…" in watcher.of("notice")

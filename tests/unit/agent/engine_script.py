@@ -1,0 +1,68 @@
+"""Stands in for the real engine's process: the same words on its pipes, and a server of its own.
+
+Run as a file, alone. What it does is written in the "model", a JSON file: `{"fails": "sentence"}`,
+`{"kills": signal}`, `{"hangs": true}`, or `{"says": "text"}`; `{"notes": path}` is where it writes
+down what it was started with.
+"""
+
+import http.server
+import json
+import os
+import sys
+import threading
+import time
+
+order = json.loads(sys.stdin.buffer.readline())
+with open(order["model"], "rb") as file:
+    assert file.read(4) == b"GGUF"
+    play = json.loads(file.read() or b"{}")
+
+
+def word(**said):
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers["Authorization"] != f"Bearer {order['key']}":
+            self.send_error(401)
+            return
+        delta = {"role": "assistant", "content": play.get("says", "Hello.")}
+        chunk = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        events = [
+            {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+            {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        ]
+        body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+if "notes" in play:
+    with open(play["notes"], "a") as notes:
+        started = {"pid": os.getpid(), "environment": dict(os.environ), "argv": sys.argv}
+        notes.write(json.dumps({**started, "order": order}) + "\n")
+if "fails" in play:
+    sys.stderr.write("the engine says why\n")
+    word(error=play["fails"])
+    sys.exit(1)
+if "kills" in play:
+    os.kill(os.getpid(), play["kills"])
+if play.get("hangs"):
+    time.sleep(600)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+word(address=f"http://127.0.0.1:{server.server_port}")
+while os.read(0, 100):
+    pass
+os._exit(0)
