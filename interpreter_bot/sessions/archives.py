@@ -41,6 +41,11 @@ class Archive:
         return self._means.pool.is_sandboxed
 
     @property
+    def engine(self) -> object:
+        """The database's engine, for a platform's library that keeps tables of its own in it."""
+        return self._means.database.engine
+
+    @property
     def models(self) -> tuple[str, ...]:
         """Titles of the models there are, the default first."""
         return self._means.catalogue.titles

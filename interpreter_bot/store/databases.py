@@ -39,6 +39,7 @@ class Database:
     be used. One that is cancelled has done all or nothing.
 
     Attributes:
+        engine: for libraries that keep tables of their own; everybody else uses the aggregates.
         orphans: the turns that were found left behind by a bot that died, now interrupted.
     """
 
@@ -48,7 +49,7 @@ class Database:
         instance: instances.Instance,
         files: keeping.KeptFiles,
     ) -> None:
-        self._engine = engine
+        self.engine = engine
         begin = transactions.Transactions(engine)
         self.orphans: tuple[records.Turn, ...] = ()
         self.files = files
@@ -64,7 +65,7 @@ class Database:
     @property
     def connections_in_use(self) -> int:
         """How many there are at this moment; none when nothing goes on."""
-        connections = self._engine.pool
+        connections = self.engine.pool
         return connections.checkedout() if isinstance(connections, pool.QueuePool) else 0
 
     @classmethod

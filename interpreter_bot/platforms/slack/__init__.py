@@ -1,0 +1,9 @@
+"""Slack: what people say there becomes requests, what sessions reply becomes messages.
+
+`running` opens and closes it all; `apps` and `pressing` are what bolt calls. `listening` hears
+messages, `interacting`, `commands`, `forms` and `homes` the rest; `admitting` says who may;
+`turning` takes a request to its answer. `replying` is the way back: `showing` shows an answer,
+through `streams` or `posts`, `approving` asks people, `uploads` sends files, and `sending` alone
+calls Slack. `incoming`, `answers`, `results`, `markdown`, `blocks` and `views` are pure. What is
+shown at all is decided in `rendering`.
+"""

@@ -1,0 +1,97 @@
+"""Making a request of a message: its words or its code, its files, what was said before."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.slack import (
+    admitting,
+    commands,
+    downloads,
+    incoming,
+    threads,
+    workspaces,
+)
+from interpreter_bot.sessions import requests
+
+if TYPE_CHECKING:
+    from interpreter_bot.sessions import conversations
+
+APPROVAL_CHOICE: Final = "approval"
+"""The name under which a channel chooses whether a person is asked before code runs."""
+
+_MOST_FILES: Final = 20
+_LOOK: Final = "Look at what I sent and tell me what it is."
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """A message that is to be answered."""
+
+    message: incoming.Message
+    thread: threads.Thread
+    key: values.SessionKey
+    person: requests.Person
+
+
+def is_raw(message: incoming.Message, text: str) -> bool:
+    """Say whether a message is code to be run as it is: `py …`, or a snippet without words."""
+    command = commands.parse(text) if not message.files else None
+    if command is not None and command.name == "py":
+        return True
+    return not text and len(message.files) == 1 and incoming.is_snippet(message.files[0])
+
+
+async def request(
+    held: conversations.Conversations,
+    door: admitting.Doorkeeper,
+    fetched: downloads.Downloads,
+    workspace: workspaces.Workspace,
+    asked: Asked,
+    *,
+    default: requests.Approval,
+) -> requests.Request:
+    """Make the request.
+
+    Raises:
+        BotError: there is nothing to be done, or a snippet cannot be had.
+    """
+    message = asked.message
+    text = incoming.words(message.text, workspace.bot_user)
+    about: dict[str, Any] = {"key": asked.key, "person": asked.person, "id": message.id}
+    if is_raw(message, text):
+        if message.files:
+            code = await fetched.text(workspace, message.files[0])
+        else:
+            code = commands.code_of_mention(message.text, workspace.bot_user)
+        return requests.Request(**about, text=code, is_code=True)
+    files = list(message.files[:_MOST_FILES])
+    if asked.thread.files:
+        present = frozenset(info.name for info in await held.files(asked.key))
+        files += threads.wanted(asked.thread.files, text, present)[:_MOST_FILES]
+    if not text and not files:
+        raise errors.BotError(commands.HELP)
+    names = {}
+    for user in {earlier.user for earlier in asked.thread.before}:
+        try:
+            names[user] = (await door.profile(workspace, user)).name
+        except admitting.NotAllowedError:
+            names[user] = "Somebody"
+    return requests.Request(
+        **about,
+        text=text or _LOOK,
+        attachments=fetched.attachments(workspace, files),
+        context=threads.context(asked.thread.before, names),
+        approval=await approval(held, asked.key, default),
+    )
+
+
+async def approval(
+    held: conversations.Conversations, key: values.SessionKey, default: requests.Approval
+) -> requests.Approval:
+    """Say whether a person is asked before code runs, in a channel."""
+    scope = values.Scope("slack", key.workspace, key.channel)
+    chosen = (await held.choices(scope)).get(APPROVAL_CHOICE)
+    return cast(requests.Approval, chosen) if chosen in get_args(requests.Approval) else default

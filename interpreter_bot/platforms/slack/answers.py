@@ -1,0 +1,125 @@
+"""An answer in the making: text and tasks in order, and how that reads as Markdown. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final, Literal, TypeAlias
+
+from interpreter_bot.platforms.rendering import fences
+
+State: TypeAlias = Literal["in_progress", "complete", "error"]
+_MARKS: Final[dict[str, str]] = {"in_progress": "⏳", "complete": "✓", "error": "✗"}
+FIELD_CHARACTERS: Final = 250
+"""Slack takes 256 in each field of a task."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Text:
+    """Markdown, harmless."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Task:
+    """What is done or was done, in one line, and what may be folded away.
+
+    Attributes:
+        id: a later task of the same id takes the place of this one.
+        title: such as "Running Python".
+        details: more, such as the code; only what comes with the first one counts.
+        output: what came of it, in one line.
+    """
+
+    id: str
+    title: str
+    state: State
+    details: str = ""
+    output: str = ""
+
+    @property
+    def line(self) -> str:
+        """All of it where there are no tasks."""
+        said = f"{_MARKS[self.state]} _{self.title}_"
+        return f"{said}: {self.output}" if self.output else said
+
+
+Piece: TypeAlias = Text | Task
+
+
+class Answer:
+    """Collects pieces. `pieces` grows at its end; what was there is never changed."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self._step_begins = 0
+        self._ending: str | None = None
+
+    def step(self) -> None:
+        """Begin a new run of the model's words."""
+        self._step_begins = len(self.pieces)
+
+    def text(self, text: str) -> None:
+        """Add what is harmless."""
+        if text:
+            self.pieces.append(Text(text))
+
+    def paragraph(self, text: str) -> None:
+        """Add something that begins and ends with a line of its own."""
+        if text.strip():
+            gap = "\n\n" if self._has_words else ""
+            self.pieces.append(Text(f"{gap}{text.strip(chr(10))}\n\n"))
+
+    def task(self, task: Task) -> None:
+        """Add a task, or change it."""
+        self.pieces.append(task)
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there is anything to read, besides what was done."""
+        return any(isinstance(p, Text) and p.text.strip() for p in self.pieces)
+
+    @property
+    def _has_words(self) -> bool:
+        last = next((p.text for p in reversed(self.pieces) if isinstance(p, Text)), "")
+        return bool(last) and not last.endswith("\n\n")
+
+    def words_of_step(self) -> str:
+        """What the model said in its last step."""
+        return "".join(p.text for p in self.pieces[self._step_begins :] if isinstance(p, Text))
+
+    def end_step_with(self, text: str) -> bool:
+        """Put the final form in the place of the last step's words; says if that is another."""
+        if not text or text.strip() == self.words_of_step().strip():
+            return False
+        kept = [p for p in self.pieces[self._step_begins :] if not isinstance(p, Text)]
+        self.pieces[self._step_begins :] = [*kept, Text(text)]
+        return True
+
+    def markdown(self, *, with_details: bool) -> str:
+        """Say all of it where nothing can be streamed."""
+        latest = {p.id: p for p in self.pieces if isinstance(p, Task)}
+        details = {p.id: p.details for p in reversed(self.pieces) if isinstance(p, Task)}
+        parts: list[str] = []
+        seen: set[str] = set()
+        for piece in self.pieces:
+            if isinstance(piece, Text):
+                parts.append(piece.text)
+            elif piece.id not in seen:
+                seen.add(piece.id)
+                gap = "\n\n" if parts and not parts[-1].endswith("\n\n") else ""
+                more = details[piece.id] if with_details else ""
+                code = f"\n{fences.fenced(more, language='python')}" if more else ""
+                parts.append(f"{gap}{latest[piece.id].line}{code}\n\n")
+        return "".join(parts).strip("\n")
+
+
+def open_fence(text: str) -> fences.Fence | None:
+    """Say which fence is open at the end of a text."""
+    fence: fences.Fence | None = None
+    for line in text.splitlines(keepends=True):
+        if fence is None:
+            fence = fences.opened(line)
+        elif fences.closes(line, fence):
+            fence = None
+    return fence

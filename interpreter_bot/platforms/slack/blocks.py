@@ -1,0 +1,105 @@
+"""Blocks of messages, as Slack wants them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+from interpreter_bot import values
+from interpreter_bot.platforms.slack import markdown
+
+Block: TypeAlias = dict[str, Any]
+
+STOP: Final = "stop"
+FEEDBACK: Final = "feedback"
+RUN, EDIT, CANCEL, ANSWER = "approval_run", "approval_edit", "approval_cancel", "input_answer"
+
+_TABLE_ROWS: Final = 100
+_TABLE_COLUMNS: Final = 20
+_TABLE_CHARACTERS: Final = 9_000
+MOST_CHARACTERS: Final = 12_500
+"""Of all blocks of a message; Slack refuses what is a little above 13,000."""
+_NOTE_CHARACTERS: Final = 2_000
+
+
+def plain(text: str, most: int = 75) -> Block:
+    """Make a text object without markup."""
+    return {"type": "plain_text", "text": markdown.one_line(text, most) or "-", "emoji": True}
+
+
+def prose(text: str) -> Block:
+    """Make a block of Markdown, harmless, of at most 12,000 characters."""
+    return {"type": "markdown", "text": text}
+
+
+def section(text: str) -> Block:
+    """Make a block of mrkdwn."""
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text[:3000]}}
+
+
+def note(text: str) -> Block:
+    """Make a line of small print, from any text."""
+    shown = markdown.escaped(markdown.one_line(text, _NOTE_CHARACTERS))
+    return {"type": "context", "elements": [{"type": "mrkdwn", "text": shown}]}
+
+
+def button(text: str, action: str, value: str, *, style: str = "") -> Block:
+    """Make a button."""
+    made = {"type": "button", "text": plain(text), "action_id": action, "value": value}
+    return made | ({"style": style} if style else {})
+
+
+def actions(*buttons: Block) -> Block:
+    """Make a row of buttons."""
+    return {"type": "actions", "elements": list(buttons)}
+
+
+def stop(key: str) -> Block:
+    """Make the row with the button that ends a turn."""
+    return actions(button("Stop", STOP, key, style="danger"))
+
+
+def feedback(key: str) -> Block:
+    """Make thumbs up and down."""
+    element = {
+        "type": "feedback_buttons",
+        "action_id": FEEDBACK,
+        "positive_button": {"text": plain("Good answer"), "value": f"up {key}"},
+        "negative_button": {"text": plain("Bad answer"), "value": f"down {key}"},
+    }
+    return {"type": "context_actions", "elements": [element]}
+
+
+def size(made: Sequence[Block]) -> int:
+    """Count the characters that Slack counts in blocks, or a few more."""
+    return sum(_characters(block) for block in made)
+
+
+def _characters(part: object) -> int:
+    if isinstance(part, str):
+        return len(part)
+    if isinstance(part, dict):
+        return sum(_characters(value) for name, value in part.items() if name != "type")
+    return sum(map(_characters, part)) if isinstance(part, list) else 0
+
+
+def table(shown: values.Table) -> Block | None:
+    """Make a table; None where it is larger than Slack takes."""
+    rows = [shown.columns, *shown.rows]
+    size = sum(len(cell) for row in rows for cell in row)
+    if len(rows) > _TABLE_ROWS or not 0 < len(shown.columns) <= _TABLE_COLUMNS:
+        return None
+    if size > _TABLE_CHARACTERS:
+        return None
+    # A cell without text is refused.
+    cells = [[{"type": "raw_text", "text": cell or " "} for cell in row] for row in rows]
+    return {"type": "table", "rows": cells}
+
+
+def approval(code: str, key: str, *, may_edit: bool) -> Sequence[Block]:
+    """Make the buttons under code that waits for leave."""
+    buttons = [button("Run", RUN, key, style="primary")]
+    if may_edit:
+        buttons.append(button("Edit", EDIT, key))
+    buttons.append(button("Cancel", CANCEL, key, style="danger"))
+    return [prose(code), actions(*buttons)]

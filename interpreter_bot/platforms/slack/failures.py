@@ -1,0 +1,68 @@
+"""What can go wrong with Slack.
+
+BotError
+└── SlackError           Slack refused something, or cannot be reached
+    ├── RefusedError     it said no, and `code` is its word for why
+    │   └── GoneError    the bot is no longer installed, or its token is dead
+    └── LostError        it cannot be reached, or answers nonsense
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interpreter_bot import errors
+
+# The token will never work again: no use in trying.
+GONE: Final = frozenset(
+    {
+        *("account_inactive", "invalid_auth", "not_authed", "org_login_required"),
+        *("team_access_not_granted", "token_expired", "token_revoked"),
+    }
+)
+_SENTENCES: Final = {
+    "account_inactive": "the bot's account was deactivated",
+    "channel_not_found": "the bot cannot see that channel; invite it",
+    "file_upload_size_restricted": "this workspace does not take files of that size",
+    "file_uploads_disabled": "this workspace does not take files",
+    "invalid_auth": "the token is not valid",
+    "is_archived": "the channel is archived",
+    "missing_scope": "the app lacks a permission; install it again with the current manifest",
+    "not_in_channel": "the bot is not in that channel; invite it",
+    "restricted_action": "this workspace does not let the bot do that",
+    "storage_limit_reached": "this workspace's storage is full",
+    "token_expired": "the token has expired",
+    "token_revoked": "the token was revoked",
+}
+
+
+class SlackError(errors.BotError):
+    """Slack could not do that."""
+
+
+class RefusedError(SlackError):
+    """Slack refused a call.
+
+    Attributes:
+        method: what was called.
+        code: Slack's word for why.
+    """
+
+    def __init__(self, method: str, code: str) -> None:
+        reason = _SENTENCES.get(code, code)
+        super().__init__(f"Slack refused {method}: {reason}.")
+        self.method = method
+        self.code = code
+
+
+class GoneError(RefusedError):
+    """The bot is no longer installed there."""
+
+
+class LostError(SlackError):
+    """Slack cannot be reached. Please try again in a moment."""
+
+
+def refused(method: str, code: str) -> RefusedError:
+    """Make the right error of Slack's word."""
+    return (GoneError if code in GONE else RefusedError)(method, code)

@@ -1,0 +1,115 @@
+"""Forms that are opened and questions that are answered with them, or with a button.
+
+A form is opened before anything else is done: Slack gives three seconds for it.
+"""
+
+from __future__ import annotations
+
+import json
+
+from interpreter_bot import errors
+from interpreter_bot.platforms.slack import admitting, asking, sending, views, workspaces
+
+
+class Forms:
+    """Opens forms and takes answers."""
+
+    def __init__(
+        self,
+        sender: sending.Sender,
+        door: admitting.Doorkeeper,
+        questions: asking.Questions,
+    ) -> None:
+        self._sender = sender
+        self._door = door
+        self._questions = questions
+
+    async def open_run(self, workspace: workspaces.Workspace, channel: str, trigger: str) -> None:
+        """Open the editor of `/py`."""
+        facts = json.dumps({"channel": channel})
+        view = views.form(views.RUN_FORM, "Run Python", "Your code", submit="Run", facts=facts)
+        await self._open(workspace, trigger, view)
+
+    async def open_ask(
+        self, workspace: workspaces.Workspace, channel: str, ts: str, trigger: str
+    ) -> None:
+        """Open the question about a message."""
+        facts = json.dumps({"channel": channel, "ts": ts})
+        view = views.form(
+            views.ASK_FORM, "Ask about this", "Your question", submit="Ask", facts=facts
+        )
+        await self._open(workspace, trigger, view)
+
+    async def open_edit(
+        self, workspace: workspaces.Workspace, question: asking.Question, trigger: str
+    ) -> None:
+        """Open code that waits for leave."""
+        facts = json.dumps({"question": question.id})
+        view = views.form(
+            views.EDIT_FORM,
+            "Edit before running",
+            "The code",
+            submit="Run",
+            facts=facts,
+            initial=question.code,
+        )
+        await self._open(workspace, trigger, view)
+
+    async def open_answer(
+        self, workspace: workspaces.Workspace, question: asking.Question, trigger: str
+    ) -> None:
+        """Open the answer to an `input()`."""
+        facts = json.dumps({"question": question.id})
+        view = views.form(
+            views.ANSWER_FORM,
+            "Python asks",
+            question.prompt or "Your answer",
+            submit="Answer",
+            facts=facts,
+            is_optional=True,
+        )
+        await self._open(workspace, trigger, view)
+
+    async def _open(self, workspace: workspaces.Workspace, trigger: str, view: views.View) -> None:
+        await self._sender.call(
+            workspace, "views.open", most_seconds=1.0, trigger_id=trigger, view=view
+        )
+
+    async def decide(
+        self,
+        workspace: workspaces.Workspace,
+        user: str,
+        channel: str,
+        question_id: str,
+        answer: str | None,
+    ) -> None:
+        """Take a person's answer to a question.
+
+        Raises:
+            BotError: it is not theirs to answer, or too late.
+        """
+        question = await self.question(workspace, user, channel, question_id)
+        if not question.answer.done():
+            question.answer.set_result(answer)
+
+    async def question(
+        self, workspace: workspaces.Workspace, user: str, channel: str, question_id: str
+    ) -> asking.Question:
+        """Find a question somebody may answer: who started it, or for leave also an admin.
+
+        Raises:
+            BotError: it is not theirs to answer, or too late.
+        """
+        question = self._questions.get(question_id)
+        if question is None:
+            raise errors.BotError("That is no longer waiting.")
+        if user != question.user:
+            profile = await self._door.admit(workspace, user, channel)
+            if not (question.code and profile.is_admin):
+                raise errors.BotError("Only the person who asked may answer that.")
+        return question
+
+    def code_of(self, question_id: str) -> str | None:
+        """Give the code that waits for leave."""
+        question = self._questions.get(question_id)
+        return question.code if question else None

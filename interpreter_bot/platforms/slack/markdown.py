@@ -1,0 +1,74 @@
+"""Slack's own syntax: making foreign text harmless in it. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_INVISIBLE: Final = "\u200b"
+# Whether Slack obeys these within Markdown is not documented: they are broken everywhere.
+_TOKENS: Final = re.compile(
+    r"<(?=[@#!])|@(?=(?:channel|here|everyone)\b)|<(?=[a-z][a-z+.-]*:[^<>\n]*\|)"
+)
+# The beginning of one of those, whose end may come with the next piece of a stream.
+_BEGINNINGS: Final = re.compile(
+    r"(?:<[@#!]?@?[a-z]{0,8}|<[a-z][a-z+.-]*:?[^<>\n|]{0,500}|@[a-z]{0,8})\Z"
+)
+_SHOWN_LINK: Final = re.compile(r"\[([^\]\n]{1,300})\]\((https?://[^\s()]{1,2000})\)")
+_HOST: Final = re.compile(r"(?:https?://)?((?:[\w-]+\.)+[a-z]{2,24})(?:[/?#:]|\Z)", re.IGNORECASE)
+
+
+def defused(text: str) -> str:
+    """Break what would notify people, or show a link as another, in Markdown."""
+    text = _SHOWN_LINK.sub(_honest, text)
+    return _TOKENS.sub(lambda found: found[0] + _INVISIBLE, text)
+
+
+def _honest(found: re.Match[str]) -> str:
+    """Show where a link leads if its text pretends that it leads elsewhere."""
+    label, url = found[1], found[2]
+    pretended, real = _HOST.match(label.strip()), _HOST.match(url)
+    if pretended and real and pretended[1].lower() != real[1].lower():
+        return url
+    return found[0]
+
+
+def escaped(text: str) -> str:
+    """Make a text harmless where Slack reads its own markup, `mrkdwn`."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def one_line(text: str, most: int) -> str:
+    """Fit a text into one line."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+class Defuser:
+    """Makes a text harmless that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """Take a piece; returns what is certain of it and those before."""
+        text = self._held + piece
+        cut = _undecided(text)
+        self._held = text[cut:]
+        return defused(text[:cut])
+
+    def rest(self) -> str:
+        """Return what was held back, as nothing more comes."""
+        rest, self._held = defused(self._held), ""
+        return rest
+
+
+def _undecided(text: str) -> int:
+    """Say from where on it is not certain what a text means."""
+    found = _BEGINNINGS.search(text)
+    cut = found.start() if found else len(text)
+    link = text.rfind("[", max(0, len(text) - 2400))
+    if link >= 0 and "\n" not in text[link:] and not _SHOWN_LINK.match(text, link):
+        is_open = "]" not in text[link:] or re.search(r"\]\(?[^()\s]*\Z", text[link:])
+        cut = min(cut, link) if is_open else cut
+    return cut

@@ -1,0 +1,31 @@
+"""Where an answer goes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from interpreter_bot.platforms.slack import workspaces
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """A spot in a channel.
+
+    Attributes:
+        thread: timestamp of the thread's root; empty for the channel itself.
+        asked: timestamp of the message that is answered; empty for a command.
+        user: who asked.
+        user_team: their own workspace.
+    """
+
+    workspace: workspaces.Workspace
+    channel: str
+    thread: str
+    asked: str
+    user: str
+    user_team: str = ""
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether nobody else reads along."""
+        return self.channel.startswith("D")

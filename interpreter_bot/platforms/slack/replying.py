@@ -1,0 +1,293 @@
+"""The way back for one request: what sessions tell becomes one answer in Slack.
+
+Sessions call in order and never wait; what they say is collected, and a task of its own, the
+pump, brings it to Slack as fast as Slack takes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from typing import Final
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms.rendering import fences
+from interpreter_bot.platforms.slack import (
+    answers,
+    approving,
+    asking,
+    blocks,
+    failures,
+    markdown,
+    places,
+    results,
+    showing,
+    uploads,
+)
+from interpreter_bot.screens import showing as screens
+from interpreter_bot.sessions import ports
+
+_log = logging.getLogger(__name__)
+
+_TITLES: Final = {
+    values.Ending.OK: "Ran Python",
+    values.Ending.ERROR: "Ran Python: it failed",
+    values.Ending.TIMED_OUT: "Python took too long",
+    values.Ending.OUT_OF_MEMORY: "Python ran out of memory",
+    values.Ending.CRASHED: "Python crashed",
+    values.Ending.STOPPED: "Stopped Python",
+    values.Ending.REFUSED: "Python was not run",
+}
+
+
+@dataclasses.dataclass(slots=True)
+class _Cell:
+    """An execution under way."""
+
+    number: int
+    code: str
+    screen: screens.Screen = dataclasses.field(default_factory=screens.Screen)
+    last_line: str = ""
+
+
+class Replier:
+    """See `sessions.ports.Reply`."""
+
+    def __init__(
+        self,
+        show: showing.Showing,
+        place: places.Place,
+        questions: asking.Questions,
+        slack: settings.Slack,
+        *,
+        is_code: bool,
+    ) -> None:
+        self._show = show
+        self._place = place
+        self._questions = questions
+        self._options = slack
+        self._is_code = is_code
+        self._answer = answers.Answer()
+        self._results = results.Results()
+        self._defuser = markdown.Defuser()
+        self._cell: _Cell | None = None
+        self._made: list[uploads.Outgoing] = []
+        self._spools: dict[str, uploads.Spool] = {}
+        self._table: blocks.Block | None = None
+        self._spent: ports.Spent | None = None
+        self._end: ports.End | None = None
+        self._is_rewritten = False
+        self._changed = asyncio.Event()
+        self._over = asyncio.Event()
+
+    # What sessions tell -------------------------------------------------------------------
+
+    def waiting(self, ahead: int) -> None:
+        """See the port."""
+        self._show.note = f"Waiting: {ahead} before this" if ahead else ""
+        self._changed.set()
+
+    def begun(self) -> None:
+        """See the port."""
+        self._show.note = ""
+        self._show.has_begun = True
+        self._changed.set()
+
+    def step(self, number: int) -> None:
+        """See the port."""
+        self._flush_words()
+        if self._answer.words_of_step().strip():
+            self._answer.text("\n\n")
+        self._answer.step()
+
+    def text(self, delta: str) -> None:
+        """See the port."""
+        self._answer.text(self._defuser.feed(delta))
+        self._changed.set()
+
+    def writing(self, delta: str) -> None:
+        """See the port: code is shown when it runs."""
+
+    def announcement(self, cell: int, text: str) -> None:
+        """See the port."""
+        self._flush_words()
+        self._answer.paragraph(f"_{markdown.defused(markdown.one_line(text, 1000))}_")
+        self._changed.set()
+
+    def code(self, cell: int, code: str) -> None:
+        """See the port."""
+        self._flush_words()
+        self._cell = _Cell(cell, code)
+        if self._options.code == "full" and not self._is_code:
+            shown = fences.fenced(code, language="python")
+            self._answer.paragraph(markdown.defused(shown))
+        self._task("Running Python", "in_progress")
+
+    def output(self, cell: int, output: values.Output) -> None:
+        """See the port."""
+        if self._cell is None:
+            return
+        self._cell.screen.show(output)
+        if isinstance(output, values.Text):
+            lines = output.text.strip().rpartition("\n")[2].rpartition("\r")[2]
+            self._cell.last_line = markdown.one_line(lines, answers.FIELD_CHARACTERS)
+            self._task("Running Python", "in_progress", output=self._cell.last_line)
+
+    async def ask(self, cell: int, request: values.InputRequested) -> str:
+        """See the port."""
+        thread = await self._show.settled(self._answer, self._live)
+        return await approving.ask(self._show.sender, self._questions, self._place, thread, request)
+
+    async def approve(self, cell: int, code: str) -> str | None:
+        """See the port."""
+        self._flush_words()
+        thread = await self._show.settled(self._answer, self._live)
+        await self._show.status("suspended")
+        try:
+            return await approving.approve(
+                self._show.sender, self._questions, self._place, thread, code
+            )
+        finally:
+            await self._show.status("processing")
+
+    def finished(self, cell: int, finished: values.Finished) -> None:
+        """See the port."""
+        running = self._cell or _Cell(cell, "")
+        self._cell = None
+        shown = self._results.of_cell(
+            cell, running.screen.items, finished, made_files=not self._is_code
+        )
+        state: answers.State = "complete" if finished.ending is values.Ending.OK else "error"
+        took = f"{finished.seconds:.1f} s" if finished.seconds >= 0.05 else ""
+        self._cell = running
+        self._task(_TITLES[finished.ending], state, output=took)
+        self._cell = None
+        self._answer.paragraph(shown.text)
+        self._table = self._table or shown.table
+        for made in shown.files:
+            self._made.append(
+                uploads.of_bytes(made.name, made.data, made.about, is_image=made.is_image)
+            )
+
+    def save(self, cell: int, name: str) -> ports.Saving | None:
+        """See the port."""
+        spool = self._spools[name] = uploads.Spool()
+        return spool
+
+    def artifact(self, cell: int, artifact: values.Artifact) -> None:
+        """See the port."""
+        spool = self._spools.pop(artifact.name, None)
+        if spool is not None and spool.is_complete:
+            self._made.append(uploads.Outgoing(artifact.name, spool.file))
+
+    def usage(self, spent: ports.Spent) -> None:
+        """See the port."""
+        self._spent = spent
+
+    def over(self, end: ports.End) -> None:
+        """See the port."""
+        self._flush_words()
+        self._is_rewritten = self._answer.end_step_with(markdown.defused(end.text))
+        if end.sentence:
+            mark = "" if end.status is ports.Status.DONE else "⚠️ "
+            self._answer.paragraph(f"\n\n{mark}{markdown.defused(end.sentence)}")
+        elif end.status is ports.Status.STOPPED:
+            self._answer.paragraph("\n\nStopped.")
+        self._end = end
+        self._changed.set()
+        self._over.set()
+
+    # The pump -----------------------------------------------------------------------------
+
+    async def pump(self) -> None:
+        """Bring everything to Slack, and return when it is there."""
+        try:
+            while self._end is None:
+                await self._changed.wait()
+                self._changed.clear()
+                if self._end is None:
+                    await self._progress()
+            await self._finish(self._end)
+        except failures.GoneError:
+            _log.warning("an answer is not shown: the bot is no longer installed there")
+        finally:
+            for outgoing in self._made:
+                outgoing.file.close()
+            for spool in self._spools.values():
+                spool.file.close()
+
+    async def _progress(self) -> None:
+        try:
+            await self._show.progress(self._answer, self._live)
+        except failures.GoneError:
+            raise
+        except failures.SlackError as error:
+            # The end is shown all the same, if Slack takes it then.
+            _log.info("progress could not be shown", exc_info=error)
+        await self._show.pause(self._over)
+
+    async def _finish(self, end: ports.End) -> None:
+        below = [block for block in [self._table] if block is not None]
+        below.append(blocks.note(self._small_print(end)))
+        if not self._is_code and end.status is ports.Status.DONE:
+            below.append(blocks.feedback(str(end.turn_id)))
+        if not (self._answer.has_text or self._made or self._table):
+            self._answer.paragraph("_Done; there is nothing to show._")
+        try:
+            await self._show.finish(self._answer, below, is_rewritten=self._is_rewritten)
+        except failures.GoneError:
+            raise
+        except failures.SlackError as error:
+            _log.warning("an answer could not be shown", exc_info=error)
+            await self._apologize(error)
+        if self._made:
+            batch, self._made = self._made, []
+            complaints = await self._show.upload(batch)
+            if complaints:
+                await self._show.say("\n".join(markdown.defused(c) for c in complaints))
+
+    async def _apologize(self, error: errors.BotError) -> None:
+        """Say that the answer could not be said, as plainly as can be."""
+        with contextlib.suppress(failures.SlackError):
+            await self._show.say(f"The answer could not be shown: {markdown.defused(str(error))}")
+
+    def _small_print(self, end: ports.End) -> str:
+        said = [f"{end.seconds:.1f} s"]
+        if self._spent is not None and not self._is_code:
+            tokens = self._spent.input_tokens + self._spent.output_tokens
+            said.append(f"{tokens:,} tokens")
+            said.append("AI can be wrong: check what matters")
+        return " · ".join(said)
+
+    def _flush_words(self) -> None:
+        self._answer.text(self._defuser.rest())
+
+    def _live(self) -> str:
+        """Say what the code that runs has shown until now."""
+        if self._cell is None:
+            return ""
+        return self._results.of_cell(self._cell.number, self._cell.screen.items, None).text
+
+    def _task(self, title: str, state: answers.State, *, output: str = "") -> None:
+        cell = self._cell
+        if cell is None or self._is_code:
+            self._changed.set()
+            return
+        details = ""
+        if self._options.code == "short":
+            details = markdown.defused(_short(cell.code))[: answers.FIELD_CHARACTERS]
+        shown = markdown.defused(output)[: answers.FIELD_CHARACTERS]
+        self._answer.task(answers.Task(f"cell-{cell.number}", title, state, details, shown))
+        self._changed.set()
+
+
+def _short(code: str) -> str:
+    lines = code.strip().splitlines()
+    kept: list[str] = []
+    for line in lines:
+        if sum(map(len, kept)) + len(kept) + len(line) > answers.FIELD_CHARACTERS - 10:
+            return "\n".join([*kept, "…"])
+        kept.append(line)
+    return "\n".join(kept)

@@ -1,0 +1,120 @@
+"""What an execution showed: what of it is in the answer's text, and what becomes files. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from interpreter_bot import values
+from interpreter_bot.platforms.rendering import choosing, endings, fences, items, tables
+from interpreter_bot.platforms.slack import blocks, markdown
+from interpreter_bot.screens import showing
+
+_PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
+_CAPABILITIES: Final = items.Capabilities(
+    text_units=2_500, text_lines=30, table_width=100, pictures=_PICTURES, has_tables=True
+)
+_DRAWN_CHARACTERS: Final = 2_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Made:
+    """A file of ours: a picture, or what is not shown in a message."""
+
+    name: str
+    data: bytes
+    about: str = ""
+    is_image: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shown:
+    """What becomes of the outputs of one execution.
+
+    Attributes:
+        text: Markdown, harmless.
+        table: a block for the end of the message, of which there may be one.
+        files: in order.
+    """
+
+    text: str
+    table: blocks.Block | None
+    files: tuple[Made, ...]
+
+
+class Results:
+    """Turns outputs into text and files; one for each answer."""
+
+    def __init__(self) -> None:
+        self._chooser = choosing.Chooser(_CAPABILITIES)
+        self._cell_of_table: int | None = None
+
+    def of_cell(
+        self,
+        cell: int,
+        standing: Sequence[showing.Item],
+        finished: values.Finished | None,
+        *,
+        made_files: bool = False,
+    ) -> Shown:
+        """Show one execution; one that is not finished is shown as it stands."""
+        parts: list[str] = []
+        files: list[Made] = []
+        table = None
+        for item in self._chooser.choose(cell, standing):
+            match item:
+                case items.Said(text=text):
+                    parts.append(markdown.defused(fences.fenced(text)))
+                case items.Code(text=text, language=language):
+                    known = "" if language == "traceback" else language
+                    parts.append(markdown.defused(fences.fenced(text, language=known)))
+                case items.TableItem():
+                    block = self._block(cell, item) if finished is not None else None
+                    if block is not None and table is None:
+                        table = block
+                    else:
+                        parts.append(_drawn(item, files, cell, is_last=finished is not None))
+                case items.PictureItem():
+                    files.append(Made(item.name, item.data, item.alt, is_image=True))
+                case items.FileItem():
+                    files.append(Made(item.name, item.data, item.about))
+                    parts.append(f"_{markdown.defused(item.name)}: {markdown.defused(item.about)}_")
+                case items.Note(text=text):
+                    parts.append(f"_{markdown.defused(text)}_")
+                case items.PageItem():
+                    # Only for platforms that say they show HTML.
+                    pass
+        if finished is not None:
+            parts.append(_end(standing, finished, made_files=made_files))
+        return Shown("\n\n".join(filter(None, parts)), table, tuple(files))
+
+    def _block(self, cell: int, item: items.TableItem) -> blocks.Block | None:
+        """Make the answer's one table block, if this may be it."""
+        if self._cell_of_table not in (None, cell):
+            return None
+        block = blocks.table(item.table)
+        if block is not None:
+            self._cell_of_table = cell
+        return block
+
+
+def _drawn(item: items.TableItem, files: list[Made], cell: int, *, is_last: bool) -> str:
+    """Draw a table that is no block; what a message does not hold of it is CSV."""
+    text = item.text
+    is_whole = len(text) <= _DRAWN_CHARACTERS and "…" not in text
+    if not is_whole:
+        text = tables.draw(item.table, 80, most_rows=10)[:_DRAWN_CHARACTERS]
+    if not is_whole and is_last:
+        count = sum(made.name.startswith("table-") for made in files) + 1
+        name = f"table-{cell + 1}-{count}.csv"
+        about = tables.size(item.table, len(item.table.rows))
+        files.append(Made(name, tables.as_csv(item.table).encode("utf-8", "replace"), about))
+    return markdown.defused(fences.fenced(text))
+
+
+def _end(standing: Sequence[showing.Item], finished: values.Finished, *, made_files: bool) -> str:
+    has_error = any(isinstance(item.output, values.Error) for item in standing)
+    has_shown = bool(standing) or made_files
+    said = endings.sentence(finished, has_shown=has_shown, has_error=has_error)
+    return f"_{markdown.defused(said)}_" if said and said != endings.SILENT else ""

@@ -1,0 +1,249 @@
+"""Showing an answer as it grows: streamed where that can be, else posted and edited."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, TypeAlias
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.rendering import fences
+from interpreter_bot.platforms.slack import (
+    answers,
+    blocks,
+    failures,
+    markdown,
+    places,
+    posts,
+    sending,
+    streams,
+    uploads,
+)
+
+_log = logging.getLogger(__name__)
+
+Status: TypeAlias = Literal["active", "processing", "suspended"]
+_CODE_CHARACTERS: Final = 3_000
+
+
+class Showing:
+    """One answer in Slack."""
+
+    def __init__(
+        self,
+        sender: sending.Sender,
+        sends: uploads.Uploads,
+        place: places.Place,
+        slack: settings.Slack,
+        *,
+        stop_key: str,
+        heading: str = "",
+        payload: dict[str, str] | None = None,
+    ) -> None:
+        """Show nothing yet.
+
+        Args:
+            stop_key: what the Stop button carries.
+            heading: Markdown above everything else; there is only a heading for raw code.
+            payload: facts about the first message, where it is not streamed.
+        """
+        self.sender: Final = sender
+        self.note = ""
+        self.has_begun = False
+        self._noted = ""
+        self._uploads = sends
+        self._place = place
+        self._options = slack
+        self.stop_key = stop_key
+        self._heading = heading
+        self._payload = payload
+        self._posts = posts.Posts(sender, place, most_characters=slack.stream_characters)
+        self._stream: streams.Stream | None = None
+        self._streamed = 0
+        self._has_status = False
+        self._busy = asyncio.Lock()
+        self._last = 0.0
+
+    @property
+    def thread(self) -> str:
+        """Where files and questions go."""
+        return self._place.thread or self._posts.first
+
+    async def begin(self, title: str = "") -> None:
+        """Give the first sign that somebody works on it."""
+        if self._options.agent_view and self._place.thread and not self._heading:
+            self._has_status = await self._set_status("processing", title)
+            if self._has_status:
+                self._stream = streams.Stream(
+                    self.sender,
+                    self._place,
+                    most_characters=self._options.stream_characters,
+                    most_seconds=self._options.stream_seconds,
+                )
+                return
+        await self._edit(answers.Answer())
+
+    async def status(self, status: Status) -> None:
+        """Say in which state the session is, where Slack shows that."""
+        if self._has_status:
+            await self._set_status(status)
+
+    async def _set_status(self, status: Status, title: str = "") -> bool:
+        try:
+            await self.sender.call(
+                self._place.workspace,
+                "agents.sessions.setStatus",
+                most_seconds=2.0,
+                channel_id=self._place.channel,
+                thread_ts=self._place.thread,
+                status=status,
+                title=title or None,
+                initiator_user_id=self._place.user if title else None,
+            )
+        except failures.GoneError:
+            raise
+        except failures.SlackError as error:
+            _log.info("no session status: %s", error)
+            return False
+        return True
+
+    async def progress(self, answer: answers.Answer, live: Callable[[], str]) -> None:
+        """Show an answer as far as it goes.
+
+        Args:
+            live: gives what code that runs has shown until now, as Markdown; that is only shown
+                where it can be taken back, as it may still change.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        async with self._busy:
+            self._last = time.monotonic()
+            if self._stream is None:
+                await self._edit(answer, live())
+                return
+            pieces = answer.pieces[self._streamed :]
+            waiting = self._waiting()
+            if pieces or waiting:
+                try:
+                    await self._stream.append([*waiting, *pieces])
+                except streams.BrokenStreamError as error:
+                    await self._give_up(error)
+                    await self._edit(answer, live())
+                else:
+                    self._streamed += len(pieces)
+
+    def _waiting(self) -> list[answers.Task]:
+        """Say in a stream that the request waits, and when it does no longer."""
+        if self.note == self._noted:
+            return []
+        self._noted = self.note
+        state: answers.State = "in_progress" if self.note else "complete"
+        return [answers.Task("waiting", self.note or "Waited for those before", state)]
+
+    async def pause(self, over: asyncio.Event) -> None:
+        """Wait until more can be shown without showing too much, or until it is over."""
+        slack = self._options
+        seconds = slack.editing_seconds if self._stream is None else slack.streaming_seconds
+        rest = self._last + seconds - time.monotonic()
+        if rest > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), rest)
+
+    async def _give_up(self, error: Exception) -> None:
+        """Go on by editing: what was streamed stays where it is, as the first messages."""
+        stream, self._stream = self._stream, None
+        if stream is None:
+            return
+        _log.info("an answer is not streamed any further: %s", error)
+        await stream.abandon()
+        self._posts.adopt(stream.timestamps)
+
+    async def finish(
+        self,
+        answer: answers.Answer,
+        below: Sequence[blocks.Block],
+        *,
+        is_rewritten: bool,
+    ) -> None:
+        """Show all of it, for good.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        async with self._busy:
+            if self._stream is not None and not is_rewritten:
+                try:
+                    await self._end_stream(self._stream, answer, below)
+                except streams.BrokenStreamError as error:
+                    await self._give_up(error)
+                else:
+                    if not self._stream.is_tainted:
+                        return
+                    self._posts.adopt(self._stream.timestamps)
+            elif self._stream is not None:
+                await self._give_up(streams.BrokenStreamError("its end was written anew"))
+            self._stream = None
+            try:
+                await self._posts.show(self._markdown(answer), below=below, payload=self._payload)
+            finally:
+                await self.status("active")
+
+    async def _end_stream(
+        self, stream: streams.Stream, answer: answers.Answer, below: Sequence[blocks.Block]
+    ) -> None:
+        await stream.append([*self._waiting(), *answer.pieces[self._streamed :]])
+        if stream.has_room_for(below):
+            await stream.stop(below, status="active")
+            return
+        apart = [block for block in below if block["type"] == "table"]
+        rest = [block for block in below if block["type"] != "table"]
+        await stream.stop(rest, status="active")
+        if not stream.is_tainted:
+            content = {"text": "The table", "blocks": apart}
+            await posts.post(self.sender, self._place, content, self.thread)
+
+    async def _edit(self, answer: answers.Answer, live: str = "") -> None:
+        text = f"{self._markdown(answer)}\n\n{live}".strip("\n")
+        note = [blocks.note(self.note)] if self.note else []
+        await self._posts.show(
+            text or "_Working on it…_",
+            below=[*note, blocks.stop(self.stop_key)],
+            payload=self._payload,
+        )
+
+    def _markdown(self, answer: answers.Answer) -> str:
+        text = answer.markdown(with_details=self._options.code == "short")
+        return f"{self._heading}\n\n{text}".strip("\n") if self._heading else text
+
+    async def settled(self, answer: answers.Answer, live: Callable[[], str]) -> str:
+        """Return the thread in which a question can be asked: what was said stands before it.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        await self.progress(answer, live)
+        return self.thread
+
+    async def upload(self, batch: Sequence[uploads.Outgoing]) -> list[str]:
+        """Send files; returns sentences about those that could not be sent."""
+        return await self._uploads.send(self._place, self.thread, batch)
+
+    async def say(self, text: str) -> None:
+        """Add a message of its own.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        content = {"text": text[:300], "blocks": [blocks.prose(text[:11_000])]}
+        await posts.post(self.sender, self._place, content, self.thread)
+
+
+def heading(name: str, code: str) -> str:
+    """Say whose code it is that runs."""
+    shown = code if len(code) <= _CODE_CHARACTERS else f"{code[:_CODE_CHARACTERS]}\n…"
+    fenced = markdown.defused(fences.fenced(shown, language="python"))
+    return f"**{markdown.defused(markdown.one_line(name, 80))}** ran:\n{fenced}"

@@ -1,0 +1,214 @@
+"""Taking a request to its answer, and knowing which ones are under way."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from interpreter_bot import settings, values
+from interpreter_bot.platforms.slack import (
+    asking,
+    failures,
+    markdown,
+    places,
+    replying,
+    sending,
+    showing,
+    threads,
+    uploads,
+)
+from interpreter_bot.sessions import ports, requests
+
+if TYPE_CHECKING:
+    from interpreter_bot.sessions import conversations
+
+_log = logging.getLogger(__name__)
+
+_TITLE_CHARACTERS: Final = 80
+_SEPARATOR: Final = "/"
+_LAST_WORDS_SECONDS: Final = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Underway:
+    """A request that is not answered yet, though it may not have begun."""
+
+    key: values.SessionKey
+    request_id: str
+
+
+class Turns:
+    """All requests of this process, a task each. They belong to this; `drain` sees their end."""
+
+    def __init__(
+        self,
+        held: conversations.Conversations,
+        sender: sending.Sender,
+        known: threads.Threads,
+        questions: asking.Questions,
+        slack: settings.Slack,
+    ) -> None:
+        self.conversations: Final = held
+        self.questions: Final = questions
+        self._sender = sender
+        self._threads = known
+        self._options = slack
+        self._uploads = uploads.Uploads(sender)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._underway: dict[Underway, showing.Showing] = {}
+        self._unwanted: set[Underway] = set()
+        self.is_closing = False
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Do something in a task of its own; what it raises is logged and ends nothing else."""
+        if self.is_closing:
+            work.close()
+            return
+        task = asyncio.create_task(self._netted(work, name), name=f"slack {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _netted(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        try:
+            await work
+        except failures.SlackError as error:
+            _log.warning("%s: %s", name, error)
+        except Exception:
+            # The last net of one event: the bot goes on with the others.
+            _log.exception("%s failed", name)
+
+    async def drain(self, seconds: float) -> None:
+        """Let what is under way end; then end it."""
+        self.is_closing = True
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def take(
+        self,
+        request: requests.Request,
+        place: places.Place,
+        *,
+        shown: showing.Showing | None = None,
+        heading: str = "",
+    ) -> None:
+        """Answer a request.
+
+        Args:
+            shown: an answer that has begun already.
+            heading: above the answer to raw code.
+        """
+        underway = Underway(request.key, request.id)
+        show = shown or self.show(request.key, place, request.id, heading=heading)
+        self._underway[underway] = show
+        try:
+            if shown is None:
+                await show.begin(title_of(request))
+            await self._take(request, place, show, underway)
+        finally:
+            del self._underway[underway]
+            self._unwanted.discard(underway)
+        if heading and not place.thread:
+            team, root = place.workspace.team, show.thread
+            self._threads.remember(team, place.channel, root, is_channels=True)
+
+    async def _take(
+        self,
+        request: requests.Request,
+        place: places.Place,
+        show: showing.Showing,
+        underway: Underway,
+    ) -> None:
+        replier = replying.Replier(
+            show, place, self.questions, self._options, is_code=request.is_code
+        )
+        pump = asyncio.create_task(replier.pump(), name="slack pump")
+        try:
+            if underway in self._unwanted:
+                replier.over(ports.End(status=ports.Status.STOPPED))
+            else:
+                await self.conversations.handle(request, replier)
+            await pump
+        finally:
+            # Also when the bot is told to end: what happened is still said, if that is quick.
+            await asyncio.wait([pump], timeout=_LAST_WORDS_SECONDS)
+            pump.cancel()
+
+    def show(
+        self, key: values.SessionKey, place: places.Place, request_id: str, *, heading: str = ""
+    ) -> showing.Showing:
+        """Prepare to show an answer."""
+        is_channels = not place.thread and not key.thread
+        return showing.Showing(
+            self._sender,
+            self._uploads,
+            place,
+            self._options,
+            stop_key=stop_value(key, request_id),
+            heading=heading,
+            payload={"kernel": threads.CHANNELS_OWN} if is_channels else None,
+        )
+
+    async def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
+        """Take back a request: it waits no longer, or is stopped. False if it is over."""
+        underway = Underway(key, request_id)
+        if underway not in self._underway:
+            return False
+        # Should it not even wait yet, it never begins.
+        self._unwanted.add(underway)
+        if await self.conversations.withdraw(key, request_id):
+            return True
+        if self._underway[underway].has_begun:
+            return await self.conversations.stop(key)
+        return True
+
+    async def withdraw_message(self, team: str, channel: str, ts: str) -> None:
+        """Take back whatever was asked by a message, however it was worded."""
+        for underway in list(self._underway):
+            is_there = (underway.key.workspace, underway.key.channel) == (team, channel)
+            if is_there and underway.request_id.partition("-")[0] == ts:
+                await self.withdraw(underway.key, underway.request_id)
+
+    async def stop_thread(self, key: values.SessionKey, root: str) -> None:
+        """Stop whatever is answered in a thread; what runs in other threads goes on."""
+        for underway, show in list(self._underway.items()):
+            if show.thread == root and underway.key.channel == key.channel:
+                await self.withdraw(underway.key, underway.request_id)
+
+    async def stop_all(self, team: str) -> None:
+        """Stop everything of a workspace the bot was removed from."""
+        for underway in list(self._underway):
+            if underway.key.workspace == team:
+                await self.withdraw(underway.key, underway.request_id)
+
+
+def title_of(request: requests.Request) -> str:
+    """Make a title for a conversation that begins."""
+    return "" if request.is_code else markdown.one_line(request.text, _TITLE_CHARACTERS)
+
+
+def stop_key(key: values.SessionKey) -> str:
+    """Write a conversation into a button."""
+    return _SEPARATOR.join((key.workspace, key.channel, key.thread))
+
+
+def stop_value(key: values.SessionKey, request_id: str) -> str:
+    """Write a request into a button."""
+    return f"{stop_key(key)}{_SEPARATOR}{request_id}"
+
+
+def request_of(text: str) -> tuple[values.SessionKey | None, str]:
+    """Read a request from a button."""
+    key, _, request_id = text.rpartition(_SEPARATOR)
+    return key_of(key), request_id
+
+
+def key_of(text: str) -> values.SessionKey | None:
+    """Read a conversation from a button."""
+    parts = text.split(_SEPARATOR)
+    return values.SessionKey("slack", *parts) if len(parts) == 3 else None

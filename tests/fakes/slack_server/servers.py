@@ -1,0 +1,597 @@
+"""The loopback Slack as a server: requests in, envelopes out, and what people do in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import hmac
+import json
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from tests.fakes.slack_server import validating, web_api, worlds
+
+_ACK_SECONDS = 3.0
+_LOGIN = "<!DOCTYPE html><html><head><title>Slack</title></head><body>Sign in</body></html>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """What goes wrong with a call.
+
+    Attributes:
+        kind: ratelimited | drop (before it is carried out) | drop after | error | status | slow.
+        error: Slack's word, for `error`.
+        seconds: of Retry-After, or of being slow.
+    """
+
+    kind: str
+    error: str = ""
+    seconds: float = 1.0
+    status: int = 503
+
+
+@dataclasses.dataclass
+class Delivery:
+    """One event on its way to the app."""
+
+    kind: str
+    payload: dict[str, Any]
+    sent: float = 0.0
+    acked: float | None = None
+    answer: Any = None
+    tries: int = 0
+
+
+class Server:
+    """The whole of it. `speed` says how much faster than Slack's its limits run."""
+
+    def __init__(
+        self, *, speed: float = 1.0, signing_secret: str = "loopback-signing-secret"
+    ) -> None:
+        self.world = worlds.World()
+        self.speed = speed
+        self.signing_secret = signing_secret
+        self.app_token = "xapp-loopback-app-token"
+        self.can_stream = True
+        self.has_agents = True
+        self.most_upload_bytes = 0
+        self.calls: list[tuple[float, str, dict[str, Any]]] = []
+        self.errors: list[tuple[str, str, str]] = []
+        self.problems: list[str] = []
+        self.pings: list[str] = []
+        self.deliveries: list[Delivery] = []
+        self.downloads: list[tuple[str, str]] = []
+        self.choose_fault: Callable[[str, dict[str, Any]], Fault | None] = lambda *_: None
+        self.http_target = ""
+        self.root = ""
+        self.oauth_codes: dict[str, worlds.Team] = {}
+        self.random = random.Random(7)
+        self._faults: dict[str, list[Fault]] = {}
+        self._triggers: dict[str, float] = {}
+        self._sockets: list[web.WebSocketResponse] = []
+        self._urls: set[str] = set()
+        self._changed = asyncio.Condition()
+        self._delivering: set[asyncio.Task[None]] = set()
+        self._waiting: dict[str, asyncio.Future[Any]] = {}
+        self._api = web_api.WebApi(self)
+
+    async def __aenter__(self) -> Server:
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_route("*", "/api/{method}", self._call)
+        app.router.add_get("/link/{ticket}", self._socket)
+        app.router.add_post("/upload/{file}", self._upload)
+        app.router.add_get("/files/{file}/{name}", self._download)
+        app.router.add_post("/response/{number}", self._respond)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.root = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self.base_url = f"{self.root}/api/"
+        self._client = aiohttp.ClientSession()
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        for task in self._delivering:
+            task.cancel()
+        await asyncio.gather(*self._delivering, return_exceptions=True)
+        await self._client.close()
+        for socket in self._sockets:
+            await socket.close()
+        await self._runner.cleanup()
+        if kind is None:
+            assert self.problems == [], self.problems
+            assert self.pings == [], "generated text reaches people"
+
+    # What tests ask -----------------------------------------------------------------------
+
+    def problem(self, what: str) -> None:
+        self.problems.append(what)
+
+    def forgive(self, *beginnings: str) -> None:
+        """Take back problems that the test brought about itself."""
+        self.problems = [p for p in self.problems if not p.startswith(beginnings)]
+
+    async def until(self, condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+        """Wait until something holds; returns it."""
+        async with asyncio.timeout(seconds), self._changed:
+            while not (found := condition()):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), 0.05)
+            return found
+
+    def fail(self, method: str, *faults: Fault) -> None:
+        """Let the coming calls of a method go wrong, one after the other."""
+        self._faults.setdefault(method, []).extend(faults)
+
+    def called(self, method: str) -> list[dict[str, Any]]:
+        return [arguments for _, name, arguments in self.calls if name == method]
+
+    def replies(self, channel: str, root: str) -> list[dict[str, Any]]:
+        """List what the app said in a thread."""
+        return [m for m in self.world.thread(channel, root) if m.get("bot_id") and m["ts"] != root]
+
+    def answers(self, channel: str, root: str) -> list[dict[str, Any]]:
+        """List the app's replies that are complete."""
+        own = self.replies(channel, root)
+        return [m for m in own if m.get("stream", "closed") != "open"]
+
+    def status(self, channel: str, root: str) -> str:
+        """Say the last status of a session."""
+        shown = [
+            s["status"]
+            for s in self.world.statuses
+            if (s["channel"], s["thread_ts"]) == (channel, root)
+        ]
+        return shown[-1] if shown else ""
+
+    # Calls --------------------------------------------------------------------------------
+
+    async def _arguments(self, request: web.Request) -> dict[str, Any]:
+        arguments: dict[str, Any] = dict(request.query)
+        if request.content_type == "application/json":
+            arguments |= await request.json()
+        elif request.can_read_body:
+            arguments |= dict(await request.post())
+        return arguments
+
+    async def _call(self, request: web.Request) -> web.StreamResponse:
+        method = request.match_info["method"]
+        arguments = await self._arguments(request)
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        token = str(arguments.pop("token", "") or given)
+        if method == "oauth.v2.access":
+            return self._exchange(arguments)
+        self.calls.append((time.monotonic(), method, arguments))
+        if method not in web_api.METHODS:
+            self.problem(f"unknown method {method}")
+            return self._no("unknown_method")
+        fault = self._next_fault(method, arguments)
+        if fault is not None and fault.kind != "drop after":
+            answer = await self._go_wrong(request, fault)
+            if answer is not None:
+                return answer
+        response = await self._carry_out(method, arguments, token)
+        if fault is not None and fault.kind == "drop after":
+            assert request.transport
+            request.transport.abort()
+        await self._notify()
+        return response
+
+    def _next_fault(self, method: str, arguments: dict[str, Any]) -> Fault | None:
+        planned = self._faults.get(method)
+        return planned.pop(0) if planned else self.choose_fault(method, arguments)
+
+    async def _go_wrong(self, request: web.Request, fault: Fault) -> web.Response | None:
+        if fault.kind == "ratelimited":
+            return self._limited(fault.seconds)
+        if fault.kind == "error":
+            return self._no(fault.error)
+        if fault.kind == "status":
+            return web.Response(status=fault.status, text="oops")
+        if fault.kind == "slow":
+            await asyncio.sleep(fault.seconds)
+            return None
+        assert request.transport
+        request.transport.abort()
+        return web.Response()
+
+    def _limited(self, seconds: float) -> web.Response:
+        headers = {"Retry-After": f"{seconds:g}"}
+        return web.json_response({"ok": False, "error": "ratelimited"}, status=429, headers=headers)
+
+    def _no(self, error: str, **more: Any) -> web.Response:
+        return web.json_response({"ok": False, "error": error, **more})
+
+    async def _carry_out(self, method: str, arguments: dict[str, Any], token: str) -> web.Response:
+        try:
+            if method == "apps.connections.open":
+                if token != self.app_token:
+                    return self._no("invalid_auth")
+                team = ""
+            else:
+                team = self.world.team_of(token).id
+            if wait := self._api.throttle(method, team, arguments):
+                self.errors.append((method, "ratelimited", ""))
+                # A server that runs faster than Slack asks to wait for shorter, too; the client
+                # of Socket Mode reads whole seconds only, as Slack sends them.
+                is_whole = method == "apps.connections.open"
+                return self._limited(math.ceil(wait) if is_whole else max(wait, 0.001))
+            answer = await self._api.call(method, arguments, token)
+        except worlds.RefusalError as refusal:
+            detail = json.dumps(refusal.more)
+            self.errors.append((method, refusal.error, detail))
+            if refusal.error.startswith(("invalid_", "msg_", "no_text", "missing_")) and (
+                refusal.error != "invalid_auth"
+            ):
+                self.problem(f"{method}: {refusal.error} {detail}")
+            return self._no(refusal.error, **refusal.more)
+        return web.json_response({"ok": True, **answer})
+
+    def _exchange(self, arguments: dict[str, Any]) -> web.Response:
+        team = self.oauth_codes.pop(arguments.get("code", ""), None)
+        if team is None:
+            return self._no("invalid_code")
+        self.world.teams[team.id] = team
+        user = {"id": "U1"}
+        facts = {"app_id": "A1", "bot_user_id": team.bot_user, "access_token": team.token}
+        named = {"team": {"id": team.id, "name": "Other"}, "enterprise": None}
+        facts |= {"scope": "chat:write", "token_type": "bot", "is_enterprise_install": False}
+        return web.json_response({"ok": True, "authed_user": user, **facts, **named})
+
+    async def _upload(self, request: web.Request) -> web.Response:
+        file = request.match_info["file"]
+        fault = self._next_fault("upload", {})
+        if fault is not None:
+            answer = await self._go_wrong(request, fault)
+            if answer is not None:
+                return answer
+        data = await request.read()
+        facts = self.world.files[file]
+        if len(data) != facts["size"]:
+            self.problem(f"an upload of {len(data)} bytes that should be {facts['size']}")
+            return web.Response(status=400, text="length")
+        facts["is_uploaded"] = True
+        self.world.contents[file] = data
+        return web.Response(text=f"OK - {len(data)}", content_type="text/plain")
+
+    async def _download(self, request: web.Request) -> web.StreamResponse:
+        file = request.match_info["file"]
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        self.downloads.append((file, token))
+        facts = self.world.files[file]
+        if "redirect" in facts:
+            return web.Response(status=302, headers={"Location": facts["redirect"]})
+        if token not in {team.token for team in self.world.teams.values()}:
+            return web.Response(text=_LOGIN, content_type="text/html")
+        if facts.get("login"):
+            return web.Response(text=_LOGIN, content_type="text/html")
+        response = web.StreamResponse(headers={"Content-Type": facts["mimetype"]})
+        await response.prepare(request)
+        data = self.world.contents[file]
+        for start in range(0, len(data), 65_536):
+            await response.write(data[start : start + 65_536])
+        return response
+
+    async def _respond(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        if "blocks" in body:
+            validating.message_blocks(body["blocks"])
+        self.pings += validating.pings(body)
+        self.world.responses.append({"number": request.match_info["number"], **body})
+        await self._notify()
+        return web.Response(text="ok")
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    # Sockets ------------------------------------------------------------------------------
+
+    def issue_socket_url(self) -> str:
+        ticket = f"t{self.world.number()}"
+        self._urls.add(ticket)
+        return f"{self.root.replace('http', 'ws', 1)}/link/{ticket}"
+
+    async def _socket(self, request: web.Request) -> web.StreamResponse:
+        ticket = request.match_info["ticket"]
+        if ticket not in self._urls:
+            return web.Response(status=403)
+        self._urls.discard(ticket)
+        socket = web.WebSocketResponse(autoping=True)
+        await socket.prepare(request)
+        hello = {"type": "hello", "num_connections": 1, "connection_info": {"app_id": "A1"}}
+        await socket.send_json(hello)
+        self._sockets.append(socket)
+        await self._notify()
+        try:
+            async for message in socket:
+                if message.type is aiohttp.WSMsgType.TEXT:
+                    body = json.loads(message.data)
+                    waiting = self._waiting.pop(body["envelope_id"], None)
+                    if waiting is not None and not waiting.done():
+                        waiting.set_result(body.get("payload"))
+        finally:
+            if socket in self._sockets:
+                self._sockets.remove(socket)
+        return socket
+
+    @property
+    def is_connected(self) -> bool:
+        return bool(self._sockets)
+
+    def drop_sockets(self) -> None:
+        """Cut every connection, without a word."""
+        for socket in list(self._sockets):
+            self._sockets.remove(socket)
+            transport = socket._req.transport if socket._req is not None else None
+            if transport is not None:
+                transport.abort()
+
+    async def refresh_sockets(self) -> None:
+        """Ask the app to connect anew, as Slack does every few hours."""
+        for socket in list(self._sockets):
+            await socket.send_json({"type": "disconnect", "reason": "refresh_requested"})
+
+    # Deliveries ---------------------------------------------------------------------------
+
+    def deliver(self, kind: str, payload: dict[str, Any], *, times: int = 1) -> Delivery:
+        """Send an envelope; more than once, as Slack does when it feels like it."""
+        delivery = Delivery(kind, payload, sent=time.monotonic())
+        self.deliveries.append(delivery)
+        for _ in range(times):
+            task = asyncio.create_task(self._deliver(delivery))
+            self._delivering.add(task)
+            task.add_done_callback(self._delivering.discard)
+        return delivery
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        for attempt in range(4):
+            delivery.tries += 1
+            send = self._over_http if self.http_target else self._over_socket
+            started = time.monotonic()
+            try:
+                async with asyncio.timeout(_ACK_SECONDS):
+                    delivery.answer = await send(delivery, attempt)
+            except TimeoutError:
+                self.problem(f"{delivery.kind} was not acknowledged within 3 s")
+                continue
+            except (ConnectionError, aiohttp.ClientError):
+                # The connection was cut by the test; Slack tries again.
+                await asyncio.sleep(0.05)
+                continue
+            delivery.acked = time.monotonic() - started
+            await self._notify()
+            return
+
+    async def _over_socket(self, delivery: Delivery, attempt: int) -> Any:
+        while not self._sockets:
+            async with asyncio.timeout(30):
+                await asyncio.sleep(0.01)
+        socket = self.random.choice(self._sockets)
+        envelope = f"E{self.world.number()}"
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting[envelope] = waiting
+        body = {"type": delivery.kind, "envelope_id": envelope, "payload": delivery.payload}
+        body |= {"accepts_response_payload": delivery.kind != "events_api"}
+        body |= {"retry_attempt": attempt, "retry_reason": "timeout" if attempt else ""}
+        await socket.send_json(body)
+        while not waiting.done():
+            if socket not in self._sockets:
+                raise ConnectionError("the socket was cut")
+            await asyncio.wait([waiting], timeout=0.02)
+        return waiting.result()
+
+    async def _over_http(self, delivery: Delivery, attempt: int) -> Any:
+        if delivery.kind == "events_api":
+            body = json.dumps(delivery.payload)
+            content = "application/json"
+        elif delivery.kind == "slash_commands":
+            body = aiohttp.FormData(delivery.payload)()._value.decode()
+            content = "application/x-www-form-urlencoded"
+        else:
+            form = aiohttp.FormData({"payload": json.dumps(delivery.payload)})
+            body = form()._value.decode()
+            content = "application/x-www-form-urlencoded"
+        headers = self.sign(body) | {"Content-Type": content}
+        if attempt:
+            headers |= {"X-Slack-Retry-Num": str(attempt), "X-Slack-Retry-Reason": "http_timeout"}
+        async with self._client.post(self.http_target, data=body, headers=headers) as response:
+            text = await response.text()
+            if response.status != 200:
+                raise ConnectionError(f"{response.status} {text}")
+            return json.loads(text) if text.startswith("{") else text
+
+    def sign(self, body: str, *, age_seconds: int = 0) -> dict[str, str]:
+        stamp = str(int(time.time()) - age_seconds)
+        basis = f"v0:{stamp}:{body}".encode()
+        digest = hmac.new(self.signing_secret.encode(), basis, hashlib.sha256).hexdigest()
+        return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={digest}"}
+
+    def trigger(self) -> str:
+        trigger = f"trigger{self.world.number()}"
+        self._triggers[trigger] = time.monotonic()
+        return trigger
+
+    def use_trigger(self, trigger: str) -> None:
+        made = self._triggers.pop(trigger, None)
+        if made is None:
+            raise worlds.RefusalError("invalid_trigger_id")
+        if time.monotonic() - made > 3:
+            raise worlds.RefusalError("expired_trigger_id")
+
+    def event(
+        self, event: dict[str, Any], *, times: int = 1, team: str = "T1", event_id: str = ""
+    ) -> Delivery:
+        """Send an event of the Events API."""
+        known = self.world.teams[team]
+        authorization = {"team_id": team, "user_id": known.bot_user, "is_bot": True}
+        payload = {
+            "type": "event_callback",
+            "team_id": team,
+            "api_app_id": "A1",
+            "event_id": event_id or f"Ev{self.world.number()}",
+            "event_time": int(time.time()),
+            "authorizations": [authorization | {"enterprise_id": None}],
+            "event": event,
+        }
+        return self.deliver("events_api", payload, times=times)
+
+    # What people do -----------------------------------------------------------------------
+
+    def put_file(
+        self, name: str, data: bytes, *, mimetype: str = "text/csv", **facts: Any
+    ) -> dict[str, Any]:
+        """Let a person upload a file; give it to `say`."""
+        file = f"F{self.world.number()}"
+        url = f"{self.root}/files/{file}/{name}"
+        known = {"id": file, "name": name, "title": name, "mimetype": mimetype, "mode": "hosted"}
+        known |= {"size": len(data), "url_private": url, "url_private_download": url}
+        known |= {"filetype": name.rpartition(".")[2], **facts}
+        self.world.files[file] = known
+        self.world.contents[file] = data
+        return known
+
+    def say(
+        self,
+        user: str,
+        channel: str,
+        text: str,
+        *,
+        thread: str = "",
+        files: Sequence[dict[str, Any]] = (),
+        times: int = 1,
+        **facts: Any,
+    ) -> str:
+        """Let a person write a message; returns its timestamp."""
+        where = self.world.channels[channel]
+        ts = self.world.ts()
+        message = {"type": "message", "user": user, "text": text, "ts": ts, "team": where.team}
+        if thread:
+            message["thread_ts"] = thread
+        if files:
+            message |= {"files": list(files), "subtype": "file_share"}
+        message |= {"client_msg_id": f"m{ts}", **facts}
+        self.world.messages[channel, ts] = message
+        event = {**message, "channel": channel, "channel_type": where.kind, "event_ts": ts}
+        events = [event] if where.has_bot else []
+        bot = self.world.teams[where.team].bot_user
+        if f"<@{bot}>" in text and where.kind != "im" and where.has_bot:
+            plain = {k: v for k, v in event.items() if k not in ("subtype", "channel_type")}
+            events.append({**plain, "type": "app_mention"})
+        self.random.shuffle(events)
+        for one in events:
+            self.event(one, times=times, team=where.team)
+        return ts
+
+    def edit(self, channel: str, ts: str, text: str) -> None:
+        """Let a person edit their message."""
+        message = self.world.messages[channel, ts]
+        before = dict(message)
+        message["text"] = text
+        message["edited"] = {"user": message["user"], "ts": self.world.ts()}
+        where = self.world.channels[channel]
+        event = {"type": "message", "subtype": "message_changed", "channel": channel}
+        event |= {"channel_type": where.kind, "ts": self.world.ts(), "message": dict(message)}
+        self.event({**event, "previous_message": before}, team=where.team)
+
+    def command(
+        self, user: str, channel: str, command: str, text: str = "", **facts: Any
+    ) -> Delivery:
+        """Let a person use a slash command."""
+        number = self.world.number()
+        payload = {"command": command, "text": text, "user_id": user, "channel_id": channel}
+        payload |= {"team_id": self.world.channels[channel].team, "trigger_id": self.trigger()}
+        payload |= {"response_url": f"{self.root}/response/{number}", "user_name": user.lower()}
+        payload |= {"channel_name": channel.lower(), "api_app_id": "A1", **facts}
+        return self.deliver("slash_commands", payload)
+
+    def _acting(self, user: str, kind: str, **more: Any) -> dict[str, Any]:
+        who = {"id": user, "username": user, "team_id": self.world.users[user]["team_id"]}
+        payload = {"type": kind, "team": {"id": "T1"}, "user": who, "api_app_id": "A1"}
+        return payload | {"trigger_id": self.trigger(), **more}
+
+    def click(
+        self, user: str, channel: str, ts: str, action_id: str, *, value: str = ""
+    ) -> Delivery:
+        """Let a person press a button of a message."""
+        message = self.world.messages[channel, ts]
+        action = _find_action(message.get("blocks", []), action_id, value)
+        container = {"type": "message", "message_ts": ts, "channel_id": channel}
+        url = f"{self.root}/response/{self.world.number()}"
+        shown = {k: v for k, v in message.items() if k not in ("stream", "edits", "started")}
+        facts = {"channel": {"id": channel}, "message": shown, "container": container}
+        actions = [{**action, "action_ts": self.world.ts(), "block_id": "b"}]
+        payload = self._acting(user, "block_actions", **facts, actions=actions, response_url=url)
+        return self.deliver("interactive", payload)
+
+    def click_home(self, user: str, action_id: str, *, value: str = "") -> Delivery:
+        """Let a person use an element of their home."""
+        view = self.world.homes[user]
+        action = _find_action(view["blocks"], action_id, value)
+        facts = {"view": {**view, "state": {"values": {}}}, "container": {"type": "view"}}
+        actions = [{**action, "action_ts": self.world.ts(), "block_id": "b"}]
+        return self.deliver(
+            "interactive", self._acting(user, "block_actions", **facts, actions=actions)
+        )
+
+    def submit(self, user: str, view: dict[str, Any], **answers: Any) -> Delivery:
+        """Let a person submit a modal; `answers` by block_id."""
+        state: dict[str, Any] = {}
+        for block in view["blocks"]:
+            if block["type"] == "input":
+                element = block["element"]
+                given = answers.pop(block["block_id"], element.get("initial_value"))
+                kind = {"type": element["type"], "value": given}
+                state[block["block_id"]] = {element["action_id"]: kind}
+        assert not answers, "there is no such input"
+        shown = {**view, "state": {"values": state}, "hash": "h"}
+        return self.deliver("interactive", self._acting(user, "view_submission", view=shown))
+
+    def shortcut(self, user: str, callback_id: str, channel: str, ts: str) -> Delivery:
+        """Let a person use a message shortcut."""
+        message = {**self.world.messages[channel, ts]}
+        facts = {"callback_id": callback_id, "channel": {"id": channel}, "message": message}
+        facts |= {"message_ts": ts, "response_url": f"{self.root}/response/{self.world.number()}"}
+        return self.deliver("interactive", self._acting(user, "message_action", **facts))
+
+    def open_home(self, user: str, tab: str = "home") -> Delivery:
+        """Let a person look at the app's home or messages tab."""
+        event = {"type": "app_home_opened", "user": user, "channel": "D" + user, "tab": tab}
+        return self.event({**event, "event_ts": self.world.ts()})
+
+    def press_stop(self, user: str, channel: str, root: str) -> Delivery:
+        """Let a person press Slack's own Stop."""
+        streaming = []
+        for message in self.replies(channel, root):
+            if message.get("stream") == "open":
+                message["stream"] = "stopped by user"
+                streaming.append(message["ts"])
+        event = {"type": "agent_session_stopped", "channel": channel, "thread_ts": root}
+        event |= {"user": user, "event_ts": self.world.ts(), "streaming_message_ts": streaming}
+        return self.event(event)
+
+
+def _find_action(blocks: Sequence[Any], action_id: str, value: str) -> dict[str, Any]:
+    for block in blocks:
+        for element in [*block.get("elements", []), *filter(None, [block.get("accessory")])]:
+            if element.get("action_id") != action_id:
+                continue
+            if element["type"] == "feedback_buttons":
+                return {"type": "feedback_buttons", "action_id": action_id, "value": value}
+            if element["type"] == "static_select":
+                chosen = [o for o in element["options"] if o["value"] == value]
+                return {"type": "static_select", "action_id": action_id} | {
+                    "selected_option": chosen[0]
+                }
+            if not value or element.get("value") == value:
+                return {"type": "button", "action_id": action_id, "value": element.get("value")}
+    raise AssertionError(f"there is nothing called {action_id} to press")

@@ -1,0 +1,463 @@
+"""The Web API of the loopback Slack: every method the app may call, with its refusals."""
+
+# ruff: noqa: N802 - methods are named as Slack names them.
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+from tests.fakes.slack_server import validating, worlds
+from tests.fakes.slack_server.worlds import RefusalError
+
+# Calls a minute and calls at once, per team; posting is counted per channel besides.
+TIERS = {
+    1: (1, 3),
+    2: (20, 20),
+    3: (50, 50),
+    4: (100, 100),
+}
+_POST = {
+    *("channel", "text", "blocks", "markdown_text", "thread_ts", "unfurl_links", "unfurl_media"),
+    *("metadata", "mrkdwn", "reply_broadcast"),
+}
+# Method: tier, arguments it knows.
+METHODS: dict[str, tuple[int, set[str]]] = {
+    "auth.test": (4, set()),
+    "apps.connections.open": (1, set()),
+    "users.info": (4, {"user"}),
+    "usergroups.users.list": (2, {"usergroup", "include_disabled"}),
+    "conversations.info": (3, {"channel"}),
+    "conversations.open": (3, {"users"}),
+    "conversations.replies": (
+        3,
+        {"channel", "ts", "limit", "oldest", "latest", "inclusive", "cursor"}
+        | {"include_all_metadata"},
+    ),
+    "conversations.history": (
+        3,
+        {"channel", "limit", "oldest", "latest", "inclusive", "cursor", "include_all_metadata"},
+    ),
+    "chat.postMessage": (0, _POST),
+    "chat.postEphemeral": (4, {"channel", "user", "text", "blocks", "thread_ts"}),
+    "chat.update": (3, {"channel", "ts", "text", "blocks", "markdown_text", "metadata"}),
+    "chat.delete": (3, {"channel", "ts"}),
+    "chat.startStream": (
+        2,
+        {"channel", "thread_ts", "markdown_text", "chunks", "recipient_team_id"}
+        | {"recipient_user_id", "task_display_mode"},
+    ),
+    "chat.appendStream": (4, {"channel", "ts", "markdown_text", "chunks"}),
+    "chat.stopStream": (
+        2,
+        {"channel", "ts", "markdown_text", "chunks", "blocks", "metadata", "session_status"},
+    ),
+    "agents.sessions.setStatus": (
+        3,
+        {"channel_id", "thread_ts", "status", "title", "initiator_user_id"},
+    ),
+    "agents.sessions.rename": (3, {"channel_id", "thread_ts", "title"}),
+    "assistant.threads.setStatus": (
+        4,
+        {"channel_id", "thread_ts", "status", "loading_messages"},
+    ),
+    "assistant.threads.setSuggestedPrompts": (4, {"channel_id", "prompts", "title", "thread_ts"}),
+    "reactions.add": (3, {"channel", "timestamp", "name"}),
+    "reactions.remove": (2, {"channel", "timestamp", "name"}),
+    "files.info": (4, {"file"}),
+    "files.getUploadURLExternal": (4, {"filename", "length", "alt_txt", "snippet_type"}),
+    "files.completeUploadExternal": (
+        4,
+        {"files", "channel_id", "thread_ts", "initial_comment"},
+    ),
+    "views.open": (4, {"trigger_id", "view"}),
+    "views.update": (4, {"view_id", "view", "hash"}),
+    "views.publish": (4, {"user_id", "view"}),
+}
+# Other apps' business: left out of `limits`, as they belong to no team.
+_TEAMLESS = {"apps.connections.open"}
+
+
+class WebApi:
+    """Answers calls on one world. `slack` is the server it is part of."""
+
+    def __init__(self, slack: Any) -> None:
+        self.slack = slack
+        self.world: worlds.World = slack.world
+        self._buckets: dict[tuple[str, ...], worlds.Bucket] = {}
+
+    def throttle(self, method: str, team: str, arguments: dict[str, Any]) -> float:
+        """Count a call; returns seconds to wait where it is one too many."""
+        speed = self.slack.speed
+        if method == "chat.postMessage":
+            key = (method, str(arguments.get("channel")))
+            bucket = self._buckets.setdefault(key, worlds.Bucket(60, 4, speed))
+        else:
+            bucket = self._buckets.setdefault(
+                (method, team), worlds.Bucket(*TIERS[METHODS[method][0]], speed)
+            )
+        return bucket.take()
+
+    async def call(self, method: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
+        known = METHODS[method][1]
+        if unknown := arguments.keys() - known:
+            raise RefusalError("invalid_arguments", response_metadata={"messages": sorted(unknown)})
+        team = self.world.team_of(token) if method not in _TEAMLESS else worlds.Team()
+        handler = getattr(self, "_" + method.replace(".", "_"))
+        if asyncio.iscoroutinefunction(handler):
+            return await handler(team, **arguments)
+        return handler(team, **arguments)
+
+    # Who and where ------------------------------------------------------------------------
+
+    def _auth_test(self, team: worlds.Team) -> dict[str, Any]:
+        url = "https://loopback.slack.com/"
+        ids = {"team_id": team.id, "user_id": team.bot_user, "bot_id": team.bot_id}
+        return {"url": url, "team": "Loopback", "user": "interpreter", **ids}
+
+    def _apps_connections_open(self, team: worlds.Team) -> dict[str, Any]:
+        return {"url": self.slack.issue_socket_url()}
+
+    def _users_info(self, team: worlds.Team, user: str) -> dict[str, Any]:
+        if user not in self.world.users:
+            raise RefusalError("user_not_found")
+        return {"user": self.world.users[user]}
+
+    def _usergroups_users_list(
+        self, team: worlds.Team, usergroup: str, include_disabled: object = None
+    ) -> dict[str, Any]:
+        if usergroup not in self.world.groups:
+            raise RefusalError("no_such_subteam")
+        return {"users": self.world.groups[usergroup]}
+
+    def _channel(self, team: worlds.Team, channel: str) -> worlds.Channel:
+        found = self.world.channels.get(channel)
+        if found is None or found.team != team.id:
+            raise RefusalError("channel_not_found")
+        if not found.has_bot:
+            raise RefusalError("not_in_channel")
+        return found
+
+    def _conversations_info(self, team: worlds.Team, channel: str) -> dict[str, Any]:
+        found = self._channel(team, channel)
+        return {"channel": {"id": found.id, "is_im": found.kind == "im", "name": found.id.lower()}}
+
+    def _conversations_open(self, team: worlds.Team, users: str) -> dict[str, Any]:
+        self.world.channels.setdefault("D" + users, worlds.Channel("D" + users, "im", team.id))
+        return {"channel": {"id": "D" + users}}
+
+    def _conversations_replies(
+        self, team: worlds.Team, channel: str, ts: str, **options: Any
+    ) -> dict[str, Any]:
+        self._channel(team, channel)
+        found = self.world.thread(channel, ts)
+        if not found:
+            raise RefusalError("thread_not_found")
+        return self._page(found, options)
+
+    def _conversations_history(
+        self, team: worlds.Team, channel: str, **options: Any
+    ) -> dict[str, Any]:
+        self._channel(team, channel)
+        found = [
+            message
+            for (where, _), message in sorted(self.world.messages.items())
+            if where == channel and message.get("thread_ts") in (None, message["ts"])
+        ]
+        return self._page(found[::-1], options)
+
+    def _page(self, found: list[dict[str, Any]], options: dict[str, Any]) -> dict[str, Any]:
+        oldest = str(options.get("oldest", ""))
+        latest = str(options.get("latest", ""))
+        inclusive = str(options.get("inclusive", "0")) in ("1", "true", "True")
+        if oldest:
+            found = [m for m in found if m["ts"] > oldest or (inclusive and m["ts"] == oldest)]
+        if latest:
+            found = [m for m in found if m["ts"] < latest or (inclusive and m["ts"] == latest)]
+        limit = int(options.get("limit", 100))
+        with_metadata = str(options.get("include_all_metadata", "0")) in ("1", "true", "True")
+        hidden = set() if with_metadata else {"metadata"}
+        hidden |= {"stream"}
+        start = int(options.get("cursor") or 0)
+        chosen = found[start : start + limit]
+        page = [{k: v for k, v in m.items() if k not in hidden} for m in chosen]
+        more = {"response_metadata": {"next_cursor": str(start + limit)}}
+        has_more = len(found) > start + limit
+        return {"messages": page, "has_more": has_more, **(more if has_more else {})}
+
+    # Messages -----------------------------------------------------------------------------
+
+    def _content(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        text = arguments.get("text", "")
+        content: dict[str, Any] = {"text": text}
+        if written := arguments.get("markdown_text"):
+            if text or arguments.get("blocks"):
+                raise RefusalError("markdown_text_conflict")
+            if len(written) > 12_000:
+                raise RefusalError("msg_too_long")
+            content = {"text": written, "markdown": written}
+        elif arguments.get("blocks"):
+            blocks = validating.parsed(arguments["blocks"])
+            validating.message_blocks(blocks)
+            content["blocks"] = blocks
+            if not text:
+                self.slack.problem("blocks without a text for notifications")
+        elif not text:
+            raise RefusalError("no_text")
+        if len(text) > 4000:
+            raise RefusalError("msg_too_long")
+        if arguments.get("metadata"):
+            content["metadata"] = validating_metadata(arguments["metadata"])
+        self.slack.pings += validating.pings(text, content.get("blocks"), content.get("markdown"))
+        return content
+
+    def _chat_postMessage(self, team: worlds.Team, channel: str, **arguments: Any) -> Any:
+        self._channel(team, channel)
+        root = arguments.get("thread_ts")
+        if root is not None and (channel, root) not in self.world.messages:
+            raise RefusalError("thread_not_found")
+        if arguments.get("unfurl_links") is not False or arguments.get("unfurl_media") is not False:
+            self.slack.problem("a message whose links unfurl")
+        message = self._own(team, root) | self._content(arguments)
+        self.world.messages[channel, message["ts"]] = message
+        return {"channel": channel, "ts": message["ts"], "message": message}
+
+    def _own(self, team: worlds.Team, root: str | None) -> dict[str, Any]:
+        own = {"type": "message", "user": team.bot_user, "bot_id": team.bot_id, "ts": ""}
+        own |= {"ts": self.world.ts(), "edits": 0}
+        return own | ({"thread_ts": root} if root else {})
+
+    def _chat_postEphemeral(
+        self, team: worlds.Team, channel: str, user: str, **arguments: Any
+    ) -> dict[str, Any]:
+        self._channel(team, channel)
+        content = self._content(arguments)
+        self.world.ephemerals.append({"channel": channel, "user": user, **arguments, **content})
+        return {"message_ts": self.world.ts()}
+
+    def _mine(self, team: worlds.Team, channel: str, ts: str, error: str) -> dict[str, Any]:
+        self._channel(team, channel)
+        message = self.world.messages.get((channel, ts))
+        if message is None:
+            raise RefusalError("message_not_found")
+        if message.get("bot_id") != team.bot_id:
+            raise RefusalError(error)
+        return message
+
+    def _chat_update(self, team: worlds.Team, channel: str, ts: str, **arguments: Any) -> Any:
+        message = self._mine(team, channel, ts, "cant_update_message")
+        if message.get("stream") == "open":
+            raise RefusalError("streaming_state_conflict")
+        content = self._content(arguments)
+        for name in ("blocks", "markdown"):
+            message.pop(name, None)
+        message.update(content)
+        message["edits"] += 1
+        return {"channel": channel, "ts": ts, "text": message["text"]}
+
+    def _chat_delete(self, team: worlds.Team, channel: str, ts: str) -> dict[str, Any]:
+        self._mine(team, channel, ts, "cant_delete_message")
+        del self.world.messages[channel, ts]
+        return {"channel": channel, "ts": ts}
+
+    # Streams ------------------------------------------------------------------------------
+
+    def _chat_startStream(
+        self, team: worlds.Team, channel: str, thread_ts: str = "", **arguments: Any
+    ) -> dict[str, Any]:
+        where = self._channel(team, channel)
+        if not self.slack.can_stream:
+            raise RefusalError("unknown_method")
+        if not where.can_stream:
+            raise RefusalError("channel_type_not_supported")
+        if (channel, thread_ts) not in self.world.messages:
+            raise RefusalError("thread_not_found")
+        if where.kind != "im":
+            for name in ("recipient_team_id", "recipient_user_id"):
+                if not arguments.get(name):
+                    raise RefusalError(f"missing_{name}")
+        message = self._own(team, thread_ts)
+        message |= {"text": "", "markdown": "", "stream": "open", "started": time.monotonic()}
+        message["tasks"] = {}
+        self._grow(message, arguments)
+        self.world.messages[channel, message["ts"]] = message
+        return {"channel": channel, "ts": message["ts"]}
+
+    def _grow(self, message: dict[str, Any], arguments: dict[str, Any]) -> None:
+        if arguments.get("markdown_text") and arguments.get("chunks"):
+            raise RefusalError("invalid_arguments")
+        given = arguments.get("chunks") or []
+        given = json.loads(given) if isinstance(given, str) else given
+        text = arguments.get("markdown_text") or validating.chunks(given)
+        if len(message["markdown"]) + len(text) > 12_000:
+            raise RefusalError("msg_too_long")
+        message["markdown"] += text
+        message["text"] = message["markdown"]
+        for chunk in given:
+            if chunk["type"] == "task_update":
+                task = message["tasks"].setdefault(chunk["id"], {"details": ""})
+                added = {k: v for k, v in chunk.items() if v is not None and k != "details"}
+                task.update(added)
+                task["details"] += chunk.get("details") or ""
+                self.slack.pings += validating.pings(chunk)
+        self.slack.pings += validating.pings(message["markdown"])
+
+    def _stream(self, team: worlds.Team, channel: str, ts: str) -> dict[str, Any]:
+        message = self._mine(team, channel, ts, "message_not_owned_by_app")
+        if message.get("stream") == "stopped by user":
+            raise RefusalError("stopped_by_user")
+        if message.get("stream") != "open":
+            raise RefusalError("message_not_in_streaming_state")
+        if time.monotonic() - message["started"] > 300 / self.slack.speed:
+            message["stream"] = "expired"
+            raise RefusalError("message_not_in_streaming_state")
+        return message
+
+    def _chat_appendStream(
+        self, team: worlds.Team, channel: str, ts: str, **arguments: Any
+    ) -> dict[str, Any]:
+        message = self._stream(team, channel, ts)
+        if not arguments.get("markdown_text") and not arguments.get("chunks"):
+            raise RefusalError("no_text")
+        self._grow(message, arguments)
+        return {"channel": channel, "ts": ts}
+
+    def _chat_stopStream(
+        self, team: worlds.Team, channel: str, ts: str, session_status: str = "", **arguments: Any
+    ) -> dict[str, Any]:
+        message = self._stream(team, channel, ts)
+        blocks = validating.parsed(arguments.get("blocks") or [])
+        validating.message_blocks(blocks)
+        self.slack.pings += validating.pings(blocks)
+        self._grow(message, arguments)
+        message["stream"] = "closed"
+        message["blocks"] = blocks
+        if arguments.get("metadata"):
+            message["metadata"] = validating_metadata(arguments["metadata"])
+        if session_status:
+            root = message.get("thread_ts", "")
+            self._agents_sessions_setStatus(team, channel, session_status, thread_ts=root)
+        return {"channel": channel, "ts": ts, "message": message}
+
+    # Sessions -----------------------------------------------------------------------------
+
+    def _agents_sessions_setStatus(
+        self, team: worlds.Team, channel_id: str, status: str, thread_ts: str = "", **more: Any
+    ) -> dict[str, Any]:
+        if not self.slack.has_agents:
+            raise RefusalError("unknown_method")
+        self._channel(team, channel_id)
+        if status not in ("active", "processing", "suspended", "closed"):
+            raise RefusalError("invalid_arguments")
+        if not thread_ts:
+            raise RefusalError("missing_thread_ts")
+        if len(more.get("title") or "") > 200:
+            raise RefusalError("invalid_arguments")
+        shown = {"channel": channel_id, "thread_ts": thread_ts, "status": status, **more}
+        self.world.statuses.append(shown | {"at": time.monotonic()})
+        return {}
+
+    def _agents_sessions_rename(
+        self, team: worlds.Team, channel_id: str, title: str, thread_ts: str = ""
+    ) -> dict[str, Any]:
+        self._channel(team, channel_id)
+        return {}
+
+    def _assistant_threads_setStatus(
+        self, team: worlds.Team, channel_id: str, thread_ts: str, status: str, **more: Any
+    ) -> dict[str, Any]:
+        self._channel(team, channel_id)
+        return {}
+
+    def _assistant_threads_setSuggestedPrompts(
+        self, team: worlds.Team, channel_id: str, prompts: Any, title: str = ""
+    ) -> dict[str, Any]:
+        self._channel(team, channel_id)
+        prompts = json.loads(prompts) if isinstance(prompts, str) else prompts
+        if not 0 < len(prompts) <= 4 or any(p.keys() != {"title", "message"} for p in prompts):
+            raise RefusalError("invalid_arguments")
+        self.world.prompts.append({"channel": channel_id, "prompts": prompts, "title": title})
+        return {}
+
+    def _reactions_add(
+        self, team: worlds.Team, channel: str, timestamp: str, name: str
+    ) -> dict[str, Any]:
+        self._channel(team, channel)
+        return {}
+
+    _reactions_remove = _reactions_add
+
+    # Files --------------------------------------------------------------------------------
+
+    def _files_info(self, team: worlds.Team, file: str) -> dict[str, Any]:
+        if file not in self.world.files:
+            raise RefusalError("file_not_found")
+        return {"file": self.world.files[file]}
+
+    def _files_getUploadURLExternal(
+        self, team: worlds.Team, filename: str, length: Any, **more: Any
+    ) -> dict[str, Any]:
+        if not int(length):
+            raise RefusalError("missing_argument")
+        if len(more.get("alt_txt") or "") > 1000:
+            raise RefusalError("alt_txt_too_large")
+        if self.slack.most_upload_bytes and int(length) > self.slack.most_upload_bytes:
+            raise RefusalError("file_upload_size_restricted")
+        file = f"F{self.world.number()}"
+        facts = {"id": file, "name": filename, "size": int(length), "is_uploaded": False, **more}
+        self.world.files[file] = facts
+        return {"file_id": file, "upload_url": f"{self.slack.root}/upload/{file}"}
+
+    def _files_completeUploadExternal(
+        self, team: worlds.Team, files: Any, channel_id: str = "", **more: Any
+    ) -> dict[str, Any]:
+        self._channel(team, channel_id)
+        files = json.loads(files) if isinstance(files, str) else files
+        found = []
+        for named in files:
+            facts = self.world.files.get(named.get("id"))
+            if facts is None or not facts["is_uploaded"] or facts.get("shares"):
+                raise RefusalError("file_not_found")
+            found.append(facts | {"title": named.get("title") or facts["name"]})
+        comment = more.get("initial_comment", "")
+        self.slack.pings += validating.pings(comment, [facts["title"] for facts in found])
+        message = self._own(team, more.get("thread_ts")) | {"text": comment, "files": found}
+        self.world.messages[channel_id, message["ts"]] = message
+        for facts in found:
+            self.world.files[facts["id"]]["shares"] = {channel_id: message["ts"]}
+        self.world.batches.append({"channel": channel_id, "files": found, **more})
+        return {"files": [{"id": facts["id"], "title": facts["title"]} for facts in found]}
+
+    # Views --------------------------------------------------------------------------------
+
+    def _views_open(self, team: worlds.Team, trigger_id: str, view: Any) -> dict[str, Any]:
+        self.slack.use_trigger(trigger_id)
+        checked = {**validating.view(view), "id": f"V{self.world.number()}"}
+        if checked["type"] != "modal":
+            raise RefusalError("invalid_arguments")
+        self.slack.pings += validating.pings(checked)
+        self.world.modals.append(checked)
+        return {"view": checked}
+
+    def _views_update(self, team: worlds.Team, view_id: str, view: Any, hash: str = "") -> Any:
+        checked = {**validating.view(view), "id": view_id}
+        self.world.modals.append(checked)
+        return {"view": checked}
+
+    def _views_publish(self, team: worlds.Team, user_id: str, view: Any) -> dict[str, Any]:
+        checked = validating.view(view)
+        if checked["type"] != "home":
+            raise RefusalError("invalid_arguments")
+        self.slack.pings += validating.pings(checked)
+        self.world.homes[user_id] = {**checked, "id": f"V{self.world.number()}"}
+        return {"view": checked}
+
+
+def validating_metadata(metadata: Any) -> dict[str, Any]:
+    """Refuse metadata that Slack would."""
+    metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
+    if not isinstance(metadata, dict) or metadata.keys() != {"event_type", "event_payload"}:
+        raise RefusalError("invalid_metadata_format")
+    return metadata

@@ -1,0 +1,35 @@
+"""The real bolt app against the loopback Slack."""
+
+import logging
+
+import pytest
+
+from tests.fakes import slack_conversations
+from tests.fakes.slack_server import servers
+from tests.integration.slack.worlds import connected
+
+
+@pytest.fixture
+async def slack():
+    async with servers.Server(speed=60) as server:
+        yield server
+
+
+@pytest.fixture
+def held():
+    return slack_conversations.Conversations()
+
+
+@pytest.fixture
+async def app(slack, held):
+    async with connected(slack, held) as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_is_logged(caplog):
+    caplog.set_level(logging.INFO)
+    yield
+    for record in caplog.get_records("call"):
+        text = record.getMessage()
+        assert "xoxb-loopback" not in text or record.name.startswith("asyncio"), text

@@ -1,0 +1,97 @@
+"""Who may, and who may not."""
+
+import pytest
+
+from tests.fakes import slack_conversations as fake
+from tests.fakes.slack_server.servers import Fault
+from tests.integration.slack.worlds import connected
+
+
+async def refused(slack, held, user="U1", channel="C1", **more):
+    async with connected(slack, held, **more):
+        ts = slack.say(user, channel, "<@UBOT> hi")
+        if channel.startswith("D"):
+            [told] = await slack.until(lambda: slack.answers(channel, ts))
+        else:
+            [told] = await slack.until(lambda: slack.world.ephemerals)
+            assert (told["user"], told["thread_ts"]) == (user, ts)
+        slack.command(user, channel, "/py", "1+1")
+        await slack.until(lambda: slack.world.responses)
+    assert held.requests == []
+    assert slack.world.statuses == []
+    return told["blocks"][0]["text"]
+
+
+async def allowed(slack, held, user="U1", channel="C1", **more):
+    async with connected(slack, held, **more):
+        ts = slack.say(user, channel, "<@UBOT> hi")
+        await slack.until(lambda: slack.answers(channel, ts))
+    return len(held.requests) == 1
+
+
+async def test_guests_are_refused_with_the_reason(slack, held):
+    assert "guests" in await refused(slack, held, "UGUEST")
+
+
+async def test_guests_are_refused_in_direct_messages_too(slack, held):
+    assert "guests" in await refused(slack, held, "UGUEST", "DUGUEST")
+
+
+async def test_strangers_of_slack_connect_are_refused(slack, held):
+    assert "people of this workspace" in await refused(slack, held, "USTRANGER")
+
+
+async def test_guests_and_strangers_are_let_in_by_the_settings(slack, held):
+    assert await allowed(slack, held, "UGUEST", allows_guests=True)
+
+
+async def test_stranger_who_is_let_in_is_streamed_to_as_one_of_their_own_workspace(slack, held):
+    async with connected(slack, held, allows_strangers=True):
+        ts = slack.say("USTRANGER", "C1", "<@UBOT> hi", user_team="T9")
+        await slack.until(lambda: slack.answers("C1", ts))
+    assert slack.called("chat.startStream")[0]["recipient_team_id"] == "T9"
+
+
+@pytest.mark.parametrize(
+    ("setting", "ids", "sentence"),
+    [
+        ("allowed_workspaces", ("T2",), "in this workspace"),
+        ("allowed_channels", ("C2",), "in this channel"),
+        ("allowed_people", ("U2",), "not on the list"),
+        ("allowed_groups", ("S1",), "not on the list"),
+        ("allowed_groups", ("SGONE",), "not on the list"),
+    ],
+)
+async def test_who_is_not_on_a_list_is_refused(slack, held, setting, ids, sentence):
+    slack.world.groups["S1"] = ["U2"]
+    assert sentence in await refused(slack, held, **{setting: ids})
+
+
+@pytest.mark.parametrize(
+    ("setting", "ids"),
+    [
+        ("allowed_workspaces", ("T1",)),
+        ("allowed_channels", ("C1",)),
+        ("allowed_people", ("U1",)),
+        ("allowed_groups", ("S1",)),
+    ],
+)
+async def test_who_is_on_a_list_is_let_in(slack, held, setting, ids):
+    slack.world.groups["S1"] = ["U1"]
+    assert await allowed(slack, held, **{setting: ids})
+
+
+async def test_whom_slack_does_not_know_is_refused(slack, held):
+    slack.fail("users.info", *[Fault("error", error="user_not_found")] * 4)
+    assert "does not say who you are" in await refused(slack, held)
+
+
+async def test_stranger_cannot_press_stop_or_run(slack, held):
+    held.script = fake.echo
+    async with connected(slack, held, agent_view=False, allowed_people=("U1",)):
+        ts = slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: held.ends)
+        slack.shortcut("U2", "run_message", "C1", ts)
+        [told] = await slack.until(lambda: slack.world.responses)
+    assert "not on the list" in told["text"]
+    assert len(held.requests) == 1

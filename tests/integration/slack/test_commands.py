@@ -1,0 +1,189 @@
+"""Slash commands, shortcuts and forms."""
+
+import asyncio
+
+import pytest
+
+from interpreter_bot import values
+from tests.fakes import slack_conversations as fake
+
+CHANNEL = values.SessionKey("slack", "T1", "C1")
+
+
+async def run(request, reply, held):
+    """Print what the code would."""
+    assert request.is_code
+    reply.code(0, request.text)
+    reply.output(0, values.Text("stdout", "2\n"))
+    reply.finished(0, fake.done())
+
+
+def posted(slack, channel="C1"):
+    return [m for (c, _), m in slack.world.messages.items() if c == channel and m.get("bot_id")]
+
+
+async def test_py_runs_code_in_the_channels_kernel(slack, held, app):
+    held.script = run
+    delivery = slack.command(
+        "U1", "C1", "/py", "```python\nif 1 &lt; 2 &amp; 3:\n  print(“1+1”)```"
+    )
+    await slack.until(lambda: held.ends)
+    [request] = held.requests
+    assert (request.key, request.is_code) == (CHANNEL, True)
+    assert request.text == 'if 1 < 2 & 3:\n  print("1+1")'
+    assert delivery.answer in (None, "")
+    message = await slack.until(
+        lambda: [m for m in posted(slack) if "\n2\n" in m["blocks"][0]["text"]]
+    )
+    assert "**Person U1** ran:" in message[0]["blocks"][0]["text"]
+    assert "thread_ts" not in message[0]
+    assert len(posted(slack)) == 1
+
+
+async def test_thread_under_py_uses_the_channels_kernel(slack, held, app):
+    held.script = run
+    slack.command("U1", "C1", "/py", "1+1")
+    await slack.until(lambda: held.ends)
+    [root] = posted(slack)
+    held.script = fake.echo
+    slack.say("U1", "C1", "<@UBOT> and now?", thread=root["ts"])
+    await slack.until(lambda: len(held.ends) == 2)
+    assert held.requests[1].key == CHANNEL
+
+
+async def test_files_of_py_go_into_the_thread_under_it(slack, held, app):
+    async def script(request, reply, held):
+        await run(request, reply, held)
+        fake.saved(reply, 0, "a.txt", b"x")
+
+    held.script = script
+    slack.command("U1", "C1", "/py", "1+1")
+    await slack.until(lambda: slack.world.batches)
+    root = next(m for m in posted(slack) if not m.get("files"))
+    assert slack.world.batches[0]["thread_ts"] == root["ts"]
+
+
+async def test_py_alone_opens_an_editor(slack, held, app):
+    held.script = run
+    slack.command("U1", "C1", "/py")
+    [view] = await slack.until(lambda: slack.world.modals)
+    slack.submit("U1", view, field="for x in range(2):\n    print(“x”)")
+    await slack.until(lambda: held.ends)
+    assert held.requests[0].text == 'for x in range(2):\n    print("x")'
+    assert held.requests[0].key == CHANNEL
+
+
+async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, held, app):
+    held.script = run
+    slack.command("U1", "CALIEN", "/py", "1+1")
+    [told] = await slack.until(lambda: slack.world.responses)
+    assert "invite it" in told["text"]
+    assert held.requests == []
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("", "Mention me with a question"),
+        ("help", "Mention me with a question"),
+        ("limits", "60 s for one run"),
+        ("model", "- **good** (in use)"),
+        ("model cheap", "From now on I ask cheap."),
+        ("model none", "There is no model called none."),
+        ("usage", "1,234 tokens"),
+        ("files", "There are no files here."),
+        ("files a.csv", "There is no such file"),
+        ("reset", "Started anew"),
+        ("stop", "Nothing is running here."),
+        ("approval", "Approval here: never."),
+        ("approval every", "Only admins"),
+    ],
+)
+async def test_interpreter_answers_the_person_alone(slack, held, app, said, answer):
+    slack.command("U1", "C1", "/interpreter", said)
+    [told] = await slack.until(lambda: slack.world.responses)
+    assert answer in told["blocks"][0]["text"]
+    assert posted(slack) == []
+
+
+async def test_interpreter_sends_files_and_the_notebook(slack, held, app):
+    held.workspaces[CHANNEL]["a.csv"] = b"a"
+    slack.command("U1", "C1", "/interpreter", "files a.csv")
+    await slack.until(lambda: slack.world.batches)
+    slack.command("U1", "C1", "/interpreter", "notebook")
+    await slack.until(lambda: len(slack.world.batches) == 2)
+    names = [batch["files"][0]["name"] for batch in slack.world.batches]
+    assert names == ["a.csv", "session.ipynb"]
+
+
+async def test_run_message_runs_the_code_blocks_in_the_threads_kernel(slack, held, app):
+    held.script = run
+    ts = slack.say("U2", "C1", "Try ```x = 1``` and then ```python\nprint(x &gt; 0)\n``` ok?")
+    slack.shortcut("U1", "run_message", "C1", ts)
+    await slack.until(lambda: held.ends and slack.answers("C1", ts))
+    [request] = held.requests
+    assert request.text == "x = 1\nprint(x > 0)"
+    assert request.key == values.SessionKey("slack", "T1", "C1", ts)
+    assert request.person.id == "U1"
+
+
+async def test_run_message_takes_rich_text_and_snippets(slack, held, app):
+    held.script = run
+    element = {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": "a < b"}]}
+    rich = [{"type": "rich_text", "elements": [element]}]
+    ts = slack.say("U2", "C1", "```a &lt; b```", blocks=rich)
+    slack.shortcut("U1", "run_message", "C1", ts)
+    await slack.until(lambda: len(held.ends) == 1)
+    file = slack.put_file("x.py", b"1+1", mode="snippet", filetype="python")
+    ts = slack.say("U2", "C1", "", files=[file])
+    slack.shortcut("U1", "run_message", "C1", ts)
+    await slack.until(lambda: len(held.ends) == 2)
+    assert [request.text for request in held.requests] == ["a < b", "1+1"]
+
+
+async def test_run_message_without_code_says_so(slack, held, app):
+    ts = slack.say("U2", "C1", "lunch?")
+    slack.shortcut("U1", "run_message", "C1", ts)
+    [told] = await slack.until(lambda: slack.world.responses)
+    assert "There is no code in this message" in told["text"]
+
+
+async def test_ask_about_message_asks_in_its_thread_with_its_files(slack, held, app):
+    file = slack.put_file("a.csv", b"a,b\n")
+    ts = slack.say("U2", "C1", "Our numbers", files=[file])
+    slack.shortcut("U1", "ask_message", "C1", ts)
+    [view] = await slack.until(lambda: slack.world.modals)
+    slack.submit("U1", view, field="Are they right?")
+    await slack.until(lambda: slack.answers("C1", ts))
+    [request] = held.requests
+    assert request.text == "Are they right?"
+    assert request.context == "Person U2: Our numbers"
+    assert held.taken == {"a.csv": b"a,b\n"}
+    assert request.key.thread == ts
+
+
+async def test_modal_opens_though_everything_else_is_slow(slack, held, app):
+    from tests.fakes.slack_server.servers import Fault
+
+    slack.fail("users.info", *[Fault("slow", seconds=5)] * 3)
+    slack.command("U1", "C1", "/py")
+    await slack.until(lambda: slack.world.modals, seconds=1)
+
+
+async def test_two_runs_in_one_channel_take_turns(slack, held, app):
+    running = 0
+
+    async def script(request, reply, held):
+        nonlocal running
+        running += 1
+        assert running == 1
+        reply.code(0, request.text)
+        await asyncio.sleep(0.1)
+        reply.finished(0, fake.done())
+        running -= 1
+
+    held.script = script
+    for number in range(3):
+        slack.command("U1", "C1", "/py", f"{number}")
+    await slack.until(lambda: len(held.ends) == 3)
+    await slack.until(lambda: len(posted(slack)) == 3)

@@ -1,0 +1,404 @@
+"""A mention in a channel, and what comes of it."""
+
+import asyncio
+import io
+import random
+import zipfile
+
+import pytest
+
+from interpreter_bot import errors, values
+from interpreter_bot.sessions import ports
+from tests.fakes import slack_conversations as fake
+from tests.integration.slack.worlds import connected
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
+
+
+async def test_mention_is_answered_in_its_thread(slack, held, app):
+    ts = slack.say("U1", "C1", "<@UBOT> what is 2 &lt; 3?")
+    [answer] = await slack.until(lambda: slack.answers("C1", ts))
+    assert answer["text"] == "echo: what is 2 < 3?"
+    assert answer["thread_ts"] == ts
+    [request] = held.requests
+    assert request.key == values.SessionKey("slack", "T1", "C1", ts)
+    assert request.text == "what is 2 < 3?"
+    assert (request.person.id, request.person.name) == ("U1", "Person U1")
+    await slack.until(lambda: slack.status("C1", ts) == "active")
+    assert [s["status"] for s in slack.world.statuses] == ["processing", "active"]
+    assert [block["type"] for block in answer["blocks"]] == ["context", "context_actions"]
+
+
+async def test_answer_holds_text_code_outputs_and_one_batch_of_files(slack, held, app):
+    async def script(request, reply, held):
+        reply.step(1)
+        reply.text("I will **look**.")
+        reply.writing("print(")
+        reply.code(0, "print('hi')\nplot()")
+        reply.output(0, values.Text("stdout", "hi\n"))
+        reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure 1>"))
+        reply.output(
+            0,
+            values.Table(
+                columns=("", "a"), rows=(("0", "1"),), row_count=1, column_count=1, index_count=1
+            ),
+        )
+        reply.finished(0, fake.done())
+        reply.step(2)
+        reply.text("There it is.")
+        fake.saved(reply, 0, "out/report.csv", b"a,b\n1,2\n")
+        reply.usage(ports.Spent(steps=2, input_tokens=10, output_tokens=5))
+        return ports.End(status=ports.Status.DONE, text="There it is.", turn_id=7, seconds=1.2)
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> plot")
+    await slack.until(lambda: slack.world.batches)
+    [answer, files] = slack.answers("C1", ts)
+    assert answer["text"].startswith("I will **look**.")
+    assert "```\nhi\n```" in answer["text"]
+    assert answer["text"].rstrip().endswith("There it is.")
+    assert answer["tasks"]["cell-0"]["status"] == "complete"
+    assert answer["tasks"]["cell-0"]["details"] == "print('hi')\nplot()"
+    kinds = [block["type"] for block in answer["blocks"]]
+    assert kinds == ["table", "context", "context_actions"]
+    [batch] = slack.world.batches
+    assert [f["name"] for f in batch["files"]] == ["figure-1.png", "report.csv"]
+    assert batch["thread_ts"] == ts == files["thread_ts"]
+    assert slack.world.contents[batch["files"][1]["id"]] == b"a,b\n1,2\n"
+
+
+async def test_second_mention_in_a_thread_goes_to_the_same_session(slack, held, app):
+    ts = slack.say("U1", "C1", "<@UBOT> one")
+    await slack.until(lambda: slack.answers("C1", ts))
+    slack.say("U2", "C1", "<@UBOT> two", thread=ts)
+    await slack.until(lambda: len(slack.answers("C1", ts)) == 2)
+    assert {request.key.thread for request in held.requests} == {ts}
+
+
+async def test_words_of_others_before_a_mention_come_along_as_names_and_text(slack, held, app):
+    root = slack.say("U2", "C1", "Sales fell &lt;again&gt;")
+    slack.say("U3", "C1", "by 3 %", thread=root)
+    slack.say("U1", "C1", "<@UBOT> why?", thread=root)
+    await slack.until(lambda: held.ends)
+    [request] = held.requests
+    assert request.context == "Person U2: Sales fell <again>\nPerson U3: by 3 %"
+    assert request.text == "why?"
+    assert "U2:" not in request.context.replace("Person U2", "")
+
+
+async def test_followup_without_mention_is_heard_while_one_person_talks(slack, held, app):
+    ts = slack.say("U1", "C1", "<@UBOT> one")
+    await slack.until(lambda: slack.answers("C1", ts))
+    slack.say("U1", "C1", "and two", thread=ts)
+    await slack.until(lambda: len(held.ends) == 2)
+    slack.say("U2", "C1", "I think three", thread=ts)
+    slack.say("U1", "C1", "no, four", thread=ts)
+    last = slack.say("U1", "C1", "<@UBOT> five", thread=ts)
+    await slack.until(lambda: held.requests[-1].id == last)
+    assert [request.text for request in held.requests] == ["one", "and two", "five"]
+
+
+async def test_words_in_a_thread_of_others_are_left_alone(slack, held, app):
+    root = slack.say("U1", "C1", "lunch?")
+    slack.say("U1", "C1", "anyone?", thread=root)
+    await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
+    assert held.requests == []
+    assert slack.called("conversations.replies") == []
+
+
+async def test_mentions_in_generated_text_reach_nobody(slack, held, app):
+    nasty = "<!channel> <!here|x> <@U2> <!subteam^S1> @channel <#C1> <https://evil.example|bank>"
+
+    async def script(request, reply, held):
+        reply.step(1)
+        for letter in nasty:
+            reply.text(letter)
+        reply.code(0, f"print('{nasty}')")
+        reply.announcement(0, nasty)
+        reply.output(0, values.Text("stdout", nasty))
+        reply.output(0, values.Result(plain=nasty))
+        reply.finished(0, values.Finished(values.Ending.ERROR, 1.0, nasty))
+        reply.step(2)
+        reply.text("[https://bank.com](https://evil.example/x)")
+        fake.saved(reply, 0, f"{nasty.replace('/', '')}.txt", b"x")
+        return ports.End(status=ports.Status.FAILED, sentence=nasty)
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: slack.world.batches)
+    text = slack.answers("C1", ts)[0]["text"]
+    assert "channel>" in text, "it is shown all the same"
+    assert "bank.com" not in text
+    assert slack.pings == []
+
+
+async def test_text_of_all_scripts_survives(slack, held, app):
+    said = "مرحبا שלום 你好 👩‍👩‍👧‍👦 🏴󠁧󠁢󠁥󠁮󠁧󠁿 é\n\n" * 300
+    ts = slack.say("U1", "C1", f"<@UBOT> {said}")
+    await slack.until(lambda: held.ends)
+    answers = await slack.until(
+        lambda: slack.status("C1", ts) == "active" and slack.answers("C1", ts)
+    )
+    joined = "".join(answer["text"] for answer in answers)
+    assert joined.replace("\n", "") == f"echo: {said}".replace("\n", "").strip()
+
+
+async def test_long_answer_goes_on_in_further_messages_with_fences_closed(slack, held, app):
+    code = "\n".join(f"line {number:05}" for number in range(2_000))
+
+    async def script(request, reply, held):
+        reply.step(1)
+        text = f"Look:\n\n```python\n{code}\n```\nDone."
+        for start in range(0, len(text), 100):
+            reply.text(text[start : start + 100])
+        return ports.End(status=ports.Status.DONE, text=text)
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> long")
+    await slack.until(lambda: slack.status("C1", ts) == "active")
+    answers = slack.answers("C1", ts)
+    assert len(answers) == 3
+    for answer in answers:
+        assert len(answer["text"]) <= 10_000
+        assert answer["text"].count("```") % 2 == 0
+    assert all("python" in answer["text"].split("\n")[0] for answer in answers[1:])
+    shown = [line for a in answers for line in a["text"].splitlines() if line.startswith("line")]
+    assert shown == code.splitlines()
+
+
+async def test_stream_is_replaced_before_slack_ends_it(slack, held):
+    async def script(request, reply, held):
+        reply.step(1)
+        for number in range(12):
+            reply.text(f"part {number}. ")
+            await asyncio.sleep(0.1)
+        return ports.End(status=ports.Status.DONE)
+
+    held.script = script
+    async with connected(slack, held, stream_seconds=0.4):
+        ts = slack.say("U1", "C1", "<@UBOT> slow")
+        await slack.until(lambda: slack.status("C1", ts) == "active")
+        answers = slack.answers("C1", ts)
+    assert len(answers) >= 3
+    assert "".join(a["text"] for a in answers).split() == (
+        " ".join(f"part {n}." for n in range(12)).split()
+    )
+    assert slack.errors == []
+
+
+async def test_stream_that_slack_ended_goes_on_by_editing(slack, held, app):
+    async def script(request, reply, held):
+        reply.step(1)
+        reply.text("one ")
+        message = await slack.until(lambda: slack.replies("C1", request.id))
+        message[0]["stream"] = "expired"
+        reply.text("two ")
+        await asyncio.sleep(0.3)
+        reply.text("three")
+        return ports.End(status=ports.Status.DONE)
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> slow")
+    await slack.until(lambda: slack.status("C1", ts) == "active")
+    [answer] = slack.answers("C1", ts)
+    assert answer["blocks"][0]["text"] == "one two three"
+    assert [b["type"] for b in answer["blocks"]] == ["markdown", "context", "context_actions"]
+
+
+@pytest.mark.parametrize("fault", ["no streams", "no agents", "not in this channel"])
+async def test_without_streams_the_answer_is_posted_and_edited(slack, held, app, fault):
+    slack.can_stream = fault != "no streams"
+    slack.has_agents = fault != "no agents"
+    slack.world.channels["C1"].can_stream = fault != "not in this channel"
+    going = asyncio.Event()
+
+    async def script(request, reply, held):
+        reply.step(1)
+        reply.text("it has begun")
+        await going.wait()
+        reply.text(" and ended")
+        return ports.End(status=ports.Status.DONE, turn_id=3)
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    [answer] = await slack.until(
+        lambda: [
+            m
+            for m in slack.replies("C1", ts)
+            if m.get("blocks", [{}])[0].get("text") == "it has begun"
+        ]
+    )
+    assert answer["blocks"][-1]["elements"][0]["action_id"] == "stop"
+    going.set()
+    await slack.until(lambda: answer["blocks"][-1]["type"] == "context_actions")
+    assert answer["blocks"][0]["text"] == "it has begun and ended"
+    assert len(slack.replies("C1", ts)) == 1
+
+
+async def test_final_words_take_the_place_of_what_was_streamed(slack, held, app):
+    async def script(request, reply, held):
+        reply.step(1)
+        reply.text("See [it](sandbox:/mnt/data/x.csv).")
+        await slack.until(lambda: slack.replies("C1", request.id))
+        return ports.End(status=ports.Status.DONE, text="See it.", turn_id=1)
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: slack.status("C1", ts) == "active")
+    [answer] = slack.answers("C1", ts)
+    assert answer["blocks"][0]["text"] == "See it."
+
+
+async def test_long_output_is_a_file_with_its_head_shown(slack, held, app):
+    printed = "".join(f"{number}\n" for number in range(5_000))
+
+    async def script(request, reply, held):
+        reply.step(1)
+        reply.code(0, "for …")
+        reply.output(0, values.Text("stdout", printed))
+        reply.finished(0, fake.done())
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> count")
+    await slack.until(lambda: slack.world.batches)
+    [file] = slack.world.batches[0]["files"]
+    assert slack.world.contents[file["id"]].decode() == printed
+    text = slack.answers("C1", ts)[0]["text"]
+    assert "0\n1\n2\n" in text
+    assert "\n4999" not in text
+
+
+async def test_table_too_large_for_a_block_is_csv(slack, held, app):
+    rows = tuple((str(n), "x" * 200) for n in range(99))
+    table = values.Table(columns=("n", "x"), rows=rows, row_count=99, column_count=2)
+
+    async def script(request, reply, held):
+        reply.step(1)
+        reply.code(0, "df")
+        reply.output(0, table)
+        reply.finished(0, fake.done())
+
+    held.script = script
+    slack.say("U1", "C1", "<@UBOT> df")
+    await slack.until(lambda: slack.world.batches)
+    [file] = slack.world.batches[0]["files"]
+    assert file["name"].endswith(".csv")
+    assert slack.world.contents[file["id"]].decode().count("\n") == 100
+
+
+async def test_file_too_large_is_zipped_else_refused_with_the_reason(slack, held, app):
+    slack.most_upload_bytes = 20_000
+    noise = random.Random(1).randbytes(50_000)
+
+    async def script(request, reply, held):
+        reply.step(1)
+        reply.text("Files:")
+        fake.saved(reply, 0, "zeros.bin", bytes(500_000))
+        fake.saved(reply, 0, "noise.bin", noise)
+        fake.saved(reply, 0, "empty.txt", b"")
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: len(slack.answers("C1", ts)) == 3)
+    _, files, told = slack.answers("C1", ts)
+    assert [f["name"] for f in files["files"]] == ["zeros.bin.zip"]
+    packed = zipfile.ZipFile(io.BytesIO(slack.world.contents[files["files"][0]["id"]]))
+    assert packed.read("zeros.bin") == bytes(500_000)
+    said = told["blocks"][0]["text"]
+    assert "noise.bin could not be sent" in said
+    assert "does not take files of that size" in said
+    assert "empty.txt could not be sent: it is empty" in said
+
+
+@pytest.mark.parametrize(("style", "shows"), [("hidden", 0), ("short", 0), ("full", 1)])
+async def test_code_is_shown_as_much_as_the_setting_says(slack, held, style, shows):
+    async def script(request, reply, held):
+        reply.step(1)
+        reply.code(0, "print(12345)")
+        reply.finished(0, fake.done())
+        reply.step(2)
+        reply.text("Done.")
+
+    held.script = script
+    async with connected(slack, held, code=style):
+        ts = slack.say("U1", "C1", "<@UBOT> go")
+        await slack.until(lambda: slack.status("C1", ts) == "active")
+    [answer] = slack.answers("C1", ts)
+    assert answer["text"].count("```python\nprint(12345)\n```") == shows
+    assert answer["tasks"]["cell-0"]["details"] == ("print(12345)" if style == "short" else "")
+
+
+async def test_failure_is_said_in_the_answer(slack, held, app):
+    async def script(request, reply, held):
+        raise errors.PoolFullError
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: slack.status("C1", ts) == "active")
+    [answer] = slack.answers("C1", ts)
+    assert "All Python kernels are busy" in answer["text"]
+    assert all(block["type"] != "context_actions" for block in answer["blocks"])
+
+
+async def test_request_that_waits_says_so_and_is_answered(slack, held, app):
+    slack.has_agents = False
+    going = asyncio.Event()
+
+    async def script(request, reply, held):
+        await going.wait()
+        return await fake.echo(request, reply, held)
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> one")
+    await slack.until(lambda: held.requests)
+    slack.say("U2", "C1", "<@UBOT> two", thread=ts)
+    await slack.until(
+        lambda: [m for m in slack.replies("C1", ts) if "Waiting: 1 before" in str(m["blocks"])]
+    )
+    going.set()
+    await slack.until(lambda: len(held.ends) == 2)
+    await slack.until(
+        lambda: (
+            [m["blocks"][0]["text"] for m in slack.replies("C1", ts)] == ["echo: one", "echo: two"]
+        )
+    )
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_long_text_and_large_table_both_fit(slack, held, app, is_streamed):
+    slack.has_agents = is_streamed
+    rows = tuple((str(n), "x" * 85) for n in range(95))
+    table = values.Table(columns=("n", "x"), rows=rows, row_count=95, column_count=2)
+
+    async def script(request, reply, held):
+        reply.step(1)
+        reply.code(0, "df")
+        reply.output(0, table)
+        reply.finished(0, fake.done())
+        reply.step(2)
+        reply.text("word " * 1_700)
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> df")
+    await slack.until(
+        lambda: [b for m in slack.answers("C1", ts) for b in m["blocks"] if b["type"] == "table"]
+    )
+    await slack.until(lambda: held.ends)
+
+
+async def test_request_that_waits_says_so_in_a_stream(slack, held, app):
+    going = asyncio.Event()
+
+    async def script(request, reply, held):
+        await going.wait()
+        return await fake.echo(request, reply, held)
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> one")
+    await slack.until(lambda: held.requests)
+    slack.say("U2", "C1", "<@UBOT> two", thread=ts)
+    [message] = await slack.until(lambda: [m for m in slack.replies("C1", ts) if m.get("tasks")])
+    assert message["tasks"]["waiting"]["title"] == "Waiting: 1 before this"
+    going.set()
+    await slack.until(lambda: len(slack.answers("C1", ts)) == 2)
+    assert message["tasks"]["waiting"]["status"] == "complete"

@@ -1,0 +1,121 @@
+"""Rates, lost answers, dropped connections: each thing is said once."""
+
+import asyncio
+import time
+
+import pytest
+
+from interpreter_bot import values
+from tests.fakes import slack_conversations as fake
+from tests.fakes.slack_server.servers import Fault
+from tests.integration.slack.worlds import connected
+
+WRITES = (
+    *("chat.startStream", "chat.appendStream", "chat.stopStream", "files.completeUploadExternal"),
+    *("agents.sessions.setStatus", "files.getUploadURLExternal", "upload"),
+)
+
+
+async def with_file(request, reply, held):
+    reply.step(1)
+    reply.code(0, "x")
+    reply.output(0, values.Text("stdout", "hello\n"))
+    await asyncio.sleep(0.15)
+    reply.finished(0, fake.done())
+    fake.saved(reply, 0, "a.txt", b"abc")
+    reply.step(2)
+    reply.text("the end of it")
+
+
+@pytest.mark.parametrize("method", WRITES)
+@pytest.mark.parametrize("kind", ["ratelimited", "drop", "drop after", "status"])
+async def test_whatever_breaks_once_everything_arrives_once(slack, held, method, kind):
+    if (method, kind) == ("upload", "ratelimited"):
+        pytest.skip("uploads go to another server, which has no rates")
+    held.script = with_file
+    slack.fail(method, Fault(kind, seconds=0.1))
+    # Leaving it lets everything be said that is still to be said.
+    async with connected(slack, held, drain_seconds=10):
+        ts = slack.say("U1", "C1", "<@UBOT> go")
+        await slack.until(lambda: slack.world.batches and held.ends)
+    said = slack.replies("C1", ts)
+    text = "".join(
+        "".join(b["text"] for b in m.get("blocks", []) if b["type"] == "markdown") or m["text"]
+        for m in said
+    )
+    assert text.count("hello") == 1
+    assert text.count("the end of it") == 1
+    assert len(slack.world.batches) == 1
+    assert len(said) == 2, [m["text"] for m in said]
+    assert [m for m in said if m.get("stream") == "open"] == []
+
+
+@pytest.mark.parametrize("kind", ["ratelimited", "drop", "drop after", "status"])
+@pytest.mark.parametrize("method", ["chat.postMessage", "chat.update"])
+async def test_posted_answer_arrives_once_whatever_breaks_once(slack, held, app, method, kind):
+    slack.has_agents = False
+    held.script = with_file
+    slack.fail(method, *[Fault(kind, seconds=0.1)] * 2)
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: slack.world.batches)
+    answer, files = slack.answers("C1", ts)
+    assert answer["blocks"][0]["text"].count("hello") == 1
+    assert answer["blocks"][-1]["type"] == "context_actions"
+    assert files["files"]
+
+
+async def test_retry_after_holds_for_every_call_of_that_method(slack, held, app):
+    slack.fail("chat.startStream", Fault("ratelimited", seconds=0.6))
+    first = slack.say("U1", "C1", "<@UBOT> one")
+    await slack.until(lambda: slack.called("chat.startStream"))
+    started = time.monotonic()
+    second = slack.say("U1", "C2", "<@UBOT> two")
+    await slack.until(lambda: slack.answers("C1", first) and slack.answers("C2", second))
+    times = [at for at, name, _ in slack.calls if name == "chat.startStream"]
+    assert len(times) == 3
+    assert min(times[1:]) >= started + 0.5
+
+
+async def test_stream_that_would_wait_long_is_posted_instead(slack, held, app):
+    slack.fail("chat.startStream", Fault("ratelimited", seconds=60))
+    ts = slack.say("U1", "C1", "<@UBOT> one")
+    [answer] = await slack.until(
+        lambda: slack.status("C1", ts) == "active" and slack.answers("C1", ts)
+    )
+    assert answer["blocks"][0]["text"] == "echo: one"
+
+
+async def test_messages_of_one_channel_stay_in_order_and_within_its_rate(slack, held):
+    slack.has_agents = False
+    async with connected(slack, held):
+        roots = [slack.say("U1", "C1", f"<@UBOT> {number}") for number in range(30)]
+        await slack.until(lambda: all(slack.answers("C1", ts) for ts in roots), seconds=30)
+        await slack.until(lambda: len(held.ends) == 30)
+        for number, ts in enumerate(roots):
+            await slack.until(
+                lambda ts=ts, number=number: (
+                    slack.answers("C1", ts)[0]["blocks"][0]["text"] == f"echo: {number}"
+                )
+            )
+    limited = [name for name, error, _ in slack.errors if error == "ratelimited"]
+    assert "chat.postMessage" not in limited, "the queue keeps within the rate by itself"
+
+
+async def test_slack_that_is_gone_for_a_while_is_waited_for(slack, held, app):
+    slack.choose_fault = lambda *_: Fault("status") if time.monotonic() < back else None
+    back = time.monotonic() + 1
+    ts = slack.say("U1", "C1", "<@UBOT> one")
+    await slack.until(lambda: slack.answers("C1", ts))
+    assert "echo: one" in str(slack.answers("C1", ts))
+
+
+async def test_channel_that_refuses_messages_ends_the_turn_quietly(slack, held, app, caplog):
+    archived = Fault("error", error="is_archived")
+    slack.fail("chat.startStream", archived)
+    # The answer, and the sentence that it could not be shown.
+    slack.fail("chat.postMessage", archived, archived)
+    slack.say("U1", "C1", "<@UBOT> one")
+    await slack.until(lambda: held.ends)
+    await slack.until(lambda: "could not be shown" in caplog.text)
+    ts = slack.say("U1", "C2", "<@UBOT> two")
+    await slack.until(lambda: slack.answers("C2", ts))

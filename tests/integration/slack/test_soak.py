@@ -1,0 +1,137 @@
+"""Many people at once while much goes wrong; and how soon they see that somebody works."""
+
+import asyncio
+import collections
+import logging
+import random
+import re
+import statistics
+import time
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.sessions import ports
+from tests.fakes import slack_conversations as fake
+from tests.fakes.slack_server.servers import Fault
+from tests.integration.slack.worlds import connected
+
+_log = logging.getLogger(__name__)
+
+THREADS = 20
+MENTIONS = 200
+_CLEAN = ("auth.test", "apps.connections.open", "upload")
+
+
+async def work(request, reply, held):
+    """Answer as a model does: words, code, print-out, a file now and then, last words."""
+    number = int(re.search(r"\d+", request.text)[0])
+    reply.step(1)
+    for word in (f"<begin {number}> ", "let ", "me ", "see. "):
+        reply.text(word)
+        await asyncio.sleep(0.005)
+    reply.code(0, f"print({number})")
+    reply.output(0, values.Text("stdout", f"out {number}\n"))
+    await asyncio.sleep(0.02)
+    reply.finished(0, fake.done())
+    reply.step(2)
+    text = f"<end {number}>"
+    reply.text(text)
+    if number % 10 == 0:
+        fake.saved(reply, 0, f"file-{number}.txt", str(number).encode())
+    return ports.End(status=ports.Status.DONE, text=text, turn_id=held.next_turn())
+
+
+def said(message):
+    written = [b["text"] for b in message.get("blocks", []) if b["type"] == "markdown"]
+    return "".join(written) or message["text"]
+
+
+def everything(slack):
+    return "\n".join(said(m) for m in slack.world.messages.values() if m.get("bot_id"))
+
+
+@pytest.mark.timeout(240)
+async def test_soak(slack, held):
+    chance = random.Random(20301)
+    wrong = collections.Counter()
+
+    def choose(method, arguments):
+        if method in _CLEAN:
+            return None
+        roll = chance.random()
+        if roll < 0.10:
+            wrong["429"] += 1
+            return Fault("ratelimited", seconds=0.05)
+        if roll < 0.15:
+            wrong["cut"] += 1
+            return Fault(chance.choice(["drop", "drop after"]))
+        return None
+
+    held.script = work
+    slack.choose_fault = choose
+    roots, asked = [], {}
+    started = time.monotonic()
+    async with connected(slack, held):
+        for number in range(THREADS):
+            channel = ("C1", "C2")[number % 2]
+            roots.append((channel, slack.say(f"U{number % 3 + 1}", channel, f"<@UBOT> q{number}")))
+            asked[number] = number
+        for number in range(THREADS, MENTIONS):
+            place = number % THREADS
+            channel, root = roots[place]
+            user = f"U{chance.randint(1, 3)}"
+            times = 2 if chance.random() < 0.3 else 1
+            slack.say(user, channel, f"<@UBOT> q{number}", thread=root, times=times)
+            asked[number] = place
+            await asyncio.sleep(0.005)
+            if number % 40 == 0:
+                wrong["sockets"] += 1
+                slack.drop_sockets()
+        await slack.until(lambda: len(held.ends) == MENTIONS, seconds=180)
+        await slack.until(
+            lambda: len(re.findall(r"end \d+>", everything(slack))) >= MENTIONS, seconds=60
+        )
+        await slack.until(lambda: len(slack.world.batches) >= MENTIONS // 10, seconds=60)
+        await slack.until(
+            lambda: all(slack.status(c, ts) == "active" for c, ts in roots), seconds=60
+        )
+    seconds = time.monotonic() - started
+    assert len(held.requests) == MENTIONS, "an event was lost or taken twice"
+    counted = collections.Counter()
+    for place, (channel, root) in enumerate(roots):
+        for message in slack.replies(channel, root):
+            assert message.get("stream") != "open", "an answer is left unfinished"
+            for kind, number in re.findall(r"<?\u200b?(begin|out|end) (\d+)", said(message)):
+                counted[kind, int(number)] += 1
+                assert asked[int(number)] == place, "an answer went astray"
+            for file in message.get("files", ()):
+                counted["file", int(re.search(r"\d+", file["name"])[0])] += 1
+    for kind in ("begin", "out", "end"):
+        assert {number: counted[kind, number] for number in asked} == dict.fromkeys(asked, 1)
+    files = {number: counted["file", number] for number in range(0, MENTIONS, 10)}
+    assert files == dict.fromkeys(files, 1)
+    assert wrong["429"] > 50
+    assert wrong["cut"] > 25
+    _log.info(f"soak: {seconds:.1f} s, {len(slack.calls)} calls, {dict(wrong)}")
+
+
+async def test_first_sign_comes_soon(slack, held):
+    held.script = work
+    waits = []
+    async with connected(slack, held):
+        for number in range(40):
+            sent = time.monotonic()
+            ts = slack.say("U1", "C1", f"<@UBOT> q{number}")
+            await slack.until(lambda ts=ts: slack.status("C1", ts), seconds=5)
+            [first] = [
+                s["at"]
+                for s in slack.world.statuses
+                if s["thread_ts"] == ts and s["status"] == "processing"
+            ]
+            waits.append(first - sent)
+            await slack.until(lambda ts=ts: slack.status("C1", ts) == "active")
+    waits.sort()
+    median = statistics.median(waits)
+    _log.info(f"first sign: p50 {median * 1000:.1f} ms, p95 {waits[37] * 1000:.1f} ms")
+    assert median <= 0.150

@@ -1,0 +1,258 @@
+"""Socket Mode and HTTP, logging in, being installed and removed."""
+
+import asyncio
+import json
+import time
+
+import aiohttp
+import pytest
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.slack import failures, running
+from tests.fakes import slack_conversations as fake
+from tests.fakes.slack_server import worlds as slack_worlds
+from tests.fakes.slack_server.servers import Fault
+from tests.integration.slack.worlds import connected, settings_for
+
+
+async def test_event_that_comes_again_is_answered_once(slack, held, app):
+    ts = slack.say("U1", "C1", "<@UBOT> hi", times=3)
+    await slack.until(lambda: slack.answers("C1", ts))
+    await asyncio.sleep(0.2)
+    assert len(slack.answers("C1", ts)) == len(held.requests) == 1
+
+
+async def test_event_that_another_replica_or_life_has_taken_is_left_alone(slack, held):
+    async with connected(slack, held), connected(slack, held):
+        ts = slack.say("U1", "C1", "<@UBOT> hi", times=4)
+        await slack.until(lambda: slack.answers("C1", ts))
+    async with connected(slack, held):
+        for delivery in list(slack.deliveries):
+            slack.deliver(delivery.kind, delivery.payload)
+        await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
+        await asyncio.sleep(0.2)
+    assert len(slack.answers("C1", ts)) == len(held.requests) == 1
+
+
+async def test_dropped_socket_is_replaced_and_nothing_is_lost(slack, held, app):
+    for number in range(3):
+        slack.drop_sockets()
+        ts = slack.say("U1", "C1", f"<@UBOT> {number}")
+        await slack.until(lambda ts=ts: slack.answers("C1", ts))
+    assert len(held.requests) == 3
+
+
+async def test_refreshed_socket_loses_nothing(slack, held, app):
+    roots = []
+    for number in range(3):
+        roots.append(slack.say("U1", "C1", f"<@UBOT> a{number}"))
+        await slack.refresh_sockets()
+        roots.append(slack.say("U1", "C1", f"<@UBOT> b{number}"))
+        await asyncio.sleep(0.1)
+    await slack.until(lambda: all(slack.answers("C1", ts) for ts in roots))
+    assert len(held.requests) == 6
+
+
+async def test_socket_mode_that_was_switched_off_comes_back_when_it_is_on_again(slack, held, app):
+    token, slack.app_token = slack.app_token, "xapp-loopback-other"
+    slack.drop_sockets()
+    await asyncio.sleep(0.6)
+    slack.app_token = token
+    ts = slack.say("U1", "C1", "<@UBOT> hi")
+    await slack.until(lambda: slack.answers("C1", ts))
+
+
+async def test_everything_is_acknowledged_in_time_while_slack_itself_is_slow(slack, held, app):
+    slack.choose_fault = lambda *_: Fault("slow", seconds=4)
+    slack.say("U1", "C1", "<@UBOT> hi")
+    slack.command("U1", "C1", "/py", "1")
+    slack.command("U1", "C1", "/interpreter", "help")
+    slack.open_home("U1")
+    await slack.until(lambda: all(d.acked is not None for d in slack.deliveries), seconds=4)
+    assert max(d.acked for d in slack.deliveries) < 1
+    slack.choose_fault = lambda *_: None
+
+
+async def test_http_answers_signed_requests(slack, held):
+    async with connected(slack, held, transport="http", port=0) as address:
+        assert address.startswith("http://127.0.0.1:")
+        ts = slack.say("U1", "C1", "<@UBOT> hi", times=2)
+        await slack.until(lambda: slack.answers("C1", ts))
+        slack.command("U1", "C1", "/interpreter", "limits")
+        await slack.until(lambda: slack.world.responses)
+        [answer] = slack.answers("C1", ts)
+        slack.click("U1", "C1", answer["ts"], "feedback", value="up 1")
+        await slack.until(lambda: len(slack.world.responses) == 2)
+    assert len(held.requests) == 1
+
+
+@pytest.mark.parametrize("fault", ["unsigned", "forged", "old"])
+async def test_http_refuses_what_slack_did_not_sign(slack, held, fault):
+    async with connected(slack, held, transport="http", port=0) as address:
+        event = {"type": "message", "channel": "DU1", "user": "U1", "ts": "1.1", "text": "hi"}
+        body = json.dumps(
+            {"type": "event_callback", "team_id": "T1", "event_id": "E1", "event": event}
+        )
+        headers = slack.sign(body, age_seconds=600 if fault == "old" else 0)
+        if fault == "unsigned":
+            headers = {}
+        if fault == "forged":
+            body = body.replace("hi", "ho")
+        headers["Content-Type"] = "application/json"
+        url = f"{address}/slack/events"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, data=body, headers=headers) as response,
+        ):
+            assert response.status == 401
+    assert held.requests == []
+
+
+async def test_http_answers_slacks_challenge(slack, held):
+    async with connected(slack, held, transport="http", port=0) as address:
+        body = json.dumps({"type": "url_verification", "challenge": "abc", "token": "x"})
+        headers = slack.sign(body) | {"Content-Type": "application/json"}
+        async with aiohttp.ClientSession() as session:
+            url = f"{address}/slack/events"
+            async with session.post(url, data=body, headers=headers) as response:
+                assert "abc" in await response.text()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"bot_token": "xoxb-loopback-wrong"}, "SLACK_BOT_TOKEN.*not valid"),
+        ({"app_token": "xapp-wrong"}, "SLACK_APP_TOKEN.*not valid"),
+        ({"app_token": ""}, "needs SLACK_APP_TOKEN"),
+        ({"transport": "http", "signing_secret": ""}, "needs SLACK_SIGNING_SECRET"),
+        ({"bot_token": ""}, "needs SLACK_BOT_TOKEN"),
+        ({"client_id": "1.2"}, "need SLACK_CLIENT_SECRET"),
+        ({"api_base_url": "http://127.0.0.1:9/api/"}, "cannot be reached"),
+    ],
+)
+async def test_login_that_fails_says_why_and_shows_no_secret(slack, held, wrong, sentence):
+    with pytest.raises(failures.SlackError, match=sentence) as caught:
+        async with running.running(held, settings_for(slack, **wrong)):
+            pass
+    assert isinstance(caught.value, errors.BotError)
+    for secret in ("xoxb-loopback", "xapp-"):
+        assert secret not in str(caught.value).replace("(xoxb-…)", "").replace("(xapp-…)", "")
+
+
+async def test_where_it_is_is_told(slack, held):
+    async with running.serve(held, settings_for(slack)) as told:
+        assert told == "is connected"
+    async with running.serve(held, settings_for(slack, transport="http", port=0)) as told:
+        assert told.startswith("listens on http://127.0.0.1:")
+
+
+async def test_port_that_is_taken_is_said_so(slack, held):
+    async with connected(slack, held, transport="http", port=0) as address:
+        port = int(address.rpartition(":")[2])
+        with pytest.raises(failures.SlackError, match="cannot be listened for"):
+            async with connected(slack, held, transport="http", port=port):
+                pass
+
+
+async def test_secrets_are_not_in_the_settings_words(slack):
+    said = repr(settings_for(slack))
+    assert "xoxb-" not in said
+    assert "xapp-" not in said
+    assert slack.signing_secret not in said
+
+
+async def test_revoked_token_ends_what_runs_and_is_said_once(slack, held, app, caplog):
+    async def script(request, reply, held):
+        await asyncio.sleep(60)
+
+    held.script = script
+    slack.say("U1", "C1", "<@UBOT> hi")
+    await slack.until(lambda: held._running)
+    slack.world.teams["T1"].is_revoked = True
+    slack.event({"type": "tokens_revoked", "tokens": {"bot": ["UBOT"]}, "event_ts": "1.1"})
+    await slack.until(lambda: held.ends)
+    before = len(slack.calls)
+    slack.say("U1", "C1", "<@UBOT> still there?")
+    await asyncio.sleep(0.3)
+    assert [name for _, name, _ in slack.calls[before:] if name != "apps.connections.open"] == []
+    assert caplog.text.count("no longer installed in T1") == 1
+
+
+async def test_token_that_died_without_a_word_is_noticed(slack, held, app, caplog):
+    slack.world.teams["T1"].is_revoked = True
+    slack.say("U1", "C1", "<@UBOT> hi")
+    await slack.until(lambda: "no longer installed in T1" in caplog.text)
+    assert held.requests == []
+
+
+async def test_what_happens_outside_of_turns_is_said_in_the_thread(slack, held, app):
+    ts = slack.say("U1", "C1", "<@UBOT> hi")
+    await slack.until(lambda: slack.answers("C1", ts))
+    key = values.SessionKey("slack", "T1", "C1", ts)
+    await held.notify["slack"](key, "Variables of <!channel> go in 5 minutes.")
+    assert "go in 5 minutes" in slack.answers("C1", ts)[-1]["blocks"][0]["elements"][0]["text"]
+
+
+async def test_shutdown_lets_answers_finish(slack, held):
+    async def script(request, reply, held):
+        await asyncio.sleep(0.5)
+        return await fake.echo(request, reply, held)
+
+    held.script = script
+    async with connected(slack, held):
+        ts = slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: held._running)
+    assert "echo: hi" in slack.answers("C1", ts)[0]["text"]
+
+
+async def test_shutdown_stops_what_does_not_finish_and_says_so(slack, held):
+    async def script(request, reply, held):
+        await asyncio.sleep(60)
+
+    held.script = script
+    started = time.monotonic()
+    async with connected(slack, held, drain_seconds=0.2):
+        ts = slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: held._running)
+    assert time.monotonic() - started < 5
+    assert "Stopped." in slack.answers("C1", ts)[0]["text"]
+    assert slack.status("C1", ts) == "active"
+
+
+# slack_sdk names itself to Slack in a way that aiohttp is going to leave.
+@pytest.mark.filterwarnings("ignore:.*BasicAuth.*:DeprecationWarning")
+async def test_many_workspaces_are_installed_used_and_removed(slack, held, tmp_path):
+    sqlalchemy = pytest.importorskip("sqlalchemy.ext.asyncio")
+    engine = sqlalchemy.create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/tokens.db")
+    other = slack_worlds.Team("T2", "xoxb-loopback-token-2", "UBOT2", "BBOT2")
+    slack.world.channels["C7"] = slack_worlds.Channel("C7", team="T2")
+    slack.world.add_user("U7", team_id="T2")
+    more = {"bot_token": "", "client_id": "1.2", "client_secret": "s3cret", "port": 0}
+    more |= {"transport": "http", "public_url": "https://bot.example", "engine": engine}
+    try:
+        async with connected(slack, held, **more) as address, aiohttp.ClientSession() as session:
+            async with session.get(f"{address}/slack/install") as response:
+                page = await response.text()
+            state = page.partition("state=")[2].partition("&")[0]
+            assert "app_mentions:read" in page
+            slack.oauth_codes["code-2"] = other
+            cookie = {"slack-app-oauth-state": state}
+            url = f"{address}/slack/oauth_redirect?code=code-2&state={state}"
+            async with session.get(url, headers={"Cookie": f"slack-app-oauth-state={state}"}) as r:
+                assert r.status == 200, (await r.text(), cookie)
+            ts = slack.say("U7", "C7", "<@UBOT2> hi")
+            await slack.until(lambda: slack.answers("C7", ts))
+            assert held.requests[0].key == values.SessionKey("slack", "T2", "C7", ts)
+            slack.event({"type": "app_uninstalled", "event_ts": "1.2"}, team="T2")
+            await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
+            before = len(slack.calls)
+            delivery = slack.event(
+                {"type": "message", "channel": "C7", "user": "U7", "ts": "9.9", "text": "<@UBOT2>"},
+                team="T2",
+            )
+            await asyncio.sleep(0.3)
+            assert slack.calls[before:] == []
+            assert delivery.tries >= 1
+        assert len(held.requests) == 1
+    finally:
+        await engine.dispose()

@@ -1,0 +1,125 @@
+"""Slack, real conversations, real kernels, a scripted model: nothing of ours is a fake here."""
+
+import contextlib
+
+import pytest
+
+from interpreter_bot import app, settings
+from tests.fakes import openai_server
+from tests.integration.slack.worlds import connected
+
+pytestmark = pytest.mark.kernel
+
+SUM = """
+import csv
+rows = list(csv.DictReader(open('sales.csv')))
+total = sum(int(row['amount']) for row in rows)
+open('total.txt', 'w').write(str(total))
+print('total', total)
+"""
+
+
+@contextlib.asynccontextmanager
+async def opened(slack, tmp_path, short_path, *script, **more):
+    async with openai_server.Server(script) as server:
+        bot = settings.Settings(
+            kernels=settings.Kernels(preload=(), spares=0),
+            paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
+            models=(settings.Model(name="scripted", base_url=server.base_url),),
+        )
+        keys = {"OPENAI_API_KEY": server.api_key}
+        async with app.conversing(bot, keys) as held, connected(slack, held, **more):
+            yield held, server
+
+
+async def test_file_question_answer_and_raw_code_in_one_kernel(slack, tmp_path, short_path):
+    script = [
+        openai_server.code(SUM, "I add it up."),
+        openai_server.text("It is **42**: [total](sandbox:/mnt/data/total.txt)"),
+    ]
+    async with opened(slack, tmp_path, short_path, *script) as (_, server):
+        sales = slack.put_file("sales.csv", b"amount\n40\n2\n")
+        ts = slack.say("U1", "C1", "<@UBOT> total?", files=[sales])
+        [batch] = await slack.until(lambda: slack.world.batches, seconds=30)
+        assert [file["name"] for file in batch["files"]] == ["total.txt"]
+        assert slack.world.contents[batch["files"][0]["id"]] == b"42"
+        answer = slack.answers("C1", ts)[0]
+        said = str(answer)
+        assert "I add it up." in said
+        assert "total 42" in said
+        assert "It is **42**" in said
+        assert "sales.csv" in str(server.requests[0].messages)
+        slack.say("U1", "C1", "<@UBOT> py total + 1", thread=ts)
+        await slack.until(
+            lambda: [m for m in slack.replies("C1", ts) if "\n43\n" in str(m).replace("\\n", "\n")],
+            seconds=30,
+        )
+        assert "xoxb-" not in str([request.body for request in server.requests])
+
+
+async def test_py_in_a_channel_and_stop(slack, tmp_path, short_path):
+    async with opened(slack, tmp_path, short_path):
+        slack.command("U1", "C1", "/py", "x = 20\nprint(x + 1)")
+        mine = await slack.until(
+            lambda: [
+                m
+                for (c, _), m in slack.world.messages.items()
+                if c == "C1" and "\n21\n" in m["blocks"][0]["text"]
+            ],
+            seconds=30,
+        )
+        root = mine[0]["ts"]
+        slack.say("U1", "C1", "<@UBOT> py print(x * 2, flush=True)\nwhile True: pass", thread=root)
+        [running] = await slack.until(
+            lambda: [m for m in slack.replies("C1", root) if "\n40\n" in m["blocks"][0]["text"]],
+            seconds=30,
+        )
+        slack.click("U1", "C1", running["ts"], "stop")
+        await slack.until(lambda: "Stopped" in running["blocks"][0]["text"], seconds=30)
+        slack.say("U1", "C1", "<@UBOT> py x + 2", thread=root)
+        await slack.until(
+            lambda: [m for m in slack.replies("C1", root) if "\n22\n" in m["blocks"][0]["text"]],
+            seconds=30,
+        )
+
+
+async def test_code_that_asks_is_answered_in_the_thread(slack, tmp_path, short_path):
+    async with opened(slack, tmp_path, short_path):
+        ts = slack.say("U1", "DU1", "py print('Hi ' + input('Who? '))")
+        await slack.until(
+            lambda: [m for m in slack.replies("DU1", ts) if "Who?" in str(m)], seconds=30
+        )
+        await slack.until(
+            lambda: [m for m in slack.replies("DU1", ts) if "input_answer" in str(m)], seconds=30
+        )
+        slack.say("U1", "DU1", "Ada", thread=ts)
+        await slack.until(
+            lambda: [m for m in slack.replies("DU1", ts) if "Hi Ada" in str(m)], seconds=30
+        )
+
+
+async def test_leave_that_is_refused_runs_nothing(slack, tmp_path, short_path):
+    script = [openai_server.code("open('x', 'w')", "Shall I?"), openai_server.text("Then not.")]
+    async with opened(slack, tmp_path, short_path, *script, approval="every") as (held, _):
+        ts = slack.say("U1", "C1", "<@UBOT> go")
+        [question] = await slack.until(
+            lambda: [m for m in slack.replies("C1", ts) if "May this" in m["text"]], seconds=30
+        )
+        slack.click("U1", "C1", question["ts"], "approval_cancel")
+        await slack.until(lambda: slack.status("C1", ts) == "active", seconds=30)
+        [overview] = await held.recent("slack", "T1")
+        assert await held.files(overview.key) == ()
+
+
+async def test_people_hear_where_there_is_no_model_and_of_sessions_in_their_home(
+    slack, tmp_path, short_path
+):
+    async with opened(slack, tmp_path, short_path):
+        slack.command("U1", "C1", "/py", "1+1")
+        await slack.until(
+            lambda: "\n2\n" in str(list(slack.world.messages.values())).replace("\\n", "\n"),
+            seconds=30,
+        )
+        slack.open_home("U1")
+        view = await slack.until(lambda: slack.world.homes.get("U1"), seconds=10)
+        assert "channel C1" in str(view)

@@ -1,0 +1,32 @@
+"""The real bolt app, connected to a loopback Slack."""
+
+import contextlib
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.slack import running
+
+
+def settings_for(server, **more):
+    """Settings as fast as the loopback Slack."""
+    given = {
+        "bot_token": server.world.teams["T1"].token,
+        "app_token": server.app_token,
+        "signing_secret": server.signing_secret,
+        "api_base_url": server.base_url,
+        "posting_seconds": 1 / server.speed,
+        "streaming_seconds": 0.05,
+        "editing_seconds": 0.05,
+        "ping_seconds": 0.2,
+        "drain_seconds": 2,
+    }
+    return settings.Slack(**{**given, **more})
+
+
+@contextlib.asynccontextmanager
+async def connected(server, held, **more):
+    """Run the platform; with HTTP, let Slack know where."""
+    engine = more.pop("engine", None)
+    async with running.running(held, settings_for(server, **more), engine=engine) as address:
+        if address:
+            server.http_target = f"{address}/slack/events"
+        yield address
