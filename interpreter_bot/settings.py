@@ -8,14 +8,19 @@ from the variables that everybody knows, such as `OPENAI_API_KEY`, and stay out 
 
 from __future__ import annotations
 
+import os
 import pathlib
+from typing import Any, Final
 
 import pydantic
 import pydantic_settings
+from pydantic.fields import FieldInfo
 
 from interpreter_bot.groups.agents import Agent, Allowance, Local, Model, Patience, Turn
 from interpreter_bot.groups.conversations import Sessions, Store
+from interpreter_bot.groups.discord import Discord
 from interpreter_bot.groups.kernels import Kernels, Limits, Paths, Sandbox
+from interpreter_bot.groups.slack import Slack
 from interpreter_bot.groups.tables import GIB, KIB, MIB
 from interpreter_bot.groups.web import Web
 
@@ -25,6 +30,7 @@ __all__ = [
     "MIB",
     "Agent",
     "Allowance",
+    "Discord",
     "Kernels",
     "Limits",
     "Local",
@@ -34,11 +40,40 @@ __all__ = [
     "Sandbox",
     "Sessions",
     "Settings",
+    "Slack",
     "Store",
     "Turn",
     "Web",
     "load",
 ]
+
+
+# Variables by the names that everybody knows, and the settings that they are.
+_KNOWN: Final = {
+    "DISCORD_TOKEN": ("discord", "token"),
+    "SLACK_BOT_TOKEN": ("slack", "bot_token"),
+    "SLACK_APP_TOKEN": ("slack", "app_token"),
+    "SLACK_SIGNING_SECRET": ("slack", "signing_secret"),
+    "SLACK_CLIENT_ID": ("slack", "client_id"),
+    "SLACK_CLIENT_SECRET": ("slack", "client_secret"),
+    "SLACK_API_BASE_URL": ("slack", "api_base_url"),
+}
+
+
+class _Known(pydantic_settings.PydanticBaseSettingsSource):
+    """Reads those variables."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Give nothing field by field: they lie deeper."""
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Give all that are set to something."""
+        found: dict[str, Any] = {}
+        for variable, (group, name) in _KNOWN.items():
+            if value := os.environ.get(variable):
+                found.setdefault(group, {})[name] = value
+        return found
 
 
 class Settings(pydantic_settings.BaseSettings):
@@ -80,6 +115,10 @@ class Settings(pydantic_settings.BaseSettings):
     """What is remembered, and where."""
     web: Web = Web()
     """The page."""
+    slack: Slack = Slack()
+    """Slack."""
+    discord: Discord = Discord()
+    """Discord."""
 
     def for_one_session(self) -> Settings:
         """Return the same for a command that needs one kernel, and none standing by."""
@@ -96,7 +135,7 @@ class Settings(pydantic_settings.BaseSettings):
     ) -> tuple[pydantic_settings.PydanticBaseSettingsSource, ...]:
         """Put the TOML file beneath the environment."""
         toml = pydantic_settings.TomlConfigSettingsSource(settings_cls)
-        return init_settings, env_settings, toml
+        return init_settings, env_settings, _Known(settings_cls), toml
 
 
 def load(file: pathlib.Path | None) -> Settings:

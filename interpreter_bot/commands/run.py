@@ -15,6 +15,8 @@ from typing import Final
 
 from interpreter_bot import app, errors, settings
 from interpreter_bot.commands import parsers
+from interpreter_bot.platforms.discord import running as discord
+from interpreter_bot.platforms.slack import running as slack
 from interpreter_bot.platforms.web import serving
 from interpreter_bot.sessions import conversations
 
@@ -67,6 +69,10 @@ def _openings(bot: settings.Settings, held: conversations.Conversations) -> dict
     openings: dict[str, _Opening] = {}
     if bot.web.enabled:
         openings["The web page"] = serving.serve(held, bot.web, bot.paths.data)
+    if bot.slack.is_on:
+        openings["Slack"] = slack.serve(held, bot.slack, engine=held.engine)
+    if token := bot.discord.token.get_secret_value():
+        openings["Discord"] = discord.serve(held, bot.discord, token=token)
     return openings
 
 

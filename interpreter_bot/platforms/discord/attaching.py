@@ -1,0 +1,58 @@
+"""Files that people sent, read from Discord piece by piece and never beyond what it said."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+
+import aiohttp
+import discord
+
+from interpreter_bot import errors
+from interpreter_bot.platforms.discord import faults
+from interpreter_bot.sessions import requests
+
+_log = logging.getLogger(__name__)
+
+_CHUNK_BYTES: Final = 256 * 1024
+_SILENCE_SECONDS: Final = 30.0
+_OK: Final = 200
+
+
+class Files:
+    """Reads files through one session of its own, which carries no token."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    def of(self, attachments: Iterable[discord.Attachment]) -> tuple[requests.Attachment, ...]:
+        """Return attachments for a request; nothing is read before it is wanted."""
+        return tuple(self._one(attachment) for attachment in attachments)
+
+    def _one(self, attachment: discord.Attachment) -> requests.Attachment:
+        def open_() -> AsyncIterator[bytes]:
+            return self._read(attachment)
+
+        return requests.Attachment(name=attachment.filename, open=open_, size_bytes=attachment.size)
+
+    async def _read(self, attachment: discord.Attachment) -> AsyncIterator[bytes]:
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=_SILENCE_SECONDS)
+        left = attachment.size
+        try:
+            async with self._session.get(
+                attachment.url, allow_redirects=False, timeout=timeout
+            ) as response:
+                if response.status != _OK:
+                    _log.info("Discord answered %d for a file", response.status)
+                    raise errors.BotError("Discord does not give this file out any more.")
+                async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+                    left -= len(chunk)
+                    if left < 0:
+                        raise errors.BotError("The file is larger than Discord said.")
+                    yield chunk
+        except faults.CONNECTION as error:
+            _log.info("a file could not be read", exc_info=error)
+            raise errors.BotError("The file could not be read from Discord.") from error
+        if left:
+            raise errors.BotError("The file could not be read from Discord to its end.")

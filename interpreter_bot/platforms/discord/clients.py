@@ -1,0 +1,130 @@
+"""The client: what it wants to hear from the gateway, and who takes it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final, TypeAlias
+
+import discord
+from discord import app_commands
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.discord import (
+    buttons,
+    catching,
+    editing,
+    interacting,
+    listening,
+    pressing,
+    syncing,
+)
+
+_log = logging.getLogger(__name__)
+
+_READY_SECONDS: Final = 2.0
+
+
+class _Hearing(discord.Client):
+    """What both kinds of client do with what they hear."""
+
+    listener: listening.Listener
+    editor: editing.Editor
+    catcher: catching.Catcher
+    interactor: interacting.Interactor
+    presser: pressing.Presser
+    tree: app_commands.CommandTree[Any]
+    accepted: asyncio.Event
+    is_leaving = False
+    """Nothing more is to be taken."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self._connected: set[int] = set()
+
+    async def setup_hook(self) -> None:
+        """Make buttons work and commands known, before anything is heard."""
+        self.add_dynamic_items(buttons.Action)
+        await syncing.sync(self, self.tree)
+        self.catcher.begin()
+
+    async def on_message(self, message: discord.Message) -> None:
+        """Hear a message."""
+        if not self.is_leaving:
+            self.catcher.note(message)
+            await self.listener.heard(message)
+
+    async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
+        """Hear that a message was changed, by somebody or by Discord itself."""
+        if not self.is_leaving:
+            await self.editor.edited(event.message)
+
+    async def on_raw_message_delete(self, event: discord.RawMessageDeleteEvent) -> None:
+        """Hear that a message is gone."""
+        await self.editor.deleted(event.message_id)
+
+    async def on_connect(self) -> None:
+        """Hear that Discord has accepted us."""
+        self.accepted.set()
+
+    def _begin_session(self, shard_id: int) -> None:
+        """Take note of a new session: a shard's first, or after one that could not be resumed."""
+        if shard_id in self._connected:
+            self.catcher.mark()
+        self._connected.add(shard_id)
+
+    async def on_ready(self) -> None:
+        """Hear that everything is known about the servers again."""
+        await self.catcher.catch_up()
+
+    async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:
+        """Log what went wrong with an event; the others go on."""
+        _log.exception("an event could not be taken: %s", event_method)
+
+
+class Single(_Hearing):
+    """A client with one connection."""
+
+    async def on_connect(self) -> None:
+        """Hear that a session begins."""
+        self._begin_session(0)
+        await super().on_connect()
+
+
+class Sharded(_Hearing, discord.AutoShardedClient):
+    """A client with a connection for each shard."""
+
+    async def on_shard_connect(self, shard_id: int) -> None:
+        """Hear that a shard's session begins."""
+        self._begin_session(shard_id)
+
+    async def on_shard_ready(self, shard_id: int) -> None:
+        """Hear that everything is known about a shard's servers again."""
+        await self.catcher.catch_up()
+
+
+Client: TypeAlias = Single | Sharded
+
+
+def intents(*, with_content: bool) -> discord.Intents:
+    """Return what is asked of the gateway: as little as will do."""
+    wanted = discord.Intents.none()
+    wanted.guilds = True
+    wanted.messages = True
+    wanted.message_content = with_content
+    return wanted
+
+
+def make(chosen: settings.Discord, *, with_content: bool) -> Client:
+    """Make a client that hears, but does nothing yet."""
+    fields: dict[str, Any] = {
+        "intents": intents(with_content=with_content),
+        "allowed_mentions": discord.AllowedMentions.none(),
+        "member_cache_flags": discord.MemberCacheFlags.none(),
+        "chunk_guilds_at_startup": False,
+        "max_messages": None,
+        "guild_ready_timeout": _READY_SECONDS,
+    }
+    if not chosen.sharding:
+        return Single(**fields)
+    return Sharded(shard_count=chosen.shards or None, **fields)

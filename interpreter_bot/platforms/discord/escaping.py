@@ -1,0 +1,140 @@
+"""Discord's own syntax: foreign text made harmless in it. Pure.
+
+Mentions notify nobody through `allowed_mentions`; here they are also kept from looking as if.
+Addresses are put in angle brackets, so that Discord does not fetch what a model wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from interpreter_bot.platforms.rendering import fences
+from interpreter_bot.screens import terminals
+
+_BREAK: Final = "\u200b"
+_LOOKALIKE: Final = "\u02cb"
+_MENTION: Final = re.compile(r"@(?=everyone|here)|<(?=[@#][!&]?\d|id:)", re.IGNORECASE)
+_SPAN: Final = re.compile(r"(?<!`)(?P<marks>`+)(?!`)(?P<code>[^`]*)(?P=marks)(?!`)")
+_LINK: Final = re.compile(
+    r"!?\[(?P<label>[^\[\]\n]{0,300})\]\(\s{0,3}<?(?P<target>https?://[^\s<>()]+(?:\([^\s<>()]*\)[^\s<>()]*)*)>?"
+    r"(?:\s{1,3}\"[^\"\n]{0,300}\")?\s{0,3}\)"
+    r"|(?P<bare><?(?P<url>https?://[^\s<>\"]+)>?)",
+    re.IGNORECASE,
+)
+_ADDRESS: Final = re.compile(r"https?://|www\.|[\w-]+\.[a-z]{2,}(?:/|\s|$)", re.IGNORECASE)
+_MARKUP: Final = re.compile(r"[\\*_~`|\[\]<>]")
+_TAIL: Final = re.compile(r"[.,;:!?*_~|)'\]]+\Z")
+_ROW: Final = re.compile(r"\s*\|.*\|\s*\Z")
+_RULE: Final = re.compile(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*\Z")
+
+
+def code(text: str, language: str = "") -> str:
+    """Return a code block that its text cannot leave; empty where there is nothing to show."""
+    return fences.fenced(terminals.harmless(text), language=language, style="broken")
+
+
+def line(text: str, most_characters: int = 200) -> str:
+    """Return foreign text as code within a line, cut where it is long."""
+    text = terminals.harmless(text)
+    if len(text) > most_characters:
+        text = text[: most_characters - 1] + "…"
+    return fences.inline(text, style="broken")
+
+
+def small(text: str) -> str:
+    """Return a line of ours in small print."""
+    return "\n".join(f"-# {row}" for row in text.splitlines() if row.strip())
+
+
+def plain(text: str) -> str:
+    """Return text within a line as it is: nothing in it is markup, mention or link."""
+    text = " ".join(terminals.harmless(text).split())
+    text = _MARKUP.sub(r"\\\g<0>", text)
+    return text.replace("@", f"@{_BREAK}").replace("://", f":{_BREAK}//")
+
+
+def prose(text: str) -> str:
+    """Return a model's Markdown as Discord understands it, harmless.
+
+    Code blocks get fences that Discord knows and their text cannot leave; tables, which it does
+    not know, become aligned code blocks.
+    """
+    return "\n".join(_blocks(terminals.harmless(text).split("\n"))).strip("\n")
+
+
+def _blocks(lines: list[str]) -> Iterator[str]:
+    place = 0
+    while place < len(lines):
+        fence = fences.opened(lines[place])
+        if fence is not None:
+            end = place + 1
+            while end < len(lines) and not fences.closes(lines[end], fence):
+                end += 1
+            inside = "\n".join(lines[place + 1 : end])
+            yield fences.fenced(inside, language=fence.language, style="broken")
+            place = end + 1
+        elif _is_table(lines, place):
+            end = place
+            while end < len(lines) and _ROW.match(lines[end]):
+                end += 1
+            yield _table(lines[place:end])
+            place = end
+        else:
+            yield _row(lines[place])
+            place += 1
+
+
+def _is_table(lines: list[str], place: int) -> bool:
+    return (
+        place + 1 < len(lines)
+        and bool(_ROW.match(lines[place]))
+        and bool(_RULE.match(lines[place + 1]))
+    )
+
+
+def _table(lines: list[str]) -> str:
+    rows = [
+        [cell.strip().replace("**", "").strip("`") for cell in row.strip().strip("|").split("|")]
+        for row in (lines[0], *lines[2:])
+    ]
+    count = max(map(len, rows))
+    filled = [row + [""] * (count - len(row)) for row in rows]
+    widths = [max(len(row[index]) for row in filled) for index in range(count)]
+    drawn = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in filled]
+    drawn.insert(1, "  ".join("─" * width for width in widths))
+    return fences.fenced("\n".join(drawn), style="broken")
+
+
+def _row(row: str) -> str:
+    """Make a line harmless outside of its spans of code."""
+    parts = []
+    place = 0
+    for span in _SPAN.finditer(row):
+        parts.append(_outside(row[place : span.start()]))
+        parts.append(fences.inline(span["code"], style="broken") or span[0])
+        place = span.end()
+    parts.append(_outside(row[place:]))
+    return "".join(parts)
+
+
+def _outside(text: str) -> str:
+    # Backticks that close nothing could open code together with others, or close it.
+    text = _LINK.sub(_link, text.replace("`", _LOOKALIKE))
+    return _MENTION.sub(lambda found: f"{found[0]}{_BREAK}", text)
+
+
+def _link(found: re.Match[str]) -> str:
+    if found["bare"]:
+        url = found["url"]
+        tail = _TAIL.search(url)
+        if tail is not None and not (tail[0].startswith(")") and "(" in url):
+            url = url[: tail.start()]
+            return f"<{url}>{tail[0]}"
+        return f"<{url}>"
+    label, target = found["label"].strip(), found["target"]
+    # A label that is itself an address could say another one than it leads to.
+    if not label or _ADDRESS.search(label):
+        return f"<{target}>"
+    return f"[{label}](<{target}>)"

@@ -1,0 +1,54 @@
+"""What goes wrong with Discord as a whole, and what it says about single requests."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import aiohttp
+import discord
+
+from interpreter_bot import errors
+
+
+class DiscordError(errors.BotError):
+    """Discord cannot be used."""
+
+
+class DiscordLoginError(DiscordError):
+    """Discord did not let the bot in."""
+
+
+UNKNOWN_CHANNEL: Final = 10003
+UNKNOWN_MESSAGE: Final = 10008
+UNKNOWN_WEBHOOK: Final = 10015
+UNKNOWN_INTERACTION: Final = 10062
+TOO_MANY_EDITS: Final = 30046
+TOO_LARGE: Final = 40005
+MOST_FOLLOW_UPS: Final = 40094
+ALREADY_ANSWERED: Final = 40060
+NO_ACCESS: Final = 50001
+NO_PERMISSION: Final = 50013
+TOKEN_OVER: Final = 50027
+FORM: Final = 50035
+FILE_TOO_LARGE: Final = 50045
+ARCHIVED: Final = 50083
+THREAD_EXISTS: Final = 160004
+
+CONNECTION: Final = (OSError, aiohttp.ClientError, TimeoutError)
+"""What is raised when Discord could not be reached, or went away before it answered."""
+ANY: Final = (discord.HTTPException, *CONNECTION)
+"""What any request to Discord may raise."""
+_SERVER: Final = 500
+_LIMITED: Final = 429
+
+
+def is_passing(error: BaseException) -> bool:
+    """Say whether the same request may succeed later."""
+    if isinstance(error, discord.HTTPException):
+        return error.status >= _SERVER or error.status == _LIMITED
+    return isinstance(error, CONNECTION)
+
+
+def code_of(error: BaseException) -> int:
+    """Return Discord's number for an error; 0 where it has none."""
+    return error.code if isinstance(error, discord.HTTPException) else 0

@@ -1,0 +1,244 @@
+"""Messages made into requests: which are for us, and in what order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import weakref
+from collections.abc import AsyncIterator
+from typing import Final
+
+import discord
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.discord import (
+    attaching,
+    desks,
+    escaping,
+    faults,
+    permits,
+    places,
+    preferences,
+    recents,
+    requesting,
+    speaking,
+    threads,
+)
+from interpreter_bot.sessions import conversations, requests
+
+_log = logging.getLogger(__name__)
+
+_KINDS: Final = frozenset({discord.MessageType.default, discord.MessageType.reply})
+_MOST_TOLD: Final = 1000
+_EMPTY: Final = (
+    "Write what you want to know, or send a file with it. `/interpreter help` says more."
+)
+_BLIND: Final = (
+    "I cannot read messages here that do not mention me: this bot was not given the "
+    "message-content intent. Mention me, or reply to me."
+)
+
+
+class Listener:
+    """Hears messages. One message makes one request, whoever else hears it, however often.
+
+    Attributes:
+        recents: messages that became requests, as long as they may be changed.
+    """
+
+    def __init__(
+        self,
+        client: discord.Client,
+        talks: conversations.Conversations,
+        allowed: settings.Discord,
+        requester: requesting.Requester,
+        files: attaching.Files,
+    ) -> None:
+        self._client = client
+        self._talks = talks
+        self._options = allowed
+        self._requester = requester
+        self._files = files
+        self._threads = threads.Threads(client, talks, allowed)
+        self._orders: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
+        self.recents = recents.Recents()
+        self._told: dict[int, None] = {}
+
+    @property
+    def _me(self) -> int:
+        return self._client.user.id if self._client.user is not None else 0
+
+    @contextlib.asynccontextmanager
+    async def in_order(self, channel_id: int) -> AsyncIterator[None]:
+        """Take the messages of one channel one after the other, as they came."""
+        lock = self._orders.setdefault(channel_id, asyncio.Lock())
+        async with lock:
+            yield
+
+    async def heard(self, message: discord.Message) -> None:
+        """Take a message that was written."""
+        if message.author.bot or message.type not in _KINDS:
+            return
+        async with self.in_order(message.channel.id):
+            channel = await self._channel(message)
+            question = self._requester.questions.for_words(message.author.id, channel.id)
+            if question is None and not await self._is_for_us(message, channel):
+                return
+            if not await self._talks.claim(places.PLATFORM, f"message {message.id}"):
+                return
+            if question is not None:
+                text = speaking.words(message.content, message.mentions, self._me)
+                if text and question.resolve(text):
+                    return
+            await self._take(message, channel)
+
+    async def _channel(self, message: discord.Message) -> discord.abc.MessageableChannel:
+        """Return the channel of a message; one that is not known (yet) is asked for."""
+        if isinstance(message.channel, discord.PartialMessageable) and message.guild is not None:
+            found = await self._client.fetch_channel(message.channel.id)
+            if isinstance(found, discord.abc.Messageable):
+                return found
+        return message.channel
+
+    async def _is_for_us(
+        self, message: discord.Message, channel: discord.abc.MessageableChannel
+    ) -> bool:
+        """Say whether a message wants an answer of ours."""
+        if message.guild is None:
+            return True
+        if any(user.id == self._me for user in message.mentions):
+            return True
+        if not isinstance(channel, discord.Thread) or not await self._threads.is_ours(channel):
+            return False
+        place = places.of_channel(channel, message.guild)
+        chosen = await self._requester.chosen_by(place, places.person(message.author))
+        if not chosen.follow_threads:
+            return False
+        if not self._client.intents.message_content:
+            await self._tell_once(channel)
+            return False
+        return True
+
+    async def _tell_once(self, channel: discord.Thread) -> None:
+        """Say that the message could not be read, once in a thread."""
+        if channel.id in self._told:
+            return
+        if len(self._told) >= _MOST_TOLD:
+            self._told.pop(next(iter(self._told)))
+        self._told[channel.id] = None
+        if await self._talks.claim(places.PLATFORM, f"blind {channel.id}"):
+            await self._say(channel, escaping.small(f"🔹 {_BLIND}"))
+
+    async def _say(self, channel: discord.abc.Messageable, text: str) -> None:
+        try:
+            await channel.send(text)
+        except faults.ANY as error:
+            _log.info("a sentence could not be said", exc_info=error)
+
+    async def _take(
+        self, message: discord.Message, channel: discord.abc.MessageableChannel
+    ) -> None:
+        refusal = permits.refusal(_asker(message, channel), self._options)
+        if refusal:
+            _log.info("a message was refused: %s", refusal)
+            if not permits.is_about_place(refusal):
+                await self._say(channel, refusal)
+            return
+        place = places.of_channel(channel, message.guild)
+        chosen = await self._requester.chosen_by(place, places.person(message.author))
+        said = speaking.said(message, self._me, await self._before(message, channel, place))
+        if not said.text and not said.attachments:
+            await self._say(channel, _EMPTY)
+            return
+        is_alone = isinstance(channel, discord.Thread) or message.guild is None
+        if isinstance(channel, discord.Thread):
+            self._threads.join(channel.id)
+        if is_alone or not chosen.threads:
+            run = self._run(message, said, place, chosen, is_reply=not is_alone)
+            self._requester.spawn(self._requester.carry_out(run, chosen), f"message {message.id}")
+        else:
+            work = self._open_thread(message, said, place, chosen)
+            self._requester.spawn(work, f"message {message.id}")
+
+    async def _before(
+        self,
+        message: discord.Message,
+        channel: discord.abc.MessageableChannel,
+        place: places.Place,
+    ) -> list[discord.Message]:
+        """Read what was said in somebody's thread before we were called into it."""
+        most = self._options.context_messages
+        if not isinstance(channel, discord.Thread) or not most:
+            return []
+        if channel.owner_id == self._me or await self._talks.history(place.key, most=1):
+            return []
+        try:
+            found = [one async for one in channel.history(limit=most, before=message)]
+        except faults.ANY as error:
+            _log.info("what was said before could not be read", exc_info=error)
+            return []
+        return [one for one in reversed(found) if not one.author.bot]
+
+    def request(
+        self,
+        message: discord.Message,
+        said: speaking.Said,
+        place: places.Place,
+        chosen: preferences.Preferences,
+    ) -> requests.Request:
+        """Make a request of a message. Without any model, the code in it is what can be run."""
+        code = speaking.code_blocks(said.text) if not self._talks.models else ""
+        return requesting.request_in(
+            place,
+            places.person(message.author),
+            code or said.text,
+            chosen,
+            attachments=self._files.of(said.attachments),
+            is_code=bool(code),
+            id=str(message.id),
+            context=said.context,
+        )
+
+    def _run(
+        self,
+        message: discord.Message,
+        said: speaking.Said,
+        place: places.Place,
+        chosen: preferences.Preferences,
+        *,
+        is_reply: bool,
+    ) -> requesting.Run:
+        request = self.request(message, said, place, chosen)
+        answers = message if is_reply else None
+        desk = desks.ChannelDesk(self._client, place, message.author.id, answers=answers)
+        run = requesting.Run(request, place, desk)
+        self.recents.remember(message, run)
+        return run
+
+    async def _open_thread(
+        self,
+        message: discord.Message,
+        said: speaking.Said,
+        place: places.Place,
+        chosen: preferences.Preferences,
+    ) -> None:
+        """Answer in a thread on the message, or else by a reply to it."""
+        thread_id = await self._threads.open(message, speaking.title(said.text))
+        if thread_id is not None:
+            place = places.of_thread(place, thread_id)
+        run = self._run(message, said, place, chosen, is_reply=thread_id is None)
+        await self._requester.carry_out(run, chosen)
+
+
+def _asker(message: discord.Message, channel: discord.abc.MessageableChannel) -> permits.Asker:
+    roles = message.author.roles if isinstance(message.author, discord.Member) else []
+    around = [channel.id]
+    if isinstance(channel, discord.Thread):
+        around.append(channel.parent_id)
+    return permits.Asker(
+        user_id=message.author.id,
+        guild_id=message.guild.id if message.guild is not None else None,
+        channel_ids=around,
+        role_ids=[role.id for role in roles],
+    )

@@ -1,0 +1,233 @@
+"""Keeping an answer on Discord as it should stand: at a pace, and whatever goes wrong between.
+
+What is wanted is told anew each time; what stands is known; the difference is sent. So nothing
+is lost by being skipped, and a request that failed is simply made again, under the same nonce.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Final, TypeAlias
+
+import discord
+
+from interpreter_bot.platforms.discord import desks, faults, sheets
+
+_log = logging.getLogger(__name__)
+
+Draw: TypeAlias = Callable[[], tuple[sheets.Sheet, ...]]
+
+_TYPING_SECONDS: Final = 8.0
+_MOST_TRIES: Final = 8
+_LONGEST_WAIT_SECONDS: Final = 20.0
+_CLOSED: Final = frozenset({faults.UNKNOWN_CHANNEL, faults.NO_ACCESS, faults.NO_PERMISSION})
+_FILES_REFUSED: Final = frozenset({faults.TOO_LARGE, faults.FILE_TOO_LARGE})
+_AS_NEW: Final = frozenset({faults.TOO_MANY_EDITS, faults.ARCHIVED})
+
+
+@dataclasses.dataclass(slots=True)
+class _Slot:
+    """A message of the answer.
+
+    Attributes:
+        sheet: how it stands; while it does not, how it was to be posted first. Discord answers a
+            second request under the same nonce with what the first one posted.
+    """
+
+    sheet: sheets.Sheet
+    posted: desks.Posted | None = None
+    nonce: str = dataclasses.field(default_factory=lambda: secrets.token_hex(12))
+    is_gone: bool = False
+
+
+class Poster:
+    """Keeps one answer."""
+
+    def __init__(
+        self,
+        desk: desks.Desk,
+        draw: Draw,
+        *,
+        pace_seconds: float,
+        instead_of: Poster | None = None,
+    ) -> None:
+        """Keep an answer.
+
+        Args:
+            desk: where it goes.
+            draw: says how it should stand now.
+            pace_seconds: between two rounds, while it changes.
+            instead_of: an earlier answer in the same place, whose messages this one takes.
+        """
+        self._desk = desk
+        self._draw = draw
+        self._pace_seconds = pace_seconds
+        self._slots: list[_Slot] = instead_of._slots if instead_of is not None else []
+        self._has_changed = asyncio.Event()
+        self._is_urgent = asyncio.Event()
+        self._is_last = False
+        self.is_lost = asyncio.Event()
+        """Set when nothing can be shown there any more."""
+
+    def change(self, *, is_urgent: bool = False) -> None:
+        """Hear that it should stand otherwise now."""
+        self._has_changed.set()
+        if is_urgent:
+            self._is_urgent.set()
+
+    def finish(self) -> None:
+        """Hear that it changes once more, and never again."""
+        self._is_last = True
+        self.change(is_urgent=True)
+
+    async def run(self) -> None:
+        """Keep it until it has been finished and stands."""
+        async with _background(self._type(), "typing"):
+            while not self.is_lost.is_set():
+                await self._has_changed.wait()
+                self._has_changed.clear()
+                is_last = self._is_last
+                started = time.monotonic()
+                is_done = await self._round(patient=is_last)
+                if is_last:
+                    if not is_done:
+                        _log.error("an answer could not be shown completely")
+                    return
+                if not is_done:
+                    self._has_changed.set()
+                self._is_urgent.clear()
+                rest = self._pace_seconds - (time.monotonic() - started)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(rest, 0)):
+                        await self._is_urgent.wait()
+
+    async def _type(self) -> None:
+        while True:
+            try:
+                await self._desk.type()
+            except faults.ANY as error:
+                _log.debug("typing could not be shown", exc_info=error)
+            await asyncio.sleep(_TYPING_SECONDS)
+
+    async def _round(self, *, patient: bool) -> bool:
+        """Bring what stands to what is wanted; says whether that succeeded."""
+        for attempt in range(_MOST_TRIES if patient else 1):
+            if attempt:
+                await asyncio.sleep(min(0.5 * 2**attempt, _LONGEST_WAIT_SECONDS))
+            try:
+                await self._reconcile(self._draw())
+            except desks.MovedError:
+                self._slots.clear()
+                await self._reconcile(self._draw())
+            except faults.ANY as error:
+                if faults.code_of(error) in _CLOSED:
+                    _log.warning("an answer cannot be shown where it was asked", exc_info=error)
+                    self.is_lost.set()
+                    return True
+                _log.info("a message could not be sent, it is tried again", exc_info=error)
+            else:
+                return True
+            if self.is_lost.is_set():
+                return True
+        return False
+
+    async def _reconcile(self, wanted: tuple[sheets.Sheet, ...]) -> None:
+        for index, sheet in enumerate(wanted):
+            if index == len(self._slots):
+                self._slots.append(_Slot(sheet))
+            slot = self._slots[index]
+            if slot.is_gone:
+                continue
+            if slot.posted is None:
+                await self._send(index, slot)
+            if slot.posted is not None and slot.sheet != sheet:
+                await self._change(index, slot, slot.posted, sheet)
+        while len(self._slots) > len(wanted):
+            await self._remove(self._slots[-1])
+            self._slots.pop()
+
+    async def _send(self, index: int, slot: _Slot) -> None:
+        try:
+            slot.posted = await self._desk.send(index, slot.sheet, slot.nonce)
+        except discord.HTTPException as error:
+            plain = _without(slot.sheet, error)
+            if plain is None:
+                raise
+            slot.nonce = secrets.token_hex(12)
+            slot.posted = await self._desk.send(index, plain, slot.nonce)
+
+    async def _anew(self, index: int, slot: _Slot, sheet: sheets.Sheet) -> None:
+        slot.posted, slot.sheet, slot.nonce = None, sheet, secrets.token_hex(12)
+        await self._send(index, slot)
+
+    async def _change(
+        self, index: int, slot: _Slot, posted: desks.Posted, sheet: sheets.Sheet
+    ) -> None:
+        if sheet.pings and not slot.sheet.pings and posted.way == "bot":
+            # An edit notifies nobody: what is to be noticed has to be new.
+            await self._remove(slot)
+            await self._anew(index, slot, sheet)
+        else:
+            await self._edit(index, slot, posted, sheet)
+
+    async def _edit(
+        self, index: int, slot: _Slot, posted: desks.Posted, sheet: sheets.Sheet
+    ) -> None:
+        try:
+            slot.posted = await self._desk.edit(posted, slot.sheet, sheet)
+        except discord.HTTPException as error:
+            if error.code == faults.UNKNOWN_MESSAGE:
+                # Somebody deleted it, who may have had reasons: it is not put there again.
+                slot.is_gone = True
+                return
+            if error.code in _AS_NEW:
+                await self._anew(index, slot, sheet)
+                return
+            plain = _without(sheet, error)
+            if plain is None:
+                raise
+            slot.posted = await self._desk.edit(posted, slot.sheet, plain)
+        slot.sheet = sheet
+
+    async def _remove(self, slot: _Slot) -> None:
+        if slot.posted is None or slot.is_gone:
+            return
+        try:
+            await self._desk.remove(slot.posted)
+        except discord.NotFound:
+            _log.debug("a message to be deleted was gone already")
+
+
+def _without(sheet: sheets.Sheet, error: discord.HTTPException) -> sheets.Sheet | None:
+    """Return what to send instead of a sheet that is refused; None where that would not help."""
+    if faults.is_passing(error):
+        return None
+    if error.code in _FILES_REFUSED and sheet.uploads:
+        told = "⚠️ Discord refused the files of this message as too large."
+    elif error.code == faults.NO_PERMISSION and sheet.uploads:
+        told = "⚠️ I am not permitted to attach files here."
+    elif error.status == 400 and error.code not in _CLOSED:
+        _log.error("Discord refused a message", exc_info=error)
+        return sheets.Sheet("⚠️ Discord refused to show this part of the answer.")
+    else:
+        return None
+    content = f"{sheet.content[: sheets.MOST_CHARACTERS - 100]}\n{told}".strip()
+    return dataclasses.replace(sheet, content=content, uploads=())
+
+
+@contextlib.asynccontextmanager
+async def _background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Let something run along, and end it."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

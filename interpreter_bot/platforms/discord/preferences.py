@@ -1,0 +1,77 @@
+"""What guilds, channels and people choose for themselves on Discord."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final, get_args
+
+from interpreter_bot import errors, settings
+from interpreter_bot.sessions import requests
+
+_YES: Final = frozenset({"on", "yes", "true"})
+_NO: Final = frozenset({"off", "no", "false"})
+_SWITCHES: Final = ("threads", "follow_threads", "show_code")
+NAMES: Final = ("approval", "model", *_SWITCHES)
+"""What can be chosen."""
+ABOUT: Final = {
+    "approval": "whether somebody is asked before code runs: never, once per answer, every time",
+    "model": "the model that is asked, where a conversation has not chosen another",
+    "threads": "a mention opens a thread",
+    "follow_threads": "messages in my threads are answered without a mention",
+    "show_code": "code stays to be seen after it has run",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Preferences:
+    """What holds for one request."""
+
+    approval: requests.Approval = "never"
+    model: str = ""
+    threads: bool = True
+    follow_threads: bool = True
+    show_code: bool = False
+
+
+def effective(chosen: Mapping[str, Any], defaults: settings.Discord) -> Preferences:
+    """Read what was chosen; what makes no sense (any more) is as if it had not been."""
+    switches = {name: chosen[name] for name in _SWITCHES if isinstance(chosen.get(name), bool)}
+    approval, model = chosen.get("approval"), chosen.get("model")
+    return Preferences(
+        **{
+            "threads": defaults.threads,
+            "follow_threads": defaults.follow_threads,
+            "approval": approval if approval in get_args(requests.Approval) else "never",
+            "model": model if isinstance(model, str) else "",
+            **switches,
+        }
+    )
+
+
+def suggestions(name: str, models: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what can be chosen under a name."""
+    if name == "approval":
+        return get_args(requests.Approval)
+    if name == "model":
+        return models
+    return ("on", "off") if name in _SWITCHES else ()
+
+
+def parse(name: str, text: str, models: tuple[str, ...]) -> object | None:
+    """Read what somebody chose; None where they want no choice of their own any more.
+
+    Raises:
+        BotError: that cannot be chosen.
+    """
+    text = text.strip()
+    if text.lower() in ("", "default"):
+        return None
+    if name in _SWITCHES and text.lower() in _YES | _NO:
+        return text.lower() in _YES
+    if name not in _SWITCHES and text in suggestions(name, models):
+        return text
+    known = ", ".join((*suggestions(name, models), "default"))
+    if name not in NAMES:
+        raise errors.BotError(f"There is no such setting; there are {', '.join(NAMES)}.")
+    raise errors.BotError(f"{name} can be one of: {known}.")

@@ -1,0 +1,212 @@
+"""Files on their way to Discord: spooled to disk, below its limit, named as it likes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import io
+import logging
+import pathlib
+import re
+import tempfile
+import unicodedata
+import zipfile
+from typing import Final
+
+from interpreter_bot import values
+from interpreter_bot.platforms.discord import escaping, sheets
+
+_log = logging.getLogger(__name__)
+
+_COPY_BYTES: Final = 1024 * 1024
+_UNLIKED: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_MOST_NAME: Final = 80
+_MOST_DESCRIPTION: Final = 1000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes in memory."""
+
+    data: bytes
+
+    def content(self) -> io.BufferedIOBase:
+        """Return them as a file."""
+        return io.BytesIO(self.data)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spooled:
+    """A file on disk."""
+
+    path: pathlib.Path
+
+    def content(self) -> pathlib.Path:
+        """Say where it is."""
+        return self.path
+
+
+class _Saving:
+    """Takes one artifact to disk."""
+
+    def __init__(self, spool: Spool, name: str, path: pathlib.Path) -> None:
+        self._spool, self._name, self._path = spool, name, path
+        self._file = path.open("xb")
+        self._is_complete = False
+
+    def write(self, data: bytes, /) -> object:
+        return self._file.write(data)
+
+    def complete(self) -> None:
+        self._file.flush()
+        self._is_complete = True
+        self._spool.saved[self._name] = self._path
+
+    def close(self) -> None:
+        self._file.close()
+        if not self._is_complete:
+            self._path.unlink(missing_ok=True)
+
+
+class Spool:
+    """Files of one answer, until it has been shown.
+
+    Attributes:
+        saved: paths of complete artifacts, by name.
+    """
+
+    def __init__(self, *, file_bytes: int, parts: int) -> None:
+        self._most_bytes = file_bytes
+        self._parts = parts
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._count = 0
+        self._shown: set[str] = set()
+        self._made: dict[tuple[str, int], sheets.Upload] = {}
+        self.saved: dict[str, pathlib.Path] = {}
+
+    def close(self) -> None:
+        """Delete everything."""
+        if self._directory is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self._directory.cleanup()
+
+    def save(self, name: str) -> _Saving:
+        """Take an artifact.
+
+        Raises:
+            OSError: there is no room on disk.
+        """
+        return _Saving(self, name, self._path())
+
+    def _path(self) -> pathlib.Path:
+        if self._directory is None:
+            self._directory = tempfile.TemporaryDirectory(prefix="interpreter-bot-")
+        self._count += 1
+        return pathlib.Path(self._directory.name, str(self._count))
+
+    def wrap(self, name: str, told: str, data: bytes) -> sheets.Upload | str:
+        """Make a file of bytes in memory; the same one for the same bytes."""
+        version = hash(data)
+        known = self._made.get((name, version))
+        if known is None:
+            known = sheets.Upload(
+                id=name,
+                version=version,
+                name=_liked(name),
+                size_bytes=len(data),
+                source=Memory(data),
+                description=_described(told),
+            )
+            self._made[name, version] = known
+            self._shown.add(hashlib.sha256(data).hexdigest())
+        return known if known.size_bytes <= self._most_bytes else self._oversized(name, len(data))
+
+    async def prepare(self, artifact: values.Artifact) -> tuple[sheets.Part, ...]:
+        """Bring an artifact into a form that may be sent; or say why there is none.
+
+        What was shown as a picture already, byte for byte, is not sent a second time.
+        """
+        path = self.saved.get(artifact.name)
+        if path is None or artifact.sha256 in self._shown:
+            return ()
+        if artifact.size_bytes <= self._most_bytes:
+            return (self._upload(artifact.name, path, artifact.size_bytes),)
+        try:
+            return await asyncio.to_thread(self._packed, artifact, path)
+        except OSError as error:
+            _log.warning("a file could not be packed", exc_info=error)
+            return (self._refusal(artifact, "it could not be packed"),)
+
+    def _packed(self, artifact: values.Artifact, path: pathlib.Path) -> tuple[sheets.Part, ...]:
+        """Compress a file and, where that does not suffice, part it."""
+        packed = self._path()
+        short = artifact.name.rsplit("/", 1)[-1]
+        with zipfile.ZipFile(packed, "x", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+            archive.write(path, _liked(short))
+        size = packed.stat().st_size
+        name = f"{artifact.name}.zip"
+        if size <= self._most_bytes:
+            return (self._upload(name, packed, size),)
+        count = -(-size // self._most_bytes)
+        if count > self._parts:
+            packed.unlink()
+            reason = f"compressed it has {_size(size)}, and {_size(self._most_bytes)} are allowed"
+            return (self._refusal(artifact, reason),)
+        told = (
+            f"{escaping.line(artifact.name)} comes compressed and in {count} parts; put them "
+            f"together with {escaping.line(f'cat {_liked(short)}.zip.* > {_liked(short)}.zip')}."
+        )
+        parts: list[sheets.Part] = [escaping.small(f"🔹 {told}")]
+        with packed.open("rb") as whole:
+            for number in range(1, count + 1):
+                part = self._path()
+                with part.open("xb") as file:
+                    left = self._most_bytes
+                    while left and (data := whole.read(min(left, _COPY_BYTES))):
+                        left -= file.write(data)
+                parts.append(self._upload(f"{name}.{number:03}", part, part.stat().st_size))
+        packed.unlink()
+        return tuple(parts)
+
+    def _upload(self, name: str, path: pathlib.Path, size_bytes: int) -> sheets.Upload:
+        return sheets.Upload(
+            id=f"file {name}",
+            version=0,
+            name=_liked(name.rsplit("/", 1)[-1]),
+            size_bytes=size_bytes,
+            source=Spooled(path),
+            description=_described(name),
+        )
+
+    def _refusal(self, artifact: values.Artifact, reason: str) -> str:
+        size = _size(artifact.size_bytes)
+        return (
+            f"⚠️ {escaping.line(artifact.name)} ({size}) is too large to be sent here: {reason}. "
+            "It stays in /mnt/data; ask for a part of it, or for a smaller form."
+        )
+
+    def _oversized(self, name: str, size_bytes: int) -> str:
+        size, most = _size(size_bytes), _size(self._most_bytes)
+        return f"⚠️ {escaping.line(name)} ({size}) is too large: {most} are allowed here."
+
+
+def _size(count: int) -> str:
+    if count < 1024 * 1024:
+        return f"{max(count // 1024, 1):,} KiB"
+    return f"{count / 1024 / 1024:,.1f} MiB"
+
+
+def _liked(name: str) -> str:
+    """Spell a file name so that Discord leaves it as it is."""
+    ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    stem, dot, suffix = _UNLIKED.sub("_", ascii_name).strip("._").rpartition(".")
+    if not dot:
+        stem, suffix = suffix, ""
+    stem = stem[:_MOST_NAME].strip("._") or "file"
+    return f"{stem}.{suffix[:20]}" if suffix else stem
+
+
+def _described(text: str) -> str:
+    return " ".join(text.split())[:_MOST_DESCRIPTION]

@@ -1,0 +1,212 @@
+"""The gateway: hello, identify, resume, heartbeats, events by shard, and what can go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import uuid
+from typing import Any
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from tests.fakes.discord_server import worlds
+
+MESSAGE_CONTENT = 1 << 15
+GUILDS, GUILD_MESSAGES, DIRECT_MESSAGES = 1 << 0, 1 << 9, 1 << 12
+PRIVILEGED = {"members": 1 << 1, "presences": 1 << 8, "message_content": MESSAGE_CONTENT}
+
+
+@dataclasses.dataclass(eq=False)
+class Session:
+    """One session of a shard: events stay until the session does, whoever is connected."""
+
+    intents: int
+    shard: int
+    shards: int
+    id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
+    events: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    changed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    socket: web.WebSocketResponse | None = None
+
+    def push(self, kind: str, data: Any) -> None:
+        self.events.append({"op": 0, "s": len(self.events) + 1, "t": kind, "d": data})
+        self.changed.set()
+
+
+class Gateway:
+    """All sessions.
+
+    Attributes:
+        identifies: every IDENTIFY that was accepted: its data.
+        resumes: session ids of accepted RESUMEs.
+        duplicates: every message is delivered so many times more.
+        refused_intents: privileged intents that are switched off in the portal.
+        is_refusing: no connection is accepted.
+    """
+
+    def __init__(self, *, bot: worlds.User, token: str, url: str = "") -> None:
+        self._bot = bot
+        self._token = token
+        self.url = url
+        self.guilds: list[worlds.Guild] = []
+        self.sessions: list[Session] = []
+        self.identifies: list[dict[str, Any]] = []
+        self.resumes: list[str] = []
+        self.faults: list[str] = []
+        self.duplicates = 0
+        self.refused_intents: set[str] = set()
+        self.is_refusing = False
+        self._sockets: dict[web.WebSocketResponse, web.Request] = {}
+        self._dropped: set[web.WebSocketResponse] = set()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if self.is_refusing:
+            return web.Response(status=503)
+        socket = web.WebSocketResponse(autoping=True)
+        await socket.prepare(request)
+        self._sockets[socket] = request
+        sending = None
+        session = None
+        try:
+            await socket.send_json({"op": 10, "d": {"heartbeat_interval": 41_250}})
+            async for frame in socket:
+                if frame.type is not WSMsgType.TEXT:
+                    break
+                message = json.loads(frame.data)
+                if message["op"] == 1:
+                    await socket.send_json({"op": 11})
+                elif message["op"] == 2:
+                    session = await self._identify(socket, message["d"])
+                    if session is not None:
+                        sending = asyncio.create_task(self._send(session, socket, 0))
+                elif message["op"] == 6:
+                    session = await self._resume(socket, message["d"])
+                    if session is not None:
+                        seq = message["d"]["seq"]
+                        session.push("RESUMED", {})
+                        sending = asyncio.create_task(self._send(session, socket, seq))
+        finally:
+            self._sockets.pop(socket, None)
+            if sending is not None:
+                sending.cancel()
+                with contextlib.suppress(asyncio.CancelledError, ConnectionError):
+                    await sending
+            if session is not None and session.socket is socket:
+                session.socket = None
+                # A client that closes like this gives its session up; being closed does not.
+                is_given_up = socket.close_code in (1000, 1001) and socket not in self._dropped
+                if is_given_up and session in self.sessions:
+                    self.sessions.remove(session)
+        return socket
+
+    async def _send(self, session: Session, socket: web.WebSocketResponse, cursor: int) -> None:
+        while not socket.closed:
+            session.changed.clear()
+            while cursor < len(session.events):
+                event = session.events[cursor]
+                cursor += 1
+                await socket.send_str(json.dumps(event))
+            await session.changed.wait()
+
+    async def _identify(
+        self, socket: web.WebSocketResponse, data: dict[str, Any]
+    ) -> Session | None:
+        if data["token"] != self._token:
+            await socket.close(code=4004)
+            return None
+        refused = [n for n in self.refused_intents if data["intents"] & PRIVILEGED[n]]
+        if refused:
+            await socket.close(code=4014)
+            return None
+        shard, shards = data.get("shard", (0, 1))
+        if not 0 <= shard < shards:
+            self.faults.append("invalid shard")
+            await socket.close(code=4010)
+            return None
+        self.identifies.append(data)
+        session = Session(data["intents"], shard, shards)
+        session.socket = socket
+        self.sessions.append(session)
+        mine = [guild for guild in self.guilds if guild.has_bot and _is_mine(session, guild)]
+        session.push(
+            "READY",
+            {
+                "v": 10,
+                "user": self._bot.payload,
+                "guilds": [{"id": str(guild.id), "unavailable": True} for guild in mine],
+                "session_id": session.id,
+                "resume_gateway_url": self.url,
+                "application": {"id": str(self._bot.id), "flags": 0},
+                "shard": [shard, shards],
+            },
+        )
+        for guild in mine:
+            session.push("GUILD_CREATE", guild.payload(self._bot))
+        return session
+
+    async def _resume(self, socket: web.WebSocketResponse, data: dict[str, Any]) -> Session | None:
+        session = next((s for s in self.sessions if s.id == data["session_id"]), None)
+        if session is None or data["token"] != self._token:
+            await socket.send_json({"op": 9, "d": False})
+            return None
+        self.resumes.append(session.id)
+        session.socket = socket
+        return session
+
+    def push(self, kind: str, data: Any, *, guild: worlds.Guild | None) -> None:
+        """Deliver an event to the shard it belongs to."""
+        for session in self.sessions:
+            if _is_mine(session, guild):
+                session.push(kind, data)
+
+    def push_message(self, kind: str, message: worlds.Message) -> None:
+        """Deliver a message, as far as intents let it be seen."""
+        guild = message.channel.guild
+        wanted = GUILD_MESSAGES if guild else DIRECT_MESSAGES
+        if guild and not guild.has_bot:
+            return
+        is_plain = (
+            guild is None
+            or message.author is self._bot
+            or self._bot.mention in message.content
+            or (message.reference is not None and message.reference.author is self._bot)
+        )
+        times = 1 + (self.duplicates if kind == "MESSAGE_CREATE" else 0)
+        for session in self.sessions:
+            if session.intents & wanted and _is_mine(session, guild):
+                is_blank = not is_plain and not session.intents & MESSAGE_CONTENT
+                for _ in range(times):
+                    session.push(kind, message.payload(is_blank=is_blank))
+
+    async def drop(self, *, code: int = 4000) -> None:
+        """Close every connection; sessions stay and can be resumed."""
+        for socket in list(self._sockets):
+            self._dropped.add(socket)
+            await socket.close(code=code)
+
+    def abort(self) -> None:
+        """Cut every connection, without a word."""
+        for request in list(self._sockets.values()):
+            if request.transport is not None:
+                request.transport.abort()
+
+    async def ask_to_reconnect(self) -> None:
+        """Send op 7."""
+        for socket in list(self._sockets):
+            await socket.send_json({"op": 7, "d": None})
+
+    def forget(self) -> None:
+        """Forget the sessions: none can be resumed, and nobody is told of anything meanwhile."""
+        self.sessions.clear()
+        self.abort()
+
+    async def close(self) -> None:
+        for socket in list(self._sockets):
+            await socket.close(code=WSCloseCode.GOING_AWAY)
+
+
+def _is_mine(session: Session, guild: worlds.Guild | None) -> bool:
+    """Say whether a guild, or direct messages, are this shard's."""
+    return ((guild.id >> 22) if guild else 0) % session.shards == session.shard

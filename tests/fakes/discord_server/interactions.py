@@ -1,0 +1,131 @@
+"""Interactions: the three seconds, the fifteen minutes, and everything that answers one."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+from typing import Any
+
+from tests.fakes.discord_server import rules, worlds
+
+COMMAND, COMPONENT, AUTOCOMPLETE, MODAL = 2, 3, 4, 5
+_ANSWERS = {COMMAND: {4, 5, 9}, COMPONENT: {4, 5, 6, 7, 9}, AUTOCOMPLETE: {8}, MODAL: {4, 5, 6, 7}}
+
+
+@dataclasses.dataclass(eq=False)
+class Interaction:
+    """Somebody did something.
+
+    Attributes:
+        is_user_install: the bot is not in this place; only answers to interactions are heard.
+        answer: type of the first answer; 0 before it.
+        original: the message that the first answer made or stands on.
+        modal: what was opened.
+        choices: what autocompletion offered.
+        followups: further messages.
+    """
+
+    kind: int
+    user: worlds.User
+    channel: worlds.Channel
+    data: dict[str, Any]
+    message: worlds.Message | None = None
+    is_user_install: bool = False
+    id: int = dataclasses.field(default_factory=worlds.snowflake)
+    token: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
+    created: float = dataclasses.field(default_factory=time.monotonic)
+    answer: int = 0
+    original: worlds.Message | None = None
+    modal: dict[str, Any] | None = None
+    choices: list[dict[str, Any]] | None = None
+    followups: list[worlds.Message] = dataclasses.field(default_factory=list)
+
+    @property
+    def messages(self) -> list[worlds.Message]:
+        """Everything that answered."""
+        first = [self.original] if self.original and self.original is not self.message else []
+        return first + self.followups
+
+    @property
+    def text(self) -> str:
+        """All their words."""
+        return "\n".join(message.content for message in self.messages)
+
+    def payload(self, bot: worlds.User) -> dict[str, Any]:
+        guild = self.channel.guild
+        told: dict[str, Any] = {
+            "id": str(self.id),
+            "application_id": str(bot.id),
+            "type": self.kind,
+            "token": self.token,
+            "version": 1,
+            "channel_id": str(self.channel.id),
+            "channel": self.channel.payload() | {"permissions": "0"},
+            "data": self.data,
+            "locale": "en-US",
+            "app_permissions": str(worlds.USUAL),
+            "entitlements": [],
+            "attachment_size_limit": guild.file_limit if guild else 10 * worlds.MIB,
+        }
+        if self.is_user_install:
+            told["authorizing_integration_owners"] = {"1": str(self.user.id)}
+        else:
+            told["authorizing_integration_owners"] = {"0": str(guild.id) if guild else "0"}
+        if guild is not None:
+            held = guild.permissions(self.user, self.channel)
+            told["guild_id"] = str(guild.id)
+            told["guild"] = {"id": str(guild.id), "locale": "en-US", "features": []}
+            told["member"] = guild.member_payload(self.user) | {"permissions": str(held)}
+            told["context"] = 0
+        else:
+            told["user"] = self.user.payload
+            told["context"] = 1 if bot in self.channel.recipients else 2
+        if self.message is not None:
+            told["message"] = self.message.payload()
+        return told
+
+
+class Register:
+    """Interactions by token, and the rules of answering them.
+
+    Attributes:
+        first_seconds: how long the first answer may take.
+        token_seconds: how long the token lives.
+        faults: answers that came too late, or twice.
+    """
+
+    def __init__(self) -> None:
+        self.first_seconds = 3.0
+        self.token_seconds = 15 * 60.0
+        self.faults: list[str] = []
+        self._by_token: dict[str, Interaction] = {}
+
+    def add(self, interaction: Interaction) -> None:
+        self._by_token[interaction.token] = interaction
+
+    def answering(self, number: int, token: str, kind: int) -> Interaction:
+        """The interaction that is answered for the first time, if it may."""
+        interaction = self._by_token.get(token)
+        if interaction is None or interaction.id != number:
+            raise rules.RefusedError(404, 10062, "Unknown interaction")
+        if interaction.answer:
+            self.faults.append("an interaction was answered twice")
+            raise rules.RefusedError(400, 40060, "Interaction has already been acknowledged.")
+        late = time.monotonic() - interaction.created
+        if late > self.first_seconds:
+            self.faults.append(f"an interaction was answered after {late:.1f} s")
+            raise rules.RefusedError(404, 10062, "Unknown interaction")
+        if kind not in _ANSWERS[interaction.kind]:
+            raise rules.RefusedError(400, 50035, f"answer {kind} to {interaction.kind}")
+        interaction.answer = kind
+        return interaction
+
+    def following(self, token: str) -> Interaction:
+        """The interaction that is answered further, if it may."""
+        interaction = self._by_token.get(token)
+        if interaction is None or not interaction.answer:
+            raise rules.RefusedError(404, 10015, "Unknown Webhook")
+        if time.monotonic() - interaction.created > self.token_seconds:
+            raise rules.RefusedError(401, 50027, "Invalid Webhook Token")
+        return interaction

@@ -1,0 +1,391 @@
+"""What a Discord is made of: people, guilds, channels, threads, messages, and their wire forms."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import itertools
+import time
+from typing import Any
+
+EPOCH_MS = 1_420_070_400_000
+TEXT, DM, VOICE, PUBLIC_THREAD, FORUM = 0, 1, 2, 11, 15
+MIB = 1024 * 1024
+
+PERMISSIONS = {
+    "manage_channels": 1 << 4,
+    "manage_guild": 1 << 5,
+    "view_channel": 1 << 10,
+    "send_messages": 1 << 11,
+    "manage_messages": 1 << 13,
+    "embed_links": 1 << 14,
+    "attach_files": 1 << 15,
+    "read_message_history": 1 << 16,
+    "create_public_threads": 1 << 35,
+    "send_messages_in_threads": 1 << 38,
+}
+USUAL = sum(bit for name, bit in PERMISSIONS.items() if not name.startswith("manage"))
+EVERYTHING = sum(PERMISSIONS.values())
+
+_counter = itertools.count()
+
+
+def snowflake() -> int:
+    """A fresh id, of now."""
+    return ((int(time.time() * 1000) - EPOCH_MS) << 22) | (next(_counter) & 0x3FFFFF)
+
+
+def moment(seconds: float | None = None) -> str:
+    """A time as Discord writes it."""
+    when = time.time() if seconds is None else seconds
+    return datetime.datetime.fromtimestamp(when, tz=datetime.UTC).isoformat()
+
+
+@dataclasses.dataclass(eq=False)
+class User:
+    """A person, or a bot."""
+
+    name: str
+    is_bot: bool = False
+    id: int = dataclasses.field(default_factory=snowflake)
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        return {
+            "id": str(self.id),
+            "username": self.name,
+            "global_name": self.name.title(),
+            "discriminator": "0",
+            "avatar": None,
+            "bot": self.is_bot,
+            "public_flags": 0,
+        }
+
+    @property
+    def mention(self) -> str:
+        return f"<@{self.id}>"
+
+
+@dataclasses.dataclass(eq=False)
+class Role:
+    """A role of a guild."""
+
+    name: str
+    permissions: int = 0
+    id: int = dataclasses.field(default_factory=snowflake)
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        return {
+            "id": str(self.id),
+            "name": self.name,
+            "permissions": str(self.permissions),
+            "position": 0,
+            "color": 0,
+            "colors": {"primary_color": 0, "secondary_color": None, "tertiary_color": None},
+            "hoist": False,
+            "managed": False,
+            "mentionable": False,
+            "flags": 0,
+        }
+
+
+@dataclasses.dataclass(eq=False)
+class Attachment:
+    """A file of a message.
+
+    Attributes:
+        size: what Discord claims, where that is not the truth.
+        serve: what the CDN does: "" all is well, "gone" 404, "endless" more than it claims.
+    """
+
+    filename: str
+    data: bytes
+    size: int | None = None
+    description: str | None = None
+    serve: str = ""
+    url: str = ""
+    id: int = dataclasses.field(default_factory=snowflake)
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        return {
+            "id": str(self.id),
+            "filename": self.filename,
+            "size": len(self.data) if self.size is None else self.size,
+            "url": self.url,
+            "proxy_url": self.url,
+            "content_type": "application/octet-stream",
+            "description": self.description,
+        }
+
+
+@dataclasses.dataclass(eq=False)
+class Message:
+    """A message, with every form it had.
+
+    Attributes:
+        forms: (loop time, content) of each form, oldest first.
+        pings: whom it notified: user ids, "everyone", "role".
+        seen_by: the only person who sees it, of an ephemeral message.
+        nonce: by which its author recognises it.
+    """
+
+    channel: Channel
+    author: User
+    content: str = ""
+    attachments: list[Attachment] = dataclasses.field(default_factory=list)
+    components: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    reference: Message | None = None
+    flags: int = 0
+    type: int = 0
+    nonce: str | None = None
+    edited: str | None = None
+    forms: list[tuple[float, str]] = dataclasses.field(default_factory=list)
+    pings: set[Any] = dataclasses.field(default_factory=set)
+    seen_by: User | None = None
+    is_loading: bool = False
+    snapshots: list[Message] = dataclasses.field(default_factory=list)
+    thread: Channel | None = None
+    id: int = dataclasses.field(default_factory=snowflake)
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """Names and bytes of its files."""
+        return {attachment.filename: attachment.data for attachment in self.attachments}
+
+    @property
+    def buttons(self) -> dict[str, str]:
+        """Labels of its buttons, each with the custom id."""
+        found = {}
+        for row in self.components:
+            for item in row.get("components", []):
+                if item["type"] == 2:
+                    found[item["label"]] = item["custom_id"]
+        return found
+
+    def payload(self, *, is_blank: bool = False) -> dict[str, Any]:
+        """The wire form; without the message-content intent it may be blank."""
+        guild = self.channel.guild
+        told: dict[str, Any] = {
+            "id": str(self.id),
+            "channel_id": str(self.channel.id),
+            "author": self.author.payload,
+            "content": "" if is_blank else self.content,
+            "timestamp": moment(((self.id >> 22) + EPOCH_MS) / 1000),
+            "edited_timestamp": self.edited,
+            "tts": False,
+            "mention_everyone": False,
+            "mentions": [
+                user.payload for user in self.channel.people if user.mention in self.content
+            ],
+            "mention_roles": [],
+            "attachments": [] if is_blank else [file.payload for file in self.attachments],
+            "embeds": [],
+            "pinned": False,
+            "type": self.type,
+            "flags": self.flags,
+            "components": [] if is_blank else self.components,
+        }
+        if self.nonce is not None:
+            told["nonce"] = self.nonce
+        if guild is not None:
+            told["guild_id"] = str(guild.id)
+            if self.author in guild.members:
+                member = guild.member_payload(self.author)
+                del member["user"]
+                told["member"] = member
+        if self.reference is not None:
+            told["type"] = 19
+            told["message_reference"] = {
+                "message_id": str(self.reference.id),
+                "channel_id": str(self.reference.channel.id),
+            }
+            told["referenced_message"] = self.reference.payload()
+        if self.snapshots:
+            told["message_reference"] = {
+                "type": 1,
+                "message_id": str(self.snapshots[0].id),
+                "channel_id": str(self.snapshots[0].channel.id),
+            }
+            told["message_snapshots"] = [
+                {"message": snapshot.payload()} for snapshot in self.snapshots
+            ]
+        return told
+
+
+@dataclasses.dataclass(eq=False)
+class Channel:
+    """A channel, a thread, a direct conversation.
+
+    Attributes:
+        denied: permissions that nobody has here who is not the owner of the guild.
+    """
+
+    type: int
+    name: str = ""
+    guild: Guild | None = None
+    parent: Channel | None = None
+    owner: User | None = None
+    recipients: list[User] = dataclasses.field(default_factory=list)
+    denied: set[str] = dataclasses.field(default_factory=set)
+    messages: dict[int, Message] = dataclasses.field(default_factory=dict)
+    is_archived: bool = False
+    is_locked: bool = False
+    is_deleted: bool = False
+    id: int = dataclasses.field(default_factory=snowflake)
+
+    @property
+    def is_thread(self) -> bool:
+        return self.type == PUBLIC_THREAD
+
+    @property
+    def people(self) -> list[User]:
+        return list(self.guild.members) if self.guild else self.recipients
+
+    @property
+    def all_denied(self) -> set[str]:
+        return self.denied | (self.parent.denied if self.parent else set())
+
+    @property
+    def of_bots(self) -> list[Message]:
+        """What bots wrote here for all to see, oldest first."""
+        found = (self.messages[number] for number in sorted(self.messages))
+        return [message for message in found if message.author.is_bot and not message.seen_by]
+
+    def payload(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"id": str(self.id), "type": self.type, "flags": 0}
+        last = max(self.messages, default=None)
+        told["last_message_id"] = None if last is None else str(last)
+        if self.type == DM:
+            told["recipients"] = [user.payload for user in self.recipients if not user.is_bot]
+            return told
+        assert self.guild
+        told |= {"name": self.name, "guild_id": str(self.guild.id), "rate_limit_per_user": 0}
+        if self.is_thread:
+            assert self.parent
+            assert self.owner
+            return told | {
+                "parent_id": str(self.parent.id),
+                "owner_id": str(self.owner.id),
+                "message_count": len(self.messages),
+                "member_count": 1,
+                "thread_metadata": {
+                    "archived": self.is_archived,
+                    "locked": self.is_locked,
+                    "auto_archive_duration": 1440,
+                    "archive_timestamp": moment(),
+                    "create_timestamp": moment(),
+                },
+            }
+        deny = sum(PERMISSIONS[name] for name in self.denied)
+        if self.type == VOICE:
+            told |= {"bitrate": 64000, "user_limit": 0, "rtc_region": None}
+        return told | {
+            "position": 0,
+            "nsfw": False,
+            "parent_id": None,
+            "topic": None,
+            "available_tags": [],
+            "permission_overwrites": [
+                {"id": str(self.guild.id), "type": 0, "allow": "0", "deny": str(deny)}
+            ],
+        }
+
+
+@dataclasses.dataclass(eq=False)
+class Guild:
+    """A server. `tier` decides how large files may be."""
+
+    name: str
+    owner: User
+    tier: int = 0
+    members: dict[User, set[Role]] = dataclasses.field(default_factory=dict)
+    channels: list[Channel] = dataclasses.field(default_factory=list)
+    roles: list[Role] = dataclasses.field(default_factory=list)
+    has_bot: bool = True
+    id: int = dataclasses.field(default_factory=snowflake)
+
+    def __post_init__(self) -> None:
+        self.everyone = Role("@everyone", USUAL, self.id)
+        self.roles.append(self.everyone)
+        self.members[self.owner] = set()
+
+    def person(self, name: str, *roles: Role) -> User:
+        """A new member."""
+        user = User(name)
+        self.members[user] = set(roles)
+        return user
+
+    def role(self, name: str, *permissions: str) -> Role:
+        """A new role."""
+        role = Role(name, sum(PERMISSIONS[permission] for permission in permissions))
+        self.roles.append(role)
+        return role
+
+    def channel(self, name: str, kind: int = TEXT, *, denied: set[str] | None = None) -> Channel:
+        """A new channel."""
+        channel = Channel(kind, name, guild=self, denied=denied or set())
+        self.channels.append(channel)
+        return channel
+
+    @property
+    def file_limit(self) -> int:
+        return {2: 50 * MIB, 3: 100 * MIB}.get(self.tier, 10 * MIB)
+
+    def permissions(self, user: User, channel: Channel) -> int:
+        """What somebody may do in a channel."""
+        if user is self.owner:
+            return EVERYTHING
+        held = self.everyone.permissions
+        for role in self.members.get(user, ()):
+            held |= role.permissions
+        for name in channel.all_denied:
+            held &= ~PERMISSIONS[name]
+        return held
+
+    def member_payload(self, user: User) -> dict[str, Any]:
+        return {
+            "user": user.payload,
+            "roles": [str(role.id) for role in self.members[user]],
+            "joined_at": moment(),
+            "deaf": False,
+            "mute": False,
+            "flags": 0,
+            "nick": None,
+        }
+
+    def payload(self, bot: User) -> dict[str, Any]:
+        """GUILD_CREATE, to a bot that may not list members."""
+        threads = [channel for channel in self.channels if channel.is_thread]
+        return {
+            "id": str(self.id),
+            "name": self.name,
+            "icon": None,
+            "owner_id": str(self.owner.id),
+            "roles": [role.payload for role in self.roles],
+            "emojis": [],
+            "stickers": [],
+            "features": [],
+            "channels": [c.payload() for c in self.channels if not c.is_thread],
+            "threads": [c.payload() for c in threads if not c.is_archived],
+            "members": [self.member_payload(bot)],
+            "member_count": len(self.members),
+            "voice_states": [],
+            "presences": [],
+            "stage_instances": [],
+            "guild_scheduled_events": [],
+            "soundboard_sounds": [],
+            "large": False,
+            "unavailable": False,
+            "premium_tier": self.tier,
+            "preferred_locale": "en-US",
+            "afk_timeout": 300,
+            "verification_level": 0,
+            "default_message_notifications": 0,
+            "explicit_content_filter": 0,
+            "mfa_level": 0,
+            "nsfw_level": 0,
+            "system_channel_flags": 0,
+            "premium_progress_bar_enabled": False,
+        }

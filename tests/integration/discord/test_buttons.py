@@ -1,0 +1,217 @@
+"""Buttons, also after a restart; questions and approval."""
+
+import asyncio
+
+from interpreter_bot import values
+from tests.fakes import discord_conversations
+from tests.integration.discord import steps
+
+
+async def endless(turn):
+    turn.reply.step(1)
+    turn.reply.code(0, "while True: pass")
+    await asyncio.sleep(60)
+
+
+async def run_once(turn):
+    turn.reply.step(1)
+    turn.run(0, "print(41 + 1)", "42\n")
+    return turn.done("It is 42.")
+
+
+async def test_stop_stops(discord_server, lab, connect, until):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(endless):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} hang")
+        thread = await steps.thread_in(channel)
+        await until(lambda: thread.of_bots and "while True" in thread.of_bots[0].content)
+        await discord_server.click(alice, thread.of_bots[0], "Stop")
+        await steps.answered(thread)
+    assert "⏹️ Stopped." in thread.of_bots[-1].content
+
+
+async def test_only_who_asked_and_moderators_stop(discord_server, lab, connect, until):
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    moderator = lab.person("mod", lab.role("mod", "manage_messages"))
+    async with connect(endless):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} hang")
+        thread = await steps.thread_in(channel)
+        await until(lambda: thread.of_bots and "Stop" in thread.of_bots[0].buttons)
+        refused = await discord_server.click(bob, thread.of_bots[0], "Stop")
+        await until(lambda: "Only who asked" in refused.text)
+        assert refused.messages[-1].seen_by is bob
+        await discord_server.click(moderator, thread.of_bots[0], "Stop")
+        await steps.answered(thread)
+    assert "Stopped" in thread.of_bots[-1].content
+
+
+async def test_buttons_work_after_a_restart(discord_server, lab, connect):
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    talks = discord_conversations.Conversations(run_once)
+    async with connect(talks=talks):
+        thread = await steps.ask_in_thread(discord_server, alice, channel, "what is it?")
+    answer = thread.of_bots[-1]
+    async with connect(talks=talks):
+        shown = await discord_server.click(bob, answer, "Show code")
+        assert "```py\nprint(41 + 1)\n```" in await steps.finished(shown)
+        assert shown.messages[-1].seen_by is bob
+        notebook = await discord_server.click(bob, answer, "Notebook")
+        await steps.finished(notebook)
+        assert list(notebook.messages[-1].files) == ["conversation.ipynb"]
+        again = await discord_server.click(bob, answer, "Re-run")
+        assert "It is 42." in await steps.finished(again)
+    assert [(r.text, r.person.name) for r in talks.handled] == [
+        ("what is it?", "Alice"),
+        ("what is it?", "Bob"),
+    ]
+    assert talks.handled[0].key == talks.handled[1].key
+
+
+async def test_long_code_comes_as_a_file(discord_server, lab, connect):
+    async def script(turn):
+        turn.reply.step(1)
+        turn.run(0, "\n".join(f"x{n} = {n}" for n in range(500)), "ok\n")
+        return turn.done("Done.")
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        shown = await discord_server.click(alice, thread.of_bots[-1], "Show code")
+        await steps.finished(shown)
+    assert b"x499 = 499" in shown.messages[-1].files["code.py"]
+
+
+async def ask_name(turn):
+    turn.reply.step(1)
+    turn.reply.code(0, "input('name? ')")
+    request = values.InputRequested("name? ", "secret" in turn.request.text)
+    answer = await turn.reply.ask(0, request)
+    turn.reply.output(0, values.Text("stdout", f"hello {len(answer)}\n"))
+    turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+    return turn.done(f"Length {len(answer)}.")
+
+
+async def _asked(until, thread):
+    await until(lambda: thread.of_bots and "Answer" in thread.of_bots[-1].buttons)
+    return thread.of_bots[-1]
+
+
+async def test_input_is_answered_by_a_message_of_who_asked(discord_server, lab, connect, until):
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    async with connect(ask_name, follow_threads=False) as talks:
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
+        thread = await steps.thread_in(channel)
+        question = await _asked(until, thread)
+        assert "name? " in question.content
+        discord_server.gateway.duplicates = 1
+        discord_server.say(bob, thread, "I am not asked")
+        discord_server.say(alice, thread, "Ada")
+        await steps.answered(thread)
+    text = "\n".join(message.content for message in thread.of_bots)
+    assert "Length 3." in text
+    assert "```\nname? Ada\nhello 3\n```" in text
+    assert len(talks.handled) == 1
+
+
+async def test_input_is_answered_in_a_window(discord_server, lab, connect, until):
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    async with connect(ask_name):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
+        thread = await steps.thread_in(channel)
+        question = await _asked(until, thread)
+        refused = await discord_server.click(bob, question, "Answer")
+        await until(lambda: "Only who asked" in refused.text)
+        opened = await discord_server.click(alice, question, "Answer")
+        twice = await discord_server.click(alice, question, "Answer")
+        await discord_server.submit(opened, {"text": "Grace"})
+        await steps.answered(thread)
+        late = await discord_server.submit(twice, {"text": "again"})
+        await until(lambda: "not open any more" in late.text)
+    assert "Length 5." in thread.of_bots[-1].content
+
+
+async def test_passwords_are_not_repeated(discord_server, lab, connect, until):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(ask_name):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} secret")
+        thread = await steps.thread_in(channel)
+        question = await _asked(until, thread)
+        assert "press Answer, so that nobody else reads it" in question.content
+        opened = await discord_server.click(alice, question, "Answer")
+        await discord_server.submit(opened, {"text": "hunter2"})
+        await steps.answered(thread)
+    assert not any("hunter2" in form for m in thread.of_bots for _, form in m.forms)
+    assert "Length 7." in thread.of_bots[-1].content
+
+
+async def test_a_question_that_nobody_answers_is_closed(discord_server, lab, connect, until):
+    async def impatient(turn):
+        turn.reply.code(0, "input()")
+        try:
+            async with asyncio.timeout(0.5):
+                await turn.reply.ask(0, values.InputRequested("", is_password=False))
+        except TimeoutError:
+            turn.reply.finished(0, values.Finished(values.Ending.STOPPED, 0.5, "No answer came."))
+        return turn.done("Nobody answered.")
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(impatient):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} wait")
+        thread = await steps.thread_in(channel)
+        question = await _asked(until, thread)
+        components = question.components
+        await steps.answered(thread)
+        question.components = components
+        late = await discord_server.click(alice, question, "Answer")
+        await until(lambda: "not open any more" in late.text)
+    assert "not answered any more" in "\n".join(m.content for m in thread.of_bots)
+
+
+async def approved(turn):
+    turn.reply.step(1)
+    code = await turn.reply.approve(0, "delete('everything')")
+    if code is None:
+        return turn.done("Then not.")
+    turn.run(0, code, "ran\n")
+    return turn.done(f"Ran {code}")
+
+
+async def _approve(server, until, person, thread, label, filled=None):
+    await until(lambda: thread.of_bots and "Run" in thread.of_bots[-1].buttons)
+    done = await server.click(person, thread.of_bots[-1], label)
+    if filled is not None:
+        assert done.modal["components"][0]["component"]["value"] == "delete('everything')"
+        await server.submit(done, {"text": filled})
+    await steps.answered(thread)
+    return "\n".join(message.content for message in thread.of_bots)
+
+
+async def test_code_is_approved_edited_or_refused(discord_server, lab, connect, until):
+    alice = lab.person("alice")
+    async with connect(approved):
+        for label, filled, expected in (
+            ("Run", None, "Ran delete('everything')"),
+            ("Refuse", None, "Then not."),
+            ("Edit", "print()", "Ran print()"),
+        ):
+            channel = lab.channel(label.lower())
+            discord_server.gateway.push("CHANNEL_CREATE", channel.payload(), guild=lab)
+            discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+            thread = await steps.thread_in(channel)
+            text = await _approve(discord_server, until, alice, thread, label, filled)
+            assert expected in text
+
+
+async def test_only_who_asked_approves(discord_server, lab, connect, until):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    boss = lab.person("boss", lab.role("boss", "manage_messages", "manage_guild"))
+    async with connect(approved):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        thread = await steps.thread_in(channel)
+        await until(lambda: thread.of_bots and "Run" in thread.of_bots[-1].buttons)
+        question = thread.of_bots[-1]
+        assert question.pings == {alice.id}
+        refused = await discord_server.click(boss, question, "Run")
+        await until(lambda: "Only who asked" in refused.text)
+        await _approve(discord_server, until, alice, thread, "Refuse")
+    assert "Then not." in thread.of_bots[-1].content

@@ -1,0 +1,284 @@
+"""Slash commands, windows and menus."""
+
+import asyncio
+
+import pytest
+
+from interpreter_bot import values
+from tests.fakes.discord_server import worlds
+from tests.integration.discord import steps
+
+
+async def run_code(turn):
+    """Run what was sent as code; answer words with words."""
+    if not turn.request.is_code:
+        turn.reply.step(1)
+        return turn.done(f"{turn.request.text} / {turn.request.context}")
+    shown = [f"{name} is there\n" for name in sorted(turn.files)] or ["2\n"]
+    turn.run(0, turn.request.text, *shown)
+    return turn.done()
+
+
+async def test_py_runs_code_and_shows_it(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(run_code) as talks:
+        done = await discord_server.command(alice, channel, "py", {"code": "print(1 + 1)"})
+        text = await steps.finished(done)
+    assert "```py\nprint(1 + 1)\n```" in text
+    assert "```\n2\n```" in text
+    assert talks.handled[0].is_code
+    assert talks.handled[0].key == values.SessionKey("discord", str(lab.id), str(channel.id))
+    assert list(done.messages[-1].buttons) == ["Show code", "Re-run", "Notebook"]
+
+
+async def test_py_takes_files(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    files = {
+        "file": discord_server.attachment("a.csv", b"1"),
+        "file2": discord_server.attachment("b.csv", b"2"),
+    }
+    async with connect(run_code):
+        done = await discord_server.command(alice, channel, "py", {"code": "ls()", **files})
+        text = await steps.finished(done)
+    assert "a.csv is there\nb.csv is there" in text
+
+
+async def test_py_alone_opens_an_editor_that_takes_files(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(run_code) as talks:
+        opened = await discord_server.command(alice, channel, "py")
+        inputs = [item["component"] for item in opened.modal["components"]]
+        assert [(i["type"], i.get("style")) for i in inputs] == [(4, 2), (19, None)]
+        file = discord_server.attachment("c.csv", b"3")
+        sent = await discord_server.submit(opened, {"text": "a = 1\nb = 2", "files": [file]})
+        text = await steps.finished(sent)
+    assert talks.handled[0].text == "a = 1\nb = 2"
+    assert "c.csv is there" in text
+
+
+async def test_a_slow_start_is_still_answered_within_three_seconds(discord_server, lab, connect):
+    async def slow(turn):
+        await asyncio.sleep(4)
+        return await run_code(turn)
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(slow):
+        done = await discord_server.command(alice, channel, "py", {"code": "1"})
+        assert "2" in await steps.finished(done)
+
+
+async def test_run_this_message(discord_server, lab, connect):
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    told = discord_server.say(bob, channel, "try this:\n```py\nprint(1)\n```\nor `x`")
+    async with connect(run_code) as talks:
+        await steps.finished(await discord_server.menu(alice, "Run this message", told))
+    assert (talks.handled[0].text, talks.handled[0].is_code) == ("print(1)", True)
+    assert talks.handled[0].person.name == "Alice"
+
+
+async def test_ask_about_this_message(discord_server, lab, connect):
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    file = discord_server.attachment("d.csv", b"4")
+    told = discord_server.say(bob, channel, "the sales of May", files=[file])
+    async with connect(run_code) as talks:
+        opened = await discord_server.menu(alice, "Ask about this message", told)
+        sent = await discord_server.submit(opened, {"text": "how much?"})
+        text = await steps.finished(sent)
+    assert text.startswith("how much? / Bob: the sales of May")
+    assert talks.workspaces[talks.handled[0].key] == {"d.csv": b"4"}
+
+
+async def test_outliving_the_token_goes_on_as_ordinary_messages(discord_server, lab, connect):
+    discord_server.register.token_seconds = 0.6
+    discord_server.expect(50027)
+
+    async def long(turn):
+        turn.reply.code(0, "slow()")
+        for number in range(12):
+            turn.reply.output(0, values.Text("stdout", f"{number}\n"))
+            await asyncio.sleep(0.1)
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 1.2))
+        turn.make(0, "late.txt", b"late")
+        return turn.done()
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(long):
+        done = await discord_server.command(alice, channel, "py", {"code": "slow()"})
+        text = await steps.finished(done)
+    assert "11" in text
+    assert done.original.files == {"late.txt": b"late"}
+    assert [message for message in channel.of_bots if message is not done.original] == []
+
+
+async def test_where_the_bot_is_not_members_use_it_by_themselves(discord_server, connect):
+    far = discord_server.guild("Far", has_bot=False)
+    alice, bob, channel = far.person("alice"), far.person("bob"), far.channel("general")
+    async with connect(run_code) as talks:
+        for person in (alice, bob):
+            done = await discord_server.command(
+                person, channel, "py", {"code": "1"}, is_user_install=True
+            )
+            assert "2" in await steps.finished(done)
+    assert len({request.key for request in talks.handled}) == 2
+
+
+async def test_where_the_bot_is_not_a_late_answer_comes_directly(discord_server, connect, until):
+    discord_server.register.token_seconds = 0.4
+    discord_server.expect(50027)
+
+    async def long(turn):
+        turn.reply.code(0, "slow()")
+        await asyncio.sleep(0.8)
+        turn.reply.output(0, values.Text("stdout", "at last\n"))
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.8))
+        return turn.done()
+
+    far = discord_server.guild("Far", has_bot=False)
+    alice, channel = far.person("alice"), far.channel("general")
+    async with connect(long):
+        await discord_server.command(alice, channel, "py", {"code": "1"}, is_user_install=True)
+        await until(lambda: discord_server.directs)
+        direct = discord_server.directs[0]
+        await steps.answered(direct)
+    assert "at last" in direct.of_bots[0].content
+
+
+async def test_many_messages_where_only_five_are_allowed(discord_server, connect):
+    async def much(turn):
+        turn.reply.code(0, "much()")
+        for number in range(8):
+            data = b"\x89PNG" + bytes([number]) * 10
+            turn.reply.output(0, values.Image(mime="image/png", data=data))
+            turn.reply.output(0, values.Result(plain=f"that was {number}"))
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+        return turn.done()
+
+    discord_server.expect(40094)
+    far = discord_server.guild("Far", has_bot=False)
+    alice, channel = far.person("alice"), far.channel("general")
+    async with connect(much):
+        await discord_server.command(alice, channel, "py", {"code": "1"}, is_user_install=True)
+        direct = discord_server.direct(alice)
+        await steps.answered(direct, 9)
+    assert "that was 7" in direct.of_bots[-1].content
+
+
+SAID = {
+    "limits": "1.7 GiB",
+    "usage": "120 tokens",
+    "help": "Mention me in a channel",
+    "files": "There are no files",
+    "model": "`small`",
+    "settings": "approval",
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+async def test_interpreter_says(discord_server, lab, connect, name):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect():
+        done = await discord_server.command(alice, channel, f"interpreter {name}")
+        assert SAID[name] in await steps.finished(done)
+    assert all(message.seen_by is alice for message in done.messages if message.content)
+
+
+async def test_reset_tells_everybody(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        done = await discord_server.command(alice, channel, "interpreter reset", {"files": True})
+        assert "files are deleted" in await steps.finished(done)
+    assert talks.resets == [(values.SessionKey("discord", str(lab.id), str(channel.id)), True)]
+    assert done.original.seen_by is None
+
+
+async def test_files_are_completed_and_handed_out(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        key = values.SessionKey("discord", str(lab.id), str(channel.id))
+        talks.workspaces[key] = {"report.csv": b"1,2", "other.txt": b"", "sub/plot.png": b"p"}
+        offered = await discord_server.command(
+            alice, channel, "interpreter files", {"name": "p"}, focused="name"
+        )
+        assert [c["value"] for c in offered.choices] == ["report.csv", "sub/plot.png"]
+        done = await discord_server.command(
+            alice, channel, "interpreter files", {"name": "sub/plot.png"}
+        )
+        await steps.finished(done)
+        missing = await discord_server.command(
+            alice, channel, "interpreter files", {"name": "nothing"}
+        )
+        assert "no such file" in await steps.finished(missing)
+    assert done.messages[-1].files == {"plot.png": b"p"}
+
+
+async def test_notebook_is_a_file(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect():
+        done = await discord_server.command(alice, channel, "interpreter notebook")
+        await steps.finished(done)
+    assert done.messages[-1].files == {"conversation.ipynb": b'{"cells": [], "nbformat": 4}'}
+    assert done.messages[-1].seen_by is alice
+
+
+async def test_model_is_chosen_and_completed(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        offered = await discord_server.command(
+            alice, channel, "interpreter model", {"name": "la"}, focused="name"
+        )
+        assert [choice["value"] for choice in offered.choices] == ["large"]
+        await steps.finished(
+            await discord_server.command(alice, channel, "interpreter model", {"name": "large"})
+        )
+        wrong = await discord_server.command(
+            alice, channel, "interpreter model", {"name": "@everyone"}
+        )
+        assert "no such model" in await steps.finished(wrong)
+    assert list(talks.chosen_models.values()) == ["large"]
+
+
+async def test_settings_hold_for_person_channel_and_server(discord_server, lab, connect):
+    boss = lab.person("boss", lab.role("boss", "manage_guild", "manage_channels"))
+    alice, channel = lab.person("alice"), lab.channel("general")
+
+    async def choose(person, name, value, scope="me"):
+        done = await discord_server.command(
+            person, channel, "interpreter settings", {"name": name, "value": value, "scope": scope}
+        )
+        return await steps.finished(done)
+
+    async with connect() as talks:
+        assert "Only who manages" in await choose(alice, "approval", "every", "server")
+        assert "from now on" in await choose(boss, "approval", "every", "server")
+        assert "from now on" in await choose(boss, "threads", "off", "channel")
+        assert "from now on" in await choose(alice, "approval", "plan")
+        assert "can be one of" in await choose(alice, "approval", "perhaps")
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
+        await steps.answered(channel)
+        discord_server.say(boss, channel, f"{discord_server.bot.mention} two")
+        await steps.answered(channel, 2)
+        assert [request.approval for request in talks.handled] == ["plan", "every"]
+        assert "as by default" in await choose(alice, "approval", "default")
+
+
+async def test_commands_are_synced_only_when_they_changed(discord_server, lab, connect):
+    async with connect():
+        assert discord_server.rest.command_puts == 1
+    async with connect():
+        assert discord_server.rest.command_puts == 1
+    discord_server.rest.commands[0]["description"] = "of an older version"
+    async with connect():
+        assert discord_server.rest.command_puts == 2
+    async with connect(user_install=False):
+        assert discord_server.rest.command_puts == 3
+    names = {command["name"] for command in discord_server.rest.commands}
+    assert names == {"py", "interpreter", "Run this message", "Ask about this message"}
+
+
+async def test_works_in_direct_messages(discord_server, connect):
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    async with connect(run_code) as talks:
+        done = await discord_server.command(alice, direct, "py", {"code": "1"})
+        await steps.finished(done)
+    assert talks.handled[0].key == values.SessionKey("discord", "", str(direct.id))

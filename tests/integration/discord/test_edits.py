@@ -1,0 +1,80 @@
+"""Somebody changes, or deletes, a message that was a request."""
+
+import asyncio
+
+from tests.integration.discord import conftest, steps
+
+
+async def test_an_edited_message_is_run_again_in_place(discord_server, lab, connect, until):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
+        thread = await steps.thread_in(channel)
+        await steps.answered(thread)
+        discord_server.unfurl(asked)
+        discord_server.edit(asked, f"{discord_server.bot.mention} two")
+        await until(lambda: thread.of_bots[0].content == "You said: two")
+    assert len(thread.of_bots) == 1
+    assert [request.text for request in talks.handled] == ["one", "two"]
+    assert talks.handled[0].key == talks.handled[1].key
+
+
+async def test_the_turn_of_the_old_words_is_stopped(discord_server, lab, connect, until):
+    async def script(turn):
+        turn.reply.step(1)
+        if turn.request.text == "slow":
+            await asyncio.sleep(60)
+        return await conftest.echo_later(turn)
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} slow")
+        thread = await steps.thread_in(channel)
+        await until(lambda: thread.of_bots)
+        discord_server.edit(asked, f"{discord_server.bot.mention} quick")
+        await until(lambda: thread.of_bots[0].content == "You said: quick")
+        await steps.answered(thread)
+    assert len(thread.of_bots) == 1
+
+
+async def test_outside_of_the_window_nothing_happens(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(rerun_seconds=0.0) as talks:
+        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
+        thread = await steps.thread_in(channel)
+        await steps.answered(thread)
+        discord_server.edit(asked, f"{discord_server.bot.mention} two")
+        discord_server.say(alice, thread, "three")
+        await steps.answered(thread, 2)
+    assert [request.text for request in talks.handled] == ["one", "three"]
+
+
+async def test_a_mention_that_is_added_is_heard(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        asked = discord_server.say(alice, channel, "forgot you")
+        discord_server.edit(asked, f"{discord_server.bot.mention} forgot you")
+        thread = await steps.thread_in(channel)
+        await steps.answered(thread)
+    assert [request.text for request in talks.handled] == ["forgot you"]
+
+
+async def test_a_deleted_message_that_waits_is_withdrawn(discord_server, lab, connect, until):
+    gate = asyncio.Event()
+
+    async def script(turn):
+        await gate.wait()
+        return await conftest.echo(turn)
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script) as talks:
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
+        thread = await steps.thread_in(channel)
+        await until(lambda: talks.handled)
+        waiting = discord_server.say(alice, thread, "two")
+        await until(lambda: "1 request comes before yours" in thread.of_bots[-1].content)
+        discord_server.delete(waiting)
+        await until(lambda: "Withdrawn" in thread.of_bots[-1].content)
+        gate.set()
+        await until(lambda: "You said: one" in thread.of_bots[0].content)
+    assert [request.text for request in talks.handled] == ["one"]

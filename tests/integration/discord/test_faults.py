@@ -1,0 +1,275 @@
+"""Single requests to Discord fail; answers arrive all the same, and once."""
+
+import asyncio
+import random
+
+import pytest
+
+from interpreter_bot import values
+from tests.fakes.discord_server import worlds
+from tests.integration.discord import steps
+
+SEND, EDIT = ("POST", r"/messages$"), ("PATCH", r"/messages/\d+$")
+
+
+async def _grow(turn):
+    turn.reply.step(1)
+    for number in range(6):
+        turn.reply.text(f"{number} ")
+        await asyncio.sleep(0.1)
+    return turn.done("0 1 2 3 4 5 and done")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "limit", "times": 2},
+        {"kind": "limit", "times": 1, "is_global": True},
+        {"kind": "cut", "times": 2},
+        {"kind": "status", "status": 500, "times": 1},
+        {"kind": "status", "status": 503, "times": 3},
+        {"kind": "ban", "times": 1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("where", [SEND, EDIT], ids=["send", "edit"])
+async def test_an_answer_arrives_once(discord_server, connect, where, fault):
+    planned = discord_server.plan(*where, **fault)
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    async with connect(_grow):
+        discord_server.say(alice, direct, "go")
+        await steps.answered(direct)
+    assert planned.times == 0
+    assert [message.content for message in direct.of_bots] == ["0 1 2 3 4 5 and done"]
+
+
+async def test_a_deleted_answer_is_not_put_there_again(discord_server, connect, until):
+    discord_server.expect(10008)
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    async with connect(_grow) as talks:
+        discord_server.say(alice, direct, "go")
+        await until(lambda: direct.of_bots)
+        discord_server.delete(direct.of_bots[0])
+        await until(lambda: talks.past)
+    assert direct.of_bots == []
+
+
+async def test_a_deleted_channel_stops_the_turn(discord_server, lab, connect, until):
+    discord_server.expect(10003)
+    stopped = asyncio.Event()
+
+    async def script(turn):
+        turn.reply.step(1)
+        try:
+            for number in range(600):
+                turn.reply.text(f"{number} ")
+                await asyncio.sleep(0.1)
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+
+    alice, channel = lab.person("alice"), lab.channel("general", denied={"create_public_threads"})
+    async with connect(script):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        await until(lambda: channel.of_bots)
+        channel.is_deleted = True
+        await asyncio.wait_for(stopped.wait(), 10)
+
+
+async def test_an_archived_thread_is_opened_again_by_answering(discord_server, lab, connect):
+    discord_server.expect(50083)
+    alice, channel = lab.person("alice"), lab.channel("general")
+
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("begun")
+        await asyncio.sleep(0.5)
+        thread.is_archived = True
+        return turn.done("ended")
+
+    async with connect(script):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        thread = await steps.thread_in(channel)
+        await steps.answered(thread, 2)
+    assert thread.of_bots[-1].content == "ended"
+
+
+async def test_without_permission_for_files_the_words_arrive(discord_server, lab, connect):
+    discord_server.expect(50013)
+
+    async def script(turn):
+        turn.reply.step(1)
+        turn.run(0, "x", "printed\n")
+        turn.make(0, "a.txt", b"a")
+        return turn.done("Here is the file.")
+
+    alice = lab.person("alice")
+    channel = lab.channel("words", denied={"attach_files", "create_public_threads"})
+    async with connect(script):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        await steps.answered(channel)
+    text = "\n".join(message.content for message in channel.of_bots)
+    assert "Here is the file." in text
+    assert "not permitted to attach files" in text
+
+
+def _noise(count):
+    return random.Random(1).randbytes(count)
+
+
+async def _give(discord_server, connect, lab, name, data, **chosen):
+    async def script(turn):
+        turn.reply.step(1)
+        turn.run(0, "make()", "ok\n")
+        turn.make(0, name, data)
+        turn.make(0, "small.txt", b"small")
+        return turn.done("Made.")
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script, **chosen):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+    files = {name: data for m in thread.of_bots for name, data in m.files.items()}
+    return files, "\n".join(message.content for message in thread.of_bots)
+
+
+async def test_a_large_file_is_compressed(discord_server, lab, connect):
+    import io
+    import zipfile
+
+    data = b"0123456789" * 1_200_000
+    files, _ = await _give(discord_server, connect, lab, "big.csv", data)
+    assert set(files) == {"big.csv.zip", "small.txt"}
+    with zipfile.ZipFile(io.BytesIO(files["big.csv.zip"])) as archive:
+        assert archive.read("big.csv") == data
+
+
+async def test_a_file_that_does_not_compress_comes_in_parts(discord_server, lab, connect):
+    import io
+    import zipfile
+
+    data = _noise(12 * worlds.MIB)
+    files, text = await _give(discord_server, connect, lab, "noise.bin", data)
+    assert set(files) == {"noise.bin.zip.001", "noise.bin.zip.002", "small.txt"}
+    whole = files["noise.bin.zip.001"] + files["noise.bin.zip.002"]
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        assert archive.read("noise.bin") == data
+    assert "cat noise.bin.zip.* > noise.bin.zip" in text
+
+
+async def test_a_file_of_too_many_parts_is_refused_with_the_reason(discord_server, lab, connect):
+    files, text = await _give(
+        discord_server, connect, lab, "noise.bin", _noise(12 * worlds.MIB), file_parts=1
+    )
+    assert set(files) == {"small.txt"}
+    assert "`noise.bin` (12.0 MiB) is too large to be sent here" in text
+    assert "10.0 MiB are allowed" in text
+
+
+async def test_a_better_server_takes_larger_files(discord_server, lab, connect):
+    lab.tier = 2
+    data = _noise(12 * worlds.MIB)
+    files, _ = await _give(discord_server, connect, lab, "noise.bin", data)
+    assert files["noise.bin"] == data
+
+
+async def test_files_that_discord_refuses_do_not_take_the_words_along(discord_server, connect):
+    discord_server.plan("PATCH", r"/messages/\d+$", status=413, code=40005)
+
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("Wait.")
+        await asyncio.sleep(0.5)
+        turn.run(0, "x")
+        turn.make(0, "a.txt", b"a")
+        return turn.done("Here.")
+
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    async with connect(script):
+        discord_server.say(alice, direct, "go")
+        await steps.answered(direct)
+    assert "Here." in direct.of_bots[-1].content
+
+
+async def test_long_answers_come_in_pieces_with_fences_closed(discord_server, connect):
+    text = "Look:\n```py\n" + "\n".join(f"x{n} = {n}" for n in range(400)) + "\n```\nThat is all."
+
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text(text)
+        return turn.done(text)
+
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    async with connect(script):
+        discord_server.say(alice, direct, "go")
+        await steps.answered(direct, 3)
+    assert all(message.content.count("```") == 2 for message in direct.of_bots)
+    joined = "\n".join(message.content for message in direct.of_bots)
+    assert all(f"x{n} = {n}\n" in joined for n in range(400))
+
+
+async def test_very_long_answers_come_as_a_file_too(discord_server, connect):
+    text = "\n".join(f"Line {n} of a very long answer." for n in range(1000))
+
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text(text)
+        return turn.done(text)
+
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    async with connect(script):
+        discord_server.say(alice, direct, "go")
+        await steps.answered(direct, 3)
+    assert direct.of_bots[-1].files == {"answer-1.md": text.encode()}
+    assert len(direct.of_bots) <= 4
+
+
+async def test_long_output_is_cut_and_attached(discord_server, connect):
+    printed = "".join(f"line {n}\n" for n in range(3000))
+
+    async def script(turn):
+        turn.reply.step(1)
+        turn.run(0, "loop()", printed)
+        return turn.done("Many lines.")
+
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    async with connect(script):
+        discord_server.say(alice, direct, "go")
+        await steps.answered(direct)
+    files = {name: data for m in direct.of_bots for name, data in m.files.items()}
+    assert files == {"output-1.txt": printed.encode()}
+    assert "line 0\n" in direct.of_bots[0].content
+    assert len(direct.of_bots[0].content) < 1500
+
+
+async def test_tables_are_aligned_and_wide_ones_attached(discord_server, connect):
+    narrow = values.Table(
+        columns=("", "price"), rows=(("0", "1.5"), ("1", "22.25")), row_count=2, column_count=1
+    )
+    wide = values.Table(
+        columns=tuple(f"column {n}" for n in range(30)),
+        rows=(tuple("1234567890" for _ in range(30)),),
+        row_count=1,
+        column_count=30,
+    )
+
+    async def script(turn):
+        turn.reply.step(1)
+        turn.run(0, "df", narrow, wide)
+        return turn.done("| a | b |\n|---|---|\n| 1 | long cell |")
+
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    async with connect(script):
+        discord_server.say(alice, direct, "go")
+        await steps.answered(direct, 2)
+    text = "\n".join(message.content for message in direct.of_bots)
+    assert "   price\n-  -----\n0    1.5\n1  22.25\n" in text
+    assert "a  b\n─  ─────────\n1  long cell" in text
+    files = {name for m in direct.of_bots for name in m.files}
+    assert files == {"table-1.csv"}

@@ -1,0 +1,218 @@
+"""Connections come and go; requests are neither lost nor repeated."""
+
+import asyncio
+
+import pytest
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.discord import faults, running
+from tests.fakes import discord_conversations
+from tests.fakes.discord_server import gateways, worlds
+from tests.integration.discord import conftest, steps
+
+
+async def _connected(server, until, count):
+    await until(lambda: sum(s.socket is not None for s in server.gateway.sessions) >= count)
+
+
+@pytest.mark.parametrize("how", ["close", "abort", "reconnect"])
+async def test_a_dropped_connection_is_resumed(discord_server, lab, connect, until, how):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        if how == "close":
+            await discord_server.gateway.drop(code=4000)
+        elif how == "abort":
+            discord_server.gateway.abort()
+        else:
+            await discord_server.gateway.ask_to_reconnect()
+        discord_server.say(alice, thread, "written meanwhile")
+        await steps.answered(thread, 2)
+        await until(lambda: discord_server.gateway.resumes)
+    assert [request.text for request in talks.handled] == ["hello", "written meanwhile"]
+    assert len(discord_server.gateway.identifies) == 1
+
+
+async def test_a_session_that_is_lost_is_caught_up_with(discord_server, lab, connect, until):
+    alice, channel, quiet = lab.person("alice"), lab.channel("general"), lab.channel("quiet")
+    direct = discord_server.direct(alice)
+    async with connect() as talks:
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        discord_server.say(alice, direct, "directly")
+        await steps.answered(direct)
+        discord_server.gateway.forget()
+        discord_server.say(alice, thread, "in the thread")
+        discord_server.say(alice, quiet, f"{discord_server.bot.mention} in the channel")
+        discord_server.say(alice, direct, "directly again")
+        discord_server.say(alice, quiet, "not for it")
+        await until(lambda: len(talks.handled) == 5, seconds=30)
+        await steps.answered(thread, 2)
+        await steps.answered(direct, 2)
+        await steps.answered(await steps.thread_in(quiet))
+    assert {request.text for request in talks.handled} == {
+        "hello",
+        "directly",
+        "in the thread",
+        "in the channel",
+        "directly again",
+    }
+    assert len(discord_server.gateway.identifies) == 2
+
+
+async def test_duplicated_deliveries_are_answered_once(discord_server, lab, connect):
+    discord_server.gateway.duplicates = 2
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        for number in range(5):
+            discord_server.say(alice, thread, f"number {number}")
+            await steps.answered(thread, number + 2)
+    assert [r.text for r in talks.handled] == ["hello", *(f"number {n}" for n in range(5))]
+
+
+async def test_two_bots_on_one_database_answer_once(discord_server, lab, connect):
+    talks = discord_conversations.Conversations(conftest.echo)
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(talks=talks), connect(talks=talks):
+        assert len(discord_server.gateway.sessions) == 2
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        done = await discord_server.command(alice, channel, "py", {"code": "1"})
+        await steps.finished(done)
+    assert len(talks.handled) == 2
+    assert len(thread.of_bots) == 1
+
+
+async def test_intents_are_as_few_as_possible(discord_server, lab, connect):
+    async with connect():
+        pass
+    (told,) = discord_server.gateway.identifies
+    assert told["intents"] == (
+        gateways.GUILDS
+        | gateways.GUILD_MESSAGES
+        | gateways.DIRECT_MESSAGES
+        | gateways.MESSAGE_CONTENT
+    )
+
+
+async def test_without_the_content_intent_it_says_what_is_lost(
+    discord_server, lab, connect, until, caplog
+):
+    discord_server.gateway.refused_intents.add("message_content")
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        assert not talks.bot.has_content
+        assert "does not grant the message-content intent" in caplog.text
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        discord_server.say(alice, thread, "unreadable")
+        discord_server.say(alice, thread, "unreadable too")
+        discord_server.say(alice, thread, f"{discord_server.bot.mention} readable")
+        await until(lambda: len(thread.of_bots) == 3)
+        await steps.answered(thread, 3)
+        told = await discord_server.command(alice, channel, "interpreter help")
+        assert "message-content" in await steps.finished(told)
+    assert "cannot read messages here that do not mention me" in thread.of_bots[1].content
+    assert [request.text for request in talks.handled] == ["hello", "readable"]
+
+
+async def test_the_content_intent_can_be_left_out_or_demanded(discord_server, lab, connect):
+    async with connect(message_content="off"):
+        assert not discord_server.gateway.identifies[0]["intents"] & gateways.MESSAGE_CONTENT
+    discord_server.gateway.refused_intents.add("message_content")
+    with pytest.raises(faults.DiscordLoginError, match="message-content intent"):
+        async with connect(message_content="required"):
+            pass
+
+
+async def test_shards(discord_server, lab, connect, until):
+    discord_server.rest.shards = 2
+    while (lab.id >> 22) % 2 == 0:
+        lab.id += 1 << 22
+        lab.everyone.id = lab.id
+    alice, channel = lab.person("alice"), lab.channel("general")
+    direct = discord_server.direct(alice)
+    async with connect(sharding=True) as talks:
+        await until(lambda: len(discord_server.gateway.identifies) == 2, seconds=15)
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        discord_server.say(alice, direct, "directly")
+        await steps.answered(direct)
+        await discord_server.gateway.drop()
+        discord_server.say(alice, thread, "after a drop")
+        await steps.answered(thread, 2)
+    assert [tuple(t["shard"]) for t in discord_server.gateway.identifies] == [(0, 2), (1, 2)]
+    assert len(talks.handled) == 3
+
+
+async def _fail(server, **chosen):
+    talks = discord_conversations.Conversations(conftest.echo)
+    bot = settings.Discord(**chosen)
+    token = chosen.pop("token", "wrong")
+    with pytest.raises(faults.DiscordError) as caught:
+        async with running.running(talks, bot, token=token):
+            pass
+    assert "wrong" not in str(caught.value)
+    return str(caught.value)
+
+
+async def test_a_wrong_token_is_said_so(discord_server):
+    assert "token" in await _fail(discord_server)
+
+
+async def test_an_unreachable_discord_is_said_so(discord_server, monkeypatch):
+    import discord
+
+    monkeypatch.setattr(discord.http.Route, "BASE", "http://127.0.0.1:9/api/v10")
+    assert "cannot be reached" in await _fail(discord_server)
+
+
+async def test_a_discord_that_is_silent_is_not_waited_for(discord_server):
+    discord_server.rest.delay_seconds = 5
+    assert "in time" in await _fail(discord_server, login_seconds=0.3)
+
+
+async def test_a_token_that_is_taken_back_ends_it_with_a_reason(discord_server, lab, connect):
+    async def until_it_ends():
+        async with connect():
+            await discord_server.gateway.drop(code=4004)
+            await asyncio.sleep(30)
+
+    with pytest.raises(faults.DiscordError, match="token"):
+        await until_it_ends()
+
+
+async def test_serving_says_as_whom(discord_server, lab):
+    talks = discord_conversations.Conversations(conftest.echo)
+    discord_server.gateway.refused_intents.add("message_content")
+    bot = settings.Discord()
+    async with running.serve(talks, bot, token=discord_server.token) as told:
+        assert told.startswith("connected as interpreter")
+        assert "message-content intent" in told
+        assert discord_server.token not in told
+
+
+async def test_leaving_lets_answers_be_finished(discord_server, lab, connect):
+    async def slow(turn):
+        turn.reply.step(1)
+        await asyncio.sleep(1)
+        return await conftest.echo_later(turn)
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(slow) as talks:
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
+        thread = await steps.thread_in(channel)
+        await asyncio.sleep(0.3)
+        assert talks.handled
+    assert thread.of_bots[0].content == "You said: one"
+
+
+async def test_leaving_does_not_wait_for_ever(discord_server, lab, connect, until):
+    async def stuck(turn):
+        await asyncio.sleep(60)
+
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    loop = asyncio.get_running_loop()
+    async with connect(stuck, closing_seconds=0.3) as talks:
+        discord_server.say(alice, direct, "one")
+        await until(lambda: talks.handled)
+        started = loop.time()
+    assert loop.time() - started < 5

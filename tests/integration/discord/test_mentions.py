@@ -1,0 +1,152 @@
+"""Somebody mentions the bot in a channel."""
+
+import asyncio
+import itertools
+
+from interpreter_bot import values
+from tests.fakes.discord_server import worlds
+from tests.integration.discord import steps
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 100
+
+
+async def test_opens_a_thread_and_answers_there(discord_server, lab, connect, until):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} what is *two* and two?")
+        thread = await steps.thread_in(channel)
+        await until(lambda: steps.is_final(thread))
+
+    assert thread.name == "what is *two* and two?"
+    assert [m.content for m in thread.of_bots] == ["You said: what is *two* and two?"]
+    assert channel.of_bots == []
+    request = talks.handled[0]
+    assert request.key == values.SessionKey("discord", str(lab.id), str(channel.id), str(thread.id))
+    assert (request.person.id, request.person.name) == (str(alice.id), "Alice")
+    assert (request.text, request.is_code) == ("what is *two* and two?", False)
+
+
+async def test_text_is_edited_in_place_at_the_pace(discord_server, lab, connect, until):
+    async def script(turn):
+        turn.reply.step(1)
+        for number in range(40):
+            turn.reply.text(f"{number} ")
+            await asyncio.sleep(0.02)
+        return turn.done(" ".join(map(str, range(40))))
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script, edit_seconds=0.2):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} count")
+        thread = await steps.thread_in(channel)
+        await until(lambda: steps.is_final(thread))
+
+    (answer,) = thread.of_bots
+    times = [when for when, _ in answer.forms]
+    assert answer.content == " ".join(map(str, range(40)))
+    assert 3 <= len(times) <= 7
+    assert min(after - before for before, after in itertools.pairwise(times[:-1])) >= 0.18
+    assert discord_server.rest.buckets.breaches == []
+    assert thread.id in discord_server.rest.typing
+
+
+async def test_code_outputs_images_and_files_are_shown(discord_server, lab, connect, until):
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("Let me see.")
+        turn.reply.writing("print('he")
+        turn.run(0, "print('hello')\nplot()", "hello\n", values.Image(mime="image/png", data=PNG))
+        turn.reply.step(2)
+        turn.make(0, "report.csv", b"a,b\n1,2\n")
+        return turn.done("That was it.", seconds=3.0)
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} plot")
+        thread = await steps.thread_in(channel)
+        await until(lambda: steps.is_final(thread))
+
+    first, second = thread.of_bots
+    assert "Let me see." in first.content
+    assert "2 lines of Python" in first.content
+    assert "```\nhello\n```" in first.content
+    assert first.files == {"image-1.png": PNG}
+    assert "That was it." in second.content
+    assert second.files == {"report.csv": b"a,b\n1,2\n"}
+    assert list(second.buttons) == ["Show code", "Re-run", "Notebook"]
+
+
+async def test_more_than_ten_files_take_more_messages(discord_server, lab, connect, until):
+    async def script(turn):
+        turn.reply.step(1)
+        turn.run(0, "make()")
+        for number in range(23):
+            turn.make(0, f"file-{number}.txt", b"x" * (number + 1))
+        return turn.done("Here they are.")
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        thread = await steps.thread_in(channel)
+        await until(lambda: steps.is_final(thread))
+
+    assert [len(m.attachments) for m in thread.of_bots] == [10, 10, 3]
+    assert {name for m in thread.of_bots for name in m.files} == {
+        f"file-{number}.txt" for number in range(23)
+    }
+
+
+async def test_without_permission_for_threads_it_replies(discord_server, lab, connect, until):
+    alice = lab.person("alice")
+    channel = lab.channel("strict", denied={"create_public_threads"})
+    async with connect() as talks:
+        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
+        await until(lambda: steps.is_final(channel))
+
+    (answer,) = channel.of_bots
+    assert answer.reference is asked
+    assert answer.content == "You said: hello"
+    assert talks.handled[0].key.thread == ""
+    assert answer.pings == {alice.id}
+
+
+async def test_refused_threads_are_replied_to(discord_server, lab, connect, until):
+    discord_server.plan("POST", "/threads$", status=400, code=160006)
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect():
+        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
+        await until(lambda: steps.is_final(channel))
+
+    assert channel.of_bots[0].reference is asked
+
+
+async def test_a_thread_that_is_there_already_is_used(discord_server, lab, connect, until):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    discord_server.expect(160004)
+    async with connect():
+        fault = discord_server.plan("POST", "/threads$", kind="cut")
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
+        thread = await steps.thread_in(channel)
+        await until(lambda: steps.is_final(thread))
+    assert fault.times == 0
+    assert channel.of_bots == []
+
+
+async def test_in_a_voice_channel_it_replies(discord_server, lab, connect, until):
+    alice, channel = lab.person("alice"), lab.channel("talk", worlds.VOICE)
+    async with connect():
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
+        await until(lambda: steps.is_final(channel))
+    assert channel.of_bots[0].content == "You said: hello"
+
+
+async def test_what_is_not_for_it_is_left_alone(discord_server, lab, connect, until):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        discord_server.say(alice, channel, "nobody in particular")
+        other = worlds.User("other-bot", is_bot=True)
+        lab.members[other] = set()
+        discord_server.say(other, channel, f"{discord_server.bot.mention} hello")
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} last")
+        thread = await steps.thread_in(channel)
+        await until(lambda: steps.is_final(thread))
+    assert [request.text for request in talks.handled] == ["last"]
