@@ -57,11 +57,19 @@ def run(bot: settings.Settings, options: argparse.Namespace) -> int:
 async def _run(bot: settings.Settings, environment: Mapping[str, str]) -> int:
     with _ending() as end:
         try:
-            async with app.conversing(bot, environment) as held:
-                platforms = _Platforms(_openings(bot, held))
-                return await platforms.be_open(held, end)
+            return await be(bot, environment, end)
         except asyncio.CancelledError:
             return _FAILED
+
+
+async def be(bot: settings.Settings, environment: Mapping[str, str], end: asyncio.Event) -> int:
+    """Be the bot until `end` is set; returns the exit status.
+
+    Raises:
+        BotError: nothing could be opened; the sentence says why.
+    """
+    async with app.conversing(bot, environment) as held:
+        return await _Platforms(_openings(bot, held)).be_open(held, end)
 
 
 def _openings(bot: settings.Settings, held: conversations.Conversations) -> dict[str, _Opening]:

@@ -35,7 +35,8 @@ class Printer(printing.Printer):
         """Wait for the whole of the code."""
 
     def code(self, cell: int, code: str) -> None:
-        """Print code that runs now."""
+        """Print code that runs now; what it prints begins a line of its own."""
+        self._out.close_line()
         lines = terminals.harmless(code).rstrip("\n").split("\n")
         self._say("\n".join(f"│ {line}" for line in lines), style=_DIM)
 

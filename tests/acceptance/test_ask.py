@@ -1,0 +1,139 @@
+"""`interpreter-bot ask`, as people run it, with a scripted model behind the real wire format."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+
+import pytest
+
+from tests.fakes import openai_server
+
+pytestmark = pytest.mark.kernel
+
+PLOT = (
+    "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n"
+    "open('out.txt', 'w').write('made')\nx = 41\nprint('drawn')"
+)
+
+
+class Ran:
+    def __init__(self, status, out, err):
+        self.status = status
+        self.out = out
+        self.err = err
+
+    @property
+    def lines(self):
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def of(self, kind):
+        return [line for line in self.lines if line["type"] == kind]
+
+
+@pytest.fixture
+def ask(tmp_path, short_path):
+    """Run the command to its end, or until `stop` was printed: then it gets a SIGINT."""
+
+    async def run(script, *arguments, stop=None):
+        async with openai_server.Server(script) as server:
+            environment = {
+                "PATH": os.environ["PATH"],
+                "HOME": str(tmp_path),
+                "OPENAI_BASE_URL": server.base_url,
+                "OPENAI_API_KEY": server.api_key,
+                "OPENAI_MODEL": "scripted",
+                "INTERPRETER_BOT_PATHS__DATA": str(tmp_path / "data"),
+                "INTERPRETER_BOT_PATHS__RUNTIME": str(short_path),
+            }
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "interpreter_bot", "ask", *map(str, arguments)),
+                env=environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            begun = b""
+            while stop is not None and stop not in begun:
+                begun += await process.stdout.read(100)
+            if stop is not None:
+                process.send_signal(signal.SIGINT)
+            out, err = await process.communicate()
+            run.requests = server.requests
+            return Ran(process.returncode, (begun + out).decode(), err.decode())
+
+    return run
+
+
+async def test_a_question_about_a_file_is_answered_and_what_was_made_is_saved(ask, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("a,b\n1,2\n")
+    script = [openai_server.code(PLOT, "Let me draw."), openai_server.text("It is **done**.")]
+    ran = await ask(script, "--file", table, "--keep", tmp_path / "kept", "draw it")
+    assert ran.status == 0
+    assert ran.out == "Let me draw.\ndrawn\nIt is **done**.\n"
+    assert "│ import matplotlib.pyplot as plt" in ran.err
+    assert "[2 steps, 240 tokens" in ran.err
+    kept = {path.name for path in (tmp_path / "kept").rglob("*") if path.is_file()}
+    assert "out.txt" in kept
+    assert any(name.endswith(".png") for name in kept)
+
+
+async def test_several_prompts_are_turns_of_one_session(ask):
+    script = [
+        openai_server.code(PLOT),
+        openai_server.text("One."),
+        openai_server.code("print(x + 1)"),
+        openai_server.text("Two."),
+    ]
+    ran = await ask(script, "--json", "first", "second")
+    assert ran.status == 0
+    assert [line["text"] for line in ran.of("stdout")] == ["drawn\n", "42\n"]
+    assert [(line["turn"], line["status"], line["text"]) for line in ran.of("over")] == [
+        (0, "done", "One."),
+        (1, "done", "Two."),
+    ]
+    assert [line["number"] for line in ran.of("step")] == [1, 2, 1, 2]
+    assert [line["text"] for line in ran.of("code")] == [PLOT, "print(x + 1)"]
+    assert "".join(line["text"] for line in ran.of("text") if line["turn"] == 0) == "One."
+    assert ran.of("usage")[-1]["steps"] == 2
+    assert {line["cell"] for line in ran.of("finished")} == {0}
+    assert ran.of("artifact")[0]["name"] == "out.txt"
+
+
+async def test_a_turn_that_fails_is_said_and_shows_in_the_status(ask):
+    refused = openai_server.failure(401, "bad key")
+    ran = await ask([refused], "hello")
+    assert ran.status == 1
+    assert "refused our API key" in ran.err
+
+
+async def test_an_unknown_model_is_refused_before_anything_is_asked(ask):
+    ran = await ask([], "--model", "other", "hello")
+    assert ran.status == 2
+    assert "There are: scripted" in ran.err
+
+
+async def test_a_file_that_is_not_there_is_refused(ask, tmp_path):
+    ran = await ask([], "--file", tmp_path / "none.csv", "hello")
+    assert ran.status == 2
+    assert "none.csv is not a file" in ran.err
+
+
+async def test_an_interrupt_stops_the_turn_and_the_next_goes_on(ask):
+    endless = openai_server.code("y = 7\nprint('running', flush=True)\nwhile True: pass")
+    script = [endless, openai_server.code("print(y)"), openai_server.text("Seven.")]
+    ran = await ask(script, "first", "second", stop=b"running")
+    assert ran.status == 1
+    assert ran.out.startswith("running\n")
+    assert "KeyboardInterrupt" in ran.out
+    assert ran.out.endswith("\n7\nSeven.\n")
+    assert "Stopped." in ran.err
+
+
+async def test_escapes_in_a_models_words_do_not_reach_the_terminal(ask):
+    ran = await ask([openai_server.text("red \x1b[31m and \x1b]0;title\x07 end")], "hello")
+    assert "\x1b" not in ran.out
+    assert ran.out.startswith("red ")
+    assert ran.out.endswith("end\n")

@@ -1,0 +1,163 @@
+"""`interpreter-bot run`: several platforms in one process, each on its own feet."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from interpreter_bot import settings
+from interpreter_bot.commands import run
+from tests.fakes.discord_server import servers as discord_servers
+from tests.fakes.slack_server import servers as slack_servers
+from tests.integration.discord import steps
+from tests.integration.slack import worlds
+
+pytestmark = pytest.mark.kernel
+
+COMMAND = [sys.executable, "-m", "interpreter_bot", "run"]
+
+
+@pytest.fixture
+def bot(tmp_path, short_path):
+    """Settings for a quick bot without any platform."""
+
+    def made(**groups):
+        return settings.Settings(
+            kernels=settings.Kernels(preload=(), spares=0),
+            paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
+            **{"web": settings.Web(enabled=False), **groups},
+        )
+
+    return made
+
+
+@contextlib.asynccontextmanager
+async def being(bot):
+    """Be the bot meanwhile; gives its task and what ends it."""
+    end = asyncio.Event()
+    task = asyncio.create_task(run.be(bot, {}, end))
+    try:
+        yield task, end
+    finally:
+        end.set()
+        await asyncio.wait({task}, timeout=30)
+        assert task.done()
+
+
+async def said(capsys, words, task):
+    told = ""
+    async with asyncio.timeout(30):
+        while words not in told:
+            assert not task.done(), told
+            await asyncio.sleep(0.05)
+            told += capsys.readouterr().err
+    return told
+
+
+async def test_slack_and_discord_live_in_one_process(bot, capsys):
+    async with (
+        slack_servers.Server(speed=60) as slack,
+        discord_servers.Server(window_seconds=0.5) as discord,
+    ):
+        lab = discord.guild("Lab")
+        alice, channel = lab.person("alice"), lab.channel("general")
+        made = bot(
+            slack=worlds.settings_for(slack),
+            discord=settings.Discord(token=discord.token, edit_seconds=0.1),
+        )
+        async with being(made) as (task, end):
+            told = await said(capsys, "Discord: ", task)
+            if "Slack: " not in told:
+                await said(capsys, "Slack: ", task)
+            slack.command("U1", "C1", "/py", "print(6 * 7)")
+            done = await discord.command(alice, channel, "py", {"code": "print(7 * 8)"})
+            assert "56" in await steps.finished(done)
+            await slack.until(lambda: "\n42\n" in str(slack.world.messages).replace("\\n", "\n"))
+            end.set()
+            assert await task == 0
+
+
+async def test_one_that_cannot_log_in_takes_nobody_down_but_is_told(bot, capsys):
+    async with (
+        slack_servers.Server(speed=60) as slack,
+        discord_servers.Server(window_seconds=0.5) as discord,
+    ):
+        lab = discord.guild("Lab")
+        alice, channel = lab.person("alice"), lab.channel("general")
+        wrong = worlds.settings_for(slack, bot_token="xoxb-loopback-wrong")
+        made = bot(slack=wrong, discord=settings.Discord(token=discord.token, edit_seconds=0.1))
+        async with being(made) as (task, end):
+            told = await said(capsys, "Discord: ", task)
+            done = await discord.command(alice, channel, "py", {"code": "print(7 * 8)"})
+            assert "56" in await steps.finished(done)
+            end.set()
+            assert await task == 1
+    assert "Slack failed: " in told + capsys.readouterr().err
+
+
+async def test_where_none_can_be_opened_it_ends_by_itself(bot, capsys):
+    async with (
+        discord_servers.Server(window_seconds=0.5) as discord,
+        being(bot(discord=settings.Discord(token=discord.token + "x"))) as (task, _),
+    ):
+        assert await task == 2
+    assert "Discord failed: Discord does not accept the token" in capsys.readouterr().err
+
+
+@pytest.fixture
+def started(tmp_path, short_path):
+    """Start the command."""
+    processes = []
+
+    def start(**variables):
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "INTERPRETER_BOT_PATHS__DATA": str(tmp_path / "data"),
+            "INTERPRETER_BOT_PATHS__RUNTIME": str(short_path),
+            "INTERPRETER_BOT_LOCAL__ENABLED": "false",
+            "INTERPRETER_BOT_KERNELS__SPARES": "0",
+            "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
+        }
+        process = subprocess.Popen(
+            COMMAND, env=environment | variables, stderr=subprocess.PIPE, text=True
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_order(started, signum):
+    process = started(INTERPRETER_BOT_WEB__PORT="0")
+    line = process.stderr.readline()
+    assert re.search(r"The web page: http://127\.0\.0\.1:\d+/\?token=\S+", line)
+    process.send_signal(signum)
+    assert process.wait(timeout=30) == 0
+
+
+def test_nothing_to_be_is_a_sentence(started):
+    process = started(INTERPRETER_BOT_WEB__ENABLED="false")
+    assert process.wait(timeout=30) == 2
+    assert "No platform is set up" in process.stderr.read()
+
+
+def test_tokens_come_from_the_names_that_everybody_knows(monkeypatch):
+    monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-1")
+    monkeypatch.setenv("DISCORD_TOKEN", "d-1")
+    read = settings.Settings()
+    assert read.slack.is_on
+    assert read.slack.bot_token.get_secret_value() == "xoxb-1"
+    assert read.discord.token.get_secret_value() == "d-1"
+    assert "xoxb-1" not in repr(read)
+    assert "d-1" not in repr(read)
