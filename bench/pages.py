@@ -58,11 +58,11 @@ async def _running() -> AsyncIterator[tuple[int, yarl.URL]]:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "interpreter_bot", "run"),
             env={"PATH": os.environ["PATH"], "HOME": place} | settings,
-            stderr=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
         )
-        assert process.stderr is not None
+        assert process.stdout is not None
         try:
-            while (line := await process.stderr.readline()) and b"token=" not in line:
+            while (line := await process.stdout.readline()) and b"token=" not in line:
                 pass
             found = re.search(r"http\S+", line.decode())
             assert found is not None, "the bot did not say where its page is"

@@ -114,7 +114,9 @@ class _Platforms:
         try:
             async with opening as told:
                 self._opened.add(name)
-                _say(f"{name}: {told}")
+                # Not for a log: the page's address holds its token.
+                sys.stdout.write(f"{name}: {told}\n")
+                sys.stdout.flush()
                 await closing.wait()
         except errors.BotError as error:
             _log.exception("a platform failed")

@@ -50,13 +50,15 @@ async def being(bot):
 
 
 async def said(capsys, words, task):
-    told = ""
+    """Wait for words on standard output; returns all that came there, and on standard error."""
+    told, warned = "", ""
     async with asyncio.timeout(30):
         while words not in told:
             assert not task.done(), told
             await asyncio.sleep(0.05)
-            told += capsys.readouterr().err
-    return told
+            captured = capsys.readouterr()
+            told, warned = told + captured.out, warned + captured.err
+    return told, warned
 
 
 async def test_slack_and_discord_live_in_one_process(bot, capsys):
@@ -71,7 +73,7 @@ async def test_slack_and_discord_live_in_one_process(bot, capsys):
             discord=settings.Discord(token=discord.token, edit_seconds=0.1),
         )
         async with being(made) as (task, end):
-            told = await said(capsys, "Discord: ", task)
+            told, _ = await said(capsys, "Discord: ", task)
             if "Slack: " not in told:
                 await said(capsys, "Slack: ", task)
             slack.command("U1", "C1", "/py", "print(6 * 7)")
@@ -92,12 +94,13 @@ async def test_one_that_cannot_log_in_takes_nobody_down_but_is_told(bot, capsys)
         wrong = worlds.settings_for(slack, bot_token="xoxb-loopback-wrong")
         made = bot(slack=wrong, discord=settings.Discord(token=discord.token, edit_seconds=0.1))
         async with being(made) as (task, end):
-            told = await said(capsys, "Discord: ", task)
+            told, warned = await said(capsys, "Discord: ", task)
             done = await discord.command(alice, channel, "py", {"code": "print(7 * 8)"})
             assert "56" in await steps.finished(done)
             end.set()
             assert await task == 1
-    assert "Slack failed: " in told + capsys.readouterr().err
+    assert "Slack" not in told
+    assert "Slack failed: Slack refused the bot token" in warned + capsys.readouterr().err
 
 
 async def test_where_none_can_be_opened_it_ends_by_itself(bot, capsys):
@@ -125,7 +128,11 @@ def started(tmp_path, short_path):
             "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
         }
         process = subprocess.Popen(
-            COMMAND, env=environment | variables, stderr=subprocess.PIPE, text=True
+            COMMAND,
+            env=environment | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         processes.append(process)
         return process
@@ -134,16 +141,18 @@ def started(tmp_path, short_path):
     for process in processes:
         process.kill()
         process.wait()
+        process.stdout.close()
         process.stderr.close()
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_order(started, signum):
     process = started(INTERPRETER_BOT_WEB__PORT="0")
-    line = process.stderr.readline()
+    line = process.stdout.readline()
     assert re.search(r"The web page: http://127\.0\.0\.1:\d+/\?token=\S+", line)
     process.send_signal(signum)
     assert process.wait(timeout=30) == 0
+    assert "token=" not in process.stderr.read()
 
 
 def test_nothing_to_be_is_a_sentence(started):
