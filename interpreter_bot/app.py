@@ -11,7 +11,7 @@ from typing import Final
 
 import pydantic
 
-from interpreter_bot import settings
+from interpreter_bot import logs, settings
 from interpreter_bot.agent.llms import catalogues, discovering
 from interpreter_bot.agent.llms.embedded import opening
 from interpreter_bot.kernels import pools
@@ -111,5 +111,7 @@ def _memory(
 def _keys(
     models: Iterable[settings.Model], environment: Mapping[str, str]
 ) -> dict[str, pydantic.SecretStr]:
-    names = {model.api_key_variable for model in models}
-    return {name: pydantic.SecretStr(environment[name]) for name in names if name in environment}
+    """Collect the models' keys, and keep them out of every log."""
+    names = {model.api_key_variable for model in models} & environment.keys()
+    logs.redact(environment[name] for name in names)
+    return {name: pydantic.SecretStr(environment[name]) for name in names}

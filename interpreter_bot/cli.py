@@ -24,8 +24,7 @@ _REFUSED = 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     options = _parser().parse_args(arguments)
-    level = "info" if options.verbose else "error"
-    logs.configure(level, is_json=False)
+    logs.configure("info" if options.verbose else options.log_level, is_json=False)
     run: Callable[[settings.Settings, argparse.Namespace], int] = options.run
     try:
         return run(_settings(options), options)
@@ -52,7 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for module in (running, ask, execute, doctor, limits):
         command = module.add_to(commands)
-        command.set_defaults(run=module.run)
+        # What a person watches says its own sentences; what nobody watches warns in its log.
+        level = "warning" if module is running else "error"
+        command.set_defaults(run=module.run, log_level=level)
     return parser
 
 
