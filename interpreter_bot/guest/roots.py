@@ -29,7 +29,14 @@ _CONFIGURATION = (
     "/etc/fonts",
     "/etc/mime.types",
 )
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+_DEVICES = {
+    "null": "null",
+    # What is mapped of the host's is shared memory of any size; this reads the same, and cannot be.
+    "zero": "full",
+    "full": "full",
+    "random": "random",
+    "urandom": "urandom",
+}
 _FILES = {
     "/etc/passwd": "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
     f"sandbox:x:1000:1000:sandbox:{HOME}:/bin/sh\n"
@@ -66,7 +73,9 @@ class Trees:
                 self._readable[path] = syscalls.open_tree(path)
                 if os.path.isdir(path):
                     self._directories.add(path)
-        self._devices = {name: syscalls.open_tree(f"/dev/{name}") for name in _DEVICES}
+        self._devices = {
+            name: syscalls.open_tree(f"/dev/{source}") for name, source in _DEVICES.items()
+        }
         self._workspaces = syscalls.open_tree(workspaces)
         self._guest = syscalls.open_tree(os.path.dirname(os.path.abspath(__file__)))
         # A new /proc may only be mounted where an unmasked one is still in sight.

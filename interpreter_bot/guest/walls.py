@@ -26,6 +26,9 @@ _NAMESPACES = (
     | syscalls.CLONE_NEWCGROUP
 )
 _INSIDE_ID = 1000
+# Least, usual and most bytes that one TCP socket may queue. The most, which is tens of megabytes
+# elsewhere, is memory that nobody counts; on a loopback less is as fast.
+_TCP_QUEUES = {"tcp_rmem": "4096 131072 212992", "tcp_wmem": "4096 16384 212992"}
 # DATA counts the 8 MiB stack of each thread as if it were full. Beyond what is used of it, that
 # is no memory, so it is allowed on top; the session as a whole is bounded from outside.
 _STACKS_BYTES = 64 * 1024 * 1024
@@ -45,6 +48,8 @@ def separate(*, temporary_bytes: int, uid: int, readable: list[str]) -> None:
     restricted = syscalls.MS_NOSUID | syscalls.MS_NODEV
     syscalls.umount("/proc")
     syscalls.mount("proc", "/proc", "proc", restricted | syscalls.MS_NOEXEC)
+    for name, sizes in _TCP_QUEUES.items():
+        _write(f"/proc/sys/net/ipv4/{name}", sizes)
     syscalls.umount(roots.HOST)
     syscalls.umount("/tmp")
     size = f"size={temporary_bytes},nr_inodes=20000,mode=1777"

@@ -22,6 +22,9 @@ _Read = TypeVar("_Read")
 _CHUNK_BYTES = 64 * 1024
 # Read without once having waited: then others come first.
 _BREATH_BYTES = settings.MIB
+# Commands are few bytes each, and sent by the thousand only by who wants to keep us busy.
+_BREATH_COMMANDS = 100
+_BREATH_SECONDS = 0.005
 
 
 class LostChannel(errors.KernelError):
@@ -45,6 +48,7 @@ class Channel:
         self._sending = asyncio.Lock()
         self._waiters: set[asyncio.Future[None]] = set()
         self._unwaited_bytes = 0
+        self._command_count = 0
         self.received_bytes = 0
         """All that came so far, over all connections."""
 
@@ -105,7 +109,7 @@ class Channel:
             if event is None:
                 await self._read()
             else:
-                await self._send(event.answer)
+                await self._obey(event)
 
     def drop_unfinished(self) -> None:
         """Let go of what there is of a message that is not whole."""
@@ -122,6 +126,13 @@ class Channel:
         endpoint.close()
         for waiter in self._waiters:
             _wake(waiter)
+
+    async def _obey(self, command: zmtp.Command) -> None:
+        if command.answer:
+            await self._send(command.answer)
+        self._command_count += 1
+        if self._command_count % _BREATH_COMMANDS == 0:
+            await asyncio.sleep(_BREATH_SECONDS)
 
     def _checked(self, read: Callable[[], _Read]) -> _Read:
         try:

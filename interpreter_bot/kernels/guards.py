@@ -14,7 +14,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import deaths, launching, workspaces
-from interpreter_bot.kernels.provisioning import deletions, watching
+from interpreter_bot.kernels.provisioning import deletions, holdings, watching
 
 _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -54,6 +54,7 @@ class Guard:
         self._watch = watching.Watch(limits.memory_bytes + _HEADROOM_BYTES)
         self._unseen_files = watching.Streak()
         self._hurried = asyncio.Event()
+        self._shared: holdings.Held = {}
         self._was_over = False
         self._written_bytes = 0
 
@@ -119,10 +120,13 @@ class Guard:
             WorkspaceError: its files cannot be looked at, perhaps because it just ended.
             OSError: the same of its processes.
         """
-        if self.launched.provisioner.memory_bytes() is None:
+        counted_bytes = self.launched.provisioner.memory_bytes()
+        if counted_bytes is None:
             verdict = await self._judge_memory()
-            if verdict is not watching.Verdict.FINE:
-                return
+        else:
+            verdict = await self._judge_sockets(counted_bytes)
+        if verdict is not watching.Verdict.FINE:
+            return
         if self.launched.workspace is not None:
             await self._judge_files(self.launched.workspace)
 
@@ -132,6 +136,7 @@ class Guard:
             self.launched.provisioner.processes().reading,
             enough_bytes=limit,
             most_bytes=limit + _HEADROOM_BYTES,
+            shared=self._shared,
         )
         verdict = self._watch.judge(reading)
         if verdict is watching.Verdict.OVER_MEMORY:
@@ -142,7 +147,17 @@ class Guard:
             self._condemn_hiding(reading)
         return verdict
 
-    def _condemn_hiding(self, seen: watching.Reading | deletions.Deleted) -> None:
+    async def _judge_sockets(self, counted_bytes: int) -> watching.Verdict:
+        """Add what waits in sockets that the control group does not count."""
+        processes = self.launched.provisioner.processes()
+        waiting_bytes = await self._in_thread(processes.uncounted_bytes)
+        most_bytes = self._limits.memory_bytes + _HEADROOM_BYTES
+        if not waiting_bytes or counted_bytes + waiting_bytes <= most_bytes:
+            return watching.Verdict.FINE
+        self._condemn_hiding(f"{waiting_bytes} bytes in sockets")
+        return watching.Verdict.HIDING
+
+    def _condemn_hiding(self, seen: watching.Reading | deletions.Deleted | str) -> None:
         # Should all sessions end like this, the bot has no right to look: as root it needs
         # CAP_SYS_PTRACE.
         _log.warning("session keeps what it uses from being seen: %s", seen)
@@ -153,6 +168,8 @@ class Guard:
         usage = await workspace.usage()
         deleted = await self._in_thread(self._deleted, workspace)
         self.disk_bytes = usage.bytes + deleted.bytes
+        # Found on the way, and judged with the rest of the memory at the next look.
+        self._shared = deleted.shared
         if self._unseen_files.is_over(is_hidden=deleted.hidden > 0, is_late=deleted.is_late):
             self._condemn_hiding(deleted)
             return

@@ -17,7 +17,7 @@ from interpreter_bot.kernels.provisioning import provisioners
 
 _log = logging.getLogger(__name__)
 
-_DEATH_SECONDS = 1.0
+_DEATH_SECONDS = 5.0
 
 
 class _Manager(jupyter_client.AsyncKernelManager):

@@ -33,6 +33,9 @@ _DEATH_SECONDS: Final = 1.0
 _LARGEST: Final = zmtp.MOST_BYTES // settings.MIB
 _LOST: Final = "Some of the output was lost on the way."
 _LEFT_OUT: Final = f"Something of more than {_LARGEST} MiB was left out of the output."
+_INTRICATE: Final = (
+    f"Something of more than {messages.MOST_VALUES:,} values was left out of the output."
+)
 _FLOOD_PAUSE_SECONDS: Final = 0.005
 _FLOOD_MESSAGES: Final = 2000
 
@@ -161,7 +164,9 @@ class Listener:
                 await asyncio.sleep(0)
             except messages.OversizedMessage:
                 self._say(_LEFT_OUT)
-            except messages.MalformedMessage:
+            except messages.MalformedMessage as error:
+                if isinstance(error, messages.IntricateMessage):
+                    self._say(_INTRICATE)
                 malformed += 1
                 if malformed > _MOST_MALFORMED:
                     self._object("The Python process sent messages that make no sense.")

@@ -54,10 +54,13 @@ class TooLargeError(Exception):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ping:
-    """The peer asks whether we are there; `answer` is the frame to send it."""
+class Command:
+    """The peer said something about the connection; `answer` is a frame to send it, or nothing.
 
-    answer: bytes
+    Of what commands there are, only the question whether we are there is answered.
+    """
+
+    answer: bytes = b""
 
 
 def opening(kind: str, identity: bytes) -> bytes:
@@ -143,8 +146,8 @@ class Decoder:
             self._end_command()
         return self._is_ready
 
-    def next(self) -> list[Part] | Ping | None:
-        """Return a whole message, or a ping; None where that takes more bytes.
+    def next(self) -> list[Part] | Command | None:
+        """Return a whole message, or a command; None where that takes more bytes.
 
         Raises:
             TooLargeError: the message under way is left out; said once.
@@ -249,7 +252,7 @@ class Decoder:
         self._part_count = self._message_bytes = self._command_count = 0
         return None if was_skipped else parts
 
-    def _end_command(self) -> Ping | None:
+    def _end_command(self) -> Command:
         body, self._body = bytes(self._body), bytearray()
         name, data = body[1 : 1 + body[0]] if body else b"", body[1 + body[0] :] if body else b""
         if not self._is_ready:
@@ -260,8 +263,8 @@ class Decoder:
             self._is_ready = True
         elif name == b"PING":
             # Two bytes say how long the peer remembers us; what follows is to be returned.
-            return Ping(_command(b"PONG", data[2:]))
-        return None
+            return Command(_command(b"PONG", data[2:]))
+        return Command()
 
 
 def _properties(data: bytes) -> dict[bytes, bytes]:

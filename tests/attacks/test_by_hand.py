@@ -88,6 +88,28 @@ while True:
     assert (await run("1 + 1")).plain == "2"
 
 
+async def test_commands_between_messages_keep_nobody_waiting(run):
+    # Each message lets commands be counted anew.
+    attack = """
+there = own(IOPUB)
+packed = session.serialize(session.msg("status", {}, parent))
+packed = b"".join(
+    bytes((3 if n + 1 < len(packed) else 2,)) + len(one).to_bytes(8, "big") + one
+    for n, one in enumerate(packed)
+)
+while True: push(there, bytes((4, 0)) * 9_000 + packed)
+"""
+    attacked = asyncio.create_task(run(speaking.BY_HAND + attack, seconds=2))
+    used = []
+    while not attacked.done():
+        started = time.thread_time()
+        await asyncio.sleep(0.001)
+        used.append(time.thread_time() - started)
+    await attacked
+
+    assert max(used) < 0.05
+
+
 async def test_endless_messages_on_ever_new_connections_cost_the_bot_little(run):
     attack = """
 while True:

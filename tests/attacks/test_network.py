@@ -126,6 +126,16 @@ async def test_unusual_socket_families_are_closed(attempt, family):
     assert await attempt(f"socket.socket({CLOSED_FAMILIES[family]}, 2, 0)") == "EAFNOSUPPORT"
 
 
+@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6"])
+@pytest.mark.parametrize("protocol", [33, 115, 132, 136, 256, 262])
+async def test_unusual_protocols_are_closed(attempt, family, protocol):
+    for kind in ("SOCK_STREAM", "SOCK_DGRAM", "SOCK_SEQPACKET"):
+        opened = f"socket.socket(socket.{family}, socket.{kind}, {protocol})"
+        assert await attempt(opened) == "EPROTONOSUPPORT"
+    high = f"call('socket', 2, 1, {protocol} | 1 << 32)"
+    assert await attempt(high) == "EPROTONOSUPPORT"
+
+
 @pytest.mark.parametrize("protocol", range(1, 32))
 async def test_netlink_speaks_of_routes_only(attempt, protocol):
     kinds = ("SOCK_RAW", "SOCK_DGRAM")

@@ -75,6 +75,17 @@ HOARDS = {
 }
 
 
+HOARDS["shared memory that is mapped no more"] = """
+    step = 16 << 20
+    held = []
+    for _ in range(40):
+        piece = mmap.mmap(-1, step)
+        piece.write(b"x" * step)
+        piece.madvise(mmap.MADV_DONTNEED)
+        held.append(piece)
+"""
+
+
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call's number is of x86-64")
 @pytest.mark.parametrize("what", HOARDS)
 async def test_memory_that_processes_do_not_show_counts(run, what):
@@ -83,6 +94,27 @@ async def test_memory_that_processes_do_not_show_counts(run, what):
     # A control group kills whoever asks for too much; the bot ends the session.
     partly = deaths.partly_out_of_memory(boxes.LIMITS.memory_bytes)
     assert ran.ending is Ending.OUT_OF_MEMORY or partly in ran.notices
+
+
+async def test_shared_memory_is_in_small_pieces_where_nobody_could_see_its_size(bot, run):
+    ran = await run(
+        boxes.code("""
+        def is_had(size):
+            try: mmap.mmap(-1, size).close()
+            except OSError as error: return error.errno != errno.ENOMEM
+            return True
+        print(*map(is_had, (1 << 26, (1 << 26) + 1, 1 << 31, (1 << 32) + 4096)))
+        """)
+    )
+
+    assert ran.text.split() == ["True"] + [str(bot.has_groups)] * 3
+
+
+async def test_memory_of_zeros_is_read_and_never_mapped(attempt):
+    opened = "os.open('/dev/zero', os.O_RDWR)"
+    assert await attempt(f"set(os.read({opened}, 1 << 20))") == "allowed: {0}"
+    for kind in ("MAP_SHARED", "MAP_PRIVATE"):
+        assert await attempt(f"mmap.mmap({opened}, 4096, mmap.{kind})") == "ENODEV"
 
 
 async def test_memory_in_many_sockets_is_not_allowed_where_nobody_counts_it(bot, run):
@@ -197,16 +229,86 @@ async def test_what_cannot_be_counted_is_not_called_too_large(run):
     assert ran.finished.reason.startswith(deaths.UNCOUNTABLE)
 
 
-GROWN = """
+FULL = {
+    "of datagrams": """
+        def fill(ours):
+            ours.bind(("127.0.0.1", 0))
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+            for _ in range(4): other.sendto(bytes(60_000), ours.getsockname())
+        other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        kind = socket.AF_INET, socket.SOCK_DGRAM
+    """,
+    "about the network": """
+        question = struct.pack("IHHIIBxHiII", 32, 18, 1, 1, 0, 0, 0, 1, 0, 0)
+        def fill(ours):
+            ours.bind((0, 0))
+            for _ in range(50): ours.send(question)
+        kind = socket.AF_NETLINK, socket.SOCK_RAW
+    """,
+}
+
+
+@pytest.mark.parametrize("what", FULL)
+async def test_memory_in_sockets_that_no_control_group_counts_is_bounded(run, what):
+    ran = await run(
+        boxes.code(FULL[what])
+        + textwrap.dedent("""
+        for _ in range(8):
+            if os.fork() == 0:
+                held = [socket.socket(*kind) for _ in range(200)]
+                for one in held:
+                    try: fill(one)
+                    except OSError: pass
+                time.sleep(60)
+        time.sleep(5)
+        """)
+    )
+
+    assert ran.ending is Ending.STOPPED
+    assert ran.finished.reason.startswith(deaths.HIDING)
+
+
+BUFFERS = """
 import socket
-one, _ = socket.socketpair()
-before = one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
-print(one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == before)
+kind = {"unix": socket.socketpair, "internet": lambda: [socket.socket(type=socket.SOCK_DGRAM)]}
+for make in kind.values():
+    one, *_ = make()
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        before = one.getsockopt(socket.SOL_SOCKET, option)
+        one.setsockopt(socket.SOL_SOCKET, option, 1 << 22)
+        print(one.getsockopt(socket.SOL_SOCKET, option) == before)
 """
 
 
-async def test_where_sockets_are_not_counted_their_buffers_do_not_grow(bot, run):
-    ran = await run(GROWN)
+async def test_buffers_of_sockets_do_not_grow(run):
+    assert (await run(BUFFERS)).text.split() == ["True"] * 4
 
-    assert ran.word == str(not bot.has_groups)
+
+async def test_what_tcp_sockets_queue_is_little(run):
+    ran = await run(
+        boxes.code("""
+        listener = socket.create_server(("127.0.0.1", 0))
+        one = socket.create_connection(listener.getsockname())
+        other, _ = listener.accept()
+        # A window grows with what is read; then nobody reads.
+        for _ in range(200):
+            one.sendall(bytes(1 << 16))
+            left = 1 << 16
+            while left: left -= len(other.recv(left))
+        one.settimeout(0.3)
+        sent = 0
+        try:
+            while True: sent += one.send(bytes(1 << 16))
+        except TimeoutError: print(sent)
+        """)
+    )
+
+    assert 0 < int(ran.word) < 1 << 20
+
+
+async def test_a_thread_has_no_files_of_its_own(attempt):
+    unshared = "threading.Thread(target=lambda: attempt(lambda: call(436, 1000, 1000, 2)))"
+    prelude = f"it = {unshared}; it.start(); it.join()"
+    closed = "call(436, 1000, 1000, 0)"
+
+    assert (await attempt(closed, prelude)).split("\n") == ["EPERM", "allowed: 0"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import functools
 import os
 import signal
 
@@ -64,6 +66,28 @@ async def test_a_kernel_that_dies_before_its_use_says_how_in_the_log(bot, monkey
         with pytest.raises(errors.KernelStartError):
             await pool.take("a")
     assert "ended unused: status" in caplog.text
+
+
+async def test_a_kernel_that_dies_while_it_gets_its_files_says_how_in_the_log(
+    bot, monkeypatch, caplog
+):
+    attach = provisioners.ForkProvisioner.attach
+
+    async def attach_late(provisioner, workspace):
+        # Its first process does both in the order in which it finds them.
+        signal.pidfd_send_signal(provisioner._init_fd, signal.SIGSTOP)
+        signal.pidfd_send_signal(provisioner._kernel_fd, signal.SIGKILL)
+        go_on = functools.partial(signal.pidfd_send_signal, provisioner._init_fd, signal.SIGCONT)
+        # Longer than anybody waits for the last words of a kernel that was of use.
+        asyncio.get_running_loop().call_later(1, go_on)
+        await attach(provisioner, workspace)
+
+    async with pools.Pool.open(bot) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(provisioners.ForkProvisioner, "attach", attach_late)
+            with pytest.raises(errors.KernelStartError):
+                await pool.take("a")
+    assert f"ended unused: status {signal.SIGKILL}" in caplog.text
 
 
 async def test_files_that_are_not_attached_in_time_end_the_kernel(bot, monkeypatch, caplog):

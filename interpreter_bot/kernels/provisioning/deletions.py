@@ -7,6 +7,10 @@ there more, each counts as the largest file that can be made. The bound that rem
 user is `_FEW_UNKNOWN` files of the largest size; where control of the disk matters more than that,
 `disk_reserve_bytes` protects the machine.
 
+Shared memory that is no file looks like a deleted one, and is found by the same look: `shared`
+counts it, in the same way. No piece of it is larger than `_SHARED_BYTES`; `guest/filters` sees to
+that.
+
 Not seen: files in flight between two sockets, at most `open_files` for each user of the machine.
 """
 
@@ -19,10 +23,14 @@ import pathlib
 from collections.abc import Mapping
 from typing import Final
 
-from interpreter_bot.kernels.provisioning import procfiles
+from interpreter_bot import settings
+from interpreter_bot.kernels.provisioning import holdings, procfiles
 
 _MOST_DESCRIPTORS: Final = 16_384
 _FEW_UNKNOWN: Final = 8
+_SHARED: Final = b"/dev/zero"
+_SHARED_BYTES: Final = 64 * settings.MIB
+_FEW_SHARED: Final = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,11 +77,13 @@ class Deleted:
         bytes: each file once, however many hold it.
         hidden: processes that did not let themselves be looked at, or had too much.
         is_late: there was no time for everything.
+        shared: memory, which is on no disk.
     """
 
     bytes: int
     hidden: int
     is_late: bool
+    shared: holdings.Held = dataclasses.field(default_factory=dict)
 
 
 def count(shown: Mapping[int, int], disk: Disk, *, allowance: procfiles.Allowance) -> Deleted:
@@ -89,7 +99,7 @@ def count(shown: Mapping[int, int], disk: Disk, *, allowance: procfiles.Allowanc
     init = next(iter(shown), 0)
     for pid, number in shown.items():
         if allowance.is_spent:
-            return Deleted(counting.bytes, hidden, is_late=True)
+            return Deleted(counting.bytes, hidden, is_late=True, shared=counting.shared)
         try:
             counting.look(number)
         except PermissionError:
@@ -98,7 +108,7 @@ def count(shown: Mapping[int, int], disk: Disk, *, allowance: procfiles.Allowanc
         except OSError:
             # It is gone. Of a process that only a thread stood for, another may be left.
             hidden += number != pid
-    return Deleted(counting.bytes, hidden, is_late=False)
+    return Deleted(counting.bytes, hidden, is_late=False, shared=counting.shared)
 
 
 class _Counting:
@@ -107,6 +117,7 @@ class _Counting:
         self._left = _MOST_DESCRIPTORS
         self._known: dict[int, int] = {}
         self._unknown: dict[int, int] = {}
+        self._shared: holdings.Held = {}
 
     @property
     def bytes(self) -> int:
@@ -115,6 +126,13 @@ class _Counting:
         if len(unknown) > _FEW_UNKNOWN:
             unknown = [self._disk.file_bytes] * len(unknown)
         return sum(self._known.values()) + sum(unknown)
+
+    @property
+    def shared(self) -> holdings.Held:
+        """Pieces of shared memory: few as far as they are mapped, of many each in full."""
+        if len(self._shared) <= _FEW_SHARED:
+            return self._shared
+        return {key: max(size, _SHARED_BYTES) for key, size in self._shared.items()}
 
     def look(self, number: int) -> None:
         """Look at one process.
@@ -129,7 +147,10 @@ class _Counting:
                 self._add(os.stat(f"/proc/{number}/fd/{name}"))
         self._left -= len(names)
         for mapping in procfiles.deleted_mappings(number):
-            if mapping.device == self._disk.mapped_device:
+            if mapping.path == _SHARED:
+                key = mapping.device, mapping.inode
+                self._shared[key] = max(self._shared.get(key, 0), mapping.end_bytes)
+            elif mapping.device == self._disk.mapped_device:
                 self._look_at(number, mapping)
         if self._left < 0:
             self._left = 0

@@ -3,8 +3,9 @@
 What cannot be counted is bounded:
 
 * Sockets. No file of /proc says how much waits in a unix socket. Up to `_FEW_SOCKETS` of them
-  pass uncounted: 208 KiB each as they are made, up to twice `net.core.wmem_max` (stock: 416 KiB)
-  for code that asks for more; 104 and 208 MiB together. Beyond, each counts as all it can hold.
+  pass uncounted: with the stock settings 208 KiB each, and twice that where both ends of the
+  internet's protocols keep a queue; 104 and 208 MiB together. Beyond, each counts as all it can
+  hold. The walls see to it that no code can make one hold more (`guest/filters`, `guest/walls`).
 * Pipes. The machine gives a user 64 MiB (`pipe-user-pages-soft`) and 8 KiB for each pipe more;
   `_MOST_DESCRIPTORS` makes that 192 MiB together.
 """
@@ -32,6 +33,8 @@ _UNIX_SOCKET: Final = re.compile(
     rb"^[0-9a-f]+: [0-9A-F]{8} 0{8} [0-9A-F]{8} (\d{4}) ", re.MULTILINE
 )
 _OTHER_SOCKETS: Final = re.compile(rb"^(?:TCP|UDP|RAW)6?: inuse (\d+)", re.MULTILINE)
+# Those of number 0 are the system's own.
+_NETLINK_SOCKET: Final = re.compile(rb"^[0-9a-f]+ +\d+ +[1-9]\d* ", re.MULTILINE)
 _DATAGRAM: Final = b"0002"
 
 
@@ -92,26 +95,29 @@ def in_temporary(shown: Iterable[int]) -> Held:
     return held
 
 
-def in_sockets(shown: Iterable[int]) -> int:
+def in_sockets(shown: Iterable[int], *, has_group: bool = False) -> int:
     """Bound what waits in sockets, in bytes; 0 where there are few. See the module.
 
     Args:
         shown: numbers of processes, as above. They all have one network.
+        has_group: a control group counts what waits in unix sockets, and nothing else for sure.
     """
     number = _witness(shown, "net")
     if not number:
         return 0
-    kinds = _UNIX_SOCKET.findall(procfiles.read(f"/proc/{number}/net/unix"))
-    count = len(kinds) + (_QUEUED_DATAGRAMS - 1) * kinds.count(_DATAGRAM)
+    table = b"" if has_group else procfiles.read(f"/proc/{number}/net/unix")
+    kinds = _UNIX_SOCKET.findall(table)
+    unix = len(kinds) + (_QUEUED_DATAGRAMS - 1) * kinds.count(_DATAGRAM)
+    others = len(_NETLINK_SOCKET.findall(procfiles.read(f"/proc/{number}/net/netlink")))
     for name in ("sockstat", "sockstat6"):
         text = procfiles.read(f"/proc/{number}/net/{name}")
-        count += sum(map(int, _OTHER_SOCKETS.findall(text)))
-    return count * _socket_bytes() if count > _FEW_SOCKETS else 0
+        others += sum(map(int, _OTHER_SOCKETS.findall(text)))
+    return (unix + 2 * others) * _queue_bytes() if unix + others > _FEW_SOCKETS else 0
 
 
-def _socket_bytes() -> int:
-    """What one socket can be made to hold."""
-    return max(_setting_bytes("wmem_default"), 2 * _setting_bytes("wmem_max"))
+def _queue_bytes() -> int:
+    """What can wait to be sent by, or be read from, one socket."""
+    return max(_STOCK_BYTES, _setting_bytes("wmem_default"), _setting_bytes("rmem_default"))
 
 
 def _setting_bytes(name: str) -> int:

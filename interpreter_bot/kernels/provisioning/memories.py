@@ -3,6 +3,7 @@
 A process counts with its proportional set, resident and swapped out (what it shares with the
 fork server counts by share), and with its page tables. Not seen: shared memory that was swapped
 out and is no file of the session's, and memory that no process shows, which the walls refuse.
+Shared memory that nobody maps any more but by a page is found by `deletions`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ forks the kernel. A workspace is attached at once or, for a kernel that stood by
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
 import os
@@ -35,7 +34,8 @@ from interpreter_bot.kernels.provisioning import (
 _log = logging.getLogger(__name__)
 
 _ATTACH_SECONDS = 10.0
-_LAST_WORDS_SECONDS = 0.5
+# By whether it was used: else nobody waits for them, and a busy machine may be slow.
+_LAST_WORDS_SECONDS = {True: 0.5, False: 5.0}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,6 +75,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         self._status: int | None = None
         self._listening: asyncio.Task[None] | None = None
         self._attached: asyncio.Future[None] | None = None
+        self._is_used = False  # By anybody who would ask what it died of.
         self._gone = asyncio.Event()
         self.host_uid = 0
         self.ended = asyncio.Event()
@@ -184,10 +185,10 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         while self._link is not None and (packet := await self._link.receive()) is not None:
             if packet.text("event") == "ended":
                 self._status = packet.number("status")
-                if self._attached is None:
+                if not self._is_used:
                     _log.error("kernel %s ended unused: status %d", self.kernel_id, self._status)
-            elif packet.text("event") == "attached" and self._attached is not None:
-                if not self._attached.done():
+            elif packet.text("event") == "attached":
+                if self._attached is not None and not self._attached.done():
                     self._attached.set_result(None)
             elif packet.text("event") == "failed":
                 _log.error("kernel %s: %s", self.kernel_id, packet.text("reason"))
@@ -208,7 +209,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         self._attached = asyncio.get_running_loop().create_future()
         if not self.ground.server.is_walled:
             self._unwalled_home.symlink_to(workspace)
-            self._attached.set_result(None)
+            self._is_used = True
             return
         tree = await self.ground.server.tree("/".join(workspace.parts[-2:]))
         try:
@@ -222,6 +223,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         finally:
             ended.cancel()
         if self._attached.done():
+            self._is_used = True
             return
         if not self.ended.is_set():
             _log.error("kernel %s did not attach its files in time", self.kernel_id)
@@ -241,8 +243,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
     async def last_words(self) -> int | None:
         """Wait a moment for the wait status of a kernel that just ended."""
         if self._listening is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._listening), _LAST_WORDS_SECONDS)
+            await asyncio.wait({self._listening}, timeout=_LAST_WORDS_SECONDS[self._is_used])
         return self._status
 
     async def poll(self) -> int | None:
@@ -267,9 +268,8 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
 
     async def kill(self, restart: bool = False) -> None:
         """Kill everything in the session; the end of its first process is everybody's."""
-        if self.ended.is_set() and self._attached is None:
-            # It never got as far as anybody who would ask what it died of: the log should know.
-            await self.last_words()
+        if self.ended.is_set() and not self._is_used:
+            await self.last_words()  # So that the log knows what it died of.
         for descriptor in (self._init_fd, self._kernel_fd):
             pidfds.send_signal(descriptor, signal.SIGKILL)
         if self._group is not None:

@@ -15,6 +15,7 @@ import dataclasses
 import enum
 import os
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from interpreter_bot.kernels.provisioning import deletions, holdings, memories, procfiles
@@ -147,6 +148,10 @@ class SessionProcesses:
         fields = (procfiles.read(f"/proc/{pid}/io").split() for pid in self.pids())
         return sum(int(found[3]) for found in fields if len(found) > 3)
 
+    def uncounted_bytes(self) -> int:
+        """Bound what waits in sockets that a control group need not count; 0 for few of them."""
+        return holdings.in_sockets(_witnesses(_shown(self.pids())), has_group=True)
+
     def deleted(self, disk: deletions.Disk) -> deletions.Deleted:
         """Count the disk that is held by files without a name, which no walk over names sees.
 
@@ -156,25 +161,32 @@ class SessionProcesses:
         shown = _shown(self.pids())
         return deletions.count(shown, disk, allowance=_allowance(shown))
 
-    def reading(self, *, enough_bytes: int = 0, most_bytes: int | None = None) -> Reading:
+    def reading(
+        self,
+        *,
+        enough_bytes: int = 0,
+        most_bytes: int | None = None,
+        shared: Mapping[tuple[int, int], int] = MappingProxyType({}),
+    ) -> Reading:
         """Look at everything once, for a bounded time.
 
         Args:
             enough_bytes: an upper bound not over this is good enough: it costs some 50
                 microseconds a process, where exactness costs about 10 a resident megabyte.
             most_bytes: more than this is too much, however much; None to count everything.
+            shared: memory that `deleted` found.
         """
         pids = self.pids()
         cpu_seconds = self._count_cpu(pids)
         shown = _shown(pids)
-        # Whoever speaks for all had better not be init, which forbids everybody to look.
-        witnesses = [*list(shown.values())[1:], *list(shown.values())[:1]]
+        witnesses = _witnesses(shown)
         temporary = holdings.in_temporary(witnesses)
         devices = {device for device, _ in temporary}
         held, hidden = holdings.in_descriptors(shown, devices)
         socket_bytes = holdings.in_sockets(witnesses)
         bounds = memories.Bounds(enough_bytes - socket_bytes, most_bytes)
-        counted = memories.count(shown, held | temporary, bounds, allowance=_allowance(shown))
+        held |= temporary | dict(shared)
+        counted = memories.count(shown, held, bounds, allowance=_allowance(shown))
         # It is ours and runs nothing of a user's.
         hidden = (hidden | counted.hidden) - {self._init}
         return Reading(
@@ -203,6 +215,12 @@ def _shown(pids: list[int]) -> dict[int, int]:
     """Processes that hold anything, to the numbers that show them; init first."""
     numbers = ((pid, procfiles.shown_by(pid)) for pid in pids)
     return {pid: number for pid, number in numbers if number}
+
+
+def _witnesses(shown: Mapping[int, int]) -> list[int]:
+    """Whoever speaks for all had better not be init, which forbids everybody to look."""
+    numbers = list(shown.values())
+    return [*numbers[1:], *numbers[:1]]
 
 
 def _allowance(shown: Mapping[int, int]) -> procfiles.Allowance:

@@ -165,8 +165,17 @@ def test_size_counts_every_frame():
         SIGNER.unpack(frames, most_bytes=size - 1)
 
 
-def test_printed_brackets_are_no_containers():
-    text = '[{"\\' * 300_000
+MANY = b",".join(b'"%d":1' % number for number in range(messages.MOST_VALUES + 2))
+
+
+@pytest.mark.parametrize("content", [b"{" + MANY + b"}", b'{"a":[' + b"1," * 300_000 + b"1]}"])
+def test_values_without_end_are_not_read(content):
+    with pytest.raises(messages.IntricateMessage):
+        SIGNER.unpack(signed(HEADER, {}, {}, content))
+
+
+def test_printed_commas_and_brackets_are_no_values():
+    text = '[{"\\,' * 300_000
     frames = signed(HEADER, {}, {}, {"name": "stdout", "text": text})
     assert SIGNER.unpack(frames).content["text"] == text
 

@@ -45,6 +45,7 @@ class Session:
         self.looks = self.at_once = self.most_at_once = 0
         self.threads = set()
         self.group_bytes = None
+        self.waiting_bytes = 0
         self._reading, self._usage, self._wait = reading, usage, wait
         self._deleted = deletions.Deleted(held, hidden, is_late=False)
 
@@ -54,7 +55,8 @@ class Session:
     def processes(self):
         return self
 
-    def reading(self, *, enough_bytes, most_bytes):
+    def reading(self, *, enough_bytes, most_bytes, shared):
+        assert shared == ({} if not self.looks else self._deleted.shared)
         assert (enough_bytes, most_bytes) == (512 * MIB, 576 * MIB)
         self.looks += 1
         self.at_once += 1
@@ -64,6 +66,9 @@ class Session:
             self._wait.wait()
         self.at_once -= 1
         return self._reading
+
+    def uncounted_bytes(self):
+        return self.waiting_bytes
 
     def deleted(self, disk):
         assert disk == deletions.Disk.of(self.directory, LIMITS.file_bytes)
@@ -193,3 +198,11 @@ async def test_who_cannot_be_looked_at_is_told_to_the_log(tmp_path, caplog):
     session = Session(tmp_path / "missing")
     async with watched(tmp_path, {"it": session}):
         await until(lambda: any(one.levelno == logging.ERROR for one in caplog.records))
+
+
+@pytest.mark.parametrize(("group", "waiting", "ends"), [(400, 0, 0), (400, 170, 0), (400, 180, 1)])
+async def test_what_waits_in_sockets_counts_beside_a_group(tmp_path, group, waiting, ends):
+    session = Session(tmp_path)
+    session.group_bytes, session.waiting_bytes = group * MIB, waiting * MIB
+    await guards.Guard(session, LIMITS, None).look()
+    assert session.kernel.condemned == [(values.Ending.STOPPED, deaths.HIDING)] * ends

@@ -177,7 +177,7 @@ def test_reserved_flags_and_commands_in_parts_end_the_connection(decoder, flags)
 
 def test_ping_is_answered_with_what_it_carries(decoder):
     (ping,) = read(decoder, PING)
-    assert ping == zmtp.Ping(b"\x04\x07\x04PONGhi")
+    assert ping == zmtp.Command(b"\x04\x07\x04PONGhi")
 
 
 def test_commands_may_come_between_parts(decoder):

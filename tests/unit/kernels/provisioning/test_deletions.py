@@ -101,6 +101,27 @@ def test_what_a_walk_over_names_sees_does_not_count(counted, request, user, what
     assert counted(THERE[what]).bytes == 0
 
 
+SHARED = "x = [mmap.mmap(-1, MIB) for _ in range({})]\nif os.fork() == 0: time.sleep(60)"
+
+
+@pytest.mark.parametrize(("pieces", "size"), [(1, 1), (4, 1), (5, 64)])
+def test_shared_memory_is_found_and_many_pieces_of_it_count_in_full(counted, pieces, size):
+    found = counted(SHARED.format(pieces))
+    assert list(found.shared.values()) == [size * MIB] * pieces
+    assert found.bytes == 0
+
+
+def test_shared_memory_that_is_mapped_no_more_counts_once(session, tmp_path):
+    found = session(
+        "x = [mmap.mmap(-1, 20 * MIB) for _ in range(2)]\n"
+        "for one in x: one.write(bytes(20 * MIB))\n"
+        "x[1].madvise(mmap.MADV_DONTNEED)"
+    )
+    shared = found.deleted(deletions.Disk.of(tmp_path, MIB)).shared
+    assert 20 * MIB <= found.reading().memory_bytes < 35 * MIB
+    assert 40 * MIB <= found.reading(shared=shared).memory_bytes < 55 * MIB
+
+
 def test_who_hides_is_told(session, tmp_path, monkeypatch):
     found = session("if os.fork() == 0: time.sleep(60)")
     hider = found.pids()[1]

@@ -38,8 +38,9 @@ def test_the_hosts_temporary_files_are_not_the_sessions(session, tmp_path):
 def test_sockets_count_where_they_are_many(session, pairs, kind, counted):
     found = session(OWN + f"x = [socket.socketpair(type={kind}) for _ in range({pairs})]")
     size = holdings.in_sockets([found.process.pid])
-    assert size == counted * holdings._socket_bytes()
+    assert size == counted * holdings._queue_bytes()
     assert found.reading().socket_bytes == size
+    assert found.uncounted_bytes() == 0, "a control group counts these"
 
 
 def test_sockets_that_wait_to_be_accepted_count(session):
@@ -49,7 +50,7 @@ def test_sockets_that_wait_to_be_accepted_count(session):
         + "for _ in range(600):\n"
         + "    b = socket.socket(socket.AF_UNIX); b.connect('\\0x'); b.send(b'x'); b.close()\n"
     )
-    assert holdings.in_sockets([found.process.pid]) == 601 * holdings._socket_bytes()
+    assert holdings.in_sockets([found.process.pid]) == 601 * holdings._queue_bytes()
 
 
 def test_sockets_of_the_internet_count(session):
@@ -57,7 +58,15 @@ def test_sockets_of_the_internet_count(session):
         OWN + "x = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(600)]\n"
         "for n, one in enumerate(x): one.bind(('0.0.0.0', 2000 + n))"
     )
-    assert holdings.in_sockets([found.process.pid]) == 600 * holdings._socket_bytes()
+    assert holdings.in_sockets([found.process.pid]) == 1200 * holdings._queue_bytes()
+
+
+def test_sockets_that_ask_about_the_network_count(session):
+    found = session(
+        OWN + "x = [socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) for _ in range(600)]\n"
+        "for one in x: one.bind((0, 0))"
+    )
+    assert found.uncounted_bytes() == found.reading().socket_bytes == 1200 * holdings._queue_bytes()
 
 
 def test_the_hosts_sockets_are_not_the_sessions(session):
