@@ -10,7 +10,11 @@ from interpreter_bot.groups import tables
 
 
 class Slack(tables.Group):
-    """Slack. It is on when a token (or, for many workspaces, a client id) is set."""
+    """Slack. It is on when a token (or, for many workspaces, a client id) is set.
+
+    What admins choose in the home tab (people, groups, channels, approval, following threads)
+    holds in their workspace instead of what is set here.
+    """
 
     bot_token: pydantic.SecretStr = pydantic.SecretStr("")
     """SLACK_BOT_TOKEN, `xoxb-…`: the bot in one workspace."""
@@ -43,7 +47,7 @@ class Slack(tables.Group):
     allowed_groups: tuple[str, ...] = ()
     """User groups (`S…`) whose members may; with `allowed_people`, either suffices."""
     allowed_people: tuple[str, ...] = ()
-    """Ids (`U…`, `W…`); no group and no person means everybody."""
+    """Ids (`U…`, `W…`); no group and no person means everybody. Admins always may."""
     allows_guests: bool = False
     """Let guests of the workspace in."""
     allows_strangers: bool = False

@@ -50,6 +50,7 @@ class Conversations:
         self.calls = []
         self.workspaces = collections.defaultdict(dict)
         self.notify = {}
+        self.tables = {}
         self._lanes = collections.defaultdict(asyncio.Lock)
         self._waiting = collections.defaultdict(list)
         self._running = {}
@@ -207,6 +208,13 @@ class Conversations:
     async def put(self, key, attachment):
         await self._put(key, attachment)
         return attachment.name
+
+    async def save_table(self, key, handle):
+        if handle not in self.tables:
+            raise errors.BotError("That table is no longer there.")
+        name = f"table-{handle}.csv"
+        self.workspaces[key][name] = self.tables[handle]
+        return name
 
     async def choose_model(self, key, title):
         if title is not None and title not in self.models:

@@ -4,6 +4,6 @@
 messages, `interacting`, `commands`, `forms` and `homes` the rest; `admitting` says who may;
 `turning` takes a request to its answer. `replying` is the way back: `showing` shows an answer,
 through `streams` or `posts`, `approving` asks people, `uploads` sends files, and `sending` alone
-calls Slack. `incoming`, `answers`, `results`, `markdown`, `blocks` and `views` are pure. What is
-shown at all is decided in `rendering`.
+calls Slack. `incoming`, `answers`, `results`, `tasks`, `markdown`, `blocks`, `views`,
+`governing`, `listings` and `preferences` are pure. What is shown at all is decided in `rendering`.
 """

@@ -6,11 +6,11 @@ import collections
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms.slack import failures, sending, workspaces
+from interpreter_bot.platforms.slack import failures, preferences, sending, workspaces
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import conversations
@@ -19,8 +19,6 @@ _log = logging.getLogger(__name__)
 
 _FRESH_SECONDS: Final = 600.0
 _MOST_KNOWN: Final = 10_000
-ALLOWED_CHOICE: Final = "slack_allowed_people"
-"""The name under which admins choose who else may, per workspace: a list of user ids."""
 
 
 class NotAllowedError(errors.BotError):
@@ -90,8 +88,9 @@ class Doorkeeper:
         slack = self._options
         if slack.allowed_workspaces and workspace.team not in slack.allowed_workspaces:
             raise NotAllowedError("I do not work in this workspace.")
+        lists = await self.lists(workspace)
         is_direct = channel.startswith("D") or not channel
-        if slack.allowed_channels and not is_direct and channel not in slack.allowed_channels:
+        if lists.channels and not is_direct and channel not in lists.channels:
             raise NotAllowedError("I do not work in this channel.")
         profile = await self.profile(workspace, user, user_team)
         if profile.is_bot:
@@ -100,28 +99,26 @@ class Doorkeeper:
             raise NotAllowedError("I only work for people of this workspace.")
         if profile.is_guest and not slack.allows_guests:
             raise NotAllowedError("I do not work for guests of this workspace.")
-        if not await self._is_listed(workspace, profile):
+        if not await self._is_listed(workspace, profile, lists):
             raise NotAllowedError("You are not on the list of people I work for. Ask an admin.")
         return profile
 
-    async def _is_listed(self, workspace: workspaces.Workspace, profile: Profile) -> bool:
-        slack = self._options
-        chosen = await self.chosen(workspace)
-        if not slack.allowed_people and not slack.allowed_groups and not chosen:
+    async def _is_listed(
+        self, workspace: workspaces.Workspace, profile: Profile, lists: preferences.Preferences
+    ) -> bool:
+        if not lists.people and not lists.groups:
             return True
-        if profile.user in slack.allowed_people or profile.user in chosen or profile.is_admin:
+        if profile.user in lists.people or profile.is_admin:
             return True
-        for group in slack.allowed_groups:
+        for group in lists.groups:
             if profile.user in await self._members(workspace, group):
                 return True
         return False
 
-    async def chosen(self, workspace: workspaces.Workspace) -> tuple[str, ...]:
-        """List the people whom admins let in besides those of the settings."""
+    async def lists(self, workspace: workspaces.Workspace) -> preferences.Preferences:
+        """Say who may in a workspace: what its admins chose, else the settings."""
         scope = values.Scope("slack", workspace.team)
-        chosen = (await self._conversations.choices(scope)).get(ALLOWED_CHOICE, ())
-        is_list = isinstance(chosen, Iterable) and not isinstance(chosen, str)
-        return tuple(str(user) for user in chosen) if is_list else ()
+        return preferences.effective(await self._conversations.choices(scope), self._options)
 
     async def _members(self, workspace: workspaces.Workspace, group: str) -> frozenset[str]:
         key = (workspace.team, group)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from typing import TYPE_CHECKING, Any, Final
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.slack import (
     admitting,
     commands,
     downloads,
     incoming,
+    preferences,
     threads,
     workspaces,
 )
@@ -18,9 +19,6 @@ from interpreter_bot.sessions import requests
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import conversations
-
-APPROVAL_CHOICE: Final = "approval"
-"""The name under which a channel chooses whether a person is asked before code runs."""
 
 _MOST_FILES: Final = 20
 _LOOK: Final = "Look at what I sent and tell me what it is."
@@ -51,7 +49,7 @@ async def request(
     workspace: workspaces.Workspace,
     asked: Asked,
     *,
-    default: requests.Approval,
+    slack: settings.Slack,
 ) -> requests.Request:
     """Make the request.
 
@@ -84,14 +82,13 @@ async def request(
         text=text or _LOOK,
         attachments=fetched.attachments(workspace, files),
         context=threads.context(asked.thread.before, names),
-        approval=await approval(held, asked.key, default),
+        approval=(await chosen(held, asked.key, slack)).approval,
     )
 
 
-async def approval(
-    held: conversations.Conversations, key: values.SessionKey, default: requests.Approval
-) -> requests.Approval:
-    """Say whether a person is asked before code runs, in a channel."""
+async def chosen(
+    held: conversations.Conversations, key: values.SessionKey, slack: settings.Slack
+) -> preferences.Preferences:
+    """Say what holds in the channel of a conversation."""
     scope = values.Scope("slack", key.workspace, key.channel)
-    chosen = (await held.choices(scope)).get(APPROVAL_CHOICE)
-    return cast(requests.Approval, chosen) if chosen in get_args(requests.Approval) else default
+    return preferences.effective(await held.choices(scope), slack)

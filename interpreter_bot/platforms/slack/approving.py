@@ -43,7 +43,8 @@ async def ask(
     with questions.open(where, place.user, prompt=prompt) as question:
         under = [blocks.actions(blocks.button("Answer", blocks.ANSWER, question.id))]
         content = {"text": "Python asks for input", "blocks": [blocks.prose(text), *under]}
-        ts = await posts.post(sender, place, content, thread)
+        payload = {asking.ASKS: place.user, asking.QUESTION: question.id} if where else None
+        ts = await posts.post(sender, place, content, thread, payload)
         said = "No longer waiting for an answer."
         try:
             answer = await question.answer
@@ -106,4 +107,5 @@ async def _settle(sender: sending.Sender, place: places.Place, ts: str, text: st
             ts=ts,
             text="Asked.",
             blocks=[blocks.prose(text)],
+            metadata={"event_type": posts.METADATA, "event_payload": {}},
         )

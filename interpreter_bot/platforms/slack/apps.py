@@ -98,7 +98,8 @@ class Handlers:
         """Stop what somebody stopped with Slack's own button."""
         workspace = await self._workspaces.of(context)
         channel, root = str(event["channel"]), str(event["thread_ts"])
-        self._turns.spawn(self._interactions.stop_thread(workspace, channel, root), "stop")
+        user = str(event.get("user", ""))
+        self._turns.spawn(self._interactions.stop_thread(workspace, user, channel, root), "stop")
 
     async def title_changed(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
         """Take over the title that somebody gave a session."""

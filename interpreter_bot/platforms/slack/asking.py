@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import dataclasses
 import secrets
 from collections.abc import Iterator
 from typing import Final
+
+ELSEWHERE: Final = "If several processes of this bot run, try again: another may have it."
+"""For whoever answers what this process does not know of; see `Questions`."""
+LATE: Final = f"That is no longer waiting. {ELSEWHERE}"
+ASKS: Final = "asks"
+QUESTION: Final = "question"
+"""Facts in a message of ours that say: Python waits for this person's next message."""
+
+_MOST_KNOWN: Final = 1_000
 
 
 @dataclasses.dataclass(slots=True)
@@ -37,6 +47,7 @@ class Questions:
     def __init__(self) -> None:
         self._by_thread: Final[dict[_Thread, list[Question]]] = {}
         self._by_id: Final[dict[str, Question]] = {}
+        self._asked: Final[collections.deque[str]] = collections.deque(maxlen=_MOST_KNOWN)
 
     @contextlib.contextmanager
     def open(
@@ -51,6 +62,7 @@ class Questions:
         future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         question = Question(secrets.token_urlsafe(12), user, code, prompt, future)
         self._by_id[question.id] = question
+        self._asked.append(question.id)
         waiting = self._by_thread.setdefault(thread, []) if thread else []
         waiting.append(question)
         try:
@@ -72,6 +84,10 @@ class Questions:
                 question.answer.set_result(text)
                 return True
         return False
+
+    def is_ours(self, question_id: str) -> bool:
+        """Say whether this process asked that, be it open or not."""
+        return question_id in self._asked
 
     def get(self, question_id: str) -> Question | None:
         """Find one that is still open."""

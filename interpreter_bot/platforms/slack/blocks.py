@@ -12,6 +12,7 @@ Block: TypeAlias = dict[str, Any]
 
 STOP: Final = "stop"
 FEEDBACK: Final = "feedback"
+WHOLE: Final = "whole_table"
 RUN, EDIT, CANCEL, ANSWER = "approval_run", "approval_edit", "approval_cancel", "input_answer"
 
 _TABLE_ROWS: Final = 100
@@ -20,6 +21,7 @@ _TABLE_CHARACTERS: Final = 9_000
 MOST_CHARACTERS: Final = 12_500
 """Of all blocks of a message; Slack refuses what is a little above 13,000."""
 _NOTE_CHARACTERS: Final = 2_000
+_MOST_WHOLES: Final = 5
 
 
 def plain(text: str, most: int = 75) -> Block:
@@ -57,6 +59,24 @@ def actions(*buttons: Block) -> Block:
 def stop(key: str) -> Block:
     """Make the row with the button that ends a turn."""
     return actions(button("Stop", STOP, key, style="danger"))
+
+
+def wholes(key: str, found: Sequence[tuple[str, str]]) -> list[Block]:
+    """Make the row that gives whole tables as files.
+
+    Args:
+        key: names the conversation.
+        found: handle and size of each.
+    """
+    if not found:
+        return []
+    given = list(dict(found).items())[:_MOST_WHOLES]
+    return [actions(*(_whole(key, n, *one) for n, one in enumerate(given)))]
+
+
+def _whole(key: str, number: int, handle: str, about: str) -> Block:
+    # Each element of a row has an action of its own.
+    return button(f"All {about} as CSV", f"{WHOLE}_{number}", f"{key}/{handle}")
 
 
 def feedback(key: str) -> Block:

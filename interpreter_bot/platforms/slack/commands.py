@@ -11,9 +11,11 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.slack import (
     admitting,
     incoming,
+    listings,
     markdown,
     places,
     posts,
+    preferences,
     sending,
     uploads,
 )
@@ -32,6 +34,7 @@ editor. In a thread: mention me with `py CODE`.
 - `files` lists the files, `files NAME` sends one · `notebook` sends it all as a notebook
 - `model` lists the models, `model NAME` takes another · `usage` · `limits`
 - `approval never|plan|every` (admins): ask a person before the model's code runs
+- `follow on|off` (admins): answer without a mention in threads of one person
 
 Say these to me in a thread, or after `/interpreter` for the channel's own Python. On a message, \
 "Run this message" and "Ask about this message" do what they say. Edit your message and I answer \
@@ -39,13 +42,24 @@ anew."""
 
 _NAMES: Final = frozenset(
     {
-        *("approval", "files", "help", "limits", "model", "notebook", "py", "reset", "stop"),
+        *(
+            "approval",
+            "files",
+            "follow",
+            "help",
+            "limits",
+            "model",
+            "notebook",
+            "py",
+            "reset",
+            "stop",
+        ),
         "usage",
     }
 )
-_WITH_ARGUMENT: Final = frozenset({"approval", "files", "model", "py", "reset"})
+_WITH_ARGUMENT: Final = frozenset({"approval", "files", "follow", "model", "py", "reset"})
+_SWITCH: Final = {"on": True, "off": False}
 _NO_WORD: Final = re.compile(r"\s")
-_MIB: Final = 1024 * 1024
 
 Tell = Callable[[str], Awaitable[None]]
 
@@ -64,6 +78,8 @@ class Command:
             return True
         if self.name == "approval":
             return self.argument in get_args(requests.Approval)
+        if self.name == "follow":
+            return self.argument in _SWITCH
         if self.name == "reset":
             return self.argument == "files"
         return self.name in ("files", "model") and not _NO_WORD.search(self.argument)
@@ -149,11 +165,11 @@ class Commands:
             case "stop":
                 return "Stopping." if await held.stop(key) else "Nothing is running here."
             case "files" if command.argument:
-                return await self._send_file(key, place, command.argument)
+                return await self.send_file(key, place, command.argument)
             case "files":
-                return files_told(await held.files(key))
+                return listings.files(await held.files(key))
             case "limits":
-                return limits_told(held.limits)
+                return listings.limits(held.limits)
             case "model" if command.argument:
                 await held.choose_model(key, command.argument)
                 return f"From now on I ask {markdown.defused(command.argument)}."
@@ -165,6 +181,8 @@ class Commands:
                 return await self._usage(key, person)
             case "approval":
                 return await self._approval(command.argument, key, profile)
+            case "follow":
+                return await self._following(command.argument, key, profile)
             case _:
                 notice = held.model_notice
                 return f"{HELP}\n\n_{markdown.defused(notice)}_" if notice else HELP
@@ -196,23 +214,50 @@ class Commands:
     async def _approval(
         self, argument: str, key: values.SessionKey, profile: admitting.Profile
     ) -> str:
-        scope = values.Scope("slack", key.workspace, key.channel)
-        if not argument:
-            chosen = (await self._conversations.choices(scope)).get("approval")
-            return f"Approval here: {chosen or self._options.approval}."
-        if argument not in get_args(requests.Approval):
+        if argument and argument not in get_args(requests.Approval):
             raise errors.BotError("Approval is one of: never, plan, every.")
+        if argument:
+            await self._choose(key, profile, preferences.APPROVAL, argument)
+        return f"Approval here: {(await self._chosen(key)).approval}."
+
+    async def _following(
+        self, argument: str, key: values.SessionKey, profile: admitting.Profile
+    ) -> str:
+        if argument and argument not in _SWITCH:
+            raise errors.BotError("Following threads is one of: on, off.")
+        if argument:
+            await self._choose(key, profile, preferences.FOLLOWING, _SWITCH[argument])
+        follows = (await self._chosen(key)).follows_threads
+        return f"Answering without a mention here: {'on' if follows else 'off'}."
+
+    async def _chosen(self, key: values.SessionKey) -> preferences.Preferences:
+        scope = values.Scope("slack", key.workspace, key.channel)
+        return preferences.effective(await self._conversations.choices(scope), self._options)
+
+    async def _choose(
+        self, key: values.SessionKey, profile: admitting.Profile, name: str, value: object
+    ) -> None:
+        """Choose for a channel.
+
+        Raises:
+            BotError: that is not theirs to do.
+        """
         if not profile.is_admin and not key.channel.startswith("D"):
             raise errors.BotError("Only admins may change that for a channel.")
-        await self._conversations.choose(scope, "approval", argument)
-        return f"Approval here: {argument}."
+        scope = values.Scope("slack", key.workspace, key.channel)
+        await self._conversations.choose(scope, name, value)
 
     async def _send_notebook(self, key: values.SessionKey, place: places.Place) -> str:
         data = await self._conversations.notebook(key)
         file = uploads.of_bytes("session.ipynb", data, "", is_image=False)
         return await self._send(place, file)
 
-    async def _send_file(self, key: values.SessionKey, place: places.Place, name: str) -> str:
+    async def send_file(self, key: values.SessionKey, place: places.Place, name: str) -> str:
+        """Send a file of the workspace; returns what could not be sent and why, or nothing.
+
+        Raises:
+            BotError: there is none of that name.
+        """
         spool = uploads.Spool()
         try:
             async with self._conversations.reading(key, name) as (_, chunks):
@@ -230,34 +275,3 @@ class Commands:
 async def _copy(chunks: AsyncIterator[bytes], spool: uploads.Spool) -> None:
     async for chunk in chunks:
         spool.write(chunk)
-
-
-def files_told(files: tuple[values.FileInfo, ...]) -> str:
-    """List files."""
-    if not files:
-        return "There are no files here."
-    lines = [f"- `{info.name.replace('`', '')}` ({size(info.size_bytes)})" for info in files[:100]]
-    more = [f"… and {len(files) - 100:,} more"] if len(files) > 100 else []
-    return markdown.defused("\n".join([*lines, *more]))
-
-
-def size(size_bytes: int) -> str:
-    """Say a size for people."""
-    if size_bytes < 1024:
-        return f"{size_bytes} bytes"
-    kib = size_bytes / 1024
-    return f"{kib:,.1f} KiB" if kib < 1024 else f"{kib / 1024:,.1f} MiB"
-
-
-def limits_told(limits: settings.Limits) -> str:
-    """Say what code may use."""
-    return (
-        f"- {limits.execution_seconds:,.0f} s for one run, {limits.input_seconds:,.0f} s to answer "
-        f"`input()`\n"
-        f"- {limits.memory_bytes / _MIB:,.0f} MiB of memory, {limits.cpu_cores:g} cores, "
-        f"{limits.processes} processes\n"
-        f"- {limits.workspace_bytes / _MIB:,.0f} MiB and {limits.workspace_files:,} files in "
-        f"`/mnt/data`\n"
-        f"- {limits.upload_bytes / _MIB:,.0f} MiB for a file that you send\n"
-        f"- {limits.displays} images and tables, {limits.output_bytes:,} bytes of print-out a run"
-    )

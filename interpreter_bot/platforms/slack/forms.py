@@ -41,10 +41,14 @@ class Forms:
         await self._open(workspace, trigger, view)
 
     async def open_edit(
-        self, workspace: workspaces.Workspace, question: asking.Question, trigger: str
+        self,
+        workspace: workspaces.Workspace,
+        channel: str,
+        question: asking.Question,
+        trigger: str,
     ) -> None:
         """Open code that waits for leave."""
-        facts = json.dumps({"question": question.id})
+        facts = json.dumps({"channel": channel, "question": question.id})
         view = views.form(
             views.EDIT_FORM,
             "Edit before running",
@@ -56,10 +60,14 @@ class Forms:
         await self._open(workspace, trigger, view)
 
     async def open_answer(
-        self, workspace: workspaces.Workspace, question: asking.Question, trigger: str
+        self,
+        workspace: workspaces.Workspace,
+        channel: str,
+        question: asking.Question,
+        trigger: str,
     ) -> None:
         """Open the answer to an `input()`."""
-        facts = json.dumps({"question": question.id})
+        facts = json.dumps({"channel": channel, "question": question.id})
         view = views.form(
             views.ANSWER_FORM,
             "Python asks",
@@ -102,7 +110,7 @@ class Forms:
         """
         question = self._questions.get(question_id)
         if question is None:
-            raise errors.BotError("That is no longer waiting.")
+            raise errors.BotError(asking.LATE)
         if user != question.user:
             profile = await self._door.admit(workspace, user, channel)
             if not (question.code and profile.is_admin):

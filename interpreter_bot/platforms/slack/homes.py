@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, Final
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.slack import (
     admitting,
     blocks,
+    failures,
+    governing,
     markdown,
+    notifying,
+    opinions,
     sending,
     turning,
     views,
@@ -20,8 +25,11 @@ from interpreter_bot.sessions import requests
 if TYPE_CHECKING:
     from interpreter_bot.sessions import conversations
 
+_log = logging.getLogger(__name__)
+
 _MOST: Final = 20
-_USER: Final = re.compile(r"\b[UW][A-Z0-9]{1,30}\b")
+_KILLED: Final = "An admin ended this session: its variables are gone, its files are kept."
+_DELETED: Final = "An admin deleted this session: its variables, files and history are gone."
 PROMPTS: Final = (
     ("Look at a file", "Here is a file. What is in it, and what is worth knowing about it?"),
     ("Draw a chart", "Draw a chart of the data I send next."),
@@ -38,7 +46,11 @@ class Homes:
         held: conversations.Conversations,
         sender: sending.Sender,
         door: admitting.Doorkeeper,
+        thought: opinions.Opinions,
+        notify: notifying.Notify,
     ) -> None:
+        self._opinions = thought
+        self._notify = notify
         self._conversations = held
         self._sender = sender
         self._door = door
@@ -57,8 +69,11 @@ class Homes:
             prompts=[{"title": title, "message": message} for title, message in PROMPTS],
         )
 
-    async def show(self, workspace: workspaces.Workspace, user: str) -> None:
+    async def show(self, workspace: workspaces.Workspace, user: str, *, person: str = "") -> None:
         """Show somebody their home tab.
+
+        Args:
+            person: whose use an admin wants to see.
 
         Raises:
             SlackError: Slack does not take it.
@@ -73,19 +88,29 @@ class Homes:
         own = await held.recent("slack", workspace.team, person=user, most=_MOST)
         nowhere = values.SessionKey("slack", workspace.team)
         usage = await held.usage(nowhere, requests.Person(profile.user, profile.name))
-        everybody, allowed = None, None
+        more: Sequence[blocks.Block] = ()
         if profile.is_admin:
-            everybody = await held.recent("slack", workspace.team, most=_MOST)
-            allowed = await self._door.chosen(workspace)
+            more = governing.shown(await self._governed(workspace, person))
         shown = views.Home(
-            own=own,
-            models=held.models,
-            usage=usage,
-            notice=held.model_notice,
-            everybody=everybody,
-            allowed=allowed,
+            own=own, models=held.models, usage=usage, notice=held.model_notice, more=more
         )
         await self._publish(workspace, user, views.home(shown))
+
+    async def _governed(self, workspace: workspaces.Workspace, person: str) -> governing.Governed:
+        held = self._conversations
+        name, usage = "", None
+        if person:
+            name = (await self._door.profile(workspace, person)).name
+            nowhere = values.SessionKey("slack", workspace.team)
+            usage = await held.usage(nowhere, requests.Person(person, name))
+        return governing.Governed(
+            everybody=await held.recent("slack", workspace.team, most=_MOST),
+            holds=await self._door.lists(workspace),
+            opinions=await self._opinions.counted(workspace.team),
+            person=person,
+            name=name,
+            usage=usage,
+        )
 
     async def _publish(self, workspace: workspaces.Workspace, user: str, view: views.View) -> None:
         await self._sender.call(workspace, "views.publish", user_id=user, view=view)
@@ -100,6 +125,10 @@ class Homes:
             BotError: it cannot be done.
         """
         profile = await self._door.admit(workspace, user, "")
+        if action == governing.PERSON:
+            # Whoever is no admin sees no more than before.
+            await self.show(workspace, user, person=value)
+            return
         if action == views.HOME_MODEL:
             value, title = views.model_chosen(value, self._conversations.models)
             key = await self._checked(workspace, profile, value)
@@ -114,8 +143,18 @@ class Homes:
             await self._conversations.stop(key)
         elif action == views.HOME_RESET:
             await self._conversations.reset(key)
-        elif action == views.HOME_DELETE and profile.is_admin:
+        elif action == governing.KILL and profile.is_admin:
+            await self._conversations.reset(key)
+            await self._tell(key, _KILLED)
+        elif action == governing.DELETE and profile.is_admin:
             await self._conversations.delete(key)
+            await self._tell(key, _DELETED)
+
+    async def _tell(self, key: values.SessionKey, sentence: str) -> None:
+        try:
+            await self._notify(key, sentence)
+        except failures.SlackError as error:
+            _log.info("people could not be told of the end of their session", exc_info=error)
 
     async def _checked(
         self, workspace: workspaces.Workspace, profile: admitting.Profile, value: str
@@ -137,26 +176,18 @@ class Homes:
             raise admitting.NotAllowedError("That session is not yours.")
         return key
 
-    async def allowed_form(self, workspace: workspaces.Workspace, trigger: str) -> None:
-        """Let an admin write who may; whether it is one is checked when it is sent.
+    async def form(self, workspace: workspaces.Workspace, trigger: str) -> None:
+        """Let an admin choose; whether it is one is checked when that is sent.
 
         Raises:
             SlackError: Slack does not take it.
         """
-        listed = " ".join(await self._door.chosen(workspace))
-        view = views.form(
-            views.ALLOWED_FORM,
-            "Who may",
-            "Ids of people (U…), divided by spaces; empty: nobody besides the settings",
-            submit="Save",
-            facts="",
-            initial=listed,
-            is_optional=True,
-        )
+        scope = values.Scope("slack", workspace.team)
+        view = governing.form(await self._conversations.choices(scope))
         await self._sender.call(workspace, "views.open", trigger_id=trigger, view=view)
 
-    async def allow(self, workspace: workspaces.Workspace, user: str, text: str) -> None:
-        """Take what an admin wrote.
+    async def choose(self, workspace: workspaces.Workspace, user: str, view: views.View) -> None:
+        """Take what an admin chose.
 
         Raises:
             BotError: they are none.
@@ -164,8 +195,8 @@ class Homes:
         profile = await self._door.admit(workspace, user, "")
         if not profile.is_admin:
             raise errors.BotError("Only admins may change that.")
-        chosen: list[str] = _USER.findall(text)
         scope = values.Scope("slack", workspace.team)
-        value: Any = chosen or None
-        await self._conversations.choose(scope, admitting.ALLOWED_CHOICE, value)
+        for name, value in governing.chosen(view).items():
+            await self._conversations.choose(scope, name, value)
+        _log.info("%s of %s changed who may, and how", user, workspace.team)
         await self.show(workspace, user)

@@ -10,6 +10,7 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.slack import (
     admitting,
     answering,
+    asking,
     commands,
     downloads,
     incoming,
@@ -25,6 +26,7 @@ from interpreter_bot.sessions import requests
 
 RUN_SHORTCUT: Final = "run_message"
 ASK_SHORTCUT: Final = "ask_message"
+_NOTHING: Final = f"Nothing is running any more that this would stop. {asking.ELSEWHERE}"
 _NO_CODE: Final = "There is no code in this message: no code block and no Python snippet."
 
 
@@ -161,7 +163,7 @@ class Interactions:
             attachments=self._downloads.attachments(workspace, files),
             context=f"{author or 'Somebody'}: {incoming.words(str(facts.get('text') or ''))}",
             id=uuid.uuid4().hex,
-            approval=await answering.approval(held, key, self._options.approval),
+            approval=(await answering.chosen(held, key, self._options)).approval,
         )
         await self._turns.take(request, place)
 
@@ -226,14 +228,45 @@ class Interactions:
         """
         await self._door.admit(workspace, user, channel)
         key, request_id = turning.request_of(value)
-        if key is not None and key.workspace == workspace.team and key.channel == channel:
-            await self._turns.withdraw(key, request_id)
+        if key is None or key.workspace != workspace.team or key.channel != channel:
+            return
+        if not await self._turns.withdraw(key, request_id):
+            raise errors.BotError(_NOTHING)
 
-    async def stop_thread(self, workspace: workspaces.Workspace, channel: str, root: str) -> None:
+    async def stop_thread(
+        self, workspace: workspaces.Workspace, user: str, channel: str, root: str
+    ) -> None:
         """Stop what runs in a thread, as Slack's own button has been pressed there."""
-        await self._turns.stop_thread(
-            values.SessionKey("slack", workspace.team, channel, root), root
+        key = values.SessionKey("slack", workspace.team, channel, root)
+        if await self._turns.stop_thread(key, root):
+            return
+        # Whoever began that died before it could say that it is over.
+        await self._sender.call(
+            workspace,
+            "agents.sessions.setStatus",
+            channel_id=channel,
+            thread_ts=root,
+            status="active",
         )
+        place = places.Place(workspace, channel, thread=root, asked="", user=user)
+        await posts.whisper(self._sender, place, _NOTHING)
+
+    async def send_table(
+        self, workspace: workspaces.Workspace, user: str, place: places.Place, value: str
+    ) -> None:
+        """Send the whole of a table, of which an answer shows the head, into its thread.
+
+        Raises:
+            BotError: it cannot be had, or not by this person.
+        """
+        await self._door.admit(workspace, user, place.channel)
+        session, _, handle = value.rpartition("/")
+        key = turning.key_of(session)
+        if key is None or (key.workspace, key.channel) != (workspace.team, place.channel):
+            raise errors.BotError("There is no such table.")
+        name = await self._turns.conversations.save_table(key, handle)
+        if complaints := await self._commands.send_file(key, place, name):
+            raise errors.BotError(complaints)
 
     async def rename(
         self, workspace: workspaces.Workspace, channel: str, root: str, title: str

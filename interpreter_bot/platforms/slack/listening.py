@@ -7,6 +7,7 @@ well: a message is claimed before anything is done about it.
 from __future__ import annotations
 
 import asyncio
+import collections
 import functools
 import time
 import weakref
@@ -20,6 +21,7 @@ from interpreter_bot.platforms.slack import (
     commands,
     downloads,
     incoming,
+    markdown,
     places,
     posts,
     sending,
@@ -32,6 +34,11 @@ from interpreter_bot.sessions import requests
 
 PLATFORM: Final = "slack"
 _TITLE_CHARACTERS: Final = 80
+_MOST_ANSWERS: Final = 1_000
+_ELSEWHERE: Final = (
+    "Python waits for an answer to what it asked above, in another process of this bot. Say it "
+    "again, which may reach that one; or mention me for something new."
+)
 _Ready: TypeAlias = Callable[[], Awaitable[None]]
 
 
@@ -56,6 +63,8 @@ class Listener:
         self._downloads = fetched
         self._commands = said
         self._options = slack
+        self._answers: collections.deque[tuple[str, str, str]]
+        self._answers = collections.deque(maxlen=_MOST_ANSWERS)
         self._orders: weakref.WeakValueDictionary[tuple[str, str, str], asyncio.Lock]
         self._orders = weakref.WeakValueDictionary()
 
@@ -63,9 +72,14 @@ class Listener:
         self, workspace: workspaces.Workspace, event: Mapping[str, Any], event_id: str
     ) -> None:
         """Hear a `message` or an `app_mention`."""
-        if event.get("subtype") == "message_changed":
-            await self._hear_edit(workspace, event, event_id)
-            return
+        match event.get("subtype"):
+            case "message_changed":
+                await self._hear_edit(workspace, event, event_id)
+                return
+            case "message_deleted":
+                channel, ts = str(event.get("channel", "")), str(event.get("deleted_ts", ""))
+                await self._turns.withdraw_message(workspace.team, channel, ts)
+                return
         message = incoming.message(event)
         if message is None or message.user == workspace.bot_user:
             return
@@ -94,6 +108,7 @@ class Listener:
             return None
         text = incoming.words(message.text, workspace.bot_user)
         if is_answer and self._turns.questions.tell(thread, message.user, text):
+            self._answers.append((workspace.team, message.channel, message.ts))
             return None
         return await self._prepared(workspace, message)
 
@@ -109,7 +124,7 @@ class Listener:
     async def _is_for_us(self, workspace: workspaces.Workspace, message: incoming.Message) -> bool:
         if message.is_direct or incoming.mentions(message.text, workspace.bot_user):
             return True
-        if not message.thread or not self._options.follows_threads:
+        if not message.thread:
             return False
         key = self._key(workspace, message, is_channels=False)
         team, channel, root = workspace.team, message.channel, message.thread
@@ -117,8 +132,16 @@ class Listener:
         # Asks the database, not Slack: most threads are nothing of ours.
         if not is_ours and not await self._conversations.history(key, most=1):
             return False
+        chosen = await answering.chosen(self._conversations, key, self._options)
+        if not chosen.follows_threads:
+            return False
         thread = await self._threads.read(workspace, channel, root, message.ts)
-        return thread.people == {message.user}
+        return thread.people == {message.user} or self._waits_elsewhere(thread, message)
+
+    def _waits_elsewhere(self, thread: threads.Thread, message: incoming.Message) -> bool:
+        """Say whether a message answers a question that another process has asked."""
+        is_answer = bool(thread.question) and thread.asks == message.user
+        return is_answer and not self._turns.questions.is_ours(thread.question)
 
     def _key(
         self, workspace: workspaces.Workspace, message: incoming.Message, *, is_channels: bool
@@ -130,7 +153,7 @@ class Listener:
         self, workspace: workspaces.Workspace, message: incoming.Message
     ) -> _Ready | None:
         """Prepare what a message for us leads to; None where nothing more is to be done."""
-        place = place_of(workspace, message)
+        place = places.of(workspace, message)
         try:
             profile = await self._door.admit(
                 workspace, message.user, message.channel, user_team=message.user_team
@@ -167,38 +190,77 @@ class Listener:
         shown: showing.Showing | None = None
         # Without words there may be nothing to do, which would be an odd thing to work on.
         if not answering.is_raw(message, text) and (text or message.files):
-            shown = self._turns.show(key, place, message.id)
-            await shown.begin(text[:_TITLE_CHARACTERS] if not message.thread else "")
-        thread = await self._thread(workspace, message)
-        key = self._key(workspace, message, is_channels=thread.is_channels)
-        if shown is not None:
-            shown.stop_key = turning.stop_value(key, message.id)
-        person = requests.Person(profile.user, profile.name)
+            title = markdown.one_line(text, _TITLE_CHARACTERS) if not message.thread else ""
+            shown = await self._shown(key, place, message, title=title)
         try:
-            request = await answering.request(
-                self._conversations,
-                self._door,
-                self._downloads,
-                workspace,
-                answering.Asked(message, thread, key, person),
-                default=self._options.approval,
-            )
+            request = await self._request(workspace, message, profile)
         except errors.BotError as error:
-            await posts.whisper(self._sender, place, str(error))
+            if shown is None:
+                await posts.whisper(self._sender, place, str(error))
+            else:
+                self._turns.forget(shown)
+                await shown.refuse(str(error))
             return None
-        return functools.partial(self._take, request, place, shown, profile.name, message)
+        if shown is None:
+            # Now rather than when it is taken: what is said next waits its turn behind it.
+            heading = showing.heading(profile.name, request.text)
+            shown = await self._shown(request.key, place, message, heading=heading)
+        shown.stop_key = turning.stop_value(request.key, message.id)
+        return functools.partial(self._take, request, place, shown)
+
+    async def _shown(
+        self,
+        key: values.SessionKey,
+        place: places.Place,
+        message: incoming.Message,
+        *,
+        title: str = "",
+        heading: str = "",
+    ) -> showing.Showing:
+        """Give the first sign of an answer, which can be stopped from now on."""
+        shown = self._turns.show(key, place, message.id, heading=heading)
+        self._turns.expect(shown, key, message.id)
+        try:
+            await shown.begin(title)
+        except errors.BotError:
+            self._turns.forget(shown)
+            raise
+        return shown
+
+    async def _request(
+        self,
+        workspace: workspaces.Workspace,
+        message: incoming.Message,
+        profile: admitting.Profile,
+    ) -> requests.Request:
+        """Make a request of a message.
+
+        Raises:
+            BotError: there is nothing to be done, or it cannot be done here.
+        """
+        thread = await self._thread(workspace, message)
+        is_mention = incoming.mentions(message.text, workspace.bot_user)
+        if self._waits_elsewhere(thread, message) and not is_mention:
+            raise errors.BotError(_ELSEWHERE)
+        key = self._key(workspace, message, is_channels=thread.is_channels)
+        person = requests.Person(profile.user, profile.name)
+        return await answering.request(
+            self._conversations,
+            self._door,
+            self._downloads,
+            workspace,
+            answering.Asked(message, thread, key, person),
+            slack=self._options,
+        )
 
     async def _take(
-        self,
-        request: requests.Request,
-        place: places.Place,
-        shown: showing.Showing | None,
-        name: str,
-        message: incoming.Message,
+        self, request: requests.Request, place: places.Place, shown: showing.Showing
     ) -> None:
-        heading = showing.heading(name, request.text) if request.is_code else ""
-        await self._turns.take(request, place, shown=shown, heading=heading)
-        if not message.thread and not request.is_code:
+        await self._turns.take(request, place, shown=shown)
+        if request.is_code:
+            return
+        begun = await self._conversations.history(request.key, most=2)
+        if len(begun) < 2:
             await self._conversations.rename(request.key, turning.title_of(request))
 
     async def _hear_edit(
@@ -213,6 +275,9 @@ class Listener:
             return
         if (facts.get("edited") or {}).get("user") != message.user:
             return
+        if (workspace.team, message.channel, message.ts) in self._answers:
+            # It was an answer to Python, which has it.
+            return
         if time.time() - float(message.ts) > self._options.edit_seconds:
             return
         if not await self._is_for_us(workspace, message):
@@ -224,15 +289,3 @@ class Listener:
             ready = await self._prepared(workspace, message)
         if ready is not None:
             await ready()
-
-
-def place_of(workspace: workspaces.Workspace, message: incoming.Message) -> places.Place:
-    """Say where the answer to a message goes: into its thread."""
-    return places.Place(
-        workspace,
-        channel=message.channel,
-        thread=message.root,
-        asked=message.ts,
-        user=message.user,
-        user_team=message.user_team,
-    )

@@ -14,7 +14,14 @@ _TOKENS: Final = re.compile(
 _BEGINNINGS: Final = re.compile(
     r"(?:<[@#!]?@?[a-z]{0,8}|<[a-z][a-z+.-]*:?[^<>\n|]{0,500}|@[a-z]{0,8})\Z"
 )
-_SHOWN_LINK: Final = re.compile(r"\[([^\]\n]{1,300})\]\((https?://[^\s()]{1,2000})\)")
+# With what else may stand in it: angle brackets and a title.
+_SHOWN_LINK: Final = re.compile(
+    r"\[([^\]\n]{1,300})\]\([ \t]*<?(https?://[^\s()<>]{1,2000})>?"
+    r"(?:[ \t]+[\"'(][^\n]{0,300}?[\"')])?[ \t]*\)"
+)
+# One whose end may still come; its title may stand in parentheses.
+_OPEN_LINK: Final = re.compile(r"\](?:\((?:[^()\n]|\([^()\n]*\))*(?:\([^()\n]*)?)?\Z")
+_EMPHASIS: Final = " \t*_~`"
 _HOST: Final = re.compile(r"(?:https?://)?((?:[\w-]+\.)+[a-z]{2,24})(?:[/?#:]|\Z)", re.IGNORECASE)
 
 
@@ -27,7 +34,7 @@ def defused(text: str) -> str:
 def _honest(found: re.Match[str]) -> str:
     """Show where a link leads if its text pretends that it leads elsewhere."""
     label, url = found[1], found[2]
-    pretended, real = _HOST.match(label.strip()), _HOST.match(url)
+    pretended, real = _HOST.match(label.strip(_EMPHASIS)), _HOST.match(url)
     if pretended and real and pretended[1].lower() != real[1].lower():
         return url
     return found[0]
@@ -36,6 +43,11 @@ def _honest(found: re.Match[str]) -> str:
 def escaped(text: str) -> str:
     """Make a text harmless where Slack reads its own markup, `mrkdwn`."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def plain_name(name: str) -> str:
+    """Make the name of a file harmless where Slack shows names, which it does as they are."""
+    return name.replace("<", "_").replace(">", "_")
 
 
 def one_line(text: str, most: int) -> str:
@@ -69,6 +81,6 @@ def _undecided(text: str) -> int:
     cut = found.start() if found else len(text)
     link = text.rfind("[", max(0, len(text) - 2400))
     if link >= 0 and "\n" not in text[link:] and not _SHOWN_LINK.match(text, link):
-        is_open = "]" not in text[link:] or re.search(r"\]\(?[^()\s]*\Z", text[link:])
+        is_open = "]" not in text[link:] or _OPEN_LINK.search(text, link)
         cut = min(cut, link) if is_open else cut
     return cut

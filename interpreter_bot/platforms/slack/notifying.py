@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
 from interpreter_bot import values
 from interpreter_bot.platforms.slack import blocks, markdown, places, posts, sending, workspaces
+
+Notify: TypeAlias = Callable[[values.SessionKey, str], Awaitable[None]]
 
 
 class Notifier:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from interpreter_bot.platforms.slack import workspaces
+from interpreter_bot.platforms.slack import incoming, workspaces
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,3 +29,15 @@ class Place:
     def is_direct(self) -> bool:
         """Whether nobody else reads along."""
         return self.channel.startswith("D")
+
+
+def of(workspace: workspaces.Workspace, message: incoming.Message) -> Place:
+    """Say where the answer to a message goes: into its thread."""
+    return Place(
+        workspace,
+        channel=message.channel,
+        thread=message.root,
+        asked=message.ts,
+        user=message.user,
+        user_team=message.user_team,
+    )

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from interpreter_bot.platforms.rendering import splitting
-from interpreter_bot.platforms.slack import blocks, failures, places, sending
+from interpreter_bot.platforms.slack import blocks, failures, markdown, places, sending
 
 METADATA: Final = "interpreter_bot"
 _NOTIFIED_CHARACTERS: Final = 300
 _MOST_FOUND: Final = 30
+# A message that can no longer be what it is to be: what was to be in it is posted instead.
+_LOST_MESSAGES: Final = frozenset(
+    {"cant_update_message", "edit_window_closed", "message_not_found", "streaming_state_conflict"}
+)
 
 
 class Posts:
@@ -64,9 +68,7 @@ class Posts:
             elif self._shown[number] != (piece, under):
                 await self._edit(number, piece, under)
         for ts in self._ts[len(wanted) :]:
-            await self._sender.call(
-                self.place.workspace, "chat.delete", channel=self.place.channel, ts=ts
-            )
+            await self._delete(ts)
         del self._ts[len(wanted) :], self._shown[len(wanted) :]
 
     def _content(self, text: str, below: Sequence[blocks.Block]) -> dict[str, Any]:
@@ -83,14 +85,33 @@ class Posts:
         self.thread = self.thread or self._ts[0]
 
     async def _edit(self, number: int, text: str, below: Sequence[blocks.Block]) -> None:
-        await self._sender.call(
-            self.place.workspace,
-            "chat.update",
-            channel=self.place.channel,
-            ts=self._ts[number],
-            **self._content(text, below),
-        )
+        content = self._content(text, below)
+        try:
+            await self._sender.call(
+                self.place.workspace,
+                "chat.update",
+                channel=self.place.channel,
+                ts=self._ts[number],
+                **content,
+            )
+        except failures.RefusedError as error:
+            if error.code not in _LOST_MESSAGES:
+                raise
+            # Somebody deleted it, say. An answer is not lost with the message it stood in.
+            is_root = not self.place.thread and number == 0
+            thread = "" if is_root else self.thread
+            self._ts[number] = await post(self._sender, self.place, content, thread)
+            self.thread = self._ts[0] if is_root else self.thread
         self._shown[number] = (text, below)
+
+    async def _delete(self, ts: str) -> None:
+        try:
+            await self._sender.call(
+                self.place.workspace, "chat.delete", channel=self.place.channel, ts=ts
+            )
+        except failures.RefusedError as error:
+            if error.code != "message_not_found":
+                raise
 
 
 async def post(
@@ -161,9 +182,13 @@ async def recent(
 async def whisper(sender: sending.Sender, place: places.Place, text: str) -> None:
     """Tell one person something that nobody else needs to read.
 
+    Args:
+        text: Markdown, which is made harmless here.
+
     Raises:
         SlackError: Slack does not take it.
     """
+    text = markdown.defused(text)
     content: dict[str, Any] = {"text": text[:_NOTIFIED_CHARACTERS], "blocks": [blocks.prose(text)]}
     if place.is_direct:
         await post(sender, place, content, place.thread)

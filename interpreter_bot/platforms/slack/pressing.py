@@ -9,12 +9,16 @@ from typing import Any, Final
 from slack_bolt.async_app import AsyncAck, AsyncBoltContext, AsyncRespond
 
 from interpreter_bot.platforms.slack import (
+    admitting,
     blocks,
     commands,
     forms,
+    governing,
     homes,
     incoming,
     interacting,
+    opinions,
+    places,
     telling,
     turning,
     views,
@@ -36,12 +40,16 @@ class Presses:
         interactions: interacting.Interactions,
         form: forms.Forms,
         home: homes.Homes,
+        door: admitting.Doorkeeper,
+        thought: opinions.Opinions,
     ) -> None:
         self._workspaces = known
         self._turns = turns
         self._interactions = interactions
         self._forms = form
         self._homes = home
+        self._door = door
+        self._opinions = thought
 
     async def action(
         self,
@@ -57,14 +65,17 @@ class Presses:
         user = str(body["user"]["id"])
         name = str(action["action_id"])
         chosen = action.get("selected_option") or action
-        value = str(chosen.get("value") or "")
+        value = str(chosen.get("value") or action.get("selected_user") or "")
         trigger = str(body.get("trigger_id", ""))
         channel = str((body.get("channel") or {}).get("id", ""))
         tell = telling.teller(respond) if channel else None
-        if name == views.HOME_ALLOWED:
-            work = self._homes.allowed_form(workspace, trigger)
+        if name == governing.CHANGE:
+            work = self._homes.form(workspace, trigger)
         elif name.startswith("home_"):
             work = self._homes.press(workspace, user, name, value)
+        elif name.startswith(blocks.WHOLE):
+            place = _place(workspace, user, channel, body)
+            work = self._interactions.send_table(workspace, user, place, value)
         else:
             work = self._pressed(workspace, user, channel, name, value, trigger, tell)
         self._turns.spawn(telling.told(work, tell), name)
@@ -85,7 +96,8 @@ class Presses:
                 await doing.stop(workspace, user, channel, value)
             case blocks.FEEDBACK:
                 opinion, _, turn = value.partition(" ")
-                _log.info("feedback on turn %s: %s", turn, opinion)
+                await self._door.admit(workspace, user, channel)
+                await self._opinions.note(workspace.team, user, turn, opinion)
                 if tell:
                     await tell(_FEEDBACK)
             case blocks.RUN:
@@ -94,10 +106,10 @@ class Presses:
                 await form.decide(workspace, user, channel, value, None)
             case blocks.EDIT:
                 question = await form.question(workspace, user, channel, value)
-                await form.open_edit(workspace, question, trigger)
+                await form.open_edit(workspace, channel, question, trigger)
             case blocks.ANSWER:
                 question = await form.question(workspace, user, channel, value)
-                await form.open_answer(workspace, question, trigger)
+                await form.open_answer(workspace, channel, question, trigger)
             case _:
                 _log.info("a button we do not know: %r", name)
 
@@ -127,9 +139,18 @@ class Presses:
                 work = doing.ask_about(workspace, user, channel, str(facts["ts"]), text)
             case views.EDIT_FORM | views.ANSWER_FORM:
                 work = self._forms.decide(workspace, user, channel, str(facts["question"]), text)
-            case views.ALLOWED_FORM:
-                work = self._homes.allow(workspace, user, text)
+            case governing.FORM:
+                work = self._homes.choose(workspace, user, view)
             case other:
                 _log.info("a form we do not know: %r", other)
                 return
         self._turns.spawn(telling.told(work, tell), "form")
+
+
+def _place(
+    workspace: workspaces.Workspace, user: str, channel: str, body: dict[str, Any]
+) -> places.Place:
+    """Say in which thread a message stands that has the button."""
+    message = body.get("message") or {}
+    root = str(message.get("thread_ts") or message.get("ts") or "")
+    return places.Place(workspace, channel, thread=root, asked="", user=user)

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.rendering import fences
@@ -24,6 +25,7 @@ from interpreter_bot.platforms.slack import (
     places,
     results,
     showing,
+    tasks,
     uploads,
 )
 from interpreter_bot.screens import showing as screens
@@ -31,15 +33,7 @@ from interpreter_bot.sessions import ports
 
 _log = logging.getLogger(__name__)
 
-_TITLES: Final = {
-    values.Ending.OK: "Ran Python",
-    values.Ending.ERROR: "Ran Python: it failed",
-    values.Ending.TIMED_OUT: "Python took too long",
-    values.Ending.OUT_OF_MEMORY: "Python ran out of memory",
-    values.Ending.CRASHED: "Python crashed",
-    values.Ending.STOPPED: "Stopped Python",
-    values.Ending.REFUSED: "Python was not run",
-}
+Stop: TypeAlias = Callable[[], Awaitable[object]]
 
 
 @dataclasses.dataclass(slots=True)
@@ -62,9 +56,20 @@ class Replier:
         questions: asking.Questions,
         slack: settings.Slack,
         *,
+        session: str,
         is_code: bool,
+        stop: Stop,
     ) -> None:
+        """Say nothing yet.
+
+        Args:
+            session: names the conversation in buttons.
+            is_code: the request is raw code.
+            stop: ends the turn.
+        """
         self._show = show
+        self._session = session
+        self._stop = stop
         self._place = place
         self._questions = questions
         self._options = slack
@@ -76,6 +81,7 @@ class Replier:
         self._made: list[uploads.Outgoing] = []
         self._spools: dict[str, uploads.Spool] = {}
         self._table: blocks.Block | None = None
+        self._wholes: list[tuple[str, str]] = []
         self._spent: ports.Spent | None = None
         self._end: ports.End | None = None
         self._is_rewritten = False
@@ -162,10 +168,11 @@ class Replier:
         state: answers.State = "complete" if finished.ending is values.Ending.OK else "error"
         took = f"{finished.seconds:.1f} s" if finished.seconds >= 0.05 else ""
         self._cell = running
-        self._task(_TITLES[finished.ending], state, output=took)
+        self._task(tasks.TITLES[finished.ending], state, output=took)
         self._cell = None
         self._answer.paragraph(shown.text)
         self._table = self._table or shown.table
+        self._wholes += shown.wholes
         for made in shown.files:
             self._made.append(
                 uploads.of_bytes(made.name, made.data, made.about, is_image=made.is_image)
@@ -221,6 +228,9 @@ class Replier:
     async def _progress(self) -> None:
         try:
             await self._show.progress(self._answer, self._live)
+            if self._show.is_stopped:
+                # Slack tells of its button by an event, too, which may go to another process.
+                await self._stop()
         except failures.GoneError:
             raise
         except failures.SlackError as error:
@@ -230,8 +240,9 @@ class Replier:
 
     async def _finish(self, end: ports.End) -> None:
         below = [block for block in [self._table] if block is not None]
-        below.append(blocks.note(self._small_print(end)))
-        if not self._is_code and end.status is ports.Status.DONE:
+        below += blocks.wholes(self._session, self._wholes)
+        below.append(blocks.note(tasks.small_print(end, None if self._is_code else self._spent)))
+        if not self._is_code and end.status is ports.Status.DONE and end.turn_id:
             below.append(blocks.feedback(str(end.turn_id)))
         if not (self._answer.has_text or self._made or self._table):
             self._answer.paragraph("_Done; there is nothing to show._")
@@ -253,14 +264,6 @@ class Replier:
         with contextlib.suppress(failures.SlackError):
             await self._show.say(f"The answer could not be shown: {markdown.defused(str(error))}")
 
-    def _small_print(self, end: ports.End) -> str:
-        said = [f"{end.seconds:.1f} s"]
-        if self._spent is not None and not self._is_code:
-            tokens = self._spent.input_tokens + self._spent.output_tokens
-            said.append(f"{tokens:,} tokens")
-            said.append("AI can be wrong: check what matters")
-        return " · ".join(said)
-
     def _flush_words(self) -> None:
         self._answer.text(self._defuser.rest())
 
@@ -277,17 +280,7 @@ class Replier:
             return
         details = ""
         if self._options.code == "short":
-            details = markdown.defused(_short(cell.code))[: answers.FIELD_CHARACTERS]
+            details = markdown.defused(tasks.short(cell.code))[: answers.FIELD_CHARACTERS]
         shown = markdown.defused(output)[: answers.FIELD_CHARACTERS]
         self._answer.task(answers.Task(f"cell-{cell.number}", title, state, details, shown))
         self._changed.set()
-
-
-def _short(code: str) -> str:
-    lines = code.strip().splitlines()
-    kept: list[str] = []
-    for line in lines:
-        if sum(map(len, kept)) + len(kept) + len(line) > answers.FIELD_CHARACTERS - 10:
-            return "\n".join([*kept, "…"])
-        kept.append(line)
-    return "\n".join(kept)

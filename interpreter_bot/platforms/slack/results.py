@@ -36,11 +36,13 @@ class Shown:
         text: Markdown, harmless.
         table: a block for the end of the message, of which there may be one.
         files: in order.
+        wholes: handle and size of each table of which the kernel may still have all.
     """
 
     text: str
     table: blocks.Block | None
     files: tuple[Made, ...]
+    wholes: tuple[tuple[str, str], ...] = ()
 
 
 class Results:
@@ -62,6 +64,7 @@ class Results:
         parts: list[str] = []
         files: list[Made] = []
         table = None
+        wholes: list[tuple[str, str]] = []
         for item in self._chooser.choose(cell, standing):
             match item:
                 case items.Said(text=text):
@@ -70,9 +73,11 @@ class Results:
                     known = "" if language == "traceback" else language
                     parts.append(markdown.defused(fences.fenced(text, language=known)))
                 case items.TableItem():
+                    wholes += _whole(item.table)
                     block = self._block(cell, item) if finished is not None else None
                     if block is not None and table is None:
                         table = block
+                        parts.append(_size(item.table))
                     else:
                         parts.append(_drawn(item, files, cell, is_last=finished is not None))
                 case items.PictureItem():
@@ -87,7 +92,7 @@ class Results:
                     pass
         if finished is not None:
             parts.append(_end(standing, finished, made_files=made_files))
-        return Shown("\n\n".join(filter(None, parts)), table, tuple(files))
+        return Shown("\n\n".join(filter(None, parts)), table, tuple(files), tuple(wholes))
 
     def _block(self, cell: int, item: items.TableItem) -> blocks.Block | None:
         """Make the answer's one table block, if this may be it."""
@@ -97,6 +102,17 @@ class Results:
         if block is not None:
             self._cell_of_table = cell
         return block
+
+
+def _whole(table: values.Table) -> list[tuple[str, str]]:
+    return [(table.handle, f"{table.row_count:,} rows")] if table.handle else []
+
+
+def _size(table: values.Table) -> str:
+    """Say how large a table is of which the block is the head only."""
+    shown = len(table.rows)
+    is_whole = shown >= table.row_count and len(table.columns) >= table.column_count
+    return "" if is_whole else f"_The table below: {tables.size(table, shown)}_"
 
 
 def _drawn(item: items.TableItem, files: list[Made], cell: int, *, is_last: bool) -> str:

@@ -35,6 +35,7 @@ from interpreter_bot.platforms.slack import (
     interacting,
     listening,
     notifying,
+    opinions,
     pressing,
     sending,
     serving,
@@ -69,9 +70,10 @@ async def running(
         session = await stack.enter_async_context(aiohttp.ClientSession())
         known, flow = await _workspaces(slack, engine, session)
         sender = sending.Sender(session, slack, known)
-        turns, handlers = _parts(held, slack, sender, known)
+        notify = notifying.Notifier(sender, known).notify
+        turns, handlers = _parts(held, slack, sender, known, notify)
         stack.push_async_callback(turns.drain, slack.drain_seconds)
-        held.notify_through("slack", notifying.Notifier(sender, known).notify)
+        held.notify_through("slack", notify)
         app = apps.build(known, slack.signing_secret.get_secret_value(), slack.api_base_url)
         handlers.register(app)
         yield await stack.enter_async_context(_transport(app, slack, flow, session))
@@ -140,6 +142,8 @@ async def _log_in(slack: settings.Slack, session: aiohttp.ClientSession) -> work
         raise failures.refused("the bot token (SLACK_BOT_TOKEN)", code) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise failures.LostError(f"Slack cannot be reached at {slack.api_base_url}.") from error
+    if answer.get("is_enterprise_install"):
+        raise failures.SlackError(f"SLACK_BOT_TOKEN is for an organisation. {installing.WHOLE}")
     return workspaces.Workspace(
         team=str(answer["team_id"]),
         bot_user=str(answer["user_id"]),
@@ -154,6 +158,7 @@ def _parts(
     slack: settings.Slack,
     sender: sending.Sender,
     known: workspaces.Workspaces,
+    notify: notifying.Notify,
 ) -> tuple[turning.Turns, apps.Handlers]:
     read = threads.Threads(sender)
     door = admitting.Doorkeeper(sender, slack, held)
@@ -164,9 +169,10 @@ def _parts(
     parts = (turns, sender, door, read, fetched, said, slack)
     listener = listening.Listener(*parts)
     interactions = interacting.Interactions(*parts)
-    home = homes.Homes(held, sender, door)
+    thought = opinions.Opinions(held)
+    home = homes.Homes(held, sender, door, thought, notify)
     form = forms.Forms(sender, door, questions)
-    presses = pressing.Presses(known, turns, interactions, form, home)
+    presses = pressing.Presses(known, turns, interactions, form, home, door, thought)
     return turns, apps.Handlers(known, turns, listener, interactions, home, form, presses)
 
 

@@ -1,8 +1,8 @@
 """The one way to Slack: in order per channel, within its rates, once each, whatever breaks.
 
-A call that is asked to wait (429) waits, and every other call of that method with it. A call
-whose answer was lost may have been carried out: what must not happen twice is looked for before
-it is tried again.
+A call that is asked to wait (429) waits, and every other call of that method with it; of posts,
+those to the same channel. A call whose answer was lost may have been carried out: what must not
+happen twice is looked for before it is tried again.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from interpreter_bot.platforms.slack import failures, workspaces
 _log = logging.getLogger(__name__)
 
 Answer: TypeAlias = dict[str, Any]
+_Limited: TypeAlias = tuple[str, str, str]
 Find: TypeAlias = Callable[[], Awaitable[Answer | None]]
 """Looks for what a call whose answer was lost has done; None where it did nothing."""
 
@@ -43,7 +44,8 @@ _PASSING: Final = frozenset(
     {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
 )
 _BURST: Final = 3
-_TRIES: Final = 8
+# Slack was away for longer now and then; a call that is waited for is not given up sooner.
+_LONGEST_OUTAGE_SECONDS: Final = 120.0
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _LONGEST_WAIT_SECONDS: Final = 900.0
@@ -91,7 +93,7 @@ class Sender:
         self._workspaces = known
         self._clients: dict[str, AsyncWebClient] = {}
         self._lanes: collections.OrderedDict[tuple[str, str], _Lane] = collections.OrderedDict()
-        self._not_before: dict[tuple[str, str], float] = {}
+        self._not_before: dict[_Limited, float] = {}
         self._made: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
 
     def has_made(self, channel: str, ts: str) -> bool:
@@ -166,19 +168,17 @@ class Sender:
     ) -> Answer:
         pause = _FIRST_PAUSE_SECONDS
         deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
-        failed = 0
+        broken: float | None = None
         while True:
-            await self._wait(workspace.team, method, most_seconds, deadline)
+            key = _limited(workspace.team, method, arguments)
+            await self._wait(key, most_seconds, deadline)
             try:
                 return await self._once(workspace, method, arguments)
             except _LimitedError as error:
                 until = time.monotonic() + error.seconds
-                key = (workspace.team, method)
                 self._not_before[key] = max(self._not_before.get(key, 0.0), until)
             except _BrokenError as error:
-                failed += 1
-                if failed >= _TRIES:
-                    raise failures.LostError from error
+                broken = broken or time.monotonic()
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
                 if error.may_be_done and method not in _REPEATABLE:
@@ -187,18 +187,22 @@ class Sender:
                     found = await find()
                     if found is not None:
                         return found
+                # Only now: what was done is not to be left behind unknown.
+                if time.monotonic() - broken > min(most_seconds, _LONGEST_OUTAGE_SECONDS):
+                    raise failures.LostError from error
 
-    async def _wait(self, team: str, method: str, most_seconds: float, deadline: float) -> None:
+    async def _wait(self, key: _Limited, most_seconds: float, deadline: float) -> None:
         """Wait for as long as Slack said.
 
         Raises:
             WaitError: that is too long.
         """
-        while (until := self._not_before.get((team, method), 0.0)) > time.monotonic():
+        while (until := self._not_before.get(key, 0.0)) > time.monotonic():
             seconds = until - time.monotonic()
             if seconds > most_seconds or until > deadline:
                 raise WaitError("Slack takes no more from this bot right now.")
             await asyncio.sleep(seconds)
+        self._not_before.pop(key, None)
 
     async def _once(
         self, workspace: workspaces.Workspace, method: str, arguments: dict[str, Any]
@@ -255,6 +259,12 @@ class Sender:
             )
             self._clients[workspace.team] = client
         return client
+
+
+def _limited(team: str, method: str, arguments: dict[str, Any]) -> _Limited:
+    """Name what is limited together: posting by channel, so that a busy one holds up no other."""
+    channel = arguments.get("channel") if method == "chat.postMessage" else ""
+    return team, method, str(channel or "")
 
 
 class _LimitedError(Exception):

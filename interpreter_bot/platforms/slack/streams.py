@@ -14,12 +14,18 @@ _log = logging.getLogger(__name__)
 
 # A stream that cannot begin soon is none: the answer is posted instead.
 _LONGEST_WAIT_SECONDS: Final = 3.0
+_LONGEST_STALL_SECONDS: Final = 120.0
 _LONGEST_WORD: Final = 60
+_STOPPED: Final = "stopped_by_user"
 _LEAST_ROOM: Final = splitting.LEAST_UNITS
 
 
 class BrokenStreamError(Exception):
     """The stream cannot go on; its messages are to be edited instead."""
+
+
+class StoppedStreamError(BrokenStreamError):
+    """A person stopped it with Slack's own button."""
 
 
 class Stream:
@@ -183,7 +189,7 @@ class Stream:
                 self._place.workspace,
                 method,
                 find=self._find_start if is_start else self._find_nothing,
-                most_seconds=_LONGEST_WAIT_SECONDS if is_start else 60.0,
+                most_seconds=_LONGEST_WAIT_SECONDS if is_start else _LONGEST_STALL_SECONDS,
                 **arguments,
             )
         except failures.GoneError:
@@ -194,7 +200,8 @@ class Stream:
                 return {}
             if error.code != "streaming_state_conflict" and not is_start:
                 self._open = "" if error.code != "msg_too_long" else self._open
-            raise BrokenStreamError(error.code) from error
+            broken = StoppedStreamError if error.code == _STOPPED else BrokenStreamError
+            raise broken(error.code) from error
         except (failures.LostError, sending.WaitError) as error:
             raise BrokenStreamError(str(error)) from error
 

@@ -17,8 +17,14 @@ def teller(respond: AsyncRespond) -> commands.Tell:
     """Make what tells it through bolt."""
 
     async def tell(text: str) -> None:
-        shown = text[:11_000]
-        await respond(text=text[:300], blocks=[blocks.prose(shown)], replace_original=False)
+        shown = markdown.defused(text)[:11_000]
+        await respond(
+            text=shown[:300],
+            blocks=[blocks.prose(shown)],
+            replace_original=False,
+            unfurl_links=False,
+            unfurl_media=False,
+        )
 
     return tell
 
@@ -33,4 +39,4 @@ async def told(work: Awaitable[None], tell: commands.Tell | None) -> None:
         if tell is None:
             _log.info("refused: %s", error)
             return
-        await tell(markdown.defused(str(error)))
+        await tell(str(error))

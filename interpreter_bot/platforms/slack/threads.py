@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from interpreter_bot.platforms.slack import (
+    asking,
     failures,
     incoming,
     sending,
@@ -42,12 +43,16 @@ class Thread:
         people: who wrote in it.
         files: that people sent into it, before the message that is answered.
         is_channels: it hangs on raw code that ran in the channel's kernel.
+        asks: whom Python asked what is to be answered now; nobody if empty.
+        question: its id.
     """
 
     before: tuple[incoming.Message, ...] = ()
     people: frozenset[str] = frozenset()
     files: tuple[Mapping[str, Any], ...] = ()
     is_channels: bool = False
+    asks: str = ""
+    question: str = ""
 
 
 class Threads:
@@ -122,6 +127,7 @@ def _read(
     said: list[incoming.Message] = []
     people: set[str] = set()
     files: list[Mapping[str, Any]] = []
+    asked: Mapping[str, Any] = {}
     first = messages[0] if messages else {}
     for facts in messages:
         message = incoming.message(facts, channel)
@@ -131,13 +137,24 @@ def _read(
             continue
         if facts.get("bot_id") == workspace.bot:
             said.clear()
+            asked = _facts(facts)
         elif message is not None:
             said.append(message)
             files += message.files
-    payload = (first.get("metadata") or {}).get("event_payload") or {}
     is_ours = first.get("bot_id") == workspace.bot
-    is_channels = is_ours and payload.get("kernel") == CHANNELS_OWN
-    return Thread(tuple(said), frozenset(people), tuple(files), is_channels)
+    return Thread(
+        tuple(said),
+        frozenset(people),
+        tuple(files),
+        is_channels=is_ours and _facts(first).get("kernel") == CHANNELS_OWN,
+        asks=str(asked.get(asking.ASKS, "")),
+        question=str(asked.get(asking.QUESTION, "")),
+    )
+
+
+def _facts(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read what we noted in a message of ours."""
+    return (message.get("metadata") or {}).get("event_payload") or {}
 
 
 def context(before: Sequence[incoming.Message], names: Mapping[str, str]) -> str:

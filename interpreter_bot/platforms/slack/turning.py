@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
@@ -58,8 +59,7 @@ class Turns:
         self._options = slack
         self._uploads = uploads.Uploads(sender)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._underway: dict[Underway, showing.Showing] = {}
-        self._unwanted: set[Underway] = set()
+        self._underway: dict[showing.Showing, Underway] = {}
         self.is_closing = False
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -103,16 +103,14 @@ class Turns:
             shown: an answer that has begun already.
             heading: above the answer to raw code.
         """
-        underway = Underway(request.key, request.id)
         show = shown or self.show(request.key, place, request.id, heading=heading)
-        self._underway[underway] = show
+        self.expect(show, request.key, request.id)
         try:
             if shown is None:
                 await show.begin(title_of(request))
-            await self._take(request, place, show, underway)
+            await self._take(request, place, show)
         finally:
-            del self._underway[underway]
-            self._unwanted.discard(underway)
+            self.forget(show)
         if heading and not place.thread:
             team, root = place.workspace.team, show.thread
             self._threads.remember(team, place.channel, root, is_channels=True)
@@ -122,14 +120,19 @@ class Turns:
         request: requests.Request,
         place: places.Place,
         show: showing.Showing,
-        underway: Underway,
     ) -> None:
         replier = replying.Replier(
-            show, place, self.questions, self._options, is_code=request.is_code
+            show,
+            place,
+            self.questions,
+            self._options,
+            session=stop_key(request.key),
+            is_code=request.is_code,
+            stop=functools.partial(self.withdraw, request.key, request.id),
         )
         pump = asyncio.create_task(replier.pump(), name="slack pump")
         try:
-            if underway in self._unwanted:
+            if show.is_unwanted:
                 replier.over(ports.End(status=ports.Status.STOPPED))
             else:
                 await self.conversations.handle(request, replier)
@@ -152,37 +155,70 @@ class Turns:
             stop_key=stop_value(key, request_id),
             heading=heading,
             payload={"kernel": threads.CHANNELS_OWN} if is_channels else None,
+            crowd=functools.partial(self._crowd, key.workspace),
         )
+
+    def _crowd(self, team: str) -> int:
+        return sum(underway.key.workspace == team for underway in self._underway.values())
+
+    def expect(self, show: showing.Showing, key: values.SessionKey, request_id: str) -> None:
+        """Know that a request is going to be taken: it can be withdrawn from now on."""
+        self._underway[show] = Underway(key, request_id)
+
+    def forget(self, show: showing.Showing) -> None:
+        """Expect a request no longer."""
+        self._underway.pop(show, None)
 
     async def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
         """Take back a request: it waits no longer, or is stopped. False if it is over."""
-        underway = Underway(key, request_id)
-        if underway not in self._underway:
+        found = self._find(key, request_id)
+        if found is None:
             return False
+        show, known = found
         # Should it not even wait yet, it never begins.
-        self._unwanted.add(underway)
-        if await self.conversations.withdraw(key, request_id):
+        show.is_unwanted = True
+        if await self.conversations.withdraw(known.key, request_id):
             return True
-        if self._underway[underway].has_begun:
-            return await self.conversations.stop(key)
+        if show.has_begun:
+            return await self.conversations.stop(known.key)
         return True
+
+    def _find(
+        self, key: values.SessionKey, request_id: str
+    ) -> tuple[showing.Showing, Underway] | None:
+        # Whose kernel a thread uses may not have been known when the button was made.
+        wanted = (key.workspace, key.channel, request_id)
+        for show, known in self._underway.items():
+            if (known.key.workspace, known.key.channel, known.request_id) == wanted:
+                return show, known
+        return None
 
     async def withdraw_message(self, team: str, channel: str, ts: str) -> None:
         """Take back whatever was asked by a message, however it was worded."""
-        for underway in list(self._underway):
+        for underway in list(self._underway.values()):
             is_there = (underway.key.workspace, underway.key.channel) == (team, channel)
             if is_there and underway.request_id.partition("-")[0] == ts:
                 await self.withdraw(underway.key, underway.request_id)
 
-    async def stop_thread(self, key: values.SessionKey, root: str) -> None:
-        """Stop whatever is answered in a thread; what runs in other threads goes on."""
-        for underway, show in list(self._underway.items()):
-            if show.thread == root and underway.key.channel == key.channel:
-                await self.withdraw(underway.key, underway.request_id)
+    async def stop_thread(self, key: values.SessionKey, root: str) -> bool:
+        """Stop whatever is answered in a thread; what runs in other threads goes on.
+
+        Returns:
+            Whether there was anything.
+        """
+        place = (key.workspace, key.channel)
+        found = [
+            underway
+            for show, underway in self._underway.items()
+            if show.thread == root and (underway.key.workspace, underway.key.channel) == place
+        ]
+        for underway in found:
+            await self.withdraw(underway.key, underway.request_id)
+        return bool(found)
 
     async def stop_all(self, team: str) -> None:
         """Stop everything of a workspace the bot was removed from."""
-        for underway in list(self._underway):
+        for underway in list(self._underway.values()):
             if underway.key.workspace == team:
                 await self.withdraw(underway.key, underway.request_id)
 

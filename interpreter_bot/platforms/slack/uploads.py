@@ -22,7 +22,8 @@ _CHUNK_BYTES: Final = 256 * 1024
 _MOST_BYTES: Final = 1024**3
 _ALT_CHARACTERS: Final = 1000
 _TRIES: Final = 5
-_POLLS: Final = 10
+# Slack shares a file some seconds after it said that it would.
+_POLL_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _TOO_LARGE: Final = frozenset({"file_upload_size_restricted"})
 
 
@@ -127,17 +128,19 @@ class Uploads:
     async def _bring(
         self, place: places.Place, outgoing: Outgoing, name: str, size: int
     ) -> dict[str, str]:
-        title = markdown.escaped(name.rpartition("/")[2] or name)
+        title = markdown.plain_name(name.rpartition("/")[2] or name)
         for _ in range(_TRIES):
             ticket = await self._sender.call(
                 place.workspace,
                 "files.getUploadURLExternal",
                 filename=title,
                 length=size,
-                alt_txt=outgoing.about[:_ALT_CHARACTERS] if outgoing.is_image else None,
+                alt_txt=markdown.plain_name(outgoing.about)[:_ALT_CHARACTERS]
+                if outgoing.is_image
+                else None,
             )
             if await self._transfer(str(ticket["upload_url"]), outgoing.file):
-                return {"id": str(ticket["file_id"]), "title": markdown.escaped(name)}
+                return {"id": str(ticket["file_id"]), "title": markdown.plain_name(name)}
             await asyncio.sleep(0.2)
         raise failures.LostError
 
@@ -160,11 +163,11 @@ class Uploads:
     ) -> None:
         async def find() -> sending.Answer | None:
             """Sharing is not immediate: look a few times."""
-            for _ in range(_POLLS):
+            for seconds in (*_POLL_SECONDS, 0.0):
                 answer = await self._sender.call(place.workspace, "files.info", file=sent[0]["id"])
                 if answer["file"].get("shares"):
                     return answer
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(seconds)
             return None
 
         await self._sender.call(

@@ -12,6 +12,7 @@ from slack_bolt.async_app import AsyncBoltContext
 from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.oauth.installation_store.async_installation_store import AsyncInstallationStore
 
+from interpreter_bot import logs
 from interpreter_bot.platforms.slack import failures
 
 _log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class Workspaces:
         if found is None or left != self._left[team]:
             raise failures.GoneError("login", "account_inactive")
         self._gone.discard(team)
+        logs.redact([found.bot_token])
         return Workspace(team, found.bot_user_id, found.bot_id, found.bot_token, enterprise)
 
     def leave(self, team: str) -> None:

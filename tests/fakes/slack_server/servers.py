@@ -20,6 +20,12 @@ from aiohttp import web
 from tests.fakes.slack_server import validating, web_api, worlds
 
 _ACK_SECONDS = 3.0
+# Under which name a view gives back what is in an element, and what was in it first.
+_ANSWERS = {
+    "multi_users_select": ("selected_users", "initial_users"),
+    "multi_conversations_select": ("selected_conversations", "initial_conversations"),
+    "static_select": ("selected_option", "initial_option"),
+}
 _LOGIN = "<!DOCTYPE html><html><head><title>Slack</title></head><body>Sign in</body></html>"
 
 
@@ -28,7 +34,8 @@ class Fault:
     """What goes wrong with a call.
 
     Attributes:
-        kind: ratelimited | drop (before it is carried out) | drop after | error | status | slow.
+        kind: ratelimited | drop (before it is carried out) | drop after | error | status | slow
+            | hide (what `files.info` would say of sharing).
         error: Slack's word, for `error`.
         seconds: of Retry-After, or of being slow.
     """
@@ -180,6 +187,8 @@ class Server:
             if answer is not None:
                 return answer
         response = await self._carry_out(method, arguments, token)
+        if fault is not None and fault.kind == "hide":
+            response = _without_shares(response)
         if fault is not None and fault.kind == "drop after":
             assert request.transport
             request.transport.abort()
@@ -199,6 +208,7 @@ class Server:
             return web.Response(status=fault.status, text="oops")
         if fault.kind == "slow":
             await asyncio.sleep(fault.seconds)
+        if fault.kind in ("slow", "hide"):
             return None
         assert request.transport
         request.transport.abort()
@@ -243,6 +253,10 @@ class Server:
         self.world.teams[team.id] = team
         user = {"id": "U1"}
         facts = {"app_id": "A1", "bot_user_id": team.bot_user, "access_token": team.token}
+        if team.is_organisation:
+            whole = {"team": None, "enterprise": {"id": "E1", "name": "All"}}
+            named = {"is_enterprise_install": True, **whole}
+            return web.json_response({"ok": True, "authed_user": {"id": "U1"}, **facts, **named})
         named = {"team": {"id": team.id, "name": "Other"}, "enterprise": None}
         facts |= {"scope": "chat:write", "token_type": "bot", "is_enterprise_install": False}
         return web.json_response({"ok": True, "authed_user": user, **facts, **named})
@@ -503,6 +517,18 @@ class Server:
         event |= {"channel_type": where.kind, "ts": self.world.ts(), "message": dict(message)}
         self.event({**event, "previous_message": before}, team=where.team)
 
+    def delete(self, channel: str, ts: str) -> None:
+        """Let a person delete a message; of one with replies a tombstone stays."""
+        before = self.world.messages.pop((channel, ts))
+        if self.world.thread(channel, ts):
+            tomb = {"type": "message", "subtype": "tombstone", "user": "USLACKBOT", "ts": ts}
+            self.world.messages[channel, ts] = tomb | {"text": "This message was deleted."}
+        where = self.world.channels[channel]
+        event = {"type": "message", "subtype": "message_deleted", "channel": channel}
+        event |= {"channel_type": where.kind, "deleted_ts": ts, "ts": self.world.ts()}
+        known = {k: v for k, v in before.items() if isinstance(v, str | list)}
+        self.event({**event, "previous_message": known}, team=where.team)
+
     def command(
         self, user: str, channel: str, command: str, text: str = "", **facts: Any
     ) -> Delivery:
@@ -549,8 +575,11 @@ class Server:
         for block in view["blocks"]:
             if block["type"] == "input":
                 element = block["element"]
-                given = answers.pop(block["block_id"], element.get("initial_value"))
-                kind = {"type": element["type"], "value": given}
+                name, initial = _ANSWERS.get(element["type"], ("value", "initial_value"))
+                given = answers.pop(block["block_id"], element.get(initial))
+                if element["type"] == "static_select" and isinstance(given, str):
+                    [given] = [o for o in element["options"] if o["value"] == given]
+                kind = {"type": element["type"], name: given}
                 state[block["block_id"]] = {element["action_id"]: kind}
         assert not answers, "there is no such input"
         shown = {**view, "state": {"values": state}, "hash": "h"}
@@ -580,6 +609,12 @@ class Server:
         return self.event(event)
 
 
+def _without_shares(response: web.Response) -> web.Response:
+    body = json.loads(response.body)
+    body["file"].pop("shares", None)
+    return web.json_response(body)
+
+
 def _find_action(blocks: Sequence[Any], action_id: str, value: str) -> dict[str, Any]:
     for block in blocks:
         for element in [*block.get("elements", []), *filter(None, [block.get("accessory")])]:
@@ -587,6 +622,8 @@ def _find_action(blocks: Sequence[Any], action_id: str, value: str) -> dict[str,
                 continue
             if element["type"] == "feedback_buttons":
                 return {"type": "feedback_buttons", "action_id": action_id, "value": value}
+            if element["type"] == "users_select":
+                return {"type": "users_select", "action_id": action_id, "selected_user": value}
             if element["type"] == "static_select":
                 chosen = [o for o in element["options"] if o["value"] == value]
                 return {"type": "static_select", "action_id": action_id} | {

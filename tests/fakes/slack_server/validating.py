@@ -142,6 +142,10 @@ def _block(block: Any, allowed: frozenset[str], action_ids: set[str]) -> int:
         return 0
     if kind == "input":
         _text(block.get("label"), 2000, plain=True)
+        known = {"type", "block_id", "label", "hint", "element", "optional"}
+        _need(block.keys() <= known, f"fields of an input: {block.keys()}")
+        if hint := block.get("hint"):
+            _text(hint, 2000, plain=True)
         _need(block.get("block_id"), "an input without block_id")
         return _element(block.get("element", {}), action_ids)
     return 0

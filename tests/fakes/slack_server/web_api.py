@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from typing import Any
 
@@ -76,6 +77,7 @@ METHODS: dict[str, tuple[int, set[str]]] = {
     "views.update": (4, {"view_id", "view", "hash"}),
     "views.publish": (4, {"user_id", "view"}),
 }
+NAMED = re.compile(r"<[@#][A-Z0-9]+>")
 # Other apps' business: left out of `limits`, as they belong to no team.
 _TEAMLESS = {"apps.connections.open"}
 
@@ -114,6 +116,9 @@ class WebApi:
 
     def _auth_test(self, team: worlds.Team) -> dict[str, Any]:
         url = "https://loopback.slack.com/"
+        if team.is_organisation:
+            whole = {"is_enterprise_install": True, "enterprise_id": "E1", "bot_id": team.bot_id}
+            return {"url": url, "user": "interpreter", "user_id": team.bot_user, **whole}
         ids = {"team_id": team.id, "user_id": team.bot_user, "bot_id": team.bot_id}
         return {"url": url, "team": "Loopback", "user": "interpreter", **ids}
 
@@ -450,7 +455,8 @@ class WebApi:
         checked = validating.view(view)
         if checked["type"] != "home":
             raise RefusalError("invalid_arguments")
-        self.slack.pings += validating.pings(checked)
+        # In a home, names of people and channels are shown, and reach nobody.
+        self.slack.pings += validating.pings(json.loads(NAMED.sub("", json.dumps(checked))))
         self.world.homes[user_id] = {**checked, "id": f"V{self.world.number()}"}
         return {"view": checked}
 

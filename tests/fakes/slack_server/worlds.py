@@ -17,6 +17,7 @@ class Team:
     bot_user: str = "UBOT"
     bot_id: str = "BBOT"
     is_revoked: bool = False
+    is_organisation: bool = False
 
 
 @dataclasses.dataclass

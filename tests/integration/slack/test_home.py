@@ -44,24 +44,109 @@ async def test_admin_sees_all_sessions_and_deletes_one(slack, held, app):
     view = await slack.until(lambda: slack.world.homes.get("UADMIN"))
     assert "their numbers" in texts(view)
     slack.click_home("UADMIN", "home_delete")
-    await slack.until(lambda: held.calls)
+    await slack.until(lambda: len(slack.replies("C1", ts)) == 2)
     assert held.calls == [("delete", values.SessionKey("slack", "T1", "C1", ts))]
 
 
-async def test_only_admins_change_who_may_and_it_holds_at_once(slack, held, app):
+async def test_admin_kills_a_session_and_its_people_are_told(slack, held, app):
+    ts = slack.say("U2", "C1", "<@UBOT> their numbers")
+    await slack.until(lambda: held._titles)
     slack.open_home("UADMIN")
     await slack.until(lambda: slack.world.homes.get("UADMIN"))
-    slack.click_home("UADMIN", "home_allowed")
-    [view] = await slack.until(lambda: slack.world.modals)
-    slack.submit("U1", view, field="U1")
-    slack.submit("UADMIN", view, field="U2, <@U3>")
-    await slack.until(lambda: held.chosen)
-    assert held.chosen == {values.Scope("slack", "T1"): {"slack_allowed_people": ["U2", "U3"]}}
+    slack.click_home("UADMIN", "home_kill")
+    _, told = await slack.until(
+        lambda: len(slack.replies("C1", ts)) == 2 and slack.replies("C1", ts)
+    )
+    assert held.calls == [
+        ("reset", values.SessionKey("slack", "T1", "C1", ts), False),
+        ("stop", values.SessionKey("slack", "T1", "C1", ts)),
+    ]
+    assert "An admin ended this session" in str(told["blocks"])
+
+
+async def governing_form(slack):
+    """Open it as an admin."""
+    slack.open_home("UADMIN")
+    await slack.until(lambda: slack.world.homes.get("UADMIN"))
+    opened = len(slack.world.modals)
+    slack.click_home("UADMIN", "home_change")
+    return (await slack.until(lambda: slack.world.modals[opened:]))[0]
+
+
+async def test_only_admins_change_who_may_and_it_holds_at_once(slack, held, app):
+    view = await governing_form(slack)
+    slack.submit("U1", view, allowed_people=["U1"])
+    slack.submit("UADMIN", view, allowed_people=["U2", "U3"])
+    await slack.until(lambda: held.chosen.get(values.Scope("slack", "T1")))
+    await slack.until(lambda: "<@U2>" in texts(slack.world.homes["UADMIN"]))
+    assert held.chosen == {values.Scope("slack", "T1"): {"allowed_people": ["U2", "U3"]}}
     slack.say("U1", "C1", "<@UBOT> hi")
     [told] = await slack.until(lambda: slack.world.ephemerals)
     assert "not on the list" in told["blocks"][0]["text"]
     ts = slack.say("U2", "C1", "<@UBOT> hi")
     await slack.until(lambda: slack.answers("C1", ts))
+
+
+async def test_what_admins_choose_holds_over_the_settings_until_they_take_it_back(slack, held):
+    scope = values.Scope("slack", "T1")
+    slack.world.groups["S7"] = ["U1"]
+    async with connected(slack, held, allowed_people=("U3",), allowed_channels=("C2",)):
+        view = await governing_form(slack)
+        chosen = {"allowed_groups": "<!subteam^S7>", "allowed_channels": ["C1"]}
+        slack.submit("UADMIN", view, **chosen, approval="every", follow_threads="no")
+        await slack.until(lambda: len(held.chosen.get(scope, ())) == 4)
+        ts = slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: slack.answers("C1", ts))
+        assert held.requests[0].approval == "every"
+        slack.say("U1", "C1", "no mention", thread=ts)
+        slack.say("U1", "C2", "<@UBOT> hi")
+        [told] = await slack.until(lambda: slack.world.ephemerals)
+        assert "not work in this channel" in told["blocks"][0]["text"]
+        again = await governing_form(slack)
+        shown = {b["block_id"]: b["element"] for b in again["blocks"]}
+        assert shown["allowed_groups"]["initial_value"] == "S7"
+        assert shown["approval"]["initial_option"]["value"] == "every"
+        assert shown["follow_threads"]["initial_option"]["value"] == "no"
+        empty = {"allowed_groups": "", "allowed_channels": []}
+        slack.submit("UADMIN", again, **empty, approval="as set", follow_threads="as set")
+        await slack.until(lambda: not held.chosen[scope])
+        slack.say("U1", "C2", "<@UBOT> hi")
+        await slack.until(lambda: len(slack.world.ephemerals) == 2)
+        assert "not on the list" in slack.world.ephemerals[1]["blocks"][0]["text"]
+    assert len(held.requests) == 1
+
+
+async def test_admin_looks_up_what_somebody_used_and_others_do_not(slack, held, app):
+    slack.open_home("UADMIN")
+    view = await slack.until(lambda: slack.world.homes.get("UADMIN"))
+    assert "Person U2" not in texts(view)
+    slack.click_home("UADMIN", "home_person", value="U2")
+    view = await slack.until(lambda: "Person U2" in texts(slack.world.homes["UADMIN"]) and view)
+    shown = texts(slack.world.homes["UADMIN"])
+    assert "*Person U2* today: 1,234 tokens (50,000 allowed)" in shown
+    slack.open_home("U1")
+    await slack.until(lambda: slack.world.homes.get("U1"))
+    slack.world.homes["U1"]["blocks"] = slack.world.homes["UADMIN"]["blocks"]
+    slack.click_home("U1", "home_person", value="U2")
+    await slack.until(lambda: "U2" not in texts(slack.world.homes["U1"]))
+
+
+async def test_admin_sees_what_people_think_of_answers(slack, held, app):
+    first = slack.say("U1", "C1", "<@UBOT> one")
+    second = slack.say("U1", "C1", "<@UBOT> two")
+    for ts in (first, second):
+        await slack.until(lambda ts=ts: slack.status("C1", ts) == "active")
+    clicks = [("U1", first, "up 1"), ("U2", first, "up 1"), ("U1", first, "down 1")]
+    clicks += [("U1", first, "down 1"), ("UGUEST", second, "up 2")]
+    for number, (user, ts, value) in enumerate(clicks):
+        [answer] = slack.answers("C1", ts)
+        slack.click(user, "C1", answer["ts"], "feedback", value=value)
+        await slack.until(lambda number=number: len(slack.world.responses) == number + 1)
+    assert "guests" in slack.world.responses[-1]["text"]
+    assert held.chosen[values.Scope("slack", "T1", person="U1")] == {"feedback:1": "down"}
+    slack.open_home("UADMIN")
+    view = await slack.until(lambda: slack.world.homes.get("UADMIN"))
+    assert "Answers: 1 good, 1 bad" in texts(view)
 
 
 async def test_session_of_somebody_else_cannot_be_reset_by_a_forged_button(slack, held, app):

@@ -195,7 +195,7 @@ async def test_stream_that_slack_ended_goes_on_by_editing(slack, held, app):
         reply.text("two ")
         await asyncio.sleep(0.3)
         reply.text("three")
-        return ports.End(status=ports.Status.DONE)
+        return ports.End(status=ports.Status.DONE, turn_id=5)
 
     held.script = script
     ts = slack.say("U1", "C1", "<@UBOT> slow")

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from interpreter_bot import app, settings
+from interpreter_bot import app, settings, values
 from tests.fakes import openai_server
 from tests.integration.slack.worlds import connected
 
@@ -123,3 +123,29 @@ async def test_people_hear_where_there_is_no_model_and_of_sessions_in_their_home
         slack.open_home("U1")
         view = await slack.until(lambda: slack.world.homes.get("U1"), seconds=10)
         assert "channel C1" in str(view)
+
+
+async def test_all_of_a_table_and_what_admins_choose(slack, tmp_path, short_path):
+    async with opened(slack, tmp_path, short_path) as (held, _):
+        slack.command("U1", "C1", "/py", "import pandas\npandas.DataFrame({'a': range(1000)})")
+        [answer] = await slack.until(
+            lambda: [m for m in slack.world.messages.values() if "whole_table_0" in str(m)],
+            seconds=30,
+        )
+        key = values.SessionKey("slack", "T1", "C1")
+        await slack.until(lambda: not held.is_busy(key))
+        slack.click("U2", "C1", answer["ts"], "whole_table_0")
+        [batch] = await slack.until(lambda: slack.world.batches, seconds=30)
+        data = slack.world.contents[batch["files"][0]["id"]]
+        assert data.splitlines()[-1] == b"999,999"
+        slack.open_home("UADMIN")
+        await slack.until(lambda: slack.world.homes.get("UADMIN"))
+        slack.click_home("UADMIN", "home_change")
+        [view] = await slack.until(lambda: slack.world.modals)
+        slack.submit("UADMIN", view, allowed_people=["U2"], follow_threads="no")
+        await slack.until(lambda: "<@U2>" in str(slack.world.homes["UADMIN"]))
+        scope = values.Scope("slack", "T1", "C1")
+        assert await held.choices(scope) == {"allowed_people": ["U2"], "follow_threads": False}
+        slack.click_home("UADMIN", "home_kill")
+        await slack.until(lambda: "An admin ended this session" in str(slack.world.messages))
+        assert not (await held.recent("slack", "T1"))[0].has_kernel

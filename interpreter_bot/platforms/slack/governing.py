@@ -1,0 +1,189 @@
+"""What admins see in their home tab, and the form in which they choose. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
+
+from interpreter_bot.platforms.slack import blocks, markdown, preferences, views
+from interpreter_bot.sessions import overviews, requests
+
+KILL: Final = "home_kill"
+DELETE: Final = "home_delete"
+CHANGE: Final = "home_change"
+PERSON: Final = "home_person"
+FORM: Final = "governing_form"
+
+_MOST_SESSIONS: Final = 12
+_MOST_LISTED: Final = 50
+_GROUP: Final = re.compile(r"\bS[A-Z0-9]{1,30}\b")
+_AS_SET: Final = "as set"
+_SWITCH: Final = {"yes": True, "no": False}
+_NAMES: Final = (
+    *(preferences.PEOPLE, preferences.GROUPS, preferences.CHANNELS),
+    *(preferences.APPROVAL, preferences.FOLLOWING),
+)
+_HINT: Final = "Nothing: as the bot's operator set it."
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Governed:
+    """What is theirs to see.
+
+    Attributes:
+        everybody: all conversations of the workspace.
+        holds: what is chosen, or else set.
+        opinions: how many answers were called good, and how many bad.
+        person: whose use is shown; nobody's if empty.
+        name: what they are called.
+        usage: theirs.
+    """
+
+    everybody: Sequence[overviews.Overview]
+    holds: preferences.Preferences
+    opinions: tuple[int, int] = (0, 0)
+    person: str = ""
+    name: str = ""
+    usage: overviews.Usage | None = None
+
+
+def shown(governed: Governed) -> list[blocks.Block]:
+    """Make their part of the home tab."""
+    made = [views.heading("All sessions")]
+    for overview in governed.everybody[:_MOST_SESSIONS]:
+        made += _session(overview)
+    holds = governed.holds
+    listed = (
+        ("People", holds.people, "<@{}>"),
+        ("User groups", holds.groups, "{}"),
+        ("Channels", holds.channels, "<#{}>"),
+    )
+    lines = [f"*{what}:* {_list(ids, form)}" for what, ids, form in listed]
+    lines.append(f"*Asked before code runs:* {holds.approval}")
+    lines.append(f"*Answers without a mention:* {'yes' if holds.follows_threads else 'no'}")
+    change = blocks.actions(blocks.button("Change", CHANGE, "change"))
+    made += [views.heading("Who may, and how"), blocks.section("\n".join(lines)), change]
+    good, bad = governed.opinions
+    made += [views.heading("Use and budgets"), blocks.section(f"Answers: {good} good, {bad} bad")]
+    if governed.usage is not None:
+        name = markdown.escaped(governed.name)
+        made.append(blocks.section(f"*{name}* today: {views.usage(governed.usage)}"))
+    return [*made, blocks.actions(_chooser(governed.person))]
+
+
+def _list(ids: Sequence[str], form: str) -> str:
+    # Ids come from a form or from the settings; what is none is shown as it is.
+    named = [form.format(one) if one.isalnum() else markdown.escaped(one) for one in ids]
+    more = f" and {len(ids) - _MOST_LISTED} more" if len(ids) > _MOST_LISTED else ""
+    return ", ".join(named[:_MOST_LISTED]) + more if ids else "all"
+
+
+def _chooser(person: str) -> blocks.Block:
+    made = {"type": "users_select", "action_id": PERSON, "placeholder": blocks.plain("Use of …")}
+    return made | ({"initial_user": person} if person else {})
+
+
+def _session(overview: overviews.Overview) -> list[blocks.Block]:
+    key = views.key(overview)
+    kill = blocks.button("Kill", KILL, key)
+    delete = blocks.button("Delete", DELETE, key, style="danger")
+    kill["confirm"] = _confirmation(
+        "Kill this session?", "What runs is stopped and its variables are gone; files stay.", "Kill"
+    )
+    delete["confirm"] = _confirmation(
+        "Delete this session?", "Its variables, files and history are gone for good.", "Delete"
+    )
+    return [blocks.section(views.told(overview)), blocks.actions(kill, delete)]
+
+
+def _confirmation(title: str, text: str, yes: str) -> blocks.Block:
+    return {
+        "title": blocks.plain(title, 100),
+        "text": blocks.plain(text, 300),
+        "confirm": blocks.plain(yes, 30),
+        "deny": blocks.plain("Keep", 30),
+    }
+
+
+def form(chosen: Mapping[str, Any]) -> views.View:
+    """Make the form.
+
+    Args:
+        chosen: by name, what the workspace chose itself.
+    """
+    people, groups, channels = _lists(chosen)
+    follows = chosen.get(preferences.FOLLOWING)
+    switch = next((word for word, is_on in _SWITCH.items() if is_on is follows), _AS_SET)
+    approval = chosen.get(preferences.APPROVAL, _AS_SET)
+    return {
+        "type": "modal",
+        "callback_id": FORM,
+        "title": blocks.plain("Who may, and how", 24),
+        "submit": blocks.plain("Save", 24),
+        "close": blocks.plain("Cancel", 24),
+        "blocks": [
+            _input(preferences.PEOPLE, "People who may use me", people),
+            _input(preferences.GROUPS, "User groups (S…) who may", groups),
+            _input(preferences.CHANNELS, "Channels where I work", channels),
+            _input(
+                preferences.APPROVAL,
+                "Ask a person before the model's code runs",
+                _select(get_args(requests.Approval), approval),
+            ),
+            _input(
+                preferences.FOLLOWING,
+                "Answer without a mention in threads of one person",
+                _select(tuple(_SWITCH), switch),
+            ),
+        ],
+    }
+
+
+def _lists(chosen: Mapping[str, Any]) -> tuple[blocks.Block, blocks.Block, blocks.Block]:
+    people: blocks.Block = {"type": "multi_users_select"}
+    channels: blocks.Block = {
+        "type": "multi_conversations_select",
+        "filter": {"include": ["public", "private"], "exclude_bot_users": True},
+    }
+    groups: blocks.Block = {"type": "plain_text_input"}
+    if listed := chosen.get(preferences.PEOPLE):
+        people["initial_users"] = list(listed)
+    if listed := chosen.get(preferences.CHANNELS):
+        channels["initial_conversations"] = list(listed)
+    if listed := chosen.get(preferences.GROUPS):
+        groups["initial_value"] = " ".join(listed)
+    return people, groups, channels
+
+
+def _input(name: str, label: str, element: blocks.Block) -> blocks.Block:
+    return {
+        "type": "input",
+        "block_id": name,
+        "label": blocks.plain(label, 200),
+        "hint": blocks.plain(_HINT, 200),
+        "element": {**element, "action_id": name},
+        "optional": True,
+    }
+
+
+def _select(titles: Sequence[str], chosen: str) -> blocks.Block:
+    options = [{"text": blocks.plain(one), "value": one} for one in (_AS_SET, *titles)]
+    found = next((one for one in options if one["value"] == chosen), options[0])
+    return {"type": "static_select", "options": options, "initial_option": found}
+
+
+def chosen(view: views.View) -> dict[str, object | None]:
+    """Read the form: what is chosen by name; None where the settings are to hold."""
+    state = view.get("state", {}).get("values", {})
+    given = {name: (state.get(name) or {}).get(name) or {} for name in _NAMES}
+    option = {name: (given[name].get("selected_option") or {}).get("value") for name in _NAMES}
+    approval = option[preferences.APPROVAL]
+    return {
+        preferences.PEOPLE: given[preferences.PEOPLE].get("selected_users") or None,
+        preferences.GROUPS: _GROUP.findall(given[preferences.GROUPS].get("value") or "") or None,
+        preferences.CHANNELS: given[preferences.CHANNELS].get("selected_conversations") or None,
+        preferences.APPROVAL: approval if approval in get_args(requests.Approval) else None,
+        preferences.FOLLOWING: _SWITCH.get(str(option[preferences.FOLLOWING])),
+    }

@@ -1,0 +1,105 @@
+"""What an execution showed, where Slack has a form of its own for it or none."""
+
+import base64
+
+from interpreter_bot import values
+from interpreter_bot.sessions import ports
+from tests.fakes import slack_conversations as fake
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
+HEAD = values.Table(
+    columns=("", "a"),
+    rows=(("0", "1"),),
+    row_count=12_345,
+    column_count=1,
+    index_count=1,
+    handle="t1",
+)
+
+
+def showing(*outputs):
+    async def script(request, reply, held):
+        reply.step(1)
+        reply.code(0, "df")
+        for output in outputs:
+            reply.output(0, output)
+        reply.finished(0, fake.done())
+        return ports.End(status=ports.Status.DONE, turn_id=held.next_turn())
+
+    return script
+
+
+async def answered(slack):
+    ts = slack.say("U1", "C1", "<@UBOT> show")
+    [answer] = await slack.until(
+        lambda: slack.status("C1", ts) == "active" and slack.answers("C1", ts)[:1]
+    )
+    return ts, answer
+
+
+async def test_all_of_a_table_is_a_button_away(slack, held, app):
+    held.script = showing(HEAD)
+    held.tables["t1"] = b",a\n0,1\n1,2\n"
+    ts, answer = await answered(slack)
+    assert "12,345 rows x 1 columns, the first 1 shown" in answer["text"]
+    assert [block["type"] for block in answer["blocks"]][:2] == ["table", "actions"]
+    [button] = answer["blocks"][1]["elements"]
+    assert button["text"]["text"] == "All 12,345 rows as CSV"
+    slack.click("U2", "C1", answer["ts"], "whole_table_0")
+    [batch] = await slack.until(lambda: slack.world.batches)
+    assert batch["thread_ts"] == ts
+    assert [file["name"] for file in batch["files"]] == ["table-t1.csv"]
+    assert slack.world.contents[batch["files"][0]["id"]] == b",a\n0,1\n1,2\n"
+
+
+async def test_table_that_is_gone_is_said_to_who_asked(slack, held, app):
+    held.script = showing(HEAD)
+    _, answer = await answered(slack)
+    slack.click("U1", "C1", answer["ts"], "whole_table_0")
+    [told] = await slack.until(lambda: slack.world.responses)
+    assert told["text"] == "That table is no longer there."
+    assert told["unfurl_links"] is False
+
+
+async def test_table_of_another_channel_cannot_be_had_nor_by_a_guest(slack, held, app):
+    held.script = showing(HEAD)
+    held.tables["t1"] = b"x"
+    _, answer = await answered(slack)
+    [button] = answer["blocks"][1]["elements"]
+    slack.click("UGUEST", "C1", answer["ts"], "whole_table_0")
+    await slack.until(lambda: slack.world.responses)
+    button["value"] = "T1/C2/1.2/t1"
+    slack.click("U1", "C1", answer["ts"], "whole_table_0")
+    await slack.until(lambda: len(slack.world.responses) == 2)
+    said = [told["text"] for told in slack.world.responses]
+    assert "guests" in said[0]
+    assert said[1] == "There is no such table."
+    assert slack.world.batches == []
+
+
+async def test_table_that_is_all_there_has_no_button(slack, held, app):
+    whole = values.Table(columns=("a",), rows=(("1",),), row_count=1, column_count=1)
+    held.script = showing(whole)
+    _, answer = await answered(slack)
+    assert [block["type"] for block in answer["blocks"]][:2] == ["table", "context"]
+    assert "below" not in answer["text"]
+
+
+async def test_pages_formulas_drawings_and_sounds_are_pictures_and_files(slack, held, app):
+    sound = base64.b64encode(b"RIFF" + bytes(60)).decode()
+    held.script = showing(
+        values.Html(
+            html="<div id=plot></div><script>draw()</script>", title="Sales <!channel>", preview=PNG
+        ),
+        values.Latex(latex="$x^2$", plain="x squared", preview=PNG),
+        values.Image(mime="image/svg+xml", data=b"<svg/>", preview=PNG, plain="a drawing"),
+        values.Html(html=f'<audio controls src="data:audio/wav;base64,{sound}"></audio>'),
+    )
+    _, answer = await answered(slack)
+    [batch] = await slack.until(lambda: slack.world.batches)
+    names = [file["name"] for file in batch["files"]]
+    assert names[:3] == ["sales-channel.png", "formula-1.png", "drawing-1.png"]
+    assert names[3:] == ["sales-channel.html", "drawing-1.svg", "sound-1.wav"]
+    alts = [slack.world.files[file["id"]].get("alt_txt") for file in batch["files"]]
+    assert alts[:3] == ["Preview: Sales _!channel_", "x squared", "a drawing"]
+    assert "interactive" in answer["text"]
