@@ -43,6 +43,9 @@ class Discord(tables.Group):
     """Between two edits of an answer that is being written."""
     rerun_seconds: Annotated[float, pydantic.Field(ge=0)] = 300.0
     """Editing a message so long after it was sent runs it again; 0 means never."""
+    look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=86400)] = 600.0
+    """At the start, what was written in the last so many seconds is answered too, if nobody has;
+    0 means that messages which came while the bot was down are passed over."""
     archive_minutes: Literal[60, 1440, 4320, 10080] = 1440
     """When a quiet thread is put away."""
     context_messages: Annotated[int, pydantic.Field(ge=0, le=100)] = 20

@@ -96,6 +96,8 @@ class Conversations:
         handled: every request that was taken, in order.
         past: turns by conversation.
         workspaces: files by conversation.
+        tables: the whole of tables as CSV, by conversation and handle.
+        claim_seconds: how long the database takes.
     """
 
     def __init__(self, script, *, models=("small", "large"), is_sandboxed=True):
@@ -107,6 +109,8 @@ class Conversations:
         self.handled = []
         self.past = {}
         self.workspaces = {}
+        self.tables = {}
+        self.claim_seconds = 0.0
         self.resets = []
         self.scopes = {}
         self.chosen_models = {}
@@ -220,6 +224,30 @@ class Conversations:
     async def notebook(self, key):
         return b'{"cells": [], "nbformat": 4}'
 
+    async def save_table(self, key, handle):
+        if self.is_busy(key):
+            raise errors.BotError("Something runs in this conversation.")
+        if (key, handle) not in self.tables:
+            raise errors.BotError("That table is no longer there.")
+        name = f"table-{handle}.csv"
+        self.workspaces.setdefault(key, {})[name] = self.tables[key, handle]
+        return name
+
+    async def recent(self, platform, workspace="", *, channel=None, person="", most=50):
+        found = [
+            key
+            for key in reversed(self.past)
+            if (key.platform, key.workspace) == (platform, workspace)
+            and channel in (None, key.channel)
+        ]
+        now = datetime.datetime.now(datetime.UTC)
+        return tuple(
+            overviews.Overview(
+                key=key, title="", model="", used=now, is_busy=False, has_kernel=False
+            )
+            for key in found[:most]
+        )
+
     async def files(self, key):
         return tuple(
             values.FileInfo(name, len(data), 10**18)
@@ -272,7 +300,7 @@ class Conversations:
             chosen[name] = value
 
     async def claim(self, platform, event_id):
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.claim_seconds)
         if (platform, event_id) in self._claims:
             return False
         self._claims.add((platform, event_id))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from typing import Any, Final
 
 import discord
@@ -10,16 +9,15 @@ import discord
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.discord import (
     escaping,
+    handing,
     informing,
     interacting,
     places,
     preferences,
-    pressing,
     sheets,
 )
 
 _Interaction = discord.Interaction[Any]
-_SPOOL_BYTES: Final = 4 * 1024 * 1024
 _NO_CONTENT: Final = (
     "🔹 This bot was not given the message-content intent: in channels I read only messages that "
     "mention me or reply to me, commands, and what you choose from Apps."
@@ -33,42 +31,27 @@ class Attendant:
         self,
         client: discord.Client,
         interactor: interacting.Interactor,
-        presser: pressing.Presser,
     ) -> None:
         self._client = client
         self._interactor = interactor
-        self._presser = presser
         self._talks = interactor.talks
 
     async def reset(self, interaction: _Interaction, *, files: bool) -> None:
         """Begin a conversation anew. All who are there learn of it."""
-        await interaction.response.defer(thinking=True)
         place = places.of_interaction(interaction)
         await self._talks.reset(place.key, files=files)
         told = "Variables and transcript are forgotten"
         told += ", and the files are deleted." if files else "; the files in /mnt/data are kept."
-        await interaction.edit_original_response(content=f"🧹 {told}")
+        await self._interactor.tell(interaction, f"🧹 {told}")
 
     async def files(self, interaction: _Interaction, name: str) -> None:
         """List files, or hand one out."""
         place = places.of_interaction(interaction)
-        await interaction.response.defer(ephemeral=True, thinking=True)
         if not name:
             listed = informing.files(await self._talks.files(place.key))
             await self._interactor.tell(interaction, _cut(listed))
             return
-        with tempfile.TemporaryFile() as spool:
-            async with self._talks.reading(place.key, name) as (info, chunks):
-                if info.size_bytes > place.file_bytes:
-                    most = informing.size(place.file_bytes)
-                    raise errors.BotError(f"The file is larger than the {most} allowed here.")
-                async for chunk in chunks:
-                    spool.write(chunk)
-            size = spool.tell()
-            spool.seek(0)
-            short = name.rsplit("/", 1)[-1]
-            upload = sheets.Upload(name, 0, short, size, _Opened(spool))
-            await self._interactor.tell(interaction, "", uploads=(upload,))
+        await handing.hand_out(self._interactor, interaction, place, name)
 
     async def file_names(self, interaction: _Interaction) -> tuple[str, ...]:
         """Return the names of all files."""
@@ -86,7 +69,7 @@ class Attendant:
 
     async def notebook(self, interaction: _Interaction) -> None:
         """Give the conversation as a notebook."""
-        await self._presser.notebook(interaction, places.of_interaction(interaction))
+        await handing.notebook(self._interactor, interaction, places.of_interaction(interaction))
 
     async def usage(self, interaction: _Interaction) -> None:
         """Say what was used."""
@@ -141,16 +124,6 @@ class Attendant:
             shown = {True: "on", False: "off", "": "default"}.get(value, value)
             lines.append(f"• {escaping.line(name)}: {shown} ({preferences.ABOUT[name]})")
         await self._interactor.tell(interaction, "\n".join(lines))
-
-
-class _Opened:
-    """A file that is open already, and is sent once."""
-
-    def __init__(self, file: Any) -> None:  # noqa: ANN401
-        self._file = file
-
-    def content(self) -> Any:  # noqa: ANN401
-        return self._file
 
 
 def _scope(interaction: _Interaction, place: places.Place, scope: str) -> values.Scope:

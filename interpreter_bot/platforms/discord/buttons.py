@@ -14,6 +14,7 @@ _LOOKS: Final = {
     "code": ("Show code", discord.ButtonStyle.secondary),
     "again": ("Re-run", discord.ButtonStyle.secondary),
     "notebook": ("Notebook", discord.ButtonStyle.secondary),
+    "csv": ("All as CSV", discord.ButtonStyle.secondary),
     "answer": ("Answer", discord.ButtonStyle.primary),
     "run": ("Run", discord.ButtonStyle.success),
     "change": ("Edit", discord.ButtonStyle.secondary),
@@ -41,6 +42,7 @@ class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE)
     def __init__(self, button: sheets.Button) -> None:
         label, style = _LOOKS[button.verb]
         custom_id = f"ib:{button.verb}:{button.number}:{button.owner}"
+        label = button.label or label
         super().__init__(discord.ui.Button(label=label, style=style, custom_id=custom_id))
         self._button = button
 

@@ -1,4 +1,4 @@
-"""What was missed while the gateway was away and its session could not be resumed.
+"""What was missed: while the bot was down, or the gateway away with a session that is lost.
 
 Whatever was written since is looked for where something was written at all: Discord says of each
 channel which message is its last. A message that was heard after all is claimed already.
@@ -7,18 +7,22 @@ channel which message is its last. A message that was heard after all is claimed
 from __future__ import annotations
 
 import asyncio
+import datetime
 import logging
 from typing import Final
 
 import discord
 
-from interpreter_bot.platforms.discord import faults, listening
+from interpreter_bot import settings
+from interpreter_bot.platforms.discord import faults, listening, places
+from interpreter_bot.sessions import conversations
 
 _log = logging.getLogger(__name__)
 
 _MOST_CHANNELS: Final = 100
 _MOST_MESSAGES: Final = 100
 _MOST_DIRECT: Final = 200
+_MOST_RECENT: Final = 30
 # Half a minute, as ids count time: messages of one moment need not come in order.
 _MARGIN: Final = 30_000 << 22
 
@@ -26,9 +30,18 @@ _MARGIN: Final = 30_000 << 22
 class Catcher:
     """Knows what was heard last, and reads on from there."""
 
-    def __init__(self, client: discord.Client, listener: listening.Listener) -> None:
+    def __init__(
+        self,
+        client: discord.Client,
+        talks: conversations.Conversations,
+        allowed: settings.Discord,
+        listener: listening.Listener,
+    ) -> None:
         self._client = client
+        self._talks = talks
+        self._options = allowed
         self._listener = listener
+        self._has_looked_back = False
         self._last = 0
         self._since: int | None = None
         self._direct: dict[int, None] = {}
@@ -52,6 +65,25 @@ class Catcher:
         if self._since is None:
             self._since = self._last - _MARGIN
 
+    async def look_back(self) -> None:
+        """Remember, once, that something may have been written before the bot was started.
+
+        Discord tells a bot of its servers, but not of its direct conversations: those are known
+        that were used last.
+        """
+        if self._has_looked_back:
+            return
+        self._has_looked_back = True
+        if not self._options.look_back_seconds:
+            return
+        for overview in reversed(await self._talks.recent(places.PLATFORM, most=_MOST_RECENT)):
+            number = places.channel_of(overview.key)
+            if number is not None:
+                self._direct.setdefault(number)
+        before = datetime.timedelta(seconds=self._options.look_back_seconds)
+        since = discord.utils.time_snowflake(discord.utils.utcnow() - before)
+        self._since = since if self._since is None else min(since, self._since)
+
     async def catch_up(self) -> None:
         """Hear what was written between the sessions, oldest first."""
         async with self._lock:
@@ -65,12 +97,15 @@ class Catcher:
                 self.note(message)
                 await self._listener.heard(message)
             if missed:
-                _log.info("%d messages were looked up after a lost connection", len(missed))
+                _log.info("%d messages were looked up that may have been missed", len(missed))
 
     def _changed(self, since: int) -> list[discord.abc.Messageable]:
         """Find channels in which something was written."""
         found: list[discord.abc.Messageable] = []
+        allowed = self._options.guilds
         for guild in self._client.guilds:
+            if allowed and guild.id not in allowed:
+                continue
             known: list[discord.TextChannel | discord.VoiceChannel | discord.Thread] = []
             known += guild.text_channels
             known += guild.voice_channels

@@ -17,18 +17,21 @@ from interpreter_bot.platforms.discord import (
     interacting,
     listening,
     pressing,
+    requesting,
     syncing,
 )
 
 _log = logging.getLogger(__name__)
 
 _READY_SECONDS: Final = 2.0
+_SYNC_SECONDS: Final = 20.0
 
 
 class _Hearing(discord.Client):
     """What both kinds of client do with what they hear."""
 
     listener: listening.Listener
+    requester: requesting.Requester
     editor: editing.Editor
     catcher: catching.Catcher
     interactor: interacting.Interactor
@@ -42,17 +45,27 @@ class _Hearing(discord.Client):
         super().__init__(**fields)
         self._connected: set[int] = set()
 
+    def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
+        """Pass an event on, unless all is over: the library (2.7) would fall over it then."""
+        if not self.is_closed():
+            super().dispatch(event, *args, **kwargs)
+
     async def setup_hook(self) -> None:
         """Make buttons work and commands known, before anything is heard."""
         self.add_dynamic_items(buttons.Action)
-        await syncing.sync(self, self.tree)
+        work = syncing.sync_or_go_without(self, self.tree)
+        syncing_task = self.requester.spawn(work, "list of commands")
+        # Once the changes of a day are used up, Discord may ask for hours of patience.
+        await asyncio.wait((syncing_task,), timeout=_SYNC_SECONDS)
         self.catcher.begin()
 
     async def on_message(self, message: discord.Message) -> None:
         """Hear a message."""
         if not self.is_leaving:
             self.catcher.note(message)
-            await self.listener.heard(message)
+            # As a task of ours: what has begun is waited for when the bot leaves.
+            hearing = self.listener.heard(message)
+            self.requester.spawn(hearing, f"hearing of message {message.id}")
 
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
         """Hear that a message was changed, by somebody or by Discord itself."""
@@ -62,6 +75,11 @@ class _Hearing(discord.Client):
     async def on_raw_message_delete(self, event: discord.RawMessageDeleteEvent) -> None:
         """Hear that a message is gone."""
         await self.editor.deleted(event.message_id)
+
+    async def on_raw_bulk_message_delete(self, event: discord.RawBulkMessageDeleteEvent) -> None:
+        """Hear that many messages are gone at once."""
+        for number in event.message_ids:
+            await self.editor.deleted(number)
 
     async def on_connect(self) -> None:
         """Hear that Discord has accepted us."""
@@ -75,6 +93,7 @@ class _Hearing(discord.Client):
 
     async def on_ready(self) -> None:
         """Hear that everything is known about the servers again."""
+        await self.catcher.look_back()
         await self.catcher.catch_up()
 
     async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:

@@ -46,18 +46,17 @@ def _py(interactor: interacting.Interactor) -> app_commands.Command[Any, Any, No
         file2: discord.Attachment | None = None,
         file3: discord.Attachment | None = None,
     ) -> None:
-        if not await interactor.admits(interaction):
-            return
         files = tuple(one for one in (file, file2, file3) if one is not None)
         if code.strip():
             await interactor.request(interaction, code, attachments=files, is_code=True)
+            return
+        if not await interactor.admits(interaction):
             return
 
         async def submitted(
             sent: _Interaction, text: str, more: tuple[discord.Attachment, ...]
         ) -> None:
-            if await interactor.admits(sent):
-                await interactor.request(sent, text, attachments=(*files, *more), is_code=True)
+            await interactor.request(sent, text, attachments=(*files, *more), is_code=True)
 
         window = modals.Window(
             "Run Python",
@@ -82,13 +81,13 @@ def _add_session(
     @group.command(name="reset", description="Begin anew: variables and transcript are forgotten")
     @app_commands.describe(files="Delete the files in /mnt/data as well")
     async def reset(interaction: _Interaction, files: bool = False) -> None:
-        if await interactor.admits(interaction):
+        if await interactor.begins(interaction, is_public=True):
             await attendant.reset(interaction, files=files)
 
     @group.command(name="files", description="List the files in /mnt/data, or get one")
     @app_commands.describe(name="The file to get")
     async def files(interaction: _Interaction, name: str = "") -> None:
-        if await interactor.admits(interaction):
+        if await interactor.begins(interaction):
             await attendant.files(interaction, name)
 
     @files.autocomplete("name")
@@ -99,22 +98,22 @@ def _add_session(
 
     @group.command(name="limits", description="What code may use")
     async def limits(interaction: _Interaction) -> None:
-        if await interactor.admits(interaction):
+        if await interactor.begins(interaction):
             await attendant.limits(interaction)
 
     @group.command(name="notebook", description="Get this conversation as a Jupyter notebook")
     async def notebook(interaction: _Interaction) -> None:
-        if await interactor.admits(interaction):
+        if await interactor.begins(interaction):
             await attendant.notebook(interaction)
 
     @group.command(name="usage", description="What this conversation, and you today, have used")
     async def usage(interaction: _Interaction) -> None:
-        if await interactor.admits(interaction):
+        if await interactor.begins(interaction):
             await attendant.usage(interaction)
 
     @group.command(name="help", description="What I can do")
     async def help_(interaction: _Interaction) -> None:
-        if await interactor.admits(interaction):
+        if await interactor.begins(interaction):
             await attendant.help(interaction)
 
 
@@ -128,7 +127,7 @@ def _add_choosing(
     @group.command(name="model", description="See or choose this conversation's model")
     @app_commands.describe(name="The model to ask from now on")
     async def model(interaction: _Interaction, name: str = "") -> None:
-        if await interactor.admits(interaction):
+        if await interactor.begins(interaction):
             await attendant.model(interaction, name)
 
     @model.autocomplete("name")
@@ -151,7 +150,7 @@ def _add_choosing(
     async def settings(
         interaction: _Interaction, name: str = "", value: str = "", scope: str = "me"
     ) -> None:
-        if await interactor.admits(interaction):
+        if await interactor.begins(interaction):
             await attendant.settings(interaction, name, value, scope)
 
     @settings.autocomplete("name")
@@ -160,6 +159,8 @@ def _add_choosing(
 
     @settings.autocomplete("value")
     async def values(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
+        if not interactor.may_complete(interaction):
+            return []
         name = str(interaction.namespace.name or "")
         found = preferences.suggestions(name, interactor.talks.models)
         return _choices((*found, "default"), current)

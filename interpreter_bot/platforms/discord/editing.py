@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from typing import Final
 
 import discord
 
@@ -15,6 +17,8 @@ from interpreter_bot.platforms.discord import (
     speaking,
 )
 from interpreter_bot.sessions import conversations
+
+_OTHERS_FIRST_SECONDS: Final = 2.0
 
 
 class Editor:
@@ -36,32 +40,48 @@ class Editor:
 
     async def edited(self, message: discord.Message) -> None:
         """Take a message that was changed; Discord itself changes some, to add previews."""
-        if message.author.bot or message.edited_at is None:
+        edited_at = message.edited_at
+        if edited_at is None or message.author.bot:
             return
-        recent = self._listener.recents.find(message.id)
-        if recent is None:
-            age = discord.utils.utcnow() - message.created_at
-            if age.total_seconds() <= self._options.rerun_seconds:
-                # It did not call us before; perhaps it does now.
-                await self._listener.heard(message)
-            return
+        event = f"edit {message.id} {edited_at.timestamp()}"
         async with self._listener.in_order(message.channel.id):
-            is_late = time.monotonic() - recent.heard > self._options.rerun_seconds
-            if is_late or message.content == recent.content:
+            recent = self._listener.recents.find(message.id)
+            if recent is not None:
+                await self._edited_recently(message, recent, event)
                 return
-            event = f"edit {message.id} {message.edited_at.timestamp()}"
-            if await self._talks.claim(places.PLATFORM, event):
-                recent.content = message.content
-                work = self._again(message, recent)
-                self._requester.spawn(work, f"edited message {message.id}")
+        age = discord.utils.utcnow() - message.created_at
+        # If it did not call us before, perhaps it does now.
+        if age.total_seconds() <= self._options.rerun_seconds and await self._listener.heard(
+            message
+        ):
+            self._requester.spawn(self._anew(message, event), f"edited message {message.id}")
 
-    async def _again(self, message: discord.Message, recent: recents.Recent) -> None:
+    async def _edited_recently(
+        self, message: discord.Message, recent: recents.Recent, event: str
+    ) -> None:
+        is_late = time.monotonic() - recent.heard > self._options.rerun_seconds
+        if is_late or message.content == recent.message.content:
+            return
+        if not await self._talks.claim(places.PLATFORM, event):
+            return
+        recent.message = message
+        if recent.run is not None:
+            work = self._again(message, recent, recent.run)
+            self._requester.spawn(work, f"edited message {message.id}")
+
+    async def _anew(self, message: discord.Message, event: str) -> None:
+        """Answer a changed message that was answered before the bot was started."""
+        # Another bot that gave the answer, and can change it, shall have its chance first.
+        await asyncio.sleep(_OTHERS_FIRST_SECONDS)
+        if await self._talks.claim(places.PLATFORM, event):
+            await self._listener.heard_anew(message)
+
+    async def _again(
+        self, message: discord.Message, recent: recents.Recent, old: requesting.Run
+    ) -> None:
         """Run a changed message again; its answer takes the place of the old one."""
-        old = recent.run
         if not old.is_over.is_set():
-            is_waiting = await self._talks.withdraw(old.place.key, old.request.id)
-            if not is_waiting:
-                await self._talks.stop(old.place.key)
+            await self._requester.stop(old)
             await old.is_over.wait()
         chosen = await self._requester.chosen_by(old.place, places.person(message.author))
         me = self._client.user.id if self._client.user is not None else 0
@@ -73,5 +93,5 @@ class Editor:
     async def deleted(self, message_id: int) -> None:
         """Take a message that was deleted: a request that still waits is withdrawn."""
         recent = self._listener.recents.forget(message_id)
-        if recent is not None and not recent.run.is_over.is_set():
+        if recent is not None and recent.run is not None:
             await self._talks.withdraw(recent.run.place.key, recent.run.request.id)

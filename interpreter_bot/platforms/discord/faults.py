@@ -27,17 +27,22 @@ TOO_LARGE: Final = 40005
 MOST_FOLLOW_UPS: Final = 40094
 ALREADY_ANSWERED: Final = 40060
 NO_ACCESS: Final = 50001
+CANNOT_DIRECT: Final = frozenset({50007, 50278})
+"""Somebody takes no direct messages of ours."""
 NO_PERMISSION: Final = 50013
 TOKEN_OVER: Final = 50027
 FORM: Final = 50035
 FILE_TOO_LARGE: Final = 50045
 ARCHIVED: Final = 50083
+NO_REPLIES: Final = 160002
 THREAD_EXISTS: Final = 160004
 
 CONNECTION: Final = (OSError, aiohttp.ClientError, TimeoutError)
 """What is raised when Discord could not be reached, or went away before it answered."""
 ANY: Final = (discord.HTTPException, *CONNECTION)
 """What any request to Discord may raise."""
+UNSENT: Final = aiohttp.ClientConnectorError
+"""The one of these after which it is certain that nothing was carried out."""
 _SERVER: Final = 500
 _LIMITED: Final = 429
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any, Final
 
 import discord
 
 from interpreter_bot import errors, settings
 from interpreter_bot.platforms.discord import (
+    answering,
     attaching,
     desks,
     escaping,
     faults,
+    memberships,
     permits,
     places,
     requesting,
@@ -25,6 +28,7 @@ _log = logging.getLogger(__name__)
 _FAILED: Final = "Something went wrong; what, is in the bot's log."
 _LEAVING: Final = "I am about to be restarted. Please try again in a moment."
 _ANSWERED: Final = frozenset({faults.ALREADY_ANSWERED, faults.UNKNOWN_INTERACTION})
+_ACKNOWLEDGED: Final = "acknowledged"
 
 
 class Interactor:
@@ -47,25 +51,64 @@ class Interactor:
     ) -> None:
         self._client = client
         self._files = files
+        self._members = memberships.Memberships(client, allowed)
         self.talks = talks
         self.requester = requester
         self.options = allowed
         self.is_leaving = False
 
     async def admits(self, interaction: discord.Interaction[Any]) -> bool:
-        """Say whether an interaction is to be carried out: by us, now, and for them.
+        """Say whether somebody may go on, as far as is known at once; who may not is told so.
 
-        Who may not is told so; an interaction that was heard before is passed over.
+        Enough where a window is opened: what is sent off with it is looked at again.
         """
+        refusal = _LEAVING if self.is_leaving else ""
+        if not self._members.is_unknown(interaction.user, interaction.guild_id):
+            refusal = refusal or permits.refusal(_asker(interaction), self.options)
+        return not await self._refuses(interaction, refusal)
+
+    async def begins(
+        self,
+        interaction: discord.Interaction[Any],
+        *,
+        is_public: bool = False,
+        is_silent: bool = False,
+    ) -> bool:
+        """Say whether an interaction is to be carried out: for them, now, and by us.
+
+        Discord waits three seconds for a first sign, so it is given before anything is asked of
+        a database. Where several bots give one, the claim decides.
+
+        Args:
+            interaction: what somebody did.
+            is_public: all who are there see the answer.
+            is_silent: there is none, where all goes well.
+        """
+        if not await self.admits(interaction):
+            return False
+        await self._acknowledge(interaction, is_public=is_public, is_silent=is_silent)
         if not await self.talks.claim(places.PLATFORM, f"interaction {interaction.id}"):
             return False
-        refusal = permits.refusal(_asker(interaction), self.options)
-        if self.is_leaving:
-            refusal = _LEAVING
+        roles = await self._members.roles_of(interaction.user, interaction.guild)
+        refusal = permits.refusal(_asker(interaction, roles), self.options)
+        return not await self._refuses(interaction, refusal)
+
+    async def _refuses(self, interaction: discord.Interaction[Any], refusal: str) -> bool:
         if refusal:
             _log.info("an interaction was refused: %s", refusal)
             await self.tell(interaction, refusal)
-        return not refusal
+        return bool(refusal)
+
+    async def _acknowledge(
+        self, interaction: discord.Interaction[Any], *, is_public: bool, is_silent: bool
+    ) -> None:
+        """Give Discord a first sign; a second time where the connection was cut."""
+        try:
+            await _defer(interaction, is_public=is_public, is_silent=is_silent)
+        except faults.CONNECTION as error:
+            _log.info("a first sign may not have arrived", exc_info=error)
+            await _defer(interaction, is_public=is_public, is_silent=is_silent)
+        interaction.extras[_ACKNOWLEDGED] = "silently" if is_silent else "thinking"
 
     def may_complete(self, interaction: discord.Interaction[Any]) -> bool:
         """Say whether somebody may see what could be completed."""
@@ -78,14 +121,20 @@ class Interactor:
         *,
         uploads: tuple[sheets.Upload, ...] = (),
     ) -> None:
-        """Answer with something that only who asked can see."""
+        """Answer; unless a public answer was promised, only who asked can see it."""
+        nobody = discord.AllowedMentions.none()
+        if interaction.extras.get(_ACKNOWLEDGED) == "thinking":
+            await interaction.edit_original_response(
+                content=text or None, attachments=desks.files(uploads), allowed_mentions=nobody
+            )
+            return
         fields: dict[str, Any] = {
             "files": desks.files(uploads),
             "ephemeral": True,
-            "allowed_mentions": discord.AllowedMentions.none(),
+            "allowed_mentions": nobody,
             "suppress_embeds": True,
         }
-        if interaction.response.is_done():
+        if interaction.extras.get(_ACKNOWLEDGED) or interaction.response.is_done():
             await interaction.followup.send(text, **fields)
         else:
             await interaction.response.send_message(text, **fields)
@@ -99,8 +148,9 @@ class Interactor:
         is_code: bool = False,
         context: str = "",
     ) -> None:
-        """Carry a request out and show its answer to all who are there."""
-        await interaction.response.defer(thinking=True)
+        """Carry a request out and show its answer to all who are there, if that may be."""
+        if not await self.begins(interaction, is_public=True):
+            return
         place = places.of_interaction(interaction)
         person = places.person(interaction.user)
         chosen = await self.requester.chosen_by(place, person)
@@ -114,7 +164,7 @@ class Interactor:
             id=str(interaction.id),
             context=context,
         )
-        desk = desks.InteractionDesk(self._client, interaction, place)
+        desk = answering.InteractionDesk(self._client, interaction, place)
         run = requesting.Run(request, place, desk)
         work = self.requester.carry_out(run, chosen, shows_code=is_code)
         self.requester.spawn(work, f"interaction {interaction.id}")
@@ -122,11 +172,12 @@ class Interactor:
     async def again(
         self, interaction: discord.Interaction[Any], place: places.Place, turn_id: int
     ) -> None:
-        """Carry out the request of an earlier turn anew."""
-        await interaction.response.defer(thinking=True)
+        """Carry out the request of an earlier turn anew, if that may be."""
+        if not await self.begins(interaction, is_public=True):
+            return
         past = next((t for t in await self.talks.history(place.key) if t.id == turn_id), None)
         if past is None:
-            await interaction.followup.send("That answer is too long ago.", ephemeral=True)
+            await self.tell(interaction, "That answer is too long ago.")
             return
         person = places.person(interaction.user)
         chosen = await self.requester.chosen_by(place, person)
@@ -139,7 +190,7 @@ class Interactor:
             is_code=past.is_code,
             id=str(interaction.id),
         )
-        desk = desks.InteractionDesk(self._client, interaction, place)
+        desk = answering.InteractionDesk(self._client, interaction, place)
         run = requesting.Run(request, place, desk)
         work = self.requester.carry_out(run, chosen, shows_code=past.is_code)
         self.requester.spawn(work, f"interaction {interaction.id}")
@@ -161,12 +212,27 @@ class Interactor:
             _log.info("that could not be told", exc_info=told)
 
 
-def _asker(interaction: discord.Interaction[Any]) -> permits.Asker:
+async def _defer(
+    interaction: discord.Interaction[Any], *, is_public: bool, is_silent: bool
+) -> None:
+    try:
+        await interaction.response.defer(ephemeral=not is_public, thinking=not is_silent)
+    except discord.HTTPException as error:
+        # By another bot, or by this one before the connection was cut.
+        if error.code != faults.ALREADY_ANSWERED:
+            raise
+
+
+def _asker(
+    interaction: discord.Interaction[Any], roles: Collection[int] | None = None
+) -> permits.Asker:
     user, channel = interaction.user, interaction.channel
     around = [interaction.channel_id or 0]
     if isinstance(channel, discord.Thread):
         around.append(channel.parent_id)
-    roles = [role.id for role in user.roles] if isinstance(user, discord.Member) else []
     return permits.Asker(
-        user_id=user.id, guild_id=interaction.guild_id, channel_ids=around, role_ids=roles
+        user_id=user.id,
+        guild_id=interaction.guild_id,
+        channel_ids=around,
+        role_ids=memberships.roles_told(user) if roles is None else roles,
     )

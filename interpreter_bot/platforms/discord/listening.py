@@ -6,17 +6,18 @@ import asyncio
 import contextlib
 import logging
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Final
 
 import discord
 
-from interpreter_bot import settings
+from interpreter_bot import errors, settings
 from interpreter_bot.platforms.discord import (
     attaching,
     desks,
     escaping,
     faults,
+    memberships,
     permits,
     places,
     preferences,
@@ -61,6 +62,7 @@ class Listener:
         self._requester = requester
         self._files = files
         self._threads = threads.Threads(client, talks, allowed)
+        self._members = memberships.Memberships(client, allowed)
         self._orders: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self.recents = recents.Recents()
         self._told: dict[int, None] = {}
@@ -76,22 +78,47 @@ class Listener:
         async with lock:
             yield
 
-    async def heard(self, message: discord.Message) -> None:
-        """Take a message that was written."""
-        if message.author.bot or message.type not in _KINDS:
-            return
+    async def heard(self, message: discord.Message) -> bool:
+        """Take a message that was written; says whether it is for us, but was taken before."""
+        if not _is_of_a_person(message):
+            return False
         async with self.in_order(message.channel.id):
             channel = await self._channel(message)
             question = self._requester.questions.for_words(message.author.id, channel.id)
             if question is None and not await self._is_for_us(message, channel):
-                return
+                return False
             if not await self._talks.claim(places.PLATFORM, f"message {message.id}"):
-                return
+                return True
             if question is not None:
                 text = speaking.words(message.content, message.mentions, self._me)
                 if text and question.resolve(text):
+                    return False
+            await self._take_or_say_why_not(message, channel)
+        return False
+
+    async def heard_anew(self, message: discord.Message) -> None:
+        """Take a message again that was changed since it was answered, by whomever that was."""
+        async with self.in_order(message.channel.id):
+            channel = await self._channel(message)
+            place = places.of_channel(channel, message.guild)
+            said = speaking.said(message, self._me)
+            wanted = self.request(message, said, place, preferences.Preferences())
+            for answered in (place, places.of_thread(place, message.id)):
+                past = await self._talks.history(answered.key)
+                if any(turn.request == wanted.text for turn in past):
+                    # Nothing was changed about its words.
                     return
+            await self._take_or_say_why_not(message, channel)
+
+    async def _take_or_say_why_not(
+        self, message: discord.Message, channel: discord.abc.MessageableChannel
+    ) -> None:
+        try:
             await self._take(message, channel)
+        except errors.BotError as error:
+            # Nobody else will answer it: it is claimed.
+            _log.exception("a message could not be taken")
+            await self._say(channel, f"⚠️ {escaping.plain(str(error))}")
 
     async def _channel(self, message: discord.Message) -> discord.abc.MessageableChannel:
         """Return the channel of a message; one that is not known (yet) is asked for."""
@@ -139,7 +166,8 @@ class Listener:
     async def _take(
         self, message: discord.Message, channel: discord.abc.MessageableChannel
     ) -> None:
-        refusal = permits.refusal(_asker(message, channel), self._options)
+        roles = await self._members.roles_of(message.author, message.guild)
+        refusal = permits.refusal(_asker(message, channel, roles), self._options)
         if refusal:
             _log.info("a message was refused: %s", refusal)
             if not permits.is_about_place(refusal):
@@ -154,11 +182,12 @@ class Listener:
         is_alone = isinstance(channel, discord.Thread) or message.guild is None
         if isinstance(channel, discord.Thread):
             self._threads.join(channel.id)
+        recent = self.recents.remember(message)
         if is_alone or not chosen.threads:
-            run = self._run(message, said, place, chosen, is_reply=not is_alone)
+            run = self._run(recent, said, place, chosen, is_reply=not is_alone)
             self._requester.spawn(self._requester.carry_out(run, chosen), f"message {message.id}")
         else:
-            work = self._open_thread(message, said, place, chosen)
+            work = self._open_thread(recent, said, place, chosen)
             self._requester.spawn(work, f"message {message.id}")
 
     async def _before(
@@ -202,37 +231,49 @@ class Listener:
 
     def _run(
         self,
-        message: discord.Message,
+        recent: recents.Recent,
         said: speaking.Said,
         place: places.Place,
         chosen: preferences.Preferences,
         *,
         is_reply: bool,
     ) -> requesting.Run:
+        message = recent.message
         request = self.request(message, said, place, chosen)
         answers = message if is_reply else None
         desk = desks.ChannelDesk(self._client, place, message.author.id, answers=answers)
-        run = requesting.Run(request, place, desk)
-        self.recents.remember(message, run)
-        return run
+        recent.run = requesting.Run(request, place, desk)
+        return recent.run
 
     async def _open_thread(
         self,
-        message: discord.Message,
+        recent: recents.Recent,
         said: speaking.Said,
         place: places.Place,
         chosen: preferences.Preferences,
     ) -> None:
         """Answer in a thread on the message, or else by a reply to it."""
+        message = recent.message
         thread_id = await self._threads.open(message, speaking.title(said.text))
+        if recent.is_deleted:
+            return
+        if recent.message is not message:
+            said = speaking.said(recent.message, self._me)
         if thread_id is not None:
             place = places.of_thread(place, thread_id)
-        run = self._run(message, said, place, chosen, is_reply=thread_id is None)
+        run = self._run(recent, said, place, chosen, is_reply=thread_id is None)
         await self._requester.carry_out(run, chosen)
 
 
-def _asker(message: discord.Message, channel: discord.abc.MessageableChannel) -> permits.Asker:
-    roles = message.author.roles if isinstance(message.author, discord.Member) else []
+def _is_of_a_person(message: discord.Message) -> bool:
+    """Say whether a person wrote it: bots that answer each other would never end."""
+    is_automatic = message.author.bot or message.author.system or message.webhook_id is not None
+    return not is_automatic and message.type in _KINDS
+
+
+def _asker(
+    message: discord.Message, channel: discord.abc.MessageableChannel, roles: Collection[int]
+) -> permits.Asker:
     around = [channel.id]
     if isinstance(channel, discord.Thread):
         around.append(channel.parent_id)
@@ -240,5 +281,5 @@ def _asker(message: discord.Message, channel: discord.abc.MessageableChannel) ->
         user_id=message.author.id,
         guild_id=message.guild.id if message.guild is not None else None,
         channel_ids=around,
-        role_ids=[role.id for role in roles],
+        role_ids=roles,
     )

@@ -21,12 +21,11 @@ def add_to(
     """Add both context menus to a tree."""
 
     async def run(interaction: discord.Interaction[Any], message: discord.Message) -> None:
-        if not await interactor.admits(interaction):
-            return
         # A message without any code block is code as a whole, or so somebody thinks.
         code = speaking.code_blocks(message.content) or message.content
         if not code.strip():
-            await interactor.tell(interaction, "There is no code in that message.")
+            if await interactor.admits(interaction):
+                await interactor.tell(interaction, "There is no code in that message.")
             return
         await interactor.request(
             interaction, code, attachments=tuple(message.attachments), is_code=True
@@ -41,9 +40,8 @@ def add_to(
         async def submitted(
             sent: discord.Interaction[Any], text: str, files: tuple[discord.Attachment, ...]
         ) -> None:
-            if await interactor.admits(sent):
-                attachments = (*message.attachments, *files)
-                await interactor.request(sent, text, attachments=attachments, context=context)
+            attachments = (*message.attachments, *files)
+            await interactor.request(sent, text, attachments=attachments, context=context)
 
         window = modals.Window(
             "Ask about this message",

@@ -12,8 +12,8 @@ import dataclasses
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, Final, TypeAlias
+from collections.abc import AsyncIterator, Callable
+from typing import Final, TypeAlias
 
 import discord
 
@@ -26,7 +26,10 @@ Draw: TypeAlias = Callable[[], tuple[sheets.Sheet, ...]]
 _TYPING_SECONDS: Final = 8.0
 _MOST_TRIES: Final = 8
 _LONGEST_WAIT_SECONDS: Final = 20.0
-_CLOSED: Final = frozenset({faults.UNKNOWN_CHANNEL, faults.NO_ACCESS, faults.NO_PERMISSION})
+# A message to an archived thread opens it again, unless it is locked.
+_CLOSED: Final = faults.CANNOT_DIRECT | {
+    *(faults.UNKNOWN_CHANNEL, faults.NO_ACCESS, faults.NO_PERMISSION, faults.ARCHIVED)
+}
 _FILES_REFUSED: Final = frozenset({faults.TOO_LARGE, faults.FILE_TOO_LARGE})
 _AS_NEW: Final = frozenset({faults.TOO_MANY_EDITS, faults.ARCHIVED})
 
@@ -88,7 +91,8 @@ class Poster:
 
     async def run(self) -> None:
         """Keep it until it has been finished and stands."""
-        async with _background(self._type(), "typing"):
+        failures = 0
+        async with self._typing():
             while not self.is_lost.is_set():
                 await self._has_changed.wait()
                 self._has_changed.clear()
@@ -99,21 +103,43 @@ class Poster:
                     if not is_done:
                         _log.error("an answer could not be shown completely")
                     return
-                if not is_done:
+                failures = 0 if is_done else failures + 1
+                if failures:
                     self._has_changed.set()
                 self._is_urgent.clear()
-                rest = self._pace_seconds - (time.monotonic() - started)
+                # Whoever insists while Discord refuses is shut out altogether.
+                rest = self._pace_seconds * 2**failures - (time.monotonic() - started)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(max(rest, 0)):
+                    async with asyncio.timeout(min(max(rest, 0), _LONGEST_WAIT_SECONDS)):
                         await self._is_urgent.wait()
 
-    async def _type(self) -> None:
-        while True:
+    @contextlib.asynccontextmanager
+    async def _typing(self) -> AsyncIterator[None]:
+        """Show that something is being written, inside the context.
+
+        Its last request is waited for: one that is cancelled while the library waits for the end
+        of a global rate limit would let all others wait for ever (discord.py 2.7).
+        """
+        is_over = asyncio.Event()
+        task = asyncio.create_task(self._type(is_over), name="typing")
+        try:
+            yield
+        except BaseException:
+            task.cancel()
+            raise
+        finally:
+            is_over.set()
+            await asyncio.wait((task,))
+
+    async def _type(self, is_over: asyncio.Event) -> None:
+        while not is_over.is_set():
             try:
                 await self._desk.type()
             except faults.ANY as error:
                 _log.debug("typing could not be shown", exc_info=error)
-            await asyncio.sleep(_TYPING_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TYPING_SECONDS):
+                    await is_over.wait()
 
     async def _round(self, *, patient: bool) -> bool:
         """Bring what stands to what is wanted; says whether that succeeded."""
@@ -121,10 +147,7 @@ class Poster:
             if attempt:
                 await asyncio.sleep(min(0.5 * 2**attempt, _LONGEST_WAIT_SECONDS))
             try:
-                await self._reconcile(self._draw())
-            except desks.MovedError:
-                self._slots.clear()
-                await self._reconcile(self._draw())
+                await self._reconcile_anywhere()
             except faults.ANY as error:
                 if faults.code_of(error) in _CLOSED:
                     _log.warning("an answer cannot be shown where it was asked", exc_info=error)
@@ -136,6 +159,13 @@ class Poster:
             if self.is_lost.is_set():
                 return True
         return False
+
+    async def _reconcile_anywhere(self) -> None:
+        try:
+            await self._reconcile(self._draw())
+        except desks.MovedError:
+            self._slots.clear()
+            await self._reconcile(self._draw())
 
     async def _reconcile(self, wanted: tuple[sheets.Sheet, ...]) -> None:
         for index, sheet in enumerate(wanted):
@@ -156,6 +186,10 @@ class Poster:
         try:
             slot.posted = await self._desk.send(index, slot.sheet, slot.nonce)
         except discord.HTTPException as error:
+            if error.code == faults.UNKNOWN_MESSAGE:
+                # The first answer to an interaction stands already, empty; somebody deleted it.
+                slot.is_gone = True
+                return
             plain = _without(slot.sheet, error)
             if plain is None:
                 raise
@@ -188,6 +222,7 @@ class Poster:
                 return
             if error.code in _AS_NEW:
                 await self._anew(index, slot, sheet)
+                await self._remove(_Slot(sheet, posted))
                 return
             plain = _without(sheet, error)
             if plain is None:
@@ -219,15 +254,3 @@ def _without(sheet: sheets.Sheet, error: discord.HTTPException) -> sheets.Sheet 
         return None
     content = f"{sheet.content[: sheets.MOST_CHARACTERS - 100]}\n{told}".strip()
     return dataclasses.replace(sheet, content=content, uploads=())
-
-
-@contextlib.asynccontextmanager
-async def _background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
-    """Let something run along, and end it."""
-    task = asyncio.create_task(work, name=name)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

@@ -10,12 +10,13 @@ import discord
 from interpreter_bot import errors
 from interpreter_bot.platforms.discord import (
     escaping,
+    handing,
     interacting,
     modals,
     places,
     questions,
     sheets,
-    uploads,
+    stories,
 )
 from interpreter_bot.sessions import histories
 
@@ -34,52 +35,52 @@ class Presser:
     async def press(self, interaction: discord.Interaction[Any], button: sheets.Button) -> None:
         """Answer somebody who pressed a button."""
         try:
-            if await self._interactor.admits(interaction):
-                await self._press(interaction, button)
+            await self._press(interaction, button)
         except Exception as error:
             # The library would only log it, and leave the person without an answer.
             await self._interactor.failed(interaction, error)
 
     async def _press(self, interaction: discord.Interaction[Any], button: sheets.Button) -> None:
         place = places.of_interaction(interaction, button.owner)
+        is_owner = interaction.user.id == button.owner
         if button.verb in _QUESTIONS:
             await self._answer(interaction, button)
         elif button.verb == "stop":
-            await self._stop(interaction, button, place)
+            await self._stop(interaction, button)
+        elif not (place.is_member or is_owner):
+            # Where the bot is not, a conversation is one person's, however public an answer is.
+            await self._interactor.tell(interaction, _NOT_YOURS)
         elif button.verb == "again":
             await self._interactor.again(interaction, place, button.number)
-        elif button.verb == "notebook":
-            await self.notebook(interaction, place)
+        elif await self._interactor.begins(interaction):
+            await self._give(interaction, place, button)
+
+    async def _give(
+        self, interaction: discord.Interaction[Any], place: places.Place, button: sheets.Button
+    ) -> None:
+        """Give what an answer left out, to whoever asked for it alone."""
+        if button.verb == "notebook":
+            await handing.notebook(self._interactor, interaction, place)
         elif button.verb == "code":
             await self._show_code(interaction, place, button.number)
+        elif button.verb == "csv":
+            handle = stories.table_handle(button.number)
+            name = await self._talks.save_table(place.key, handle)
+            await handing.hand_out(self._interactor, interaction, place, name)
 
-    async def _stop(
-        self, interaction: discord.Interaction[Any], button: sheets.Button, place: places.Place
-    ) -> None:
+    async def _stop(self, interaction: discord.Interaction[Any], button: sheets.Button) -> None:
         is_moderator = interaction.permissions.manage_messages
         if interaction.user.id != button.owner and not is_moderator:
             await self._interactor.tell(interaction, _NOT_YOURS)
             return
-        await interaction.response.defer()
-        if not await self._talks.stop(place.key):
+        if not await self._interactor.begins(interaction, is_silent=True):
+            return
+        if not await self._interactor.requester.stop_numbered(button.number):
             await self._interactor.tell(interaction, "Nothing is running any more.")
-
-    async def notebook(self, interaction: discord.Interaction[Any], place: places.Place) -> None:
-        """Give somebody the conversation as a notebook."""
-        await interaction.response.defer(ephemeral=True, thinking=True)
-        data = await self._talks.notebook(place.key)
-        if len(data) > place.file_bytes:
-            raise errors.BotError("The notebook is larger than Discord lets me send.")
-        await self._interactor.tell(
-            interaction,
-            "This conversation as a Jupyter notebook:",
-            uploads=(_file("conversation.ipynb", data),),
-        )
 
     async def _show_code(
         self, interaction: discord.Interaction[Any], place: places.Place, turn_id: int
     ) -> None:
-        await interaction.response.defer(ephemeral=True, thinking=True)
         turn = next((t for t in await self._talks.history(place.key) if t.id == turn_id), None)
         codes = [part.code for part in turn.parts if _is_code(part)] if turn else []  # type: ignore[union-attr]
         if not codes:
@@ -88,9 +89,8 @@ class Presser:
         if len(shown) <= sheets.MOST_CHARACTERS:
             await self._interactor.tell(interaction, shown)
             return
-        data = _joined(codes).encode()
-        told = "All code of that answer:"
-        await self._interactor.tell(interaction, told, uploads=(_file("code.py", data),))
+        upload = handing.in_memory("code.py", _joined(codes).encode())
+        await self._interactor.tell(interaction, "All code of that answer:", uploads=(upload,))
 
     async def _answer(self, interaction: discord.Interaction[Any], button: sheets.Button) -> None:
         question = self._interactor.requester.questions.find(button.number)
@@ -99,12 +99,15 @@ class Presser:
         elif interaction.user.id != question.owner:
             await self._interactor.tell(interaction, _NOT_YOURS)
         elif button.verb == "answer":
-            await interaction.response.send_modal(self._answering(question))
+            if await self._interactor.admits(interaction):
+                await interaction.response.send_modal(self._answering(question))
         elif button.verb == "change":
-            await self._change(interaction, question)
+            if await self._interactor.admits(interaction):
+                await self._change(interaction, question)
         else:
-            question.resolve(question.code if button.verb == "run" else None)
-            await interaction.response.defer()
+            await self._resolve(
+                interaction, question, question.code if button.verb == "run" else None
+            )
 
     def _answering(self, question: questions.Open) -> modals.Window:
         async def submitted(
@@ -137,13 +140,11 @@ class Presser:
         )
 
     async def _resolve(
-        self, interaction: discord.Interaction[Any], question: questions.Open, text: str
+        self, interaction: discord.Interaction[Any], question: questions.Open, text: str | None
     ) -> None:
-        if not await self._interactor.admits(interaction):
+        if not await self._interactor.begins(interaction, is_silent=True):
             return
-        if question.resolve(text):
-            await interaction.response.defer()
-        else:
+        if not question.resolve(text):
             await self._interactor.tell(interaction, _CLOSED)
 
 
@@ -153,7 +154,3 @@ def _is_code(part: histories.Past) -> bool:
 
 def _joined(codes: Iterable[str]) -> str:
     return "\n\n".join(f"# %%\n{code}" for code in codes)
-
-
-def _file(name: str, data: bytes) -> sheets.Upload:
-    return sheets.Upload(name, 0, name, len(data), uploads.Memory(data))

@@ -18,14 +18,16 @@ class Recent:
     """One of them.
 
     Attributes:
-        content: of the message, as it was answered last.
+        message: as it was answered last.
         heard: when it was heard first, on the monotonic clock.
-        run: its request.
+        run: its request; None while its thread is being opened.
+        is_deleted: it is gone.
     """
 
-    content: str
+    message: discord.Message
     heard: float
-    run: requesting.Run
+    run: requesting.Run | None = None
+    is_deleted: bool = False
 
 
 class Recents:
@@ -34,16 +36,20 @@ class Recents:
     def __init__(self) -> None:
         self._known: dict[int, Recent] = {}
 
-    def remember(self, message: discord.Message, run: requesting.Run) -> None:
-        """Take note of a message that became a request."""
+    def remember(self, message: discord.Message) -> Recent:
+        """Take note of a message that becomes a request."""
         if len(self._known) >= _MOST:
             self._known.pop(next(iter(self._known)))
-        self._known[message.id] = Recent(message.content, time.monotonic(), run)
+        recent = self._known[message.id] = Recent(message, time.monotonic())
+        return recent
 
     def find(self, message_id: int) -> Recent | None:
         """Return what is known of a message."""
         return self._known.get(message_id)
 
     def forget(self, message_id: int) -> Recent | None:
-        """Return it, for the last time."""
-        return self._known.pop(message_id, None)
+        """Hear that a message is gone; returns what was known of it."""
+        recent = self._known.pop(message_id, None)
+        if recent is not None:
+            recent.is_deleted = True
+        return recent

@@ -22,6 +22,7 @@ from interpreter_bot.sessions import ports
 
 _log = logging.getLogger(__name__)
 
+_MOST_TABLES = 5
 _LOST = "Discord does not let me show anything there any more."
 
 
@@ -30,6 +31,7 @@ class Manner:
     """How an answer is shown.
 
     Attributes:
+        number: of the request; by it, it can be stopped.
         owner: who asked; the only person who is notified, and who may answer questions.
         channel_id: where they are, and answer.
         is_code: the request is code, not words.
@@ -39,6 +41,7 @@ class Manner:
         file_parts: in so many parts a larger one may be sent.
     """
 
+    number: int
     owner: int
     channel_id: int
     is_code: bool
@@ -126,13 +129,23 @@ class DiscordReply:
         """Choose the buttons that make sense now."""
         end, owner = self._story.end, self._manner.owner
         if end is None:
-            return (*self._buttons, sheets.Button("stop", 0, owner))
+            return (*self._buttons, sheets.Button("stop", self._manner.number, owner))
         if not end.turn_id:
             return ()
         verbs = ["again", "notebook"]
         if self._story.cells:
             verbs.insert(0, "code")
-        return tuple(sheets.Button(verb, end.turn_id, owner) for verb in verbs)
+        offered = [sheets.Button(verb, end.turn_id, owner) for verb in verbs]
+        tables = self._story.tables[:_MOST_TABLES]
+        for count, number in enumerate(tables, start=1):
+            label = f"Table {count} as CSV" if len(tables) > 1 else ""
+            offered.append(sheets.Button("csv", number, owner, label))
+        return tuple(offered)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its turn has begun and is not over."""
+        return self._story.has_begun and self._story.end is None
 
     def show(self) -> None:
         """Let something be seen before the turn has begun."""

@@ -27,7 +27,7 @@ class Run:
 
     Attributes:
         reply: what shows it, once it does.
-        has_begun: its turn runs, or ran.
+        is_over: set when it has ended and all of it stands.
     """
 
     request: requests.Request
@@ -54,6 +54,7 @@ class Requester:
         self._options = allowed
         self._tasks = tasks
         self._running: set[asyncio.Task[None]] = set()
+        self._runs: dict[int, Run] = {}
         self.questions = questions.Questions()
 
     async def chosen_by(
@@ -68,11 +69,12 @@ class Requester:
         # What the conversation itself has chosen comes first.
         return dataclasses.replace(holds, model="")
 
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def spawn(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[None]:
         """Let something run; whatever goes wrong ends with it."""
         task = self._tasks.create_task(_net(work, name), name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        return task
 
     async def drained(self) -> None:
         """Wait until nothing runs."""
@@ -83,6 +85,21 @@ class Requester:
         """End what still runs."""
         for task in self._running:
             task.cancel()
+
+    async def stop(self, run: Run) -> bool:
+        """Stop a request, or withdraw it while it waits; says whether it was still on.
+
+        It is never another one of the same conversation that is stopped.
+        """
+        key = run.place.key
+        if await self._talks.withdraw(key, run.request.id):
+            return True
+        return run.reply is not None and run.reply.is_running and await self._talks.stop(key)
+
+    async def stop_numbered(self, number: int) -> bool:
+        """Stop a request by its number; see `stop`."""
+        run = self._runs.get(number)
+        return run is not None and await self.stop(run)
 
     async def carry_out(
         self,
@@ -95,6 +112,7 @@ class Requester:
         """Take a request to its end, and show it."""
         request, place = run.request, run.place
         manner = replying.Manner(
+            number=int(request.id),
             owner=int(request.person.id),
             channel_id=place.channel_id,
             is_code=request.is_code,
@@ -108,12 +126,15 @@ class Requester:
                 manner,
                 run.desk,
                 self.questions,
-                on_lost=lambda: self._talks.stop(request.key),
+                on_lost=lambda: self.stop(run),
                 instead_of=instead_of.reply if instead_of is not None else None,
             ) as reply:
                 run.reply = reply
+                self._runs[manner.number] = run
                 await self._talks.handle(request, reply)
         finally:
+            if self._runs.get(manner.number) is run:
+                del self._runs[manner.number]
             run.is_over.set()
 
 
@@ -135,7 +156,7 @@ def request_in(
     )
 
 
-async def _net(work: Coroutine[Any, Any, None], name: str) -> None:
+async def _net(work: Coroutine[Any, Any, object], name: str) -> None:
     try:
         await work
     except Exception:

@@ -184,7 +184,8 @@ def _furnished(
     files = attaching.Files(session)
     client.listener = listening.Listener(client, talks, chosen, requester, files)
     client.editor = editing.Editor(client, talks, chosen, requester, client.listener)
-    client.catcher = catching.Catcher(client, client.listener)
+    client.requester = requester
+    client.catcher = catching.Catcher(client, talks, chosen, client.listener)
     client.interactor = interacting.Interactor(client, talks, chosen, requester, files)
     client.presser = pressing.Presser(client.interactor)
     client.tree = app_commands.CommandTree(
@@ -195,7 +196,7 @@ def _furnished(
         allowed_installs=app_commands.AppInstallationType(guild=True, user=chosen.user_install),
     )
     client.tree.error(client.interactor.failed)
-    attendant = attending.Attendant(client, client.interactor, client.presser)
+    attendant = attending.Attendant(client, client.interactor)
     commands.add_to(client.tree, client.interactor, attendant)
     menus.add_to(client.tree, client, client.interactor)
     return client

@@ -47,11 +47,19 @@ class Upload:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Button:
-    """A button of ours: what it does, about which turn or question, and whose it is."""
+    """A button of ours.
+
+    Attributes:
+        verb: what it does.
+        number: of the request, turn, question or table that it is about.
+        owner: whose it is.
+        label: where it needs a better one than its verb's.
+    """
 
     verb: str
     number: int
     owner: int
+    label: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Final
 import discord
 
 from interpreter_bot.platforms.rendering import fences
+from interpreter_bot.screens import terminals
 
 _MOST_QUOTED: Final = 4000
 _MOST_TITLE: Final = 80
@@ -75,7 +76,8 @@ def quoted(message: discord.Message, me: int) -> str:
 
 def title(text: str) -> str:
     """Name a thread after the first words of a request."""
-    line = next((row for row in text.split("\n") if row.strip(" `")), "")
+    lines = terminals.harmless(text).split("\n")
+    line = next((row for row in lines if row.strip(" `")), "")
     line = " ".join(line.replace("`", " ").split())
     if len(line) > _MOST_TITLE:
         line = line[:_MOST_TITLE].rsplit(" ", 1)[0] + "…"

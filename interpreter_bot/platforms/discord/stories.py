@@ -6,11 +6,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeAlias
+import re
+from typing import Final, TypeAlias
 
 from interpreter_bot import values
 from interpreter_bot.screens import showing
 from interpreter_bot.sessions import ports
+
+# What a kernel says is measured: anything else would not fit into a button.
+_HANDLE: Final = re.compile(r"t([0-9]{1,12})")
+
+
+def table_handle(number: int) -> str:
+    """Return what a table is asked for by."""
+    return f"t{number}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -145,13 +154,15 @@ class Story:
 
     @property
     def has_shown(self) -> bool:
-        """Whether anything is to be seen of it."""
-        return bool(self.artifacts) or any(
-            bool(entry.text.strip())
-            if isinstance(entry, Words)
-            else isinstance(entry, Cell) and bool(entry.screen.items)
-            for entry in self.entries
-        )
+        """Whether anything is to be seen of what was run."""
+        return bool(self.artifacts) or any(cell.screen.items for cell in self.cells)
+
+    @property
+    def tables(self) -> list[int]:
+        """Numbers of the tables that were shown in part and may be had as a whole."""
+        shown = (item.output for cell in self.cells for item in cell.screen.items)
+        handles = (one.handle for one in shown if isinstance(one, values.Table))
+        return [int(found[1]) for one in handles if (found := _HANDLE.fullmatch(one))]
 
     @property
     def cells(self) -> list[Cell]:

@@ -9,6 +9,8 @@ from typing import Any, Final
 import discord
 from discord import app_commands
 
+from interpreter_bot.platforms.discord import faults
+
 _log = logging.getLogger(__name__)
 
 # What Discord adds by itself, or derives from something else.
@@ -19,6 +21,16 @@ _OTHERS: Final = frozenset(
         *("description_localized", "default_permission"),
     }
 )
+
+
+async def sync_or_go_without(client: discord.Client, tree: app_commands.CommandTree[Any]) -> None:
+    """Bring Discord's list of commands to ours; where it does not take it, go on with the old."""
+    try:
+        await sync(client, tree)
+    except faults.ANY as error:
+        _log.error("Discord did not take the list of commands: %s", error)
+    except app_commands.AppCommandError:
+        _log.exception("the list of commands could not be brought up to date")
 
 
 async def sync(client: discord.Client, tree: app_commands.CommandTree[Any]) -> bool:

@@ -95,11 +95,16 @@ class Teller:
         if end.sentence:
             mark = "⏹️" if end.status is ports.Status.STOPPED else "⚠️"
             yield f"{mark} {escaping.plain(end.sentence)}"
-        elif not (end.text.strip() or story.is_code or story.has_shown):
+        elif not (story.is_code or story.has_shown or self._has_words()):
             yield escaping.small("There is nothing to add.")
         if story.cells and not story.is_code:
             runs = "1 run" if len(story.cells) == 1 else f"{len(story.cells)} runs"
             yield escaping.small(f"{runs} · {seconds(end.seconds)}")
+
+    def _has_words(self) -> bool:
+        """Say whether words are left once they are written as Discord wants them."""
+        words = (entry for entry in self._story.entries if isinstance(entry, stories.Words))
+        return any(escaping.prose(entry.text).strip() for entry in words)
 
     def _cell(self, cell: stories.Cell) -> Iterator[sheets.Part]:
         story = self._story

@@ -59,6 +59,9 @@ class Threads:
         """Open a thread on a message; returns its id, or None where that is not allowed."""
         if not isinstance(message.channel, discord.TextChannel):
             return None
+        if message.guild is not None and message.guild.get_thread(message.id) is not None:
+            # It was opened when the message was answered for the first time.
+            return message.id
         me = message.guild.me if message.guild is not None else None
         if me is not None:
             held = message.channel.permissions_for(me)

@@ -114,7 +114,7 @@ class Spool:
             known = sheets.Upload(
                 id=name,
                 version=version,
-                name=_liked(name),
+                name=liked(name),
                 size_bytes=len(data),
                 source=Memory(data),
                 description=_described(told),
@@ -144,7 +144,7 @@ class Spool:
         packed = self._path()
         short = artifact.name.rsplit("/", 1)[-1]
         with zipfile.ZipFile(packed, "x", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-            archive.write(path, _liked(short))
+            archive.write(path, liked(short))
         size = packed.stat().st_size
         name = f"{artifact.name}.zip"
         if size <= self._most_bytes:
@@ -156,7 +156,7 @@ class Spool:
             return (self._refusal(artifact, reason),)
         told = (
             f"{escaping.line(artifact.name)} comes compressed and in {count} parts; put them "
-            f"together with {escaping.line(f'cat {_liked(short)}.zip.* > {_liked(short)}.zip')}."
+            f"together with {escaping.line(f'cat {liked(short)}.zip.* > {liked(short)}.zip')}."
         )
         parts: list[sheets.Part] = [escaping.small(f"🔹 {told}")]
         with packed.open("rb") as whole:
@@ -174,7 +174,7 @@ class Spool:
         return sheets.Upload(
             id=f"file {name}",
             version=0,
-            name=_liked(name.rsplit("/", 1)[-1]),
+            name=liked(name.rsplit("/", 1)[-1]),
             size_bytes=size_bytes,
             source=Spooled(path),
             description=_described(name),
@@ -198,7 +198,7 @@ def _size(count: int) -> str:
     return f"{count / 1024 / 1024:,.1f} MiB"
 
 
-def _liked(name: str) -> str:
+def liked(name: str) -> str:
     """Spell a file name so that Discord leaves it as it is."""
     ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     stem, dot, suffix = _UNLIKED.sub("_", ascii_name).strip("._").rpartition(".")

@@ -38,6 +38,7 @@ class Rest:
         self.planned: list[rules.Fault] = []
         self.refusals: list[str] = []
         self.unexpected: list[str] = []
+        self.members_asked: list[int] = []
         self.seen: list[tuple[float, str, str]] = []
         self.commands: list[dict[str, Any]] = []
         self.command_puts = 0
@@ -153,11 +154,13 @@ class Rest:
         self._need(channel, "view_channel", code=50001)
         return channel
 
-    def _need(self, channel: worlds.Channel, name: str, *, code: int = 50013) -> None:
+    def _need(
+        self, channel: worlds.Channel, name: str, *, code: int = 50013, status: int = 403
+    ) -> None:
         guild = channel.guild
         bit = worlds.PERMISSIONS[name]
         if guild is not None and not guild.permissions(self.world.bot, channel) & bit:
-            raise rules.RefusedError(403, code, f"Missing Permissions: {name}")
+            raise rules.RefusedError(status, code, f"Missing Permissions: {name}")
 
     @_route("GET", "/channels/{channel}", "channel")
     async def get_channel(self, *, channel: str, **_: Any) -> Any:
@@ -188,6 +191,15 @@ class Rest:
             raise rules.RefusedError(400, 160004, "A thread has already been created")
         return self.world.thread(starter, body["name"], self.world.bot).payload()
 
+    @_route("GET", "/guilds/{guild}/members/{user}", "members")
+    async def get_member(self, *, guild: str, user: str, **_: Any) -> Any:
+        found = next(g for g in self.world.guilds if g.id == int(guild) and g.has_bot)
+        self.members_asked.append(int(user))
+        for member in found.members:
+            if member.id == int(user):
+                return found.member_payload(member)
+        raise rules.RefusedError(404, 10007, "Unknown Member")
+
     # Messages.
 
     @_route("GET", "/channels/{channel}/messages", "history")
@@ -200,7 +212,11 @@ class Rest:
         if not 1 <= limit <= 100:
             raise rules.RefusedError(400, 50035, "limit")
         cut = found[:limit] if "after" in query else found[-limit:]
-        return [message.payload() for message in reversed(cut) if not message.seen_by]
+        told = [message.payload() for message in reversed(cut) if not message.seen_by]
+        for payload in told:
+            # Only the gateway says as which member somebody writes.
+            payload.pop("member", None)
+        return told
 
     @_route("GET", "/channels/{channel}/messages/{message}", "message")
     async def get_message(self, *, channel: str, message: str, **_: Any) -> Any:
@@ -221,6 +237,8 @@ class Rest:
         self._need(place, "send_messages_in_threads" if place.is_thread else "send_messages")
         if place.is_locked:
             raise rules.RefusedError(403, 50083, "Thread is archived")
+        if place.is_closed:
+            raise rules.RefusedError(403, 50007, "Cannot send messages to this user")
         if files:
             self._need(place, "attach_files")
         if body.get("enforce_nonce"):
@@ -230,6 +248,7 @@ class Rest:
         place.is_archived = False
         message = worlds.Message(place, self.world.bot, nonce=body.get("nonce"))
         if body.get("message_reference"):
+            self._need(place, "read_message_history", code=160002, status=400)
             number = int(body["message_reference"]["message_id"])
             message.reference = place.messages.get(number)
             if message.reference is None and body["message_reference"].get(
@@ -261,6 +280,7 @@ class Rest:
     def _write(self, message: worlds.Message, body: Any, files: Any, limit: int = 0) -> None:
         """Let a new message be what was sent."""
         rules.check_message(body, len(files))
+        self._need_mentions(body)
         message.content = body.get("content") or ""
         message.flags |= int(body.get("flags") or 0)
         message.components = body.get("components") or []
@@ -270,6 +290,7 @@ class Rest:
 
     def _edit(self, message: worlds.Message, body: Any, files: Any, limit: int = 0) -> Any:
         rules.check_message(body, len(files), is_edit=True)
+        self._need_mentions(body)
         if "content" in body:
             message.content = body["content"] or ""
         if "components" in body:
@@ -285,6 +306,11 @@ class Rest:
         if message.seen_by is None:
             self.gateway.push_message("MESSAGE_UPDATE", message)
         return message.payload()
+
+    def _need_mentions(self, body: Any) -> None:
+        """Stricter than Discord: whoever writes says whom that may notify."""
+        if body.get("content") and body.get("allowed_mentions") is None:
+            self.unexpected.append(f"no allowed_mentions with {body['content']!r}")
 
     def _watch(self, message: worlds.Message) -> None:
         message.forms.append((time.monotonic(), message.content))
@@ -361,6 +387,8 @@ class Rest:
     @_route("POST", "/webhooks/{application}/{token}", "webhook")
     async def follow(self, *, token: str, body: Any, files: Any, **_: Any) -> Any:
         interaction = self.register.following(token)
+        if interaction.original is not None and interaction.original.is_loading:
+            self.unexpected.append("a follow-up takes the place of what was promised")
         if interaction.is_user_install and len(interaction.followups) >= 5:
             raise rules.RefusedError(400, 40094, "Maximum number of follow-up messages reached")
         message = self._reply(interaction, body, files, is_loading=False)

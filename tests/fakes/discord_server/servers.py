@@ -81,7 +81,7 @@ class Server:
             if message.author is self.bot
             for ping in message.pings & {"everyone", "role"}
         ]
-        late = [] if 10062 in self._expected else self.register.faults
+        late = [] if self._expected & {10062, 40060} else self.register.faults
         return refused + self.rest.unexpected + late + self.gateway.faults + pinged
 
     def expect(self, *codes: int) -> None:
@@ -174,6 +174,16 @@ class Server:
         if message.seen_by is None:
             self.gateway.push("MESSAGE_DELETE", told, guild=channel.guild)
 
+    def delete_all(self, *messages: worlds.Message) -> None:
+        """Take messages of one channel away at once, as moderators can."""
+        channel = messages[0].channel
+        for message in messages:
+            del channel.messages[message.id]
+        told = {"ids": [str(m.id) for m in messages], "channel_id": str(channel.id)}
+        if channel.guild is not None:
+            told["guild_id"] = str(channel.guild.id)
+        self.gateway.push("MESSAGE_DELETE_BULK", told, guild=channel.guild)
+
     async def _cdn(self, request: web.Request) -> web.StreamResponse:
         attachment = self._attachments.get(int(request.match_info["number"]))
         if attachment is None or attachment.serve == "gone":
@@ -197,6 +207,7 @@ class Server:
         files: Sequence[worlds.Attachment] = (),
         reference: worlds.Message | None = None,
         snapshots: Sequence[worlds.Message] = (),
+        webhook_id: int | None = None,
     ) -> worlds.Message:
         """Write a message."""
         return self.post(
@@ -207,6 +218,7 @@ class Server:
                 attachments=list(files),
                 reference=reference,
                 snapshots=list(snapshots),
+                webhook_id=webhook_id,
             )
         )
 

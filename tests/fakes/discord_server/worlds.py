@@ -147,6 +147,7 @@ class Message:
     is_loading: bool = False
     snapshots: list[Message] = dataclasses.field(default_factory=list)
     thread: Channel | None = None
+    webhook_id: int | None = None
     id: int = dataclasses.field(default_factory=snowflake)
 
     @property
@@ -187,6 +188,8 @@ class Message:
             "flags": self.flags,
             "components": [] if is_blank else self.components,
         }
+        if self.webhook_id is not None:
+            told["webhook_id"] = str(self.webhook_id)
         if self.nonce is not None:
             told["nonce"] = self.nonce
         if guild is not None:
@@ -220,6 +223,7 @@ class Channel:
 
     Attributes:
         denied: permissions that nobody has here who is not the owner of the guild.
+        is_closed: of a direct conversation: its person takes no messages of bots.
     """
 
     type: int
@@ -232,6 +236,7 @@ class Channel:
     messages: dict[int, Message] = dataclasses.field(default_factory=dict)
     is_archived: bool = False
     is_locked: bool = False
+    is_closed: bool = False
     is_deleted: bool = False
     id: int = dataclasses.field(default_factory=snowflake)
 

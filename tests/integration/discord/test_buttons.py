@@ -30,6 +30,64 @@ async def test_stop_stops(discord_server, lab, connect, until):
     assert "⏹️ Stopped." in thread.of_bots[-1].content
 
 
+async def test_stop_stops_its_own_request_alone(discord_server, lab, connect, until):
+    gate = asyncio.Event()
+
+    async def script(turn):
+        turn.reply.step(1)
+        await gate.wait()
+        return turn.done(f"Done: {turn.request.text}")
+
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    async with connect(script) as talks:
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} hers")
+        thread = await steps.thread_in(channel)
+        await until(lambda: thread.of_bots)
+        first = thread.of_bots[0]
+        discord_server.say(bob, thread, "his")
+        await until(lambda: "comes before yours" in thread.of_bots[-1].content)
+        await discord_server.click(bob, thread.of_bots[-1], "Stop")
+        await until(lambda: "Withdrawn" in thread.of_bots[-1].content)
+        components = first.components
+        gate.set()
+        await until(lambda: "Done: hers" in first.content)
+        gate.clear()
+        discord_server.say(bob, thread, "another")
+        await until(lambda: len(talks.handled) == 2)
+        first.components = components
+        late = await discord_server.click(alice, first, "Stop")
+        assert "Nothing is running" in await steps.finished(late)
+        gate.set()
+        await until(lambda: "Done: another" in thread.of_bots[-1].content)
+
+
+async def test_all_of_a_table_is_given_as_csv(discord_server, lab, connect):
+    def table(handle):
+        return values.Table(
+            columns=("a",), rows=(("1",),), row_count=9, column_count=1, handle=handle
+        )
+
+    async def script(turn):
+        turn.reply.step(1)
+        turn.run(0, "df; other", table("t7"), table("t8"), table(""), table("t1'; rm"))
+        return turn.done("There.")
+
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    talks = discord_conversations.Conversations(script)
+    async with connect(talks=talks):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+    labels = [label for label in thread.of_bots[-1].buttons if "CSV" in label]
+    assert labels == ["Table 1 as CSV", "Table 2 as CSV"]
+    talks.tables[talks.handled[0].key, "t8"] = b"a\n1\n2\n"
+    async with connect(talks=talks):
+        given = await discord_server.click(bob, thread.of_bots[-1], "Table 2 as CSV")
+        await steps.finished(given)
+        gone = await discord_server.click(bob, thread.of_bots[-1], "Table 1 as CSV")
+        assert "no longer there" in await steps.finished(gone)
+    assert given.messages[-1].files == {"table-t8.csv": b"a\n1\n2\n"}
+    assert given.messages[-1].seen_by is bob
+
+
 async def test_only_who_asked_and_moderators_stop(discord_server, lab, connect, until):
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
     moderator = lab.person("mod", lab.role("mod", "manage_messages"))

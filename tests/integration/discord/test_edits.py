@@ -59,7 +59,41 @@ async def test_a_mention_that_is_added_is_heard(discord_server, lab, connect):
     assert [request.text for request in talks.handled] == ["forgot you"]
 
 
-async def test_a_deleted_message_that_waits_is_withdrawn(discord_server, lab, connect, until):
+async def _opening(discord_server, until, alice, channel, text):
+    """Ask something, and return while its thread is being opened, which takes a second."""
+    fault = discord_server.plan("POST", "/threads$", status=502)
+    asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} {text}")
+    await until(lambda: not fault.times)
+    return asked
+
+
+async def test_an_edit_while_the_thread_is_being_opened_counts(discord_server, lab, connect, until):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        asked = await _opening(discord_server, until, alice, channel, "one")
+        discord_server.edit(asked, f"{discord_server.bot.mention} two")
+        thread = await steps.thread_in(channel)
+        await steps.answered(thread)
+    assert [message.content for message in thread.of_bots] == ["You said: two"]
+    assert [request.text for request in talks.handled] == ["two"]
+
+
+async def test_what_is_deleted_while_the_thread_is_being_opened_is_not_run(
+    discord_server, lab, connect, until
+):
+    discord_server.expect(10008)
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        asked = await _opening(discord_server, until, alice, channel, "one")
+        discord_server.delete(asked)
+        await asyncio.sleep(1.5)
+    assert talks.handled == []
+    assert channel.of_bots == []
+
+
+async def test_a_deleted_message_that_waits_is_withdrawn(
+    discord_server, lab, connect, until, last_answer
+):
     gate = asyncio.Event()
 
     async def script(turn):
@@ -72,9 +106,12 @@ async def test_a_deleted_message_that_waits_is_withdrawn(discord_server, lab, co
         thread = await steps.thread_in(channel)
         await until(lambda: talks.handled)
         waiting = discord_server.say(alice, thread, "two")
-        await until(lambda: "1 request comes before yours" in thread.of_bots[-1].content)
+        await until(lambda: "1 request comes before yours" in last_answer(thread))
+        others = [discord_server.say(alice, thread, text) for text in ("three", "four")]
+        await until(lambda: "3 requests come before" in thread.of_bots[-1].content)
         discord_server.delete(waiting)
-        await until(lambda: "Withdrawn" in thread.of_bots[-1].content)
+        discord_server.delete_all(*others)
+        await until(lambda: "".join(m.content for m in thread.of_bots).count("Withdrawn") == 3)
         gate.set()
         await until(lambda: "You said: one" in thread.of_bots[0].content)
     assert [request.text for request in talks.handled] == ["one"]

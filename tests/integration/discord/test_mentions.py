@@ -146,6 +146,8 @@ async def test_what_is_not_for_it_is_left_alone(discord_server, lab, connect, un
         other = worlds.User("other-bot", is_bot=True)
         lab.members[other] = set()
         discord_server.say(other, channel, f"{discord_server.bot.mention} hello")
+        hook = lab.person("hook")
+        discord_server.say(hook, channel, f"{discord_server.bot.mention} hello", webhook_id=5)
         discord_server.say(alice, channel, f"{discord_server.bot.mention} last")
         thread = await steps.thread_in(channel)
         await until(lambda: steps.is_final(thread))

@@ -1,0 +1,200 @@
+"""Answers to interactions: in time, once, and somewhere, whatever goes wrong."""
+
+import asyncio
+
+import discord
+
+from interpreter_bot import values
+from interpreter_bot.platforms.discord import faults
+from tests.integration.discord import steps
+
+CALLBACK = ("POST", r"/interactions/.*/callback$")
+
+
+async def _pictures(turn):
+    """Show what takes three messages."""
+    turn.reply.code(0, "draw()")
+    for number in range(3):
+        data = b"\x89PNG" + bytes([number]) * 10
+        turn.reply.output(0, values.Image(mime="image/png", data=data))
+        turn.reply.output(0, values.Result(plain=f"that was {number}"))
+    turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+    return turn.done()
+
+
+async def test_a_slow_database_costs_no_interaction(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        talks.claim_seconds = 3.5
+        done = await asyncio.gather(
+            discord_server.command(alice, channel, "py", {"code": "1"}),
+            discord_server.command(alice, channel, "interpreter usage"),
+            discord_server.command(alice, channel, "interpreter model", {"name": "large"}),
+            discord_server.command(alice, channel, "py"),
+            discord_server.click(alice, thread.of_bots[-1], "Notebook"),
+        )
+        assert done[3].modal
+        for one in (*done[:3], done[4]):
+            await steps.finished(one)
+    assert discord_server.register.faults == []
+
+
+async def test_a_first_sign_that_is_cut_off_costs_nothing(discord_server, lab, connect):
+    discord_server.expect(40060)
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        for name, options in (("py", {"code": "1"}), ("interpreter limits", None)):
+            fault = discord_server.plan(*CALLBACK, kind="cut")
+            done = await discord_server.command(alice, channel, name, options)
+            assert await steps.finished(done)
+            assert fault.times == 0
+    assert len(talks.handled) == 1
+
+
+async def test_a_follow_up_that_is_cut_off_does_not_stand_there_twice(
+    discord_server, connect, until
+):
+    far = discord_server.guild("Far", has_bot=False)
+    alice, channel = far.person("alice"), far.channel("general")
+    direct = discord_server.direct(alice)
+    async with connect(_pictures):
+        fault = discord_server.plan("POST", r"/webhooks/\d+/\w+$", kind="cut")
+        done = await discord_server.command(
+            alice, channel, "py", {"code": "1"}, is_user_install=True
+        )
+        await steps.answered(direct, 4)
+        await until(lambda: "direct messages" in done.original.content)
+    assert fault.times == 0
+    text = "\n".join(message.content for message in direct.of_bots)
+    assert [text.count(f"that was {number}") for number in range(3)] == [1, 1, 1]
+    assert done.original.buttons == {}
+    assert done.original.files == {}
+
+
+async def test_follow_ups_that_are_certain_not_to_have_been_sent_are_sent_again(
+    discord_server, connect, monkeypatch
+):
+    far = discord_server.guild("Far", has_bot=False)
+    alice, channel = far.person("alice"), far.channel("general")
+    send, left = discord.Webhook.send, [1]
+
+    class UnsentError(faults.UNSENT):
+        def __init__(self):
+            self.args = ("cannot connect",)
+
+        def __str__(self):
+            return "cannot connect"
+
+    async def flaky(*arguments, **fields):
+        if left:
+            left.pop()
+            raise UnsentError
+        return await send(*arguments, **fields)
+
+    async with connect(_pictures):
+        monkeypatch.setattr(discord.Webhook, "send", flaky)
+        done = await discord_server.command(
+            alice, channel, "py", {"code": "1"}, is_user_install=True
+        )
+        await steps.finished(done)
+    assert len(done.messages) == 4
+    assert discord_server.directs == []
+
+
+async def test_who_takes_no_direct_messages_is_not_run_for(discord_server, connect, caplog):
+    discord_server.register.token_seconds = 0.4
+    discord_server.expect(50027, 50007)
+    stopped = asyncio.Event()
+
+    async def endless(turn):
+        turn.reply.code(0, "slow()")
+        try:
+            for number in range(300):
+                turn.reply.output(0, values.Text("stdout", f"{number}\n"))
+                await asyncio.sleep(0.1)
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+
+    far = discord_server.guild("Far", has_bot=False)
+    alice, channel = far.person("alice"), far.channel("general")
+    discord_server.direct(alice).is_closed = True
+    async with connect(endless):
+        await discord_server.command(alice, channel, "py", {"code": "1"}, is_user_install=True)
+        await asyncio.wait_for(stopped.wait(), 10)
+    assert "ended in an error" not in caplog.text
+
+
+async def test_a_late_answer_in_a_channel_that_it_does_not_see_comes_directly(
+    discord_server, lab, connect
+):
+    discord_server.register.token_seconds = 0.5
+    discord_server.expect(50027, 50001)
+
+    async def long(turn):
+        turn.reply.code(0, "slow()")
+        await asyncio.sleep(0.9)
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.9))
+        return turn.done("at last")
+
+    alice, channel = lab.person("alice"), lab.channel("hidden", denied={"view_channel"})
+    direct = discord_server.direct(alice)
+    async with connect(long):
+        await discord_server.command(alice, channel, "py", {"code": "1"})
+        await steps.answered(direct)
+    assert "at last" in direct.of_bots[-1].content
+
+
+async def test_a_deleted_first_answer_is_let_be(discord_server, lab, connect, until):
+    discord_server.expect(10008)
+    gate = asyncio.Event()
+
+    async def script(turn):
+        await gate.wait()
+        turn.run(0, "1", "done\n")
+        return turn.done()
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    loop = asyncio.get_running_loop()
+    async with connect(script, edit_seconds=30.0) as talks:
+        discord_server.plan("PATCH", r"/webhooks/", status=404, code=10008, times=1000)
+        await discord_server.command(alice, channel, "py", {"code": "1"})
+        gate.set()
+        await until(lambda: talks.past)
+        started = loop.time()
+    assert loop.time() - started < 3
+
+
+async def test_where_the_bot_is_not_others_get_nothing_out_of_a_conversation(
+    discord_server, connect
+):
+    async def script(turn):
+        turn.run(0, turn.request.text, "2\n")
+        return turn.done()
+
+    far = discord_server.guild("Far", has_bot=False)
+    alice, bob, channel = far.person("alice"), far.person("bob"), far.channel("general")
+    async with connect(script) as talks:
+        done = await discord_server.command(
+            alice, channel, "py", {"code": "1"}, is_user_install=True
+        )
+        await steps.finished(done)
+        for label in ("Notebook", "Show code", "Re-run"):
+            refused = await discord_server.click(bob, done.original, label, is_user_install=True)
+            assert "Only who asked" in await steps.finished(refused)
+        given = await discord_server.click(alice, done.original, "Notebook", is_user_install=True)
+        await steps.finished(given)
+        assert list(given.messages[-1].files) == ["conversation.ipynb"]
+    assert len(talks.handled) == 1
+
+
+async def test_a_wrong_word_after_the_first_sign_is_told(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect():
+        done = await discord_server.command(
+            alice, channel, "interpreter files", {"name": "../../etc/passwd"}
+        )
+        assert "no such file" in await steps.finished(done)
+    assert done.messages[-1].seen_by is alice
+    assert not done.original.is_loading

@@ -1,0 +1,162 @@
+"""The bot goes and comes again: nothing that was written meanwhile is lost, or answered twice."""
+
+import asyncio
+
+from tests.fakes import discord_conversations
+from tests.integration.discord import conftest, steps
+
+
+async def test_what_was_written_while_it_was_down_is_answered(discord_server, lab, connect, until):
+    alice, channel, other = lab.person("alice"), lab.channel("general"), lab.channel("other")
+    direct, mention = discord_server.direct(alice), discord_server.bot.mention
+    talks = discord_conversations.Conversations(conftest.echo)
+    async with connect(talks=talks):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        discord_server.say(alice, direct, "directly")
+        await steps.answered(direct)
+    discord_server.say(alice, thread, "in the thread")
+    discord_server.say(alice, direct, "directly again")
+    discord_server.say(alice, other, f"{mention} in another channel")
+    discord_server.say(alice, other, "not for it")
+    async with connect(talks=talks):
+        await steps.answered(thread, 2)
+        await steps.answered(direct, 2)
+        await steps.answered(await steps.thread_in(other))
+        discord_server.say(alice, thread, "live")
+        await steps.answered(thread, 3)
+    assert [request.text for request in talks.handled[:2]] == ["hello", "directly"]
+    assert {request.text for request in talks.handled[2:5]} == {
+        "in the thread",
+        "directly again",
+        "in another channel",
+    }
+    assert [request.text for request in talks.handled[5:]] == ["live"]
+
+
+async def test_looking_back_can_be_switched_off(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    discord_server.say(alice, channel, f"{discord_server.bot.mention} before")
+    async with connect(look_back_seconds=0) as talks:
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} after")
+        await steps.answered(await steps.thread_in(channel))
+    assert [request.text for request in talks.handled] == ["after"]
+
+
+async def test_what_is_too_old_is_passed_over(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    discord_server.say(alice, channel, f"{discord_server.bot.mention} before")
+    await asyncio.sleep(1.2)
+    async with connect(look_back_seconds=0.5) as talks:
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} after")
+        await steps.answered(await steps.thread_in(channel))
+    assert [request.text for request in talks.handled] == ["after"]
+
+
+async def test_roles_are_looked_up_where_discord_does_not_tell_them(
+    discord_server, lab, connect, until
+):
+    crew = lab.role("crew")
+    alice, bob = lab.person("alice", crew), lab.person("bob")
+    channel, mention = lab.channel("general"), discord_server.bot.mention
+    discord_server.say(alice, channel, f"{mention} of the crew")
+    discord_server.say(bob, channel, f"{mention} not of the crew")
+    async with connect(roles=(crew.id,)) as talks:
+        await steps.answered(await steps.thread_in(channel))
+        await until(lambda: channel.of_bots)
+        assert "not among those" in channel.of_bots[0].content
+    assert [request.text for request in talks.handled] == ["of the crew"]
+
+
+async def test_roles_of_a_server_count_in_direct_messages(discord_server, lab, connect, until):
+    crew = lab.role("crew")
+    alice, bob = lab.person("alice", crew), lab.person("bob")
+    hers, his = discord_server.direct(alice), discord_server.direct(bob)
+    async with connect(roles=(crew.id,)) as talks:
+        for _ in range(2):
+            discord_server.say(alice, hers, "let me in")
+        discord_server.say(bob, his, "me too")
+        await steps.answered(hers, 2)
+        await until(lambda: his.of_bots)
+        assert "not among those" in his.of_bots[0].content
+        ran = await discord_server.command(alice, hers, "py", {"code": "1"})
+        assert "You said: 1" in await steps.finished(ran)
+        refused = await discord_server.command(bob, his, "py", {"code": "1"})
+        assert "not among those" in await steps.finished(refused)
+    assert {request.person.id for request in talks.handled} == {str(alice.id)}
+    assert sorted(discord_server.rest.members_asked) == sorted([alice.id, bob.id] * 2)
+
+
+async def test_an_edit_of_what_was_answered_before_is_answered_anew(
+    discord_server, lab, connect, until
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    talks = discord_conversations.Conversations(conftest.echo)
+    async with connect(talks=talks):
+        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
+        thread = await steps.thread_in(channel)
+        await steps.answered(thread)
+    async with connect(talks=talks):
+        discord_server.edit(asked, f"{discord_server.bot.mention}  one")
+        discord_server.edit(asked, f"{discord_server.bot.mention} two")
+        discord_server.unfurl(asked)
+        await until(lambda: len(talks.handled) == 2)
+        await steps.answered(thread, 2)
+    assert thread.of_bots[-1].content == "You said: two"
+    assert talks.handled[0].key == talks.handled[1].key
+
+
+async def test_of_two_bots_the_one_that_answered_answers_the_edit(
+    discord_server, lab, connect, until
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    talks = discord_conversations.Conversations(conftest.echo)
+    async with connect(talks=talks), connect(talks=talks):
+        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
+        thread = await steps.thread_in(channel)
+        await steps.answered(thread)
+        discord_server.edit(asked, f"{discord_server.bot.mention} two")
+        await until(lambda: thread.of_bots[0].content == "You said: two")
+        await asyncio.sleep(2.5)
+    assert len(thread.of_bots) == 1
+    assert [request.text for request in talks.handled] == ["one", "two"]
+
+
+async def test_what_was_begun_when_it_left_is_finished(discord_server, connect, lab):
+    alice = lab.person("alice")
+    direct = discord_server.direct(alice)
+    async with connect() as talks:
+        talks.claim_seconds = 0.5
+        discord_server.say(alice, direct, "just in time")
+        await asyncio.sleep(0.2)
+    assert [message.content for message in direct.of_bots] == ["You said: just in time"]
+
+
+async def test_restarts_in_the_middle_of_everything_lose_and_repeat_nothing(
+    discord_server, lab, connect, until
+):
+    people = [lab.person(f"person{n}") for n in range(4)]
+    channels = [lab.channel(f"channel{n}") for n in range(4)]
+    talks = discord_conversations.Conversations(conftest.echo)
+
+    async def speak(number):
+        person, channel = people[number], channels[number]
+        discord_server.say(person, channel, f"{discord_server.bot.mention} {number}-0.")
+        thread = await steps.thread_in(channel)
+        for count in range(1, 12):
+            await asyncio.sleep(0.5)
+            discord_server.say(person, thread, f"{number}-{count}.")
+        return thread
+
+    speaking = [asyncio.create_task(speak(number)) for number in range(4)]
+    for seconds in (0.7, 1.5, 2.5):
+        async with connect(talks=talks):
+            await asyncio.sleep(seconds)
+        await asyncio.sleep(0.3)
+    async with connect(talks=talks):
+        threads = await asyncio.gather(*speaking)
+        await until(lambda: len(talks.handled) >= 48, seconds=30)
+    for number, thread in enumerate(threads):
+        text = "\n".join(message.content for message in thread.of_bots)
+        said = [text.count(f"You said: {number}-{count}.") for count in range(12)]
+        assert said == [1] * 12
+    assert len(talks.handled) == 48
