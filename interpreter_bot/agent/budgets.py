@@ -44,6 +44,11 @@ a sentence where that is too much, None where it is allowed.
 """
 
 
+def time_is_up(seconds: float) -> str:
+    """Say that a request took longer than it may."""
+    return f"This took longer than the {seconds:,.0f} seconds a request may take."
+
+
 def price(usage: messages.Usage, model: settings.Model) -> decimal.Decimal:
     """Compute what tokens cost, without rounding."""
     read = usage.input_tokens * model.input_price
@@ -92,7 +97,7 @@ class Budget:
     @property
     def time_is_up(self) -> str:
         """The sentence for that."""
-        return f"This took longer than the {self._limits.seconds:,.0f} seconds a request may take."
+        return time_is_up(self._limits.seconds)
 
     async def ask(self, input_tokens: int) -> Grant | Objection:
         """Say whether the model may be asked, and how long its answer may be."""

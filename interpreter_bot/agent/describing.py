@@ -11,8 +11,9 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from interpreter_bot import settings, values
+from interpreter_bot import values
 from interpreter_bot.agent import fitting, messages, prompting
+from interpreter_bot.screens import showing
 
 _EYES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _PICTURE_BYTES: Final = 4 * 1024 * 1024
@@ -25,6 +26,11 @@ _SILENT: Final = (
 )
 # Or else a model that cannot see tells what it believes to be in the picture.
 _ONLY_DRAWN: Final = "[Nothing was printed: name no figures but those you have seen.]"
+# Small models take a column that is missing for a fault of their code, and never tell the person.
+_NO_SUCH_NAME: Final = (
+    "[There is no such name in the data. Use one that exists; if none of them is what the person "
+    "asked for, do not run code, but tell them that it is not in the data, and what is.]"
+)
 FAILED: Final = (
     "[The code failed with the error above. Take another way to the result, in changed code.]"
 )
@@ -32,78 +38,47 @@ FAILED: Final = (
 _FILES: Final = 100
 
 
-class Gathering:
-    """Collects the outputs of one execution as they would stand on a screen at its end."""
+def error(outputs: Sequence[showing.Standing]) -> values.Error | None:
+    """Find the exception that ended an execution, if one did."""
+    return next((one for one in reversed(outputs) if isinstance(one, values.Error)), None)
 
-    def __init__(self) -> None:
-        self._outputs: list[values.Output] = []
-        self._is_clearing = False
 
-    def show(self, output: values.Output) -> None:
-        """Take the next output."""
-        if isinstance(output, values.Clear):
-            self._is_clearing = output.wait
-            if not output.wait:
-                self._outputs.clear()
-            return
-        if self._is_clearing:
-            self._outputs.clear()
-            self._is_clearing = False
-        if isinstance(output, values.Display) and output.is_update and self._replace(output):
-            return
-        last = self._outputs[-1] if self._outputs else None
-        if (
-            isinstance(output, values.Text)
-            and isinstance(last, values.Text)
-            and last.stream == output.stream
-        ):
-            output = values.Text(output.stream, last.text + output.text)
-            self._outputs.pop()
-        self._outputs.append(output)
-
-    def _replace(self, update: values.Shown) -> bool:
-        for place, output in enumerate(self._outputs):
-            if isinstance(output, values.Display) and output.display_id == update.display_id:
-                self._outputs[place] = update
-                return True
-        return False
-
-    @property
-    def outputs(self) -> Sequence[values.Output]:
-        """What stands on the screen."""
-        return self._outputs
-
-    @property
-    def error(self) -> values.Error | None:
-        """The exception that ended the execution, if one did."""
-        return next((one for one in reversed(self._outputs) if isinstance(one, values.Error)), None)
-
-    def text(self, finished: values.Finished, most_characters: int) -> str:
-        """Say everything: what was shown, then how it ended."""
-        shown = "\n".join(filter(None, (_said(one).strip("\n") for one in self._outputs)))
-        if self._outputs and all(isinstance(one, values.Image) for one in self._outputs):
-            shown = f"{shown}\n{_ONLY_DRAWN}"
-        # The way it ended must survive the cut, and the traceback is at the tail of the rest.
-        return "\n".join(
-            filter(None, (fitting.shortened(shown, most_characters), _ended(finished, shown)))
+def execution(
+    outputs: Sequence[showing.Standing], finished: values.Finished, most_characters: int
+) -> str:
+    """Say everything of an execution: what stands on its screen, then how it ended."""
+    shown = "\n".join(filter(None, (_said(one).strip("\n") for one in outputs)))
+    if outputs and all(isinstance(one, values.Image) for one in outputs):
+        shown = f"{shown}\n{_ONLY_DRAWN}"
+    # The way it ended must survive the cut, and the traceback is at the tail of the rest.
+    return "\n".join(
+        filter(
+            None,
+            (
+                fitting.shortened(shown, most_characters),
+                _NO_SUCH_NAME if _is_of_a_name(error(outputs)) else "",
+                _ended(finished, shown),
+            ),
         )
-
-    def pictures(self, limits: settings.Turn) -> tuple[messages.Picture, ...]:
-        """Return the last pictures that a model can look at."""
-        seen = [
-            messages.Picture(one.mime, one.data)
-            for one in self._outputs
-            if isinstance(one, values.Image)
-            and one.mime in _EYES
-            and len(one.data) <= _PICTURE_BYTES
-        ]
-        return tuple(seen[max(len(seen) - limits.pictures, 0) :])
+    )
 
 
-def _said(output: values.Output) -> str:
+def _is_of_a_name(failure: values.Error | None) -> bool:
+    return failure is not None and failure.name == "KeyError"
+
+
+def pictures(outputs: Iterable[showing.Standing], most: int) -> tuple[messages.Picture, ...]:
+    """Return the last pictures that a model can look at."""
+    seen = [
+        messages.Picture(one.mime, one.data)
+        for one in outputs
+        if isinstance(one, values.Image) and one.mime in _EYES and len(one.data) <= _PICTURE_BYTES
+    ]
+    return tuple(seen[max(len(seen) - most, 0) :])
+
+
+def _said(output: showing.Standing) -> str:
     match output:
-        case values.Text():
-            return _overwritten(output.text)
         case values.Image():
             kind = output.mime.removeprefix("image/").removesuffix("+xml")
             size = png_size(output.data) if kind == "png" else ""
@@ -121,14 +96,6 @@ def _said(output: values.Output) -> str:
             return _REPR.sub("[a figure object]", output.plain)
         case _:
             return output.plain
-
-
-def _overwritten(text: str) -> str:
-    """Keep of each line what stands there after its carriage returns, as of a progress bar."""
-    if "\r" not in text:
-        return text
-    lines = (line.rstrip("\r") for line in text.split("\n"))
-    return "\n".join(line.rpartition("\r")[2] for line in lines)
 
 
 def _ended(finished: values.Finished, shown: str) -> str:
@@ -172,6 +139,8 @@ def file(name: str, size_bytes: int, *, kind: str = "", details: str = "") -> st
         details: for tables, columns, types and first rows.
     """
     about = ", ".join(filter(None, (prompting.sized(size_bytes), kind)))
+    if not size_bytes:
+        details = "The file is empty: there is nothing in it to work with. Tell the person so."
     line = f"[The person sent the file {name!r} ({about}); it is at /mnt/data/{name}.]"
     return "\n".join(filter(None, (line, details.strip())))
 

@@ -89,6 +89,7 @@ class Splitter:
         self._held: list[str] = []
         self._fence = ""
         self._tag = ""
+        self._recent = ""
         self._has_begun = False
 
     def feed(self, delta: str) -> list[Piece]:
@@ -169,7 +170,7 @@ class Splitter:
                 return
             self._place = _Place.OTHER
         elif tag:
-            self._place, self._tag, self._held = _Place.TAG, tag, []
+            self._place, self._tag, self._held, self._recent = _Place.TAG, tag, [], ""
             self._in_tag(line, pieces)
             return
         elif stripped.startswith("{") and not self._has_begun:
@@ -192,14 +193,18 @@ class Splitter:
             pieces.append(Words(line))
 
     def _in_tag(self, part: str, pieces: list[Piece]) -> None:
+        # The end may have come in two parts; what was searched before is not searched again, or
+        # a model that thinks for long, letter by letter, would keep everybody waiting.
+        end = _TAGS[self._tag]
+        recent = self._recent + part
         self._held.append(part)
-        # The end may have come in two parts; what was searched before is not searched again.
-        end, text = _TAGS[self._tag], "".join(self._held)
-        position = text.find(end, max(0, len(text) - len(part) - len(end)))
+        position = recent.find(end)
+        self._recent = recent[1 - len(end) :]
         if position < 0:
             return
-        after = text[position + len(end) :]
-        self._held = [text[: position + len(end)]]
+        after = recent[position + len(end) :]
+        text = "".join(self._held)
+        self._held = [text[: len(text) - len(after)]]
         self._place = _Place.TEXT
         self._release(pieces)
         if after.strip():

@@ -6,8 +6,14 @@ from typing import Final, TypeAlias
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import describing, guards, messages, ports, tools
+from interpreter_bot.screens import showing
 
 NOT_RUN: Final = "[This was not run: the turn was over before.]"
+
+_EDITED: Final = (
+    "[The person changed the code before it ran. What ran is:]\n"
+    "```python\n{code}\n```\n[It showed:]"
+)
 
 _Pictures: TypeAlias = tuple[messages.Picture, ...]
 
@@ -17,6 +23,7 @@ class Hands:
 
     Args:
         can_see: whether the model is shown pictures.
+        approve: see `loops.Job`.
     """
 
     def __init__(
@@ -27,13 +34,15 @@ class Hands:
         limits: settings.Turn,
         guard: guards.Guard,
         can_see: bool,
+        approve: ports.Approve | None = None,
     ) -> None:
         self._workbench = workbench
         self._watcher = watcher
         self._limits = limits
         self._guard = guard
         self._can_see = can_see
-        self._gathering: describing.Gathering | None = None
+        self._approve = approve
+        self._screen: showing.Screen | None = None
 
     async def answer(self, call: messages.Call) -> tuple[str, _Pictures]:
         """Do what a call asks for, and say to the model what came of it."""
@@ -49,36 +58,46 @@ class Hands:
                 case tools.Misread(sentence):
                     self._guard.misread()
                     return sentence, ()
+        except errors.StoreError:
+            raise
         except errors.BotError as error:
             self._guard.misread()
             return f"[This could not be done: {error}]", ()
 
     def unfinished(self) -> str:
         """Say what code had shown that was stopped while it ran."""
-        if self._gathering is None:
+        if self._screen is None:
             return NOT_RUN
         stopped = values.Finished(values.Ending.STOPPED, 0.0, "The person stopped it.")
-        return self._gathering.text(stopped, self._limits.output_characters)
+        most = self._limits.output_characters
+        return describing.execution(self._screen.outputs, stopped, most)
 
     async def _run(self, code: str) -> tuple[str, _Pictures]:
         if refusal := self._guard.object_to(code):
             return refusal, ()
-        gathering = self._gathering = describing.Gathering()
+        screen = self._screen = showing.Screen()
 
         def show(output: values.Output) -> None:
-            gathering.show(output)
+            screen.show(output)
             self._watcher.output(output)
 
         self._watcher.code(code)
+        allowed = code
         try:
-            finished = await self._workbench.run(code, show=show)
+            if self._approve is not None:
+                allowed = await self._approve(code)
+            finished = await self._workbench.run(allowed, show=show)
+        except errors.StoreError:
+            raise
         except errors.BotError as error:
             finished = values.Finished(values.Ending.REFUSED, 0.0, str(error))
-        self._gathering = None
+        self._screen = None
         self._watcher.finished(finished)
-        self._guard.ran(code, finished, gathering.error)
-        pictures = gathering.pictures(self._limits) if self._can_see else ()
-        return gathering.text(finished, self._limits.output_characters), pictures
+        outputs = screen.outputs
+        self._guard.ran(code, finished, describing.error(outputs))
+        pictures = describing.pictures(outputs, self._limits.pictures) if self._can_see else ()
+        text = describing.execution(outputs, finished, self._limits.output_characters)
+        return text if allowed == code else f"{_EDITED.format(code=allowed)}\n{text}", pictures
 
     async def _read(self, name: str, start: int) -> str:
         most = self._limits.file_bytes

@@ -51,6 +51,7 @@ class Job:
         workbench: where code runs.
         watcher: who sees it.
         budget: the turn's purse, made for this turn.
+        approve: lets a person say whether code may run; None where nobody is asked.
     """
 
     llm: ports.Llm
@@ -61,6 +62,7 @@ class Job:
     workbench: ports.Workbench
     watcher: ports.Watcher
     budget: budgets.Budget
+    approve: ports.Approve | None = None
 
 
 async def run(job: Job, *, stop: asyncio.Event | None = None) -> endings.Outcome:
@@ -100,6 +102,7 @@ class _Turn:
             limits=job.limits,
             guard=self._guard,
             can_see=job.model.can_see_images,
+            approve=job.approve,
         )
         self._asking = asking.Asking(job.llm, job.model, budget=job.budget, watcher=job.watcher)
         self._words: list[str] = []
@@ -134,7 +137,9 @@ class _Turn:
         if must_answer and not self._guard.has_succeeded:
             # There is nothing to answer from: it would make something up.
             raise _OverError(
-                Ending.STUCK, f"The code failed again and again ({self._guard.last_failure})."
+                Ending.STUCK,
+                f"The code failed again and again ({self._guard.last_failure}). "
+                "It may help to ask in other words, or to name the columns that you mean.",
             )
         setbacks = self._guard.setbacks + self._empty + self._cuts
         asked = await self._asking.ask(

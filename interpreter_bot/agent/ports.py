@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from interpreter_bot import values
@@ -12,10 +12,18 @@ Show: TypeAlias = Callable[[values.Output], None]
 """Takes an output at the moment it appears."""
 
 
+Approve: TypeAlias = Callable[[str], Awaitable[str]]
+"""Gives the code that may run in place of what it is given: as it is, or as a person changed it.
+
+A `BotError` says that none may.
+"""
+
+
 class Workbench(Protocol):
     """Where code runs and files lie: one session's kernel and workspace.
 
-    A `BotError` that a method raises is told to the model in its own words, and the turn goes on.
+    A `BotError` that a method raises is told to the model in its own words, and the turn goes on;
+    but for a `StoreError`, which ends it: no model can do anything about that.
     """
 
     async def run(self, code: str, *, show: Show) -> values.Finished:

@@ -1,13 +1,19 @@
-"""What one person may use in a day, whatever the conversation."""
+"""What one person may use in a day, whatever the conversation.
+
+A turn that runs is counted by a `Tab`, what is over by the store. A replica of the bot sees what
+others have used as soon as they record it, which they do after each call.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import decimal
+import functools
 from typing import Final
 
-from interpreter_bot import settings, values
+from interpreter_bot import settings
 from interpreter_bot.agent import budgets
-from interpreter_bot.sessions import requests
+from interpreter_bot.sessions import ports, requests
 from interpreter_bot.store import databases, records
 
 MICROS: Final = 1_000_000
@@ -20,6 +26,15 @@ def money(spending: records.Spending) -> decimal.Decimal:
     return decimal.Decimal(spending.money_micros) / MICROS
 
 
+def shown(spending: records.Spending) -> ports.Spent:
+    """Say in the words of the port what is recorded."""
+    return ports.Spent(
+        input_tokens=spending.input_tokens,
+        output_tokens=spending.output_tokens,
+        money=money(spending),
+    )
+
+
 def spending(spent: budgets.Spent, cpu_seconds: float) -> records.Spending:
     """Say what a turn has used, as it is recorded."""
     return records.Spending(
@@ -30,25 +45,81 @@ def spending(spent: budgets.Spent, cpu_seconds: float) -> records.Spending:
     )
 
 
-def of(
-    limits: settings.Allowance,
-    person: requests.Person,
-    key: values.SessionKey,
-    database: databases.Database,
-) -> budgets.Allowance | None:
-    """Return what is to be asked before each spend; None where nothing is limited."""
-    if limits.money is None and limits.tokens is None:
-        return None
+class Ledger:
+    """What the turns that run here use, of which the store knows only part as yet."""
 
-    async def ask(worst: budgets.Spent) -> str | None:
-        used = await database.usage.of_person(
-            person.id, platform=key.platform, workspace=key.workspace
-        )
-        tokens = used.input_tokens + used.output_tokens + worst.usage.tokens
-        if limits.tokens is not None and tokens > limits.tokens:
-            return _USED_UP.format(what=f"{limits.tokens:,} tokens", until=_UNTIL)
-        if limits.money is not None and money(used) + worst.money > limits.money:
-            return _USED_UP.format(what=f"{limits.money} of money", until=_UNTIL)
-        return None
+    def __init__(self) -> None:
+        self._tabs: dict[int, Tab] = {}
+        # Of two that ask at once, the second has to see what the first was granted.
+        self._asking = asyncio.Lock()
 
-    return ask
+    def open(self, turn_id: int, request: requests.Request, *, limits: settings.Allowance) -> Tab:
+        """Begin to count for a turn, until `close`."""
+        whose = (request.key.platform, request.key.workspace, request.person.id)
+        tab = self._tabs[turn_id] = Tab(self, turn_id, whose, limits)
+        return tab
+
+    def close(self, turn_id: int) -> None:
+        """Forget a turn, which is in the store now."""
+        self._tabs.pop(turn_id, None)
+
+    async def ask(self, tab: Tab, worst: budgets.Spent, database: databases.Database) -> str | None:
+        """Say why a person may not use so much in a turn; None, and it is reserved, if they may."""
+        async with self._asking:
+            platform, workspace, person = tab.whose
+            used = await database.usage.of_person(
+                person, platform=platform, workspace=workspace, without_turns=tuple(self._tabs)
+            )
+            others = [
+                one.used for one in self._tabs.values() if one is not tab and one.whose == tab.whose
+            ]
+            limits = tab.limits
+            tokens = used.input_tokens + used.output_tokens
+            tokens += sum(one.usage.tokens for one in (*others, worst))
+            if limits.tokens is not None and tokens > limits.tokens:
+                return _USED_UP.format(what=f"{limits.tokens:,} tokens", until=_UNTIL)
+            if limits.money is not None:
+                spent = money(used) + sum(one.money for one in (*others, worst))
+                if spent > limits.money:
+                    return _USED_UP.format(what=f"{limits.money} of money", until=_UNTIL)
+            tab.reserved = worst
+            return None
+
+
+class Tab:
+    """What one turn uses.
+
+    Attributes:
+        whose: platform, workspace, person.
+        reserved: what it will have used after the call that was granted last, at worst.
+        budget: the turn's own, once it has one.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        turn_id: int,
+        whose: tuple[str, str, str],
+        limits: settings.Allowance,
+    ) -> None:
+        self.turn_id = turn_id
+        self.whose = whose
+        self.limits = limits
+        self.reserved = budgets.Spent()
+        self.budget: budgets.Budget | None = None
+        self._ledger = ledger
+
+    @property
+    def used(self) -> budgets.Spent:
+        """What it has used; while the model is asked, what that may come to."""
+        spent = self.budget.spent if self.budget is not None else budgets.Spent()
+        return self.reserved if self.reserved.steps > spent.steps else spent
+
+    def allowance(self, database: databases.Database) -> budgets.Allowance | None:
+        """Return what is to be asked before each spend; None where nothing is limited."""
+        if self.limits.money is None and self.limits.tokens is None:
+            return None
+        return functools.partial(self._ask, database)
+
+    async def _ask(self, database: databases.Database, worst: budgets.Spent) -> str | None:
+        return await self._ledger.ask(self, worst, database)

@@ -15,7 +15,7 @@ from interpreter_bot.sessions import (
     histories,
     notebooks,
     overviews,
-    ports,
+    preparing,
     requests,
     turns,
 )
@@ -109,11 +109,16 @@ class Archive:
         workspace = await self._means.pool.workspace(addresses.text(key))
         return (await attaching.put(attachment, workspace, self.limits)).name
 
-    async def model(self, key: values.SessionKey) -> str:
-        """Return the title of the model that a conversation asks; empty where there is none."""
-        session = await self._means.database.sessions.find(key)
-        chosen = session.model if session is not None else None
-        return chosen if chosen in self.models else next(iter(self.models), "")
+    async def model(self, key: values.SessionKey, *, person: str = "") -> str:
+        """Return the title of the model that a conversation asks; empty where there is none.
+
+        Args:
+            key: the conversation.
+            person: id of who would ask; what they chose counts where the conversation chose none.
+        """
+        database = self._means.database
+        session = await database.sessions.find(key)
+        return await preparing.preferred(session, key, database, self.models, person=person)
 
     def check_model(self, title: str) -> None:
         """Look whether there is such a model.
@@ -142,8 +147,8 @@ class Archive:
         today = await usage.of_person(person.id, platform=key.platform, workspace=key.workspace)
         allowance = self._means.bot.allowance
         return overviews.Usage(
-            session=_spent(ever),
-            today=_spent(today),
+            session=allowances.shown(ever),
+            today=allowances.shown(today),
             cpu_seconds=ever.cpu_seconds,
             allowed_money=allowance.money,
             allowed_tokens=allowance.tokens,
@@ -163,11 +168,3 @@ class Archive:
     async def claim(self, platform: str, event_id: str) -> bool:
         """Say whether an event is new: of all that ever ask, exactly one hears yes."""
         return await self._means.database.events.claim(platform, event_id)
-
-
-def _spent(spending: records.Spending) -> ports.Spent:
-    return ports.Spent(
-        input_tokens=spending.input_tokens,
-        output_tokens=spending.output_tokens,
-        money=allowances.money(spending),
-    )

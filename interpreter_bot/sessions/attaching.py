@@ -6,6 +6,7 @@ by the bot itself.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import mimetypes
 import secrets
@@ -23,6 +24,20 @@ _log = logging.getLogger(__name__)
 _DESCRIBING_SECONDS: Final = 15.0
 _DETAIL_CHARACTERS: Final = 6000
 _MOST_DESCRIBED: Final = 10
+_REFUSED: Final = "[The person also sent {name!r}, which is not in /mnt/data: {error}]"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stored:
+    """What became of attachments.
+
+    Attributes:
+        infos: those that are in the workspace.
+        refusals: of each of the others, what a model is to know.
+    """
+
+    infos: tuple[values.FileInfo, ...] = ()
+    refusals: tuple[str, ...] = ()
 
 
 async def store(
@@ -30,18 +45,20 @@ async def store(
     workspace: workspaces.Workspace,
     stage: stages.Stage,
     limits: settings.Limits,
-) -> list[values.FileInfo]:
+) -> Stored:
     """Put attachments into the workspace; whatever is refused is said, and the rest goes on."""
-    stored = []
+    infos, refusals = [], []
     for attachment in attachments:
         try:
             info = await put(attachment, workspace, limits)
         except errors.BotError as error:
             _log.info("an attachment was refused", exc_info=error)
-            stage.notice(f"{workspaces.safe_name(attachment.name)} was left out: {error}")
+            name = workspaces.safe_name(attachment.name)
+            stage.notice(f"{name} was left out: {error}")
+            refusals.append(_REFUSED.format(name=name, error=error))
         else:
-            stored.append(info)
-    return stored
+            infos.append(info)
+    return Stored(tuple(infos), tuple(refusals))
 
 
 async def put(

@@ -12,6 +12,7 @@ from interpreter_bot.store import records
 _WARN_SECONDS: Final = 15.0
 _LATE_SECONDS: Final = 5.0
 _ORPHANS_SECONDS: Final = 60.0
+_ARREARS_SECONDS: Final = 20.0
 _DAY_SECONDS: Final = 24 * 3600.0
 _EVENTS_AGE: Final = datetime.timedelta(days=1)
 
@@ -40,6 +41,7 @@ class Caretaker:
             reaping.Job("warn of reaping", _WARN_SECONDS, self.warn),
             reaping.Job("tell what could not be told", _LATE_SECONDS, self._held.notify_late),
             reaping.Job("find orphans", _ORPHANS_SECONDS, self.find_orphans),
+            reaping.Job("record what is due", _ARREARS_SECONDS, self._means.arrears.write),
             reaping.Job("tidy the store", _DAY_SECONDS, self.tidy),
         )
 

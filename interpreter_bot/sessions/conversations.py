@@ -66,6 +66,7 @@ class Conversations(archives.Archive):
             yield conversations
         finally:
             await conversations.drain()
+            await means.arrears.write()
 
     async def handle(self, request: requests.Request, reply: ports.Reply) -> ports.End:
         """Take one request to its end: when its turn comes, and whatever happens then.
@@ -132,6 +133,8 @@ class Conversations(archives.Archive):
 
     async def delete(self, key: values.SessionKey) -> None:
         """Delete a conversation: records, variables, files. What it cost stays counted."""
+        # Or else those who wait would make it anew.
+        self._lanes.empty(key)
         async with self._to_ourselves(key):
             await self._let_go(key, files=True)
             session = await self._means.database.sessions.find(key)
@@ -166,8 +169,8 @@ class Conversations(archives.Archive):
 
     async def notify_late(self) -> None:
         """Tell what could not be told before, to platforms that have come since."""
-        for key, sentence in [self._unsaid.popleft() for _ in range(len(self._unsaid))]:
-            await self.notify(key, sentence)
+        for _ in range(len(self._unsaid)):
+            await self.notify(*self._unsaid.popleft())
 
     async def notify(self, key: values.SessionKey, sentence: str) -> None:
         """Tell the people of a conversation a sentence; whoever cannot be told is logged."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from interpreter_bot import values
+from interpreter_bot.sessions import allowances, ports
 from interpreter_bot.store import databases, records
 
 
@@ -91,10 +93,13 @@ class PastTurn:
         request: their words, or their code.
         attachments: names of the files that came along, as they were sent.
         status: running, done, stopped, failed or interrupted (by the death of the bot).
-        answer: the final words; of a turn that failed, the sentence that says why.
+        answer: the final words, where there are any; of a turn that failed, the sentence that says
+            why.
         ended: None while it runs.
         parts: what happened, in order.
         artifacts: files that were given back.
+        request_id: what the platform calls the message; empty where it calls it nothing.
+        spent: what the turn has cost until now; whether that is an estimate is not remembered.
     """
 
     id: int
@@ -107,6 +112,8 @@ class PastTurn:
     ended: datetime.datetime | None
     parts: tuple[Past, ...]
     artifacts: tuple[values.Artifact, ...]
+    request_id: str = ""
+    spent: ports.Spent = dataclasses.field(default_factory=ports.Spent)
 
     @property
     def is_code(self) -> bool:
@@ -119,26 +126,41 @@ async def load(database: databases.Database, session_id: int, *, most: int) -> t
     """Return the latest turns of a conversation, in the order in which they began."""
     turns = await database.turns.of_session(session_id, most=most)
     ids = [turn.id for turn in turns]
-    parts = await database.parts.of_turns(ids, without=records.PartKind.MEMORY)
-    artifacts = await database.artifacts.of_turns(ids)
-    executions = await database.executions.of_turns(ids)
+    parts = _by_turn(await database.parts.of_turns(ids, without=records.PartKind.MEMORY))
+    artifacts = _by_turn(await database.artifacts.of_turns(ids))
+    executions = _by_turn(await database.executions.of_turns(ids))
+    spent = await database.usage.of_turns(ids)
     return tuple(
         _past(
             turn,
-            [part for part in parts if part.turn_id == turn.id],
-            {one.id: one for one in executions if one.turn_id == turn.id},
-            [one for one in artifacts if one.turn_id == turn.id],
+            parts[turn.id],
+            executions={one.id: one for one in executions[turn.id]},
+            artifacts=artifacts[turn.id],
+            spent=spent.get(turn.id, records.Spending()),
         )
         for turn in turns
     )
 
 
+_Row = TypeVar("_Row", records.Part, records.Artifact, records.Execution)
+
+
+def _by_turn(rows: Iterable[_Row]) -> dict[int, list[_Row]]:
+    found: dict[int, list[_Row]] = collections.defaultdict(list)
+    for row in rows:
+        found[row.turn_id].append(row)
+    return found
+
+
 def _past(
     turn: records.Turn,
     parts: Sequence[records.Part],
+    *,
     executions: dict[int, records.Execution],
     artifacts: Iterable[records.Artifact],
+    spent: records.Spending,
 ) -> PastTurn:
+    steps = max((part.step for part in parts), default=0)
     return PastTurn(
         id=turn.id,
         person=turn.person,
@@ -150,6 +172,8 @@ def _past(
         ended=turn.ended,
         parts=tuple(_happened(parts, executions)),
         artifacts=tuple(values.Artifact(a.name, a.size_bytes, a.sha256) for a in artifacts),
+        request_id=turn.request_id,
+        spent=dataclasses.replace(allowances.shown(spent), steps=steps),
     )
 
 

@@ -19,6 +19,8 @@ _FULL: Final = "{count} requests wait in this conversation already. Please ask a
 _CLOSED: Final = "The bot is being shut down. Please ask again in a moment."
 _WITHDRAWN: Final = "The request was withdrawn before its turn came."
 
+_EMPTIED: Final = "The conversation was deleted before the request had its turn."
+
 
 class LaneError(errors.BotError):
     """The request could not wait for its turn."""
@@ -96,6 +98,12 @@ class Lanes:
                 return True
         return False
 
+    def empty(self, key: values.SessionKey) -> None:
+        """Send away whoever waits in a conversation; the turn that runs goes on."""
+        for ticket in self._lanes.get(key, ()):
+            if not ticket.granted.done():
+                ticket.granted.set_exception(LaneError(_EMPTIED))
+
     def close(self) -> None:
         """Let nobody in any more, and send away whoever waits; running turns go on."""
         self._is_closed = True
@@ -164,10 +172,19 @@ class Lanes:
             for place, ticket in enumerate(lane):
                 if ticket.told != before + place and not ticket.granted.done():
                     ticket.told = before + place
-                    ticket.tell(ticket.told)
+                    _tell(ticket)
 
     def _ready(self) -> list[_Ticket]:
         """The heads of lanes where nothing runs, whoever is next first."""
         heads = [lane[0] for key, lane in self._lanes.items() if key not in self._running]
         waiting = [ticket for ticket in heads if not ticket.granted.done()]
         return sorted(waiting, key=lambda one: (self._by_person[one.person], one.number))
+
+
+def _tell(ticket: _Ticket) -> None:
+    """Tell somebody how many are before them; what goes wrong with that is theirs alone."""
+    try:
+        ticket.tell(ticket.told)
+    except Exception as error:
+        # We are in the midst of another's turn.
+        ticket.granted.set_exception(error)

@@ -1,7 +1,8 @@
 """What a model remembers of a conversation, kept in the store turn by turn.
 
 Each turn keeps the messages it added, or all of them where older ones were summarised in it. A
-turn that was cut off by the death of the bot kept none: what is known of it is told instead.
+turn that was cut off, by the death of the bot or before the model was asked, kept none: what is
+known of it is told instead.
 """
 
 from __future__ import annotations
@@ -12,21 +13,36 @@ from typing import Any, Final
 
 from interpreter_bot import values
 from interpreter_bot.agent import describing, fitting, messages, transcripts
+from interpreter_bot.screens import showing
 from interpreter_bot.store import databases, records
 
 _log = logging.getLogger(__name__)
 
 _MOST_TURNS: Final = 100
 _PART_CHARACTERS: Final = 1500
+_TURN_CHARACTERS: Final = 12_000
+_CUT_OFF: Final = {
+    records.TurnStatus.INTERRUPTED: (
+        "This turn was cut off before its end, because the bot was restarted."
+    ),
+    records.TurnStatus.STOPPED: "The person stopped this turn before anything came of it.",
+    records.TurnStatus.FAILED: "This turn failed before anything came of it: {answer}",
+}
 RESET: Final[Mapping[str, Any]] = {"messages": [], "is_whole": True}
 """The memory of a turn in which everything was forgotten."""
 
 
-async def load(
-    database: databases.Database, session_id: int, *, before: int
-) -> list[messages.Message]:
-    """Return what was said in a conversation before a turn."""
-    turns = await database.turns.of_session(session_id, most=_MOST_TURNS, before=before)
+async def load(database: databases.Database, *, before: int) -> list[messages.Message]:
+    """Return what was said in a conversation before a turn of it.
+
+    Args:
+        database: where it is kept.
+        before: id of the turn.
+    """
+    turn = await database.turns.get(before)
+    if turn is None:
+        return []
+    turns = await database.turns.of_session(turn.session_id, most=_MOST_TURNS, before=before)
     ids = [turn.id for turn in turns]
     parts = await database.parts.of_turns(ids, only=records.PartKind.MEMORY)
     kept = {part.turn_id: part.detail for part in parts}
@@ -34,7 +50,8 @@ async def load(
     for turn in turns:
         detail = kept.get(turn.id)
         if detail is None:
-            if turn.status is records.TurnStatus.INTERRUPTED:
+            # What came to nothing is known all the same: people go on from it.
+            if turn.status in _CUT_OFF:
                 entries += await _of_cut_off(database, turn)
             continue
         if detail.get("is_whole"):
@@ -59,11 +76,11 @@ def of_code(
     code: str, shown: Iterable[values.Output], finished: values.Finished, most_characters: int
 ) -> list[messages.Message]:
     """Tell a model of code that the person ran without it."""
-    gathering = describing.Gathering()
+    screen = showing.Screen()
     for output in shown:
-        gathering.show(output)
+        screen.show(output)
     ran = fitting.shortened(code, most_characters)
-    text = gathering.text(finished, most_characters)
+    text = describing.execution(screen.outputs, finished, most_characters)
     return [
         messages.Told(
             f"[The person ran this code in the same kernel, without you:]\n```python\n{ran}\n```\n"
@@ -94,6 +111,7 @@ async def _of_cut_off(
             lines.append(f"You had said: {text}")
         elif part.output is not None and part.output.plain:
             lines.append(f"It showed: {fitting.shortened(part.output.plain, _PART_CHARACTERS)}")
-    lines.append("This turn was cut off before its end, because the bot was restarted.")
-    remark = messages.Told("[" + "\n".join(lines) + "]", is_ours=True)
-    return [messages.Told(turn.request), remark]
+    text = fitting.shortened("\n".join(lines), _TURN_CHARACTERS)
+    why = _CUT_OFF[turn.status].format(answer=turn.answer)
+    remark = messages.Told("[" + "\n".join(filter(None, (text, why))) + "]", is_ours=True)
+    return [messages.Told(turn.request), remark] if turn.request else [remark]

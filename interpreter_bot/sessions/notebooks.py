@@ -11,6 +11,10 @@ from typing import Any
 from interpreter_bot import values
 from interpreter_bot.sessions import histories
 
+_CUT_OFF = {
+    "interrupted": "*The bot was restarted in the middle of this.*",
+    "stopped": "*Somebody stopped this.*",
+}
 _TEXTUAL = ("image/svg+xml", "text/html")
 
 
@@ -42,7 +46,7 @@ def _cells(turn: histories.PastTurn, contents: Mapping[str, bytes]) -> list[dict
         match part:
             case histories.PastText():
                 # The last words have a final form, in which no link leads nowhere.
-                is_last = part is texts[-1] and turn.answer
+                is_last = part is texts[-1] and turn.answer and turn.status != "failed"
                 cells.append(_words(turn.answer if is_last else part.text))
             case histories.PastCode():
                 cells.append(_code(part.code))
@@ -50,8 +54,10 @@ def _cells(turn: histories.PastTurn, contents: Mapping[str, bytes]) -> list[dict
                 cells[-1]["outputs"] += _outputs(part.output, contents)
             case histories.PastNotice():
                 cells.append(_words(f"*{part.text}*"))
-    if not texts and turn.answer:
+    if turn.answer and (not texts or turn.status == "failed"):
         cells.append(_words(turn.answer))
+    if turn.status in _CUT_OFF:
+        cells.append(_words(_CUT_OFF[turn.status]))
     return cells
 
 

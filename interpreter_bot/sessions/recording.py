@@ -10,11 +10,12 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from interpreter_bot import errors, values
-from interpreter_bot.sessions import finishing
+from interpreter_bot.agent import budgets
+from interpreter_bot.sessions import allowances, requests
 from interpreter_bot.store import databases, records
 
 _log = logging.getLogger(__name__)
@@ -24,34 +25,71 @@ _Kind: Final = records.PartKind
 
 
 class Recorder:
-    """Records the parts of one turn. Use `open`.
+    """Records one turn: `begin`, whatever happens in it, `close`, `end`.
 
     A database that fails in the middle of a turn is logged and does not end the turn: what was
     not written is tried again with what comes next.
+
+    Attributes:
+        turn_id: what the store calls the turn; 0 where it has not begun.
+        is_behind: the last try to write something down failed.
+        model: title of the model that is asked.
     """
 
-    def __init__(self, database: databases.Database, turn_id: int) -> None:
-        self.turn_id = turn_id
+    def __init__(self, database: databases.Database) -> None:
+        self.turn_id = 0
+        self.is_behind = False
+        self.model = ""
         self._database = database
         self._pending: list[records.NewPart] = []
         self._writing = asyncio.Lock()
         self._step = 0
         self._execution_id: int | None = None
         self._ended: list[tuple[int, values.Finished]] = []
+        self._artifacts: list[values.Artifact] = []
+        self._used = self._counted = records.Spending()
         self._is_urgent = asyncio.Event()
+        self._writer: asyncio.Task[None] | None = None
 
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def open(cls, database: databases.Database, turn_id: int) -> AsyncIterator[Recorder]:
-        """Record until the context is left; all of it is written then, even if cancelled."""
-        recorder = cls(database, turn_id)
-        writing = asyncio.create_task(recorder._write_on(), name=f"record turn {turn_id}")
+    async def begin(self, request: requests.Request) -> None:
+        """The turn begins; from now on it will be seen, whatever happens to us.
+
+        Raises:
+            StoreError: it cannot be written down, so it must not be taken.
+        """
+        session = await self._database.sessions.open(request.key)
+        turn = await self._database.turns.start(
+            session.id,
+            person=request.person.id,
+            text=request.text,
+            request_id=request.id,
+            attachments=[*(one.name for one in request.attachments), *request.files],
+        )
+        self.turn_id = turn.id
+        writing = self._write_on()
+        self._writer = asyncio.create_task(writing, name=f"record turn {turn.id}")
+
+    async def close(self) -> None:
+        """Write no more by itself."""
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.wait({self._writer})
+
+    async def end(self, status: records.TurnStatus, *, answer: str) -> bool:
+        """Write down how the turn ended, and what is not written yet.
+
+        Returns:
+            Whether all of it is written. If not, it may be tried again.
+        """
+        await self.flush()
+        if self.is_behind:
+            return False
         try:
-            yield recorder
-        finally:
-            writing.cancel()
-            await asyncio.wait({writing})
-            await finishing.to_the_end(recorder.flush())
+            await self._database.turns.finish(self.turn_id, status, answer=answer)
+        except errors.StoreError:
+            _log.exception("the end of turn %d could not be recorded", self.turn_id)
+            return False
+        return True
 
     def step(self, number: int) -> None:
         """What follows belongs to this model call."""
@@ -86,7 +124,7 @@ class Recorder:
         """What a model is to know of this turn later."""
         self._add(_Kind.MEMORY, detail=detail)
 
-    async def begin(self, code: str) -> None:
+    async def run(self, code: str) -> None:
         """Code is about to run; this is written down first.
 
         Raises:
@@ -97,27 +135,62 @@ class Recorder:
         # What came before it is written while it runs.
         self._is_urgent.set()
 
-    def end(self, finished: values.Finished) -> None:
+    def finished(self, finished: values.Finished) -> None:
         """The code has ended."""
         if self._execution_id is not None:
             self._ended.append((self._execution_id, finished))
         self._execution_id = None
         self._is_urgent.set()
 
+    def artifact(self, artifact: values.Artifact) -> None:
+        """A file was given back."""
+        self._artifacts.append(artifact)
+
+    def spent(self, spent: budgets.Spent) -> None:
+        """So much the turn has cost the model until now."""
+        self._used = allowances.spending(spent, self._used.cpu_seconds)
+        self._is_urgent.set()
+
+    def worked(self, cpu_seconds: float) -> None:
+        """So much processor time the turn has taken until now."""
+        self._used = dataclasses.replace(self._used, cpu_seconds=cpu_seconds)
+
     async def flush(self) -> None:
-        """Write what is not written yet."""
+        """Write what is not written yet; `is_behind` says whether something is left."""
         async with self._writing:
             parts, self._pending = self._pending, []
             ended, self._ended = self._ended, []
+            artifacts, self._artifacts = self._artifacts, []
             try:
                 await self._database.parts.add(self.turn_id, *parts)
                 parts = []
                 for execution_id, finished in ended:
                     await self._database.executions.finish(execution_id, finished)
+                ended = []
+                await self._database.artifacts.add(self.turn_id, *artifacts)
+                artifacts = []
+                await self._count()
             except errors.StoreError:
                 _log.exception("part of turn %d could not be recorded", self.turn_id)
                 self._pending = parts + self._pending
                 self._ended = ended + self._ended
+                self._artifacts = artifacts + self._artifacts
+                self.is_behind = True
+            else:
+                self.is_behind = False
+
+    async def _count(self) -> None:
+        """Count what was used since it was counted last: it must not be lost with us."""
+        used, counted = self._used, self._counted
+        if used != counted:
+            more = records.Spending(
+                input_tokens=used.input_tokens - counted.input_tokens,
+                output_tokens=used.output_tokens - counted.output_tokens,
+                money_micros=used.money_micros - counted.money_micros,
+                cpu_seconds=used.cpu_seconds - counted.cpu_seconds,
+            )
+            await self._database.usage.add(self.turn_id, more, model=self.model)
+            self._counted = used
 
     def _add(self, kind: records.PartKind, **fields: Any) -> None:
         part = records.NewPart(

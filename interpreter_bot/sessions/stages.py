@@ -20,6 +20,10 @@ class Stage:
         self._reply = reply
         self._recorder = recorder
 
+    def begun(self) -> None:
+        """The turn is on."""
+        self._reply.begun()
+
     def step(self, number: int) -> None:
         """The model is asked."""
         self._recorder.step(number)
@@ -44,7 +48,7 @@ class Stage:
         Raises:
             StoreError: it cannot be written down, so it must not run.
         """
-        await self._recorder.begin(code)
+        await self._recorder.run(code)
         self._has_begun = True
         self.cell += 1
         self._reply.code(self.cell, code)
@@ -64,7 +68,7 @@ class Stage:
 
     def end(self, finished: values.Finished) -> None:
         """The running code has ended."""
-        self._recorder.end(finished)
+        self._recorder.finished(finished)
         self._reply.finished(self.cell, finished)
 
     def finished(self, finished: values.Finished) -> None:
@@ -74,7 +78,12 @@ class Stage:
 
     def usage(self, spent: budgets.Spent) -> None:
         """So much was used until now."""
+        self._recorder.spent(spent)
         self._reply.usage(told(spent))
+
+    def worked(self, cpu_seconds: float) -> None:
+        """The code has taken so much processor time until now."""
+        self._recorder.worked(cpu_seconds)
 
     def notice(self, sentence: str) -> None:
         """Tell the person something about the turn or the session."""
@@ -92,6 +101,7 @@ class Stage:
 
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
         """Give a file back."""
+        self._recorder.artifact(artifact)
         self._reply.artifact(cell, artifact)
 
 

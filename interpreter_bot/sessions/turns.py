@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime
+import functools
 import logging
 import time
+from collections.abc import Awaitable
 from typing import Final
 
 from interpreter_bot import errors, settings, values
@@ -29,10 +31,11 @@ from interpreter_bot.kernels import pools
 from interpreter_bot.sessions import (
     addresses,
     allowances,
-    attaching,
+    arrears,
     finishing,
     memories,
     ports,
+    preparing,
     recording,
     requests,
     stages,
@@ -46,6 +49,10 @@ _FAULT: Final = "Something went wrong inside the bot. What was made until then i
 STOPPED: Final = ports.End(status=ports.Status.STOPPED, sentence="Stopped.")
 """The end of a turn that somebody stopped before it came to anything."""
 _MISSING: Final = "The answer speaks of files that do not exist: {names}."
+_BEHIND: Final = (
+    "The database cannot be used right now. What is said here may be missing from the history "
+    "later, and the model may not remember it."
+)
 _STATUSES: Final = {
     endings.Ending.ANSWERED: ports.Status.DONE,
     endings.Ending.STOPPED: ports.Status.STOPPED,
@@ -54,12 +61,19 @@ _STATUSES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What turns are taken with: made once, by `app`."""
+    """What turns are taken with: made once, by `app`.
+
+    Attributes:
+        ledger: what running turns use.
+        arrears: what could not be recorded yet.
+    """
 
     bot: settings.Settings
     pool: pools.Pool
     database: databases.Database
     catalogue: catalogues.Catalogue
+    ledger: allowances.Ledger = dataclasses.field(default_factory=allowances.Ledger)
+    arrears: arrears.Arrears = dataclasses.field(default_factory=arrears.Arrears)
 
 
 async def take(
@@ -74,49 +88,47 @@ async def take(
         stop: set when the turn is to end now.
     """
     started = time.monotonic()
-    try:
-        reply.begun()
-        session = await means.database.sessions.open(request.key)
-        turn = await means.database.turns.start(
-            session.id,
-            person=request.person.id,
-            text=request.text,
-            request_id=request.id,
-            attachments=[*(one.name for one in request.attachments), *request.files],
-        )
-    except errors.StoreError as error:
-        _log.exception("a turn could not be begun")
-        end = ports.End(status=ports.Status.FAILED, sentence=str(error))
-        reply.over(end)
-        return end
-    except asyncio.CancelledError:
-        reply.over(STOPPED)
-        raise
+    recorder = recording.Recorder(means.database)
+    work = _Work(means, request, stages.Stage(reply, recorder), recorder)
     end = STOPPED
-    async with recording.Recorder.open(means.database, turn.id) as recorder:
-        work = _Work(means, request, session, turn.id, stages.Stage(reply, recorder), recorder)
+    try:
+        end = await _kept_from_falling(work.run(stop))
+    finally:
+        seconds = time.monotonic() - started
+        end = dataclasses.replace(end, seconds=seconds, turn_id=recorder.turn_id)
         try:
-            end = await _kept_from_falling(work, stop)
+            if recorder.is_behind:
+                reply.announcement(work.cell, _BEHIND)
+            reply.over(end)
         finally:
-            seconds = time.monotonic() - started
-            end = dataclasses.replace(end, seconds=seconds, turn_id=turn.id)
-            try:
-                reply.over(end)
-            finally:
-                await finishing.to_the_end(work.record(end))
+            writing = _written_down(means, recorder, end)
+            await finishing.to_the_end(_kept_from_falling(writing))
     return end
 
 
-async def _kept_from_falling(work: _Work, stop: asyncio.Event) -> ports.End:
-    """Do the work; this is the one net for whatever nobody foresaw."""
+async def _kept_from_falling(work: Awaitable[ports.End]) -> ports.End:
+    """Do work; this is the one net for whatever nobody foresaw."""
     try:
-        return await work.run(stop)
+        return await work
     except errors.BotError as error:
         _log.info("a turn failed", exc_info=error)
         return ports.End(status=ports.Status.FAILED, sentence=str(error))
     except Exception:
         _log.exception("a turn fell")
         return ports.End(status=ports.Status.FAILED, sentence=_FAULT)
+
+
+async def _written_down(means: Means, recorder: recording.Recorder, end: ports.End) -> ports.End:
+    """Write down how a turn ended; what cannot be written now is left to the arrears."""
+    await recorder.close()
+    if recorder.turn_id:
+        status = records.TurnStatus(end.status.value)
+        answer = end.sentence if end.status is ports.Status.FAILED else end.text
+        write = functools.partial(recorder.end, status, answer=answer)
+        if not await write():
+            means.arrears.add(write)
+        means.ledger.close(recorder.turn_id)
+    return end
 
 
 class _Work:
@@ -126,21 +138,19 @@ class _Work:
         self,
         means: Means,
         request: requests.Request,
-        session: records.Session,
-        turn_id: int,
         stage: stages.Stage,
         recorder: recording.Recorder,
     ) -> None:
         self._means = means
         self._request = request
-        self._session = session
-        self._turn_id = turn_id
         self._stage = stage
         self._recorder = recorder
-        self._artifacts: list[values.Artifact] = []
-        self._budget: budgets.Budget | None = None
-        self._bench: workbenches.Workbench | None = None
-        self._model = ""
+        self._until = time.monotonic() + means.bot.turn.seconds
+
+    @property
+    def cell(self) -> int:
+        """The latest execution; 0 before the first."""
+        return max(self._stage.cell, 0)
 
     async def run(self, stop: asyncio.Event) -> ports.End:
         """Do it.
@@ -148,46 +158,48 @@ class _Work:
         Raises:
             BotError: it could not be done; the sentence says why.
         """
+        means = self._means
+        self._stage.begun()
+        # Seen to its end, or else a turn were left behind that runs in the store and nowhere else.
+        await finishing.to_the_end(self._recorder.begin(self._request))
+        await means.arrears.write()
         key = addresses.text(self._request.key)
-        async with self._means.pool.lease(key) as lease:
-            workspace = await self._means.pool.workspace(key)
-            bench = self._bench = workbenches.Workbench(
+        async with means.pool.lease(key) as lease:
+            bench = workbenches.Workbench(
                 lease,
-                workspace,
+                await means.pool.workspace(key),
                 self._stage,
                 approval=self._request.approval,
-                is_sandboxed=self._means.pool.is_sandboxed,
+                is_sandboxed=means.pool.is_sandboxed,
             )
-            limits = self._means.bot.limits
-            storing = attaching.store(self._request.attachments, workspace, self._stage, limits)
-            stored = await stopping.ended_early(
-                storing, stop=stop, seconds=self._means.bot.turn.seconds
-            )
-            if isinstance(stored, stopping.Interruption):
-                return STOPPED
             try:
-                if self._request.is_code:
-                    end = await self._run_code(bench, stop)
-                else:
-                    end = await self._ask(bench, stored, stop)
+                end = await self._done(bench, stop)
             finally:
-                self._artifacts = await finishing.to_the_end(bench.collect(limits))
+                await finishing.to_the_end(bench.collect(means.bot.limits))
             return await self._mended(end, bench)
 
-    async def record(self, end: ports.End) -> None:
-        """Write down how it ended, what it made and what it cost."""
-        status = records.TurnStatus(end.status.value)
-        answer = end.text or ("" if end.status is ports.Status.DONE else end.sentence)
-        database = self._means.database
-        try:
-            await self._recorder.flush()
-            await database.artifacts.add(self._turn_id, *self._artifacts)
-            spent = self._budget.spent if self._budget is not None else budgets.Spent()
-            spending = allowances.spending(spent, self._bench.cpu_seconds if self._bench else 0.0)
-            await database.usage.add(self._turn_id, spending, model=self._model)
-            await database.turns.finish(self._turn_id, status, answer=answer)
-        except errors.StoreError:
-            _log.exception("the end of turn %d could not be recorded", self._turn_id)
+    async def _done(self, bench: workbenches.Workbench, stop: asyncio.Event) -> ports.End:
+        question = await stopping.ended_early(
+            self._prepared(bench), stop=stop, seconds=self._seconds_left
+        )
+        if isinstance(question, stopping.Interruption):
+            return self._interrupted(question)
+        if question is None:
+            return await self._run_code(bench, stop)
+        return await self._ask(bench, question, stop)
+
+    async def _prepared(self, bench: workbenches.Workbench) -> preparing.Question | None:
+        """Take what came along; then there is a question, or None: code that is to be run."""
+        means, request = self._means, self._request
+        stored = await preparing.stored(request, bench, self._stage, means.bot.limits)
+        if request.is_code:
+            return None
+        title = await preparing.title(request, means.database, means.catalogue.titles)
+        return preparing.Question(
+            model=means.catalogue.model(title),
+            earlier=await memories.load(means.database, before=self._recorder.turn_id),
+            told=await preparing.told(request, stored, bench),
+        )
 
     async def _run_code(self, bench: workbenches.Workbench, stop: asyncio.Event) -> ports.End:
         """Run the person's own code, without a model."""
@@ -197,69 +209,50 @@ class _Work:
             shown.append(output)
             self._stage.output(output)
 
-        seconds = self._means.bot.turn.seconds
         finished = await stopping.ended_early(
-            bench.run(self._request.text, show=show), stop=stop, seconds=seconds
+            bench.run(self._request.text, show=show), stop=stop, seconds=self._seconds_left
         )
-        is_early = isinstance(finished, stopping.Interruption)
+        end = ports.End(status=ports.Status.DONE)
         if isinstance(finished, stopping.Interruption):
-            finished = values.Finished(values.Ending.STOPPED, 0.0, STOPPED.sentence)
+            end = self._interrupted(finished)
+            finished = values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
         most = self._means.bot.turn.output_characters
         entries = memories.of_code(self._request.text, shown, finished, most)
         told = [messages.to_dict(one) for one in entries]
         self._recorder.memory({"messages": told, "is_whole": False})
-        if is_early:
-            return STOPPED
-        return ports.End(status=ports.Status.DONE)
+        return end
 
     async def _ask(
-        self,
-        bench: workbenches.Workbench,
-        stored: list[values.FileInfo],
-        stop: asyncio.Event,
+        self, bench: workbenches.Workbench, question: preparing.Question, stop: asyncio.Event
     ) -> ports.End:
         """Let a model answer."""
-        means = self._means
-        title = self._request.model or self._session.model or ""
-        model = means.catalogue.model(title)
-        earlier = await memories.load(means.database, self._session.id, before=self._turn_id)
-        transcript = transcripts.Transcript(earlier)
+        means, model = self._means, question.model
+        transcript = transcripts.Transcript(question.earlier)
         count = len(transcript.entries)
-        transcript.tell(await self._told(bench, stored))
-        allowance = allowances.of(
-            means.bot.allowance, self._request.person, self._request.key, means.database
-        )
-        self._model = model.title
-        budget = self._budget = budgets.Budget(means.bot.turn, model, allowance=allowance)
+        transcript.tell(question.told)
+        self._recorder.model = model.title
+        tab = means.ledger.open(self._recorder.turn_id, self._request, limits=means.bot.allowance)
+        allowance = tab.allowance(means.database)
+        tab.budget = budgets.Budget(means.bot.turn, model, allowance=allowance)
         today = datetime.datetime.now(datetime.UTC).date()
         job = loops.Job(
-            llm=means.catalogue.llm(title),
+            llm=means.catalogue.llm(model.title),
             model=model,
             limits=means.bot.turn,
             system=prompting.system(means.bot.limits, today=today, note=means.bot.agent.note),
             transcript=transcript,
             workbench=bench,
             watcher=self._stage,
-            budget=budget,
+            budget=tab.budget,
+            approve=bench.approved,
         )
         try:
             outcome = await loops.run(job, stop=stop)
         finally:
-            is_whole = transcript.entries[:count] != tuple(earlier[:count])
+            is_whole = transcript.entries[:count] != tuple(question.earlier[:count])
             self._recorder.memory(memories.detail(count, transcript, is_whole=is_whole))
         status = _STATUSES.get(outcome.ending, ports.Status.FAILED)
         return ports.End(status=status, text=outcome.text, sentence=outcome.sentence)
-
-    async def _told(self, bench: workbenches.Workbench, stored: list[values.FileInfo]) -> str:
-        """Put into words what the person wants, and what came along."""
-        wanted = self._request
-        if wanted.files:
-            named = set(wanted.files)
-            stored = [*stored, *(one for one in await bench.list_files() if one.name in named)]
-        files = await attaching.described(stored, await bench.kernel()) if stored else ""
-        context = f"[Said before in this place, as background:]\n{wanted.context}\n[End of that.]"
-        parts = (context if wanted.context else "", files, wanted.text)
-        return "\n\n".join(filter(None, parts))
 
     async def _mended(self, end: ports.End, bench: workbenches.Workbench) -> ports.End:
         """Mend the links of the answer, and say which files it only claims."""
@@ -267,8 +260,23 @@ class _Work:
         if not rewritten.missing:
             # It speaks of no file.
             return end
-        names = [info.name for info in await bench.list_files()]
+        try:
+            names = [info.name for info in await bench.list_files()]
+        except errors.WorkspaceError as error:
+            # Nobody knows which of them exist; the answer is worth more than that.
+            _log.info("the links of an answer could not be looked into", exc_info=error)
+            return dataclasses.replace(end, text=rewritten.text)
         rewritten = links.rewritten(end.text, names)
         if rewritten.missing:
             self._stage.notice(_MISSING.format(names=", ".join(rewritten.missing)))
         return dataclasses.replace(end, text=rewritten.text)
+
+    @property
+    def _seconds_left(self) -> float:
+        return self._until - time.monotonic()
+
+    def _interrupted(self, interruption: stopping.Interruption) -> ports.End:
+        if interruption is stopping.Interruption.STOPPED:
+            return STOPPED
+        sentence = budgets.time_is_up(self._means.bot.turn.seconds)
+        return ports.End(status=ports.Status.FAILED, sentence=sentence)

@@ -15,7 +15,11 @@ _NOT_APPROVED: Final = "The person did not let this code run. Ask them what they
 
 
 class Workbench:
-    """See `agent.ports.Workbench`, which it is."""
+    """See `agent.ports.Workbench`, which it is.
+
+    Attributes:
+        workspace: the files.
+    """
 
     def __init__(
         self,
@@ -26,14 +30,29 @@ class Workbench:
         approval: requests.Approval,
         is_sandboxed: bool,
     ) -> None:
+        self.workspace = workspace
         self._lease = lease
-        self._workspace = workspace
         self._stage = stage
         self._approval = approval
         self._is_sandboxed = is_sandboxed
         self._mark: workspaces.Mark | None = None
-        self.cpu_seconds = 0.0
-        """Processor time of the code that ran, as far as its kernel lived to tell."""
+        self._cpu_seconds = 0.0
+
+    async def approved(self, code: str) -> str:
+        """Let a person say whether the model's code may run, where the request demands it.
+
+        Returns:
+            The code that may run, perhaps edited.
+
+        Raises:
+            BotError: it may not.
+        """
+        if self._approval == "never" or (self._approval == "plan" and self._stage.cell >= 0):
+            return code
+        approved = await self._stage.approve(code)
+        if approved is None:
+            raise errors.BotError(_NOT_APPROVED)
+        return approved
 
     async def run(self, code: str, *, show: Callable[[values.Output], None]) -> values.Finished:
         """Run code.
@@ -41,22 +60,19 @@ class Workbench:
         Raises:
             BotError: it was not run; the sentence says why.
         """
-        code = await self._approved(code)
         kernel = await self.kernel()
         if not self._is_sandboxed:
             self._stage.notice(UNSANDBOXED)
         if self._mark is None:
             # Not earlier: files change hands when a kernel is taken, which is no change of theirs.
-            self._mark = await self._workspace.mark()
-        await self._stage.begin(code)
+            self._mark = await self.workspace.mark()
         before = await asyncio.to_thread(kernel.process.cpu_seconds)
+        # From here on nothing is awaited until it runs: what has begun in people's eyes must end.
+        await self._stage.begin(code)
         try:
-            finished = await self._executed(kernel, code, show)
+            return await self._executed(kernel, code, show)
         finally:
-            after = await finishing.to_the_end(asyncio.to_thread(kernel.process.cpu_seconds))
-            self.cpu_seconds += max(after - before, 0.0)
-        self._stage.end(finished)
-        return finished
+            await finishing.to_the_end(self._count(kernel, before))
 
     async def kernel(self) -> executing.Kernel:
         """Return the session's kernel, once it is there; tells people where it is a new one.
@@ -72,12 +88,12 @@ class Workbench:
 
     async def list_files(self) -> Sequence[values.FileInfo]:
         """List the workspace."""
-        return await self._workspace.list()
+        return await self.workspace.list()
 
     async def read_file(self, name: str, *, start: int, most_bytes: int) -> bytes:
         """Return part of a file."""
         part = b""
-        async with self._workspace.read(name) as content:
+        async with self.workspace.read(name) as content:
             await content.skip(start)
             async for chunk in content:
                 part += chunk
@@ -89,16 +105,14 @@ class Workbench:
         """Give back what code changed since it first ran in this turn."""
         if self._mark is None:
             return []
-        collector = collecting.Collector(self._workspace, self._stage, limits=limits)
+        collector = collecting.Collector(self.workspace, self._stage, limits=limits)
         return await collector.collect(self._stage.cell, self._mark)
 
-    async def _approved(self, code: str) -> str:
-        if self._approval == "never" or (self._approval == "plan" and self._stage.cell >= 0):
-            return code
-        approved = await self._stage.approve(code)
-        if approved is None:
-            raise errors.BotError(_NOT_APPROVED)
-        return approved
+    async def _count(self, kernel: executing.Kernel, before: float) -> None:
+        """Add the processor time of what ran, as far as its kernel lives to tell."""
+        after = await asyncio.to_thread(kernel.process.cpu_seconds)
+        self._cpu_seconds += max(after - before, 0.0)
+        self._stage.worked(self._cpu_seconds)
 
     async def _executed(
         self, kernel: executing.Kernel, code: str, show: Callable[[values.Output], None]
@@ -109,14 +123,23 @@ class Workbench:
         try:
             await asyncio.wait({running})
         except asyncio.CancelledError:
-            await kernel.stop()
             try:
+                await kernel.stop()
                 await asyncio.wait({running})
             except asyncio.CancelledError:
                 running.cancel()
                 await asyncio.wait({running})
                 raise
-            if not running.cancelled() and running.exception() is None:
-                self._stage.end(running.result())
+            finally:
+                self._stage.end(_ended(running))
             raise
+        finished = running.result()
+        self._stage.end(finished)
+        return finished
+
+
+def _ended(running: asyncio.Task[values.Finished]) -> values.Finished:
+    """Say how code ended that nobody waits for any more."""
+    if running.done() and not running.cancelled() and running.exception() is None:
         return running.result()
+    return values.Finished(values.Ending.STOPPED, 0.0)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
+from interpreter_bot import errors, values
 from interpreter_bot.store import columns, encoding, keeping, records, tables, transactions
 
+_log = logging.getLogger(__name__)
+
 _T = tables.PARTS
+_NOT_KEPT: Final = "What was shown here could not be kept."
 
 
 class Parts:
@@ -23,7 +28,7 @@ class Parts:
         """Add parts at the end of a turn: all of them, or none.
 
         Raises:
-            StoreError: there is no such turn any more, or no database, or no room.
+            StoreError: there is no such turn any more, or no database.
         """
         rows = [await self._row(turn_id, part) for part in parts]
         if not rows:
@@ -64,7 +69,7 @@ class Parts:
     async def _row(self, turn_id: int, part: records.NewPart) -> dict[str, Any]:
         output, sha256 = None, None
         if part.output is not None:
-            output, sha256 = await encoding.encode(part.output, self._files)
+            output, sha256 = await self._encoded(part.output)
         return {
             "turn_id": turn_id,
             "step": part.step,
@@ -76,6 +81,14 @@ class Parts:
             "execution_id": part.execution_id,
             "created": columns.now(),
         }
+
+    async def _encoded(self, output: values.Output) -> tuple[dict[str, Any], str | None]:
+        try:
+            return await encoding.encode(output, self._files)
+        except errors.StoreError:
+            # What was said and run beside it is not to be lost with a picture.
+            _log.exception("an output could not be kept")
+            return await encoding.encode(values.Notice(_NOT_KEPT), self._files)
 
 
 def _record(row: sa.Row[Any]) -> records.Part:

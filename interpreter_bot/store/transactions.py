@@ -70,6 +70,6 @@ def translated() -> Iterator[None]:
     """
     try:
         yield
-    except (exc.DBAPIError, exc.TimeoutError, OSError) as error:
+    except (exc.SQLAlchemyError, OSError) as error:
         _log.warning("the database could not be used", exc_info=error)
         raise errors.StoreError("The database cannot be used right now.") from error

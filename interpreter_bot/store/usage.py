@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import datetime
 import math
-from typing import Final
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -15,6 +16,10 @@ from interpreter_bot import errors
 from interpreter_bot.store import columns, records, tables, transactions
 
 _T = tables.USAGE
+_SUMS: Final = tuple(
+    sa.func.coalesce(sa.func.sum(column), 0)
+    for column in (_T.c.input_tokens, _T.c.output_tokens, _T.c.money_micros, _T.c.cpu_seconds)
+)
 # A server may claim any number of tokens. Thousands of these still add up within 64 bits.
 _MOST: Final = 10**15
 
@@ -65,13 +70,21 @@ class Usage:
         platform: str,
         workspace: str = "",
         day: datetime.date | None = None,
+        without_turns: Collection[int] = (),
     ) -> records.Spending:
-        """What a person used on one day, in all sessions; today where none is named."""
+        """What a person used on one day, in all sessions; today where none is named.
+
+        Args:
+            without_turns: ids of turns that are left out.
+        """
+        # A turn that was deleted has no id any more, and counts.
+        is_wanted = sa.or_(_T.c.turn_id.is_(None), _T.c.turn_id.not_in(without_turns))
         return await self._sum(
             _T.c.platform == platform,
             _T.c.workspace == workspace,
             _T.c.person == person,
             _T.c.day == (day or columns.now().date()),
+            *([is_wanted] if without_turns else []),
         )
 
     async def of_session(self, session_id: int) -> records.Spending:
@@ -82,27 +95,28 @@ class Usage:
         """What a turn used so far."""
         return await self._sum(_T.c.turn_id == turn_id)
 
-    async def _sum(self, *conditions: sa.ColumnElement[bool]) -> records.Spending:
-        query = sa.select(
-            *(
-                sa.func.coalesce(sa.func.sum(column), 0)
-                for column in (
-                    _T.c.input_tokens,
-                    _T.c.output_tokens,
-                    _T.c.money_micros,
-                    _T.c.cpu_seconds,
-                )
-            )
-        ).where(*conditions)
+    async def of_turns(self, turn_ids: Sequence[int]) -> dict[int, records.Spending]:
+        """What each of some turns used; those that used nothing are missing."""
+        query = sa.select(_T.c.turn_id, *_SUMS).where(_T.c.turn_id.in_(turn_ids))
         async with self._begin.reading() as transaction:
-            tokens_in, tokens_out, money, cpu = (await transaction.execute(query)).one()
-        # PostgreSQL sums integers to decimals.
-        return records.Spending(
-            input_tokens=int(tokens_in),
-            output_tokens=int(tokens_out),
-            money_micros=int(money),
-            cpu_seconds=float(cpu),
-        )
+            rows = (await transaction.execute(query.group_by(_T.c.turn_id))).all()
+        return {turn_id: _spending(sums) for turn_id, *sums in rows}
+
+    async def _sum(self, *conditions: sa.ColumnElement[bool]) -> records.Spending:
+        query = sa.select(*_SUMS).where(*conditions)
+        async with self._begin.reading() as transaction:
+            return _spending((await transaction.execute(query)).one())
+
+
+def _spending(sums: Iterable[Any]) -> records.Spending:
+    tokens_in, tokens_out, money, cpu = sums
+    # PostgreSQL sums integers to decimals.
+    return records.Spending(
+        input_tokens=int(tokens_in),
+        output_tokens=int(tokens_out),
+        money_micros=int(money),
+        cpu_seconds=float(cpu),
+    )
 
 
 def _bounded(number: int) -> int:

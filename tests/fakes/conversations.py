@@ -168,6 +168,7 @@ class Conversations:
             id=number,
             person=request.person.id,
             request=request.text,
+            request_id=request.id,
             attachments=request.files,
             status="running",
             answer="",

@@ -40,8 +40,10 @@ def _without_tries(transcript: tuple[messages.Message, ...]) -> tuple[messages.M
     failures = [one for one in transcript[start:end] if _is_failure(one)]
     if end - start < 2 * _TRIES or not failures:
         return transcript
-    lines = failures[-1].text.removesuffix(describing.FAILED).strip().splitlines() or [""]
-    told = _ANEW.format(count=len(failures), error=lines[-1][:_ERROR_CHARACTERS])
+    lines = failures[-1].text.removesuffix(describing.FAILED).strip().splitlines()
+    # Remarks of ours stand in brackets.
+    error = next((line for line in reversed(lines) if not line.startswith("[")), "")
+    told = _ANEW.format(count=len(failures), error=error[:_ERROR_CHARACTERS])
     return (*transcript[:start], messages.Told(told, is_ours=True), *transcript[end:])
 
 

@@ -16,6 +16,8 @@ _MOST_UNSENT_CHARACTERS: Final = 16 * 1024 * 1024
 _MOST_BLOB_BYTES: Final = 32 * 1024 * 1024
 _MOST_ENDED: Final = 20
 _MOST_NOTICES: Final = 3
+_MOST_NOTED: Final = 1000
+_MOST_COUNTED: Final = 1000
 
 
 class Watcher:
@@ -58,7 +60,8 @@ class Hub:
     def __init__(self) -> None:
         self._watchers: set[Watcher] = set()
         self._turns: dict[str, list[turns.Turn]] = {}
-        self._ended: collections.Counter[str] = collections.Counter()
+        self._ended: collections.OrderedDict[str, int] = collections.OrderedDict()
+        self._count = 0
         self._notices: dict[str, list[str]] = {}
         self.is_changed = asyncio.Event()
         self._blobs: collections.OrderedDict[str, bytes] = collections.OrderedDict()
@@ -95,24 +98,32 @@ class Hub:
 
     def end(self, thread: str, turn: turns.Turn) -> None:
         """Let go of a turn that is over; one that the store does not know is kept for a while."""
-        self._ended[thread] += 1
-        mine = self._turns[thread]
+        self._count += 1
+        self._ended[thread] = self._count
+        self._ended.move_to_end(thread)
+        if len(self._ended) > _MOST_COUNTED:
+            # As no number comes twice, whoever reads just now sees at most one change too many.
+            self._ended.popitem(last=False)
+        # It may have been forgotten meanwhile.
+        mine = self.of(thread)
         if turn.end is not None and not turn.end["turn"]:
             ended = [one for one in mine if one.end is not None]
             unwanted = ended[:-_MOST_ENDED]
         else:
             unwanted = [turn]
-        self._turns[thread] = [one for one in mine if one not in unwanted]
+        self._keep_turns(thread, [one for one in mine if one not in unwanted])
         # Only now it is no longer busy.
         self.is_changed.set()
 
     def ended(self, thread: str) -> int:
-        """How many turns of a conversation have ended: whoever reads the store sees it change."""
-        return self._ended[thread]
+        """A number that changes when a turn of a conversation ends, for whoever reads the store."""
+        return self._ended.get(thread, 0)
 
     def notify(self, thread: str, text: str) -> None:
         """Say a sentence about a conversation; it stands until somebody asks something again."""
-        self._notices[thread] = [*self.notices(thread), text][-_MOST_NOTICES:]
+        self._notices[thread] = [*self._notices.pop(thread, []), text][-_MOST_NOTICES:]
+        if len(self._notices) > _MOST_NOTED:
+            del self._notices[next(iter(self._notices))]
         self.tell("notice", {"text": text}, thread=thread)
 
     def notices(self, thread: str) -> list[str]:
@@ -122,7 +133,13 @@ class Hub:
     def forget(self, thread: str) -> None:
         """Forget what is over of a conversation."""
         self._notices.pop(thread, None)
-        self._turns[thread] = [one for one in self.of(thread) if one.end is None]
+        self._keep_turns(thread, [one for one in self.of(thread) if one.end is None])
+
+    def _keep_turns(self, thread: str, kept: list[turns.Turn]) -> None:
+        if kept:
+            self._turns[thread] = kept
+        else:
+            self._turns.pop(thread, None)
 
     def of(self, thread: str) -> tuple[turns.Turn, ...]:
         """The turns of a conversation, in the order in which they were asked for."""

@@ -13,6 +13,8 @@ _INTERRUPTED: Final = (
     " What it had shown until then is above; ask again to go on."
 )
 
+_STOPPED: Final = "Stopped."
+
 
 def told(turn: histories.PastTurn) -> events.Event:
     """Tell a turn as `turns.Turn.told` does."""
@@ -22,6 +24,7 @@ def told(turn: histories.PastTurn) -> events.Event:
     return head | {
         "id": f"past-{turn.id}",
         "number": turn.id,
+        "request_id": turn.request_id,
         "is_elsewhere": turn.status == "running",
         "events": list(_events(turn)),
     }
@@ -51,6 +54,8 @@ def _events(turn: histories.PastTurn) -> Iterator[events.Event]:
             case histories.PastNotice():
                 yield events.announcement(part.text)
     yield from map(events.artifact, turn.artifacts)
+    if turn.spent.input_tokens or turn.spent.output_tokens:
+        yield events.usage(turn.spent)
     if turn.status != "running":
         yield _over(turn, is_last_words=is_last_words)
 
@@ -72,6 +77,8 @@ def _over(turn: histories.PastTurn, *, is_last_words: bool) -> events.Event:
     seconds = (turn.ended - turn.started).total_seconds() if turn.ended is not None else 0.0
     is_answer = turn.status == "done" or (turn.status == "stopped" and is_last_words)
     sentence = "" if is_answer else turn.answer
+    if turn.status == "stopped":
+        sentence = _STOPPED
     if turn.status == "interrupted":
         sentence = _INTERRUPTED
     return {

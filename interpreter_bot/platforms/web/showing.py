@@ -80,13 +80,8 @@ async def show(
     live = hub.of(key.thread)
     # What is known here of a turn that runs, or whose end is being written down, is newer than
     # what is recorded of it.
-    is_running_here = any(turn.has_begun and turn.end is None for turn in live)
-    ended_here = {turn.end["turn"] for turn in live if turn.end is not None}
-    recorded = [
-        one
-        for one in past[-most:]
-        if one.id not in ended_here and not (is_running_here and one.status == "running")
-    ]
+    known = {turn.id for turn in live}
+    recorded = [one for one in past[-most:] if one.request_id not in known]
     # A turn that was cut off says itself what the bot said about it when it came back.
     is_said = bool(past) and past[-1].status == "interrupted"
     whole = {

@@ -125,6 +125,22 @@ async def test_pictures_and_pages_are_kept_as_files_once(database, turn, tmp_pat
     assert len([path for path in (tmp_path / "kept").rglob("*") if path.is_file()]) == 2
 
 
+async def test_a_picture_that_cannot_be_kept_takes_nothing_with_it(database, turn, monkeypatch):
+    async def full(self, data):
+        raise errors.StoreError("An image could not be kept.")
+
+    monkeypatch.setattr("interpreter_bot.store.keeping.KeptFiles.keep", full)
+    image = values.Image(mime="image/png", data=b"png")
+    await database.parts.add(
+        turn.id,
+        records.NewPart(kind=Kind.TEXT, text="Look."),
+        records.NewPart(kind=Kind.OUTPUT, output=image),
+    )
+    text, output = await database.parts.of_turn(turn.id)
+    assert text.text == "Look."
+    assert output.output == values.Notice("What was shown here could not be kept.")
+
+
 async def test_only_files_that_nothing_refers_to_are_discarded(database, turn, monkeypatch):
     monkeypatch.setattr("interpreter_bot.store.keeping._FRESH_SECONDS", -1)
     image = values.Image(mime="image/png", data=b"used")

@@ -50,3 +50,17 @@ async def test_what_was_spent_stays_counted_when_a_session_is_deleted(database, 
     assert await database.parts.of_turn(turn.id) == ()
     spent = await database.usage.of_person("U1", platform="slack", workspace="T1")
     assert spent.money_micros == 5
+
+
+async def test_turns_are_added_up_one_by_one_and_left_out_of_a_persons_sum(database, session, turn):
+    other = await database.turns.start(session.id, person="U1", text="?")
+    gone = await database.sessions.open(Key("slack", "T1", "C2"))
+    deleted = await database.turns.start(gone.id, person="U1", text="?")
+    for number, one in enumerate((turn, turn, other, deleted), start=1):
+        await database.usage.add(one.id, records.Spending(money_micros=number))
+    await database.sessions.delete(gone.id)
+    found = await database.usage.of_turns([turn.id, other.id, 12345])
+    assert {one: spent.money_micros for one, spent in found.items()} == {turn.id: 3, other.id: 3}
+    whose = {"platform": "slack", "workspace": "T1"}
+    rest = await database.usage.of_person("U1", **whose, without_turns=[turn.id])
+    assert rest.money_micros == 3 + 4

@@ -160,6 +160,17 @@ async def test_tries_that_failed_in_a_row_are_not_shown_again():
     assert "print(42)" in seen[4]
 
 
+async def test_the_error_that_is_told_of_forgotten_tries_is_an_error():
+    replies = [server.text(f"```python\n{n}\n```") for n in range(3)] + [server.text("42")]
+    errors = [scripts.raised("KeyError", f"'{n}'") for n in range(2)]
+    async with scripts.stage(
+        replies, *errors, scripts.printed("42"), protocol="fenced", question=DATA
+    ) as stage:
+        await stage.run()
+    told = stage.server.requests[2].messages[-1]["content"]
+    assert "the last with \"KeyError: '1'\"" in told
+
+
 async def test_picture_and_words_for_a_model_without_tools_are_one_message():
     image = values.Image(mime="image/png", data=scripts.PNG)
     replies = [server.text("```python\nplt.show()\n```"), server.text("Look."), server.text("Yes.")]

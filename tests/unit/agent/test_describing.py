@@ -6,16 +6,17 @@ import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.agent import describing, guards, prompting
+from interpreter_bot.screens import showing
 from tests.unit.agent import scripts
 
 OK = scripts.OK
 
 
 def told(*outputs, finished=OK, most=8000):
-    gathering = describing.Gathering()
+    screen = showing.Screen()
     for output in outputs:
-        gathering.show(output)
-    return gathering.text(finished, most)
+        screen.show(output)
+    return describing.execution(screen.outputs, finished, most)
 
 
 def out(text):
@@ -55,6 +56,17 @@ def test_outputs_are_told(outputs, text):
     assert told(*outputs) == text
 
 
+def test_a_name_that_is_missing_is_to_be_told_to_the_person():
+    outputs, finished = scripts.raised("KeyError", "'weight'")
+    assert "tell them that it is not in the data" in told(*outputs, finished=finished)
+    assert "it is not in the data" not in told(*scripts.raised()[0], finished=finished)
+
+
+def test_bars_that_redraw_themselves_are_told_as_they_stand():
+    shown = [values.Text("stderr", f"\r{n}%") for n in range(100)]
+    assert told(*shown, out("done\n")) == "99%\ndone"
+
+
 def test_table_is_told_with_its_counts():
     table = values.Table(
         columns=("", "a"), rows=(("0", "x"), ("1", "y")), row_count=150, column_count=1
@@ -74,17 +86,15 @@ def test_long_output_keeps_its_head_its_tail_and_its_ending():
 
 
 def test_only_the_last_pictures_are_shown():
-    gathering = describing.Gathering()
-    for number in range(6):
-        gathering.show(values.Image(mime="image/png", data=bytes([number])))
-    gathering.show(values.Image(mime="image/svg+xml", data=b"<svg/>"))
-    seen = gathering.pictures(settings.Turn(pictures=2))
+    shown = [values.Image(mime="image/png", data=bytes([number])) for number in range(6)]
+    shown.append(values.Image(mime="image/svg+xml", data=b"<svg/>"))
+    seen = describing.pictures(shown, 2)
     assert [one.data for one in seen] == [b"\4", b"\5"]
 
 
-@pytest.mark.parametrize("pictures", [0, 4])
-def test_no_pictures_are_no_pictures(pictures):
-    assert describing.Gathering().pictures(settings.Turn(pictures=pictures)) == ()
+@pytest.mark.parametrize(("shown", "most"), [(0, 0), (0, 4), (3, 0)])
+def test_no_pictures_are_no_pictures(shown, most):
+    assert describing.pictures([values.Image(mime="image/png", data=b"")] * shown, most) == ()
 
 
 @pytest.mark.parametrize(
@@ -106,6 +116,10 @@ def test_attached_file_is_described():
         "[The person sent the file 'a.csv' (2 KiB, text/csv); it is at /mnt/data/a.csv.]\n"
         "columns: x int64"
     )
+
+
+def test_empty_file_is_called_empty():
+    assert "The file is empty" in describing.file("a.csv", 0)
 
 
 def test_system_prompt_states_the_limits():

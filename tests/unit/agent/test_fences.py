@@ -1,6 +1,7 @@
 """What a model writes into its text is found, however the text is cut into pieces."""
 
 import json
+import time
 
 import hypothesis
 import pytest
@@ -165,3 +166,25 @@ def test_code_is_written_before_it_is_a_block(text):
     pieces = split(text)
     written = "".join(one.text for one in pieces if isinstance(one, fences.Writing))
     assert written == "".join(one.code for one in pieces if isinstance(one, fences.Block))
+
+
+def test_a_model_that_thinks_for_long_keeps_nobody_waiting():
+    splitter = fences.Splitter(tools.NAMES, takes_python=True)
+    started = time.process_time()
+    pieces = []
+    for letter in "<think>" + "hm " * 50_000 + "</think>\nHello":
+        pieces += splitter.feed(letter)
+    pieces += splitter.finish()
+    assert "".join(piece.text for piece in pieces).strip() == "Hello"
+    assert time.process_time() - started < 3
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_what_follows_a_thought_is_not_lost(size):
+    text = "<think>a < b </thin k</think>Hello\nyou"
+    splitter = fences.Splitter(tools.NAMES, takes_python=True)
+    pieces = []
+    for start in range(0, len(text), size):
+        pieces += splitter.feed(text[start : start + size])
+    pieces += splitter.finish()
+    assert "".join(piece.text for piece in pieces) == "Hello\nyou"

@@ -532,7 +532,9 @@ async def test_model_with_nothing_to_answer_from_is_not_made_to_answer():
     async with scripts.stage(replies, scripts.raised("ZeroDivisionError", "no")) as stage:
         outcome = await stage.run()
     assert outcome.ending is Ending.STUCK
-    assert outcome.sentence == "The code failed again and again (ZeroDivisionError: no)."
+    assert outcome.sentence.startswith(
+        "The code failed again and again (ZeroDivisionError: no). It may help to"
+    )
 
 
 @pytest.mark.parametrize("usage", [None, (0, 0)])
@@ -611,3 +613,11 @@ async def test_fifty_turns_at_once_are_not_mixed_up():
         texts = await asyncio.gather(*map(one, range(50)))
     assert texts == [f"done {number}" for number in range(50)]
     assert time.monotonic() - started < 10
+
+
+async def test_a_store_that_fails_ends_the_turn_without_asking_the_model_again():
+    async with scripts.stage([server.code("1")], errors.StoreError("No.")) as stage:
+        with pytest.raises(errors.StoreError):
+            await stage.run()
+    assert len(stage.server.requests) == 1
+    assert isinstance(stage.transcript.entries[-1], messages.Answered)

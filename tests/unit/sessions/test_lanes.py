@@ -148,3 +148,33 @@ async def test_closing_sends_away_who_waits_and_lets_the_running_end(visit):
     assert not draining.done()
     await running.go()
     await draining
+
+
+async def test_whoever_cannot_be_told_is_alone_with_that(visit):
+    def deaf(_):
+        raise BrokenPipeError
+
+    all_lanes = lanes.Lanes(concurrent=1, waiting=9)
+    first = await visit(all_lanes, A)
+    with pytest.raises(BrokenPipeError):
+        async with all_lanes.turn(A, person="p", waiting=deaf):
+            pytest.fail("it has the lane of another")
+    third = await visit(all_lanes, B)
+    await first.go()
+    await settle()
+    assert third.has_it.is_set()
+    await third.go()
+    assert not all_lanes.is_busy(A)
+
+
+async def test_a_lane_is_emptied_of_those_who_wait_in_it(visit):
+    all_lanes = lanes.Lanes(concurrent=9, waiting=9)
+    first, second = [await visit(all_lanes, A) for _ in range(2)]
+    all_lanes.empty(A)
+    all_lanes.empty(B)
+    await settle()
+    with pytest.raises(lanes.LaneError, match="deleted"):
+        await second.task
+    assert first.has_it.is_set()
+    await first.go()
+    assert not all_lanes.is_busy(A)

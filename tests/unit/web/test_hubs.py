@@ -69,3 +69,28 @@ def test_what_is_written_survives_broken_characters():
     message = hubs.written("event", {"event": events.output(0, output)})
     assert message.isascii()
     assert json.loads(message)["event"]["delta"] == "\ud800 half"
+
+
+def test_conversations_that_are_over_take_no_room():
+    hub = hubs.Hub()
+    for number in range(5000):
+        thread = f"{number:016}"
+        hub.notify(thread, "Hear!")
+        turn = hub.begin(thread, "t" * 16, HEAD)
+        turn.say(_ended(number + 1))
+        hub.end(thread, turn)
+        hub.notify(thread, "Hear again!")
+    assert len(hub._turns) == 0
+    assert len(hub._ended) <= 1000
+    assert len(hub._notices) <= 1000
+    assert hub.notices(f"{4999:016}") == ["Hear again!"]
+    assert hub.ended(f"{4999:016}") != hub.ended(f"{4998:016}")
+
+
+def test_a_turn_may_end_after_it_was_forgotten():
+    hub = hubs.Hub()
+    turn = hub.begin(THREAD, "t" * 16, HEAD)
+    turn.say(_ended(7))
+    hub.forget(THREAD)
+    hub.end(THREAD, turn)
+    assert hub.of(THREAD) == ()

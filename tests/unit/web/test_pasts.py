@@ -3,7 +3,7 @@ import datetime
 
 from interpreter_bot import values
 from interpreter_bot.platforms.web import pasts
-from interpreter_bot.sessions import histories
+from interpreter_bot.sessions import histories, ports
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 TURN = histories.PastTurn(
@@ -62,3 +62,17 @@ def test_one_that_failed_says_why():
     told = pasts.told(dataclasses.replace(TURN, status="failed", answer="No money is left."))
     assert told["events"][-1]["sentence"] == "No money is left."
     assert told["events"][-1]["text"] == ""
+
+
+def test_what_it_cost_is_told_before_its_end():
+    spent = ports.Spent(steps=2, input_tokens=10, output_tokens=3)
+    told = pasts.told(dataclasses.replace(TURN, spent=spent, request_id="m" * 16))
+    assert told["request_id"] == "m" * 16
+    assert _kinds(told)[-2:] == ["usage", "over"]
+    assert told["events"][-2]["input_tokens"] == 10
+
+
+def test_one_that_was_stopped_keeps_its_words_and_says_so():
+    told = pasts.told(dataclasses.replace(TURN, status="stopped", answer=""))
+    end = told["events"][-1]
+    assert (end["text"], end["sentence"]) == ("", "Stopped.")

@@ -49,9 +49,9 @@ export class Conversation {
   load(whole, pendingIds) {
     this.isLoaded = false;
     const known = new Map(this.turns.filter((turn) => turn.over && turn.number).map((turn) => [turn.number, turn]));
-    const newest = whole.past.filter((head) => !known.has(head.number)).map((head) => head.request);
+    const recorded = new Set(whole.past.map((head) => head.request_id));
     const liveIds = new Set(whole.live.map((head) => head.id));
-    const lost = this.turns.filter((turn) => !turn.over && !turn.number && !liveIds.has(turn.id) && !newest.includes(turn.head.request));
+    const lost = this.turns.filter((turn) => !turn.over && !turn.number && !liveIds.has(turn.id) && !recorded.has(turn.id));
     const past = whole.past.map((head) => known.get(head.number) ?? new Turn(head, this.around));
     const live = whole.live.map((head) => new Turn(head, this.around));
     for (const turn of lost) if (!pendingIds.has(turn.id)) turn.apply(NEVER_BEGUN);

@@ -1,0 +1,361 @@
+"""Turns in bad weather: cancelled anywhere, stopped anywhere, without a database, without files."""
+
+import asyncio
+import sqlite3
+
+import pytest
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.agent import budgets
+from interpreter_bot.sessions import conversations, histories, ports, requests
+from interpreter_bot.store import engines
+from tests.fakes import openai_server, replies
+from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment, code
+
+pytestmark = pytest.mark.kernel
+
+Status = ports.Status
+
+
+@pytest.fixture
+def locked(tmp_path, monkeypatch):
+    """Lock the database against writers, as somebody's shell or backup would; until `unlock`."""
+    monkeypatch.setattr(engines, "_BUSY_MILLISECONDS", 50)
+    held = []
+
+    def lock():
+        (file,) = (tmp_path / "data").glob("*.db")
+        held.append(sqlite3.connect(file, isolation_level=None))
+        held[-1].execute("BEGIN IMMEDIATE")
+
+    lock.unlock = lambda: held.pop().close()
+    yield lock
+    while held:
+        lock.unlock()
+
+
+def stalled(name):
+    async def opened():
+        yield b"x"
+        await asyncio.Event().wait()
+
+    return requests.Attachment(name, opened)
+
+
+@pytest.mark.parametrize("ticks", [*range(1, 60, 3), 100, 200])
+async def test_a_turn_that_is_cancelled_anywhere_is_whole(opened, ticks):
+    async with opened() as house:
+        reply = replies.Reply()
+        running = asyncio.create_task(house.held.handle(code("print(1)"), reply))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait({running})
+        past = await house.held.history(KEY)
+        assert not house.held.is_busy(KEY)
+    assert reply.end.status in (Status.STOPPED, Status.DONE)
+    assert len(reply.of("code")) == len(reply.of("finished"))
+    assert [turn.status for turn in past] in ([], [reply.end.status.value])
+
+
+async def test_one_cancelled_while_it_is_begun_is_not_left_running(opened, monkeypatch):
+    async with opened() as house:
+        turns = house.held._means.database.turns
+        start, is_started = turns.start, asyncio.Event()
+
+        async def slow(*args, **fields):
+            made = await start(*args, **fields)
+            is_started.set()
+            await asyncio.sleep(0.05)
+            return made
+
+        monkeypatch.setattr(turns, "start", slow)
+        running = asyncio.create_task(house.held.handle(code("1"), replies.Reply()))
+        await is_started.wait()
+        running.cancel()
+        await asyncio.wait({running})
+        (turn,) = await house.held.history(KEY)
+    assert running.cancelled()
+    assert turn.status == "stopped"
+
+
+async def test_stopping_while_a_file_arrives(opened):
+    async with opened(openai_server.text("I see.")) as house:
+        reply = replies.Reply()
+        running = asyncio.create_task(
+            house.ask("what is in it?", reply, attachments=(stalled("a.csv"),))
+        )
+        await reply.until("begun")
+        await house.held.stop(KEY)
+        await running
+        await house.ask("and now?")
+        told = [one["content"] for one in house.server.requests[0].messages[1:]]
+    assert reply.end.status is Status.STOPPED
+    assert told[0] == "what is in it?"
+    assert "stopped this turn before" in told[1]
+
+
+async def test_stopping_while_files_are_looked_into_does_not_wait_for_that(opened, monkeypatch):
+    is_describing = asyncio.Event()
+
+    async def described(infos, kernel):
+        is_describing.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("interpreter_bot.sessions.attaching.described", described)
+    async with opened() as house:
+        sent = (attachment("a.csv", b"a\n1\n"),)
+        running = asyncio.create_task(house.ask("look", attachments=sent))
+        await is_describing.wait()
+        await house.held.stop(KEY)
+        reply = await asyncio.wait_for(running, 10)
+    assert reply.end.status is Status.STOPPED
+
+
+@pytest.mark.parametrize("is_code", [False, True])
+async def test_time_that_is_over_before_anything_ran_is_not_called_a_stop(opened, is_code):
+    async with opened(turn=settings.Turn(seconds=1)) as house:
+        request = asked("1", attachments=(stalled("a.csv"),), is_code=is_code)
+        reply = await house.handle(request)
+    assert reply.end.status is Status.FAILED
+    assert reply.end.sentence == budgets.time_is_up(1)
+
+
+async def test_code_of_a_person_that_takes_too_long_says_so(opened):
+    async with opened(turn=settings.Turn(seconds=2)) as house:
+        reply = await house.run("while True: pass")
+    assert (reply.end.status, reply.end.sentence) == (Status.FAILED, budgets.time_is_up(2))
+
+
+async def test_where_no_file_could_be_had_there_is_nothing_to_ask(opened):
+    async with opened() as house:
+        lost = attachment("a.csv", error=errors.BotError("It is gone."))
+        reply = await house.ask("", attachments=(lost,))
+    assert reply.end.status is Status.FAILED
+    assert "none of the files could be had" in reply.end.sentence
+
+
+async def test_a_model_hears_of_files_that_could_not_be_had_and_of_missing_words(opened):
+    async with opened(openai_server.text("Hm."), openai_server.text("Fine.")) as house:
+        lost = attachment("a.csv", error=errors.BotError("It is gone."))
+        await house.ask("plot it", attachments=(lost,))
+        await house.ask("", attachments=(attachment("void.csv"),))
+        first, second = (one.messages[-1]["content"] for one in house.server.requests)
+    assert "'a.csv', which is not in /mnt/data: It is gone." in first
+    assert first.endswith("plot it")
+    assert "The file is empty" in second
+    assert "without a word" in second
+
+
+async def test_a_table_from_elsewhere_is_described_as_it_is_to_be_read(opened):
+    sent = attachment("städte.csv", "Stadt;Größe\nKöln;1,5\nBonn;2,25\n".encode("cp1252"))
+    async with opened(openai_server.text("Ja.")) as house:
+        await house.ask("Was ist das?", attachments=(sent,))
+        told = house.server.requests[0].messages[-1]["content"]
+    assert "Größe (float64)" in told
+    assert "sep=';', encoding='cp1252', decimal=','" in told
+
+
+async def test_a_database_that_is_locked_ends_no_answer_and_loses_nothing(opened, locked):
+    script = [openai_server.Reply(text=["One ", "answer."], fault=None, usage=(100, 10))]
+    async with opened(*script) as house:
+        reply = replies.Reply()
+        recorder_text = reply.text
+
+        def text(delta):
+            recorder_text(delta)
+            if delta.startswith("One"):
+                locked()
+
+        reply.text = text
+        await house.ask("go", reply)
+        (turn,) = await house.held.history(KEY)
+        assert (reply.end.status, reply.end.text) == (Status.DONE, "One answer.")
+        assert (turn.status, turn.answer) == ("running", "")
+        locked.unlock()
+        await house.held._means.arrears.write()
+        (turn,) = await house.held.history(KEY)
+    assert (turn.status, turn.answer) == ("done", "One answer.")
+    assert turn.parts == (histories.PastText("One answer."),)
+    assert (turn.spent.input_tokens, turn.spent.output_tokens) == (100, 10)
+
+
+async def test_code_that_cannot_be_written_down_does_not_run_and_the_model_is_not_asked(
+    opened, locked
+):
+    script = [openai_server.code("open('f', 'w').write('x')", "Let me see.")]
+    async with opened(*script) as house:
+        reply = replies.Reply()
+        heard = reply.step
+        reply.step = lambda number: (heard(number), locked())
+        await house.ask("go", reply)
+        locked.unlock()
+        assert len(house.server.requests) == 1
+        assert await house.held.files(KEY) == ()
+    assert (reply.end.status, reply.end.sentence) == (
+        Status.FAILED,
+        "The database cannot be used right now.",
+    )
+    assert any("missing from the history" in one for one in reply.of("announcement"))
+
+
+async def test_what_could_not_be_recorded_is_recorded_when_the_next_turn_begins(opened, locked):
+    async with opened(openai_server.text("One."), openai_server.text("Two.")) as house:
+        reply = replies.Reply()
+        heard = reply.step
+        reply.step = lambda number: (heard(number), locked())
+        await house.ask("first", reply)
+        locked.unlock()
+        await house.ask("second")
+        told = [one["content"] for one in house.server.requests[1].messages[1:]]
+        past = await house.held.history(KEY)
+    assert told == ["first", "One.", "second"]
+    assert [turn.status for turn in past] == ["done", "done"]
+
+
+async def test_a_turn_that_failed_is_remembered_with_its_reason(opened):
+    script = [openai_server.text("Once upon", fault="stall")]
+    async with opened(*script, turn=settings.Turn(seconds=2)) as house:
+        reply = await house.ask("go")
+        (turn,) = await house.held.history(KEY)
+        book = await house.held.notebook(KEY)
+    assert (reply.end.status, reply.end.text) == (Status.FAILED, "Once upon")
+    assert (turn.status, turn.answer) == ("failed", budgets.time_is_up(2))
+    assert turn.parts == (histories.PastText("Once upon"),)
+    assert b"Once upon" in book
+    assert b"This took longer" in book
+
+
+async def test_what_a_turn_costs_is_counted_while_it_runs(opened):
+    slow = openai_server.code("print(1)\nimport time\ntime.sleep(60)", usage=(700, 30))
+    async with opened(slow) as house:
+        reply = replies.Reply()
+        running = asyncio.create_task(house.ask("go", reply, id="m1"))
+        await reply.until("output")
+        await asyncio.sleep(0.3)
+        usage = await house.held.usage(KEY, ANNA)
+        (turn,) = await house.held.history(KEY)
+        await house.held.stop(KEY)
+        await running
+        after = await house.held.usage(KEY, ANNA)
+    assert (usage.today.input_tokens, usage.today.output_tokens) == (700, 30)
+    assert (turn.request_id, turn.spent.input_tokens, turn.spent.steps) == ("m1", 700, 1)
+    assert after.today.input_tokens == 700
+
+
+async def test_two_turns_at_once_do_not_spend_a_persons_allowance_twice(opened):
+    prices = {"answer_tokens": 1000}
+    stall = openai_server.Reply(text=["One."], fault="stall")
+    most = settings.Allowance(tokens=7000)
+    async with opened(stall, model=prices, allowance=most) as house:
+        first = replies.Reply()
+        running = asyncio.create_task(house.ask("x" * 9000, first))
+        await first.until("text")
+        other = values.SessionKey("web", thread="other")
+        second = await house.ask("x" * 9000, key=other)
+        await house.held.stop(KEY)
+        await running
+    assert second.end.status is Status.FAILED
+    assert "one person may use in a day" in second.end.sentence
+
+
+async def test_a_model_hears_that_its_code_was_changed(opened):
+    script = [openai_server.code("print('one')"), openai_server.text("Done.")]
+    reply = replies.Reply(approvals=["print('mine')"])
+    async with opened(*script) as house:
+        await house.ask("go", reply, approval="every")
+        told = house.server.requests[1].messages[-1]["content"]
+    assert told.startswith("[The person changed the code before it ran.")
+    assert "print('mine')" in told
+    assert "mine\n" in reply.of("output")[0].plain
+
+
+async def test_nobody_is_asked_about_their_own_code(opened):
+    async with opened() as house:
+        reply = await house.run("print(1)", approval="every")
+    assert reply.of("approve") == []
+    assert reply.end.status is Status.DONE
+
+
+async def test_stopping_while_a_person_is_asked_whether_code_may_run(opened):
+    is_asked = asyncio.Event()
+
+    class Asking(replies.Reply):
+        async def approve(self, cell, code):
+            is_asked.set()
+            await asyncio.Event().wait()
+
+    async with opened(openai_server.code("print(1)")) as house:
+        reply = Asking()
+        running = asyncio.create_task(house.ask("go", reply, approval="every"))
+        await is_asked.wait()
+        await house.held.stop(KEY)
+        await asyncio.wait_for(running, 10)
+    assert reply.end.status is Status.STOPPED
+    assert reply.of("code") == []
+
+
+async def test_an_answer_counts_though_its_links_cannot_be_looked_into(opened, monkeypatch):
+    async def unlisted(self):
+        raise errors.WorkspaceError
+
+    monkeypatch.setattr("interpreter_bot.kernels.workspaces.Workspace.list", unlisted)
+    async with opened(openai_server.text("See [it](sandbox:/mnt/data/a.csv).")) as house:
+        reply = await house.ask("go")
+    assert (reply.end.status, reply.end.text) == (Status.DONE, "See it (`a.csv`).")
+    assert reply.of("announcement") == []
+
+
+async def test_who_waits_in_a_deleted_conversation_does_not_bring_it_back(opened):
+    async with opened() as house:
+        first, second = replies.Reply(), replies.Reply()
+        one = asyncio.create_task(house.run("print(1)\nwhile True: pass", first))
+        await first.until("output")
+        two = asyncio.create_task(house.run("2", second))
+        await second.until("waiting")
+        await house.held.delete(KEY)
+        await asyncio.gather(one, two)
+        assert await house.held.recent("web") == ()
+    assert first.end.status is Status.STOPPED
+    assert "was deleted" in second.end.sentence
+
+
+async def test_the_model_chosen_around_a_conversation_holds_where_it_chose_none(opened):
+    listed = settings.Model(name="other", base_url="http://127.0.0.1:1/v1")
+    async with opened(openai_server.text("Hi.")) as house:
+        held = house.held
+        means = held._means
+        assert await held.model(KEY) == "scripted"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                type(means.catalogue), "titles", property(lambda _: ("scripted", listed.title))
+            )
+            here = values.Scope("web")
+            await held.choose(here, "model", "other")
+            assert await held.model(KEY) == "other"
+            await held.choose(values.Scope("web", person="u1"), "model", "scripted")
+            assert await held.model(KEY, person="u1") == "scripted"
+            assert (await house.ask("hello")).end.status is Status.DONE
+            asking_bob = await house.ask("hello", person=requests.Person("u2"))
+            assert "There are: scripted" in asking_bob.end.sentence
+        # One that is gone from the settings is no choice any more.
+        assert await held.model(KEY) == "scripted"
+
+
+async def test_people_are_told_one_by_one_whatever_becomes_of_the_others(opened):
+    told = []
+
+    async def notify(key, sentence):
+        if sentence == "one":
+            raise RuntimeError("no way")
+        told.append(sentence)
+
+    async with opened() as house:
+        for sentence in ("one", "two"):
+            await house.held.notify(KEY, sentence)
+        house.held.notify_through("web", notify)
+        with pytest.raises(RuntimeError):
+            await house.held.notify_late()
+        await house.held.notify_late()
+    assert told == ["two"]
+    assert isinstance(house.held, conversations.Conversations)
