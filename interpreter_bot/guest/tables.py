@@ -7,8 +7,8 @@ lives: only the last few, if they are small, are kept alive for that.
 from __future__ import annotations
 
 import collections
-import itertools
 import os
+import secrets
 import weakref
 from typing import Any
 
@@ -23,7 +23,6 @@ _KEPT = 5
 _KEPT_BYTES = 20_000_000
 
 _frames: collections.OrderedDict[str, weakref.ref[Any]] = collections.OrderedDict()
-_numbers = itertools.count(1)
 _kept: collections.deque[Any] = collections.deque(maxlen=_KEPT)
 
 
@@ -93,7 +92,8 @@ def save(handle: str, name: str) -> bool:
 
 
 def _handle(frame: Any) -> str:
-    handle = f"t{next(_numbers)}"
+    # No counter: a button that was made for an earlier kernel must not find another table.
+    handle = f"t{secrets.randbelow(10**12)}"
     _frames[handle] = weakref.ref(frame)
     size = frame.memory_usage()
     if (size if isinstance(size, int) else size.sum()) <= _KEPT_BYTES:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
@@ -39,6 +40,9 @@ _NO_CONTENT: Final = (
     "bot or reply to it are read; messages in its threads need a mention. Switch the intent on in "
     "the developer portal to have that too."
 )
+# What discord.py calls the thread of each connection.
+_HEARTBEAT: Final = "keep-alive-handler"
+_HEARTBEAT_SECONDS: Final = 2.0
 _CLOSES: Final = {
     4004: "Discord does not accept the token.",
     4010: "Discord does not accept the shards.",
@@ -96,6 +100,7 @@ async def running(
     logs.redact((token,))
     with_content = chosen.message_content != "off"
     async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(_heartbeats_over)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         tasks = await stack.enter_async_context(_tasks())
         requester = requesting.Requester(talks, chosen, tasks)
@@ -117,6 +122,17 @@ async def running(
         finally:
             watching.cancel()
             await _close(client, connection, requester, chosen)
+
+
+async def _heartbeats_over() -> None:
+    """Wait for the library's threads, which would go on speaking to an event loop that is gone."""
+    beating = [one for one in threading.enumerate() if one.name.startswith(_HEARTBEAT)]
+
+    def join() -> None:
+        for thread in beating:
+            thread.join(_HEARTBEAT_SECONDS)
+
+    await asyncio.to_thread(join)
 
 
 @contextlib.asynccontextmanager

@@ -321,8 +321,9 @@ async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
         async with house.held.reading(KEY, names[0]) as (_, chunks):
             content = b"".join([chunk async for chunk in chunks])
         with pytest.raises(errors.BotError, match="no longer there"):
-            await house.held.save_table(KEY, "t999")
-    assert names == ["table-t1.csv", "table-t2.csv"]
+            await house.held.save_table(KEY, "t0")
+    assert names == [f"table-{table.handle}.csv" for table in tables[:2]]
+    assert names[0] != names[1]
     assert again == names[0]
     assert content.splitlines()[0] == b",n"
     assert len(content.splitlines()) == 51
