@@ -25,8 +25,7 @@ _VERSION: Final = "5.3"
 # Read, an empty list of two bytes takes sixty, and an entry of ten a hundred and a microsecond:
 # what is far beyond any display is not read.
 _MOST_CONTAINERS: Final = 50_000
-MOST_VALUES: Final = 100_000
-"""Values of lists and objects, in one part of a message."""
+_MOST_VALUES: Final = 100_000
 _STRUCTURE: Final = b'"[{,'
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(_STRUCTURE))
 # Those of a name and of a text.
@@ -164,14 +163,14 @@ def _is_intricate(part: zmtp.Part) -> bool:
         return False
     # What was printed is text: leave quotes, brackets and commas only, then no strings.
     part = part.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
-    if part.count(b'"') > _QUOTES_A_VALUE * MOST_VALUES:
+    if part.count(b'"') > _QUOTES_A_VALUE * _MOST_VALUES:
         return True
     return _is_too_much(b"".join(part.split(b'"')[::2]))
 
 
 def _is_too_much(part: zmtp.Part) -> bool:
     containers = part.count(b"[") + part.count(b"{")
-    return containers > _MOST_CONTAINERS or part.count(b",") > MOST_VALUES
+    return containers > _MOST_CONTAINERS or part.count(b",") > _MOST_VALUES
 
 
 def _identifier(fields: dict[str, object], name: str) -> str:

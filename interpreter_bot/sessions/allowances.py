@@ -9,14 +9,22 @@ from __future__ import annotations
 import asyncio
 import decimal
 import functools
-from typing import Final
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
 
-from interpreter_bot import settings
+from interpreter_bot import settings, values
 from interpreter_bot.agent import budgets
 from interpreter_bot.sessions import ports, requests
 from interpreter_bot.store import databases, records
 
+_log = logging.getLogger(__name__)
+
 MICROS: Final = 1_000_000
+MONEY: Final = "allowance_money"
+TOKENS: Final = "allowance_tokens"
+"""Names of the choices that hold in place of the settings: a number as text, in either."""
+
 _USED_UP: Final = "This would be more than the {what} that one person may use in a day. {until}"
 _UNTIL: Final = "It goes on tomorrow (UTC); code that you run yourself costs nothing."
 
@@ -24,6 +32,28 @@ _UNTIL: Final = "It goes on tomorrow (UTC); code that you run yourself costs not
 def money(spending: records.Spending) -> decimal.Decimal:
     """Return what was spent, in the currency of the price list."""
     return decimal.Decimal(spending.money_micros) / MICROS
+
+
+def effective(limits: settings.Allowance, chosen: Mapping[str, Any]) -> settings.Allowance:
+    """Return what a person may use where something was chosen; what is no number counts not."""
+    wanted = {"money": chosen.get(MONEY), "tokens": chosen.get(TOKENS)}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    try:
+        return settings.Allowance.model_validate(limits.model_dump() | given)
+    except ValueError:
+        _log.warning("an allowance was chosen that makes no sense: %s", given)
+        return limits
+
+
+async def holding(
+    limits: settings.Allowance,
+    key: values.SessionKey,
+    person: requests.Person,
+    database: databases.Database,
+) -> settings.Allowance:
+    """Return what a person may use, as their workspace or they themselves chose."""
+    scope = values.Scope(key.platform, key.workspace, person=person.id)
+    return effective(limits, await database.choices.effective(scope))
 
 
 def shown(spending: records.Spending) -> ports.Spent:

@@ -145,7 +145,9 @@ class Archive:
         session = await self._means.database.sessions.find(key)
         ever = await usage.of_session(session.id) if session else records.Spending()
         today = await usage.of_person(person.id, platform=key.platform, workspace=key.workspace)
-        allowance = self._means.bot.allowance
+        allowance = await allowances.holding(
+            self._means.bot.allowance, key, person, self._means.database
+        )
         return overviews.Usage(
             session=allowances.shown(ever),
             today=allowances.shown(today),

@@ -231,7 +231,10 @@ class _Work:
         count = len(transcript.entries)
         transcript.tell(question.told)
         self._recorder.model = model.title
-        tab = means.ledger.open(self._recorder.turn_id, self._request, limits=means.bot.allowance)
+        limits = await allowances.holding(
+            means.bot.allowance, self._request.key, self._request.person, means.database
+        )
+        tab = means.ledger.open(self._recorder.turn_id, self._request, limits=limits)
         allowance = tab.allowance(means.database)
         tab.budget = budgets.Budget(means.bot.turn, model, allowance=allowance)
         today = datetime.datetime.now(datetime.UTC).date()

@@ -19,11 +19,14 @@ FORM: Final = "governing_form"
 _MOST_SESSIONS: Final = 12
 _MOST_LISTED: Final = 50
 _GROUP: Final = re.compile(r"\bS[A-Z0-9]{1,30}\b")
+_WHOLE: Final = re.compile(r"[1-9][0-9]{0,14}")
+_AMOUNT: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _AS_SET: Final = "as set"
 _SWITCH: Final = {"yes": True, "no": False}
 _NAMES: Final = (
     *(preferences.PEOPLE, preferences.GROUPS, preferences.CHANNELS),
     *(preferences.APPROVAL, preferences.FOLLOWING),
+    *(preferences.TOKENS, preferences.MONEY),
 )
 _HINT: Final = "Nothing: as the bot's operator set it."
 
@@ -114,6 +117,7 @@ def form(chosen: Mapping[str, Any]) -> views.View:
         chosen: by name, what the workspace chose itself.
     """
     people, groups, channels = _lists(chosen)
+    tokens, money = (_number(chosen.get(name)) for name in (preferences.TOKENS, preferences.MONEY))
     follows = chosen.get(preferences.FOLLOWING)
     switch = next((word for word, is_on in _SWITCH.items() if is_on is follows), _AS_SET)
     approval = chosen.get(preferences.APPROVAL, _AS_SET)
@@ -137,6 +141,8 @@ def form(chosen: Mapping[str, Any]) -> views.View:
                 "Answer without a mention in threads of one person",
                 _select(tuple(_SWITCH), switch),
             ),
+            _input(preferences.TOKENS, "Tokens one person may use in a day", tokens),
+            _input(preferences.MONEY, "Money one person may use in a day", money),
         ],
     }
 
@@ -155,6 +161,11 @@ def _lists(chosen: Mapping[str, Any]) -> tuple[blocks.Block, blocks.Block, block
     if listed := chosen.get(preferences.GROUPS):
         groups["initial_value"] = " ".join(listed)
     return people, groups, channels
+
+
+def _number(chosen: object) -> blocks.Block:
+    element: blocks.Block = {"type": "plain_text_input", "max_length": 20}
+    return element | ({"initial_value": str(chosen)} if chosen is not None else {})
 
 
 def _input(name: str, label: str, element: blocks.Block) -> blocks.Block:
@@ -186,4 +197,12 @@ def chosen(view: views.View) -> dict[str, object | None]:
         preferences.CHANNELS: given[preferences.CHANNELS].get("selected_conversations") or None,
         preferences.APPROVAL: approval if approval in get_args(requests.Approval) else None,
         preferences.FOLLOWING: _SWITCH.get(str(option[preferences.FOLLOWING])),
+        preferences.TOKENS: _written(given[preferences.TOKENS], _WHOLE),
+        preferences.MONEY: _written(given[preferences.MONEY], _AMOUNT),
     }
+
+
+def _written(given: Mapping[str, Any], form: re.Pattern[str]) -> str | None:
+    """Read a number that somebody wrote; what is none leaves it to the settings."""
+    text = str(given.get("value") or "").strip().replace(",", "").replace("_", "")
+    return text if form.fullmatch(text) else None

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast, get_args
 
 from interpreter_bot import settings
-from interpreter_bot.sessions import requests
+from interpreter_bot.sessions import allowances, requests
 
 PEOPLE: Final = "allowed_people"
 GROUPS: Final = "allowed_groups"
 CHANNELS: Final = "allowed_channels"
 APPROVAL: Final = "approval"
 FOLLOWING: Final = "follow_threads"
+TOKENS: Final = allowances.TOKENS
+MONEY: Final = allowances.MONEY
 """The names under which it is chosen."""
 
 

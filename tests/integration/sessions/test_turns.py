@@ -288,6 +288,21 @@ async def test_what_a_person_may_spend_in_a_day_holds_over_all_conversations(ope
     assert usage.allowed_tokens == 6000
 
 
+async def test_a_workspace_chooses_what_its_people_may_spend(opened):
+    script = [openai_server.text("One.", usage=(5000, 100))]
+    async with opened(*script, model={"answer_tokens": 100}) as house:
+        await house.held.choose(values.Scope("web"), "allowance_tokens", "6000")
+        await house.held.choose(values.Scope("web"), "allowance_money", "no number")
+        await house.ask("one")
+        none = await house.held.usage(KEY, asked("x").person)
+        await house.held.choose(values.Scope("web"), "allowance_money", None)
+        refused = await house.ask("two")
+        chosen = await house.held.usage(KEY, asked("x").person)
+    assert none.allowed_tokens is None
+    assert chosen.allowed_tokens == 6000
+    assert "6,000 tokens that one person may use in a day" in refused.end.sentence
+
+
 async def test_processor_time_is_counted_even_of_code_that_was_stopped(opened):
     busy = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: pass"
     async with opened() as house:

@@ -116,6 +116,20 @@ async def test_what_admins_choose_holds_over_the_settings_until_they_take_it_bac
     assert len(held.requests) == 1
 
 
+async def test_admins_set_what_a_person_may_use_in_a_day(slack, held, app):
+    scope = values.Scope("slack", "T1")
+    view = await governing_form(slack)
+    slack.submit("UADMIN", view, allowance_tokens="200,000", allowance_money="lots")
+    await slack.until(lambda: held.chosen.get(scope))
+    assert held.chosen == {scope: {"allowance_tokens": "200000"}}
+    again = await governing_form(slack)
+    shown = {b["block_id"]: b["element"] for b in again["blocks"]}
+    assert shown["allowance_tokens"]["initial_value"] == "200000"
+    assert "initial_value" not in shown["allowance_money"]
+    slack.submit("UADMIN", again, allowance_tokens="", allowance_money="2.50")
+    await slack.until(lambda: held.chosen[scope] == {"allowance_money": "2.50"})
+
+
 async def test_admin_looks_up_what_somebody_used_and_others_do_not(slack, held, app):
     slack.open_home("UADMIN")
     view = await slack.until(lambda: slack.world.homes.get("UADMIN"))

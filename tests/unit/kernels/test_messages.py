@@ -165,7 +165,7 @@ def test_size_counts_every_frame():
         SIGNER.unpack(frames, most_bytes=size - 1)
 
 
-MANY = b",".join(b'"%d":1' % number for number in range(messages.MOST_VALUES + 2))
+MANY = b",".join(b'"%d":1' % number for number in range(messages._MOST_VALUES + 2))
 
 
 @pytest.mark.parametrize("content", [b"{" + MANY + b"}", b'{"a":[' + b"1," * 300_000 + b"1]}"])
