@@ -85,8 +85,8 @@ HOARDS = {
         time.sleep(3)
     """,
     "shared mappings of children": """
-        for _ in range(8):
-            shared = mmap.mmap(-1, {size} >> 2, flags=mmap.MAP_SHARED)
+        for _ in range(12):
+            shared = mmap.mmap(-1, {size} >> 3, flags=mmap.MAP_SHARED)
             if os.fork() == 0:
                 for start in range(0, len(shared), 1 << 20):
                     shared[start : start + (1 << 20)] = bytes(1 << 20)

@@ -120,7 +120,7 @@ async def test_memory_of_zeros_is_read_and_never_mapped(attempt):
 async def test_memory_in_many_sockets_is_not_allowed_where_nobody_counts_it(bot, run):
     ran = await run(
         boxes.code("""
-        for _ in range(8):
+        for _ in range(16):
             if os.fork() == 0:
                 pairs = [socket.socketpair() for _ in range(100)]
                 for pair in pairs:
