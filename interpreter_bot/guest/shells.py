@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from types import TracebackType
 from typing import Any
 
-from ipykernel import compiler, zmqshell
+from ipykernel import compiler, displayhook, zmqshell
 from IPython.core import interactiveshell
 
 from . import charts, tables, tracebacks
@@ -24,8 +25,23 @@ class CellCompiler(compiler.XCachingCompiler):
         return f"{tracebacks.CELL_PREFIX}{number}>"
 
 
+class DisplayHook(displayhook.ZMQShellDisplayHook):
+    """Shows what a cell's last line gives; `Out` keeps the newest values, as everywhere."""
+
+    def cull_cache(self) -> None:
+        """Forget the oldest values of `Out`, without a warning in the middle of an answer."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            super().cull_cache()
+
+    def log_output(self, format_dict: dict[str, Any]) -> None:
+        """Keep no copy of what was shown: nothing reads it, and it would never be let go."""
+
+
 class GuestShell(zmqshell.ZMQInteractiveShell):
     """One kernel's shell. It is made before the fork, so that a kernel begins with it warm."""
+
+    displayhook_class = DisplayHook
 
     def init_display_formatter(self) -> None:
         """Add tables and charts to what displays can carry."""

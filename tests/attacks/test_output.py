@@ -126,3 +126,13 @@ async def test_huge_things_are_shown_in_part_and_keep_the_kernel(bot, run, what)
     assert sum(map(len, shown)) <= bot.limits.output_bytes
     assert what not in SAID or SAID[what].search(ran.plain), "what is missing is not said"
     assert (await run("kept")).plain == "5"
+
+
+async def test_thousandth_result_brings_no_warning_and_the_oldest_are_let_go(run):
+    for number in range(1_100):
+        ran = await run(str(number))
+        assert ran.plain == str(number)
+        assert len(ran.outputs) == 1, ran.outputs
+
+    shown = await run("len(Out) <= 1_001, Out[max(Out)], get_ipython().history_manager.outputs")
+    assert shown.plain == "(True, 1099, defaultdict(list, {}))"
