@@ -41,6 +41,9 @@ class Reply:
     def step(self, number: int) -> None:
         self._sign()
 
+    def progress(self, text: str, share: float | None) -> None:
+        self._sign()
+
     def text(self, delta: str) -> None:
         self._sign()
 

@@ -57,6 +57,9 @@ class _Silence:
     def notice(self, sentence: str) -> None:
         """Drop it."""
 
+    def progress(self, text: str, share: float | None) -> None:
+        """Drop it."""
+
 
 class Asking:
     """Asks one model during one turn.
@@ -97,6 +100,10 @@ class Asking:
     def notice(self, sentence: str) -> None:
         """Hear about the model."""
         self._watcher.notice(sentence)
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Hear how far the model is on its way."""
+        self._watcher.progress(text, share)
 
     async def ask(
         self, system: str, transcript: transcripts.Transcript, *, must_answer: bool, setbacks: int

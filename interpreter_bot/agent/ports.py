@@ -70,6 +70,16 @@ class Watcher(Protocol):
     def notice(self, sentence: str) -> None:
         """Something about the turn itself, such as that the model is waited for."""
 
+    def progress(self, text: str, share: float | None) -> None:
+        """How far something is that the turn waits for.
+
+        It takes the place of what this method said before, and is worth nothing later.
+
+        Args:
+            text: what is waited for; empty once it is there, or given up.
+            share: how much of it is done, from 0 to 1; None where nobody can tell.
+        """
+
 
 class Hearing(Protocol):
     """Takes what a model says while it says it."""
@@ -82,6 +92,9 @@ class Hearing(Protocol):
 
     def notice(self, sentence: str) -> None:
         """Something about the model, such as that it is waited for."""
+
+    def progress(self, text: str, share: float | None) -> None:
+        """How far the model is on its way to be there; see `Watcher.progress`."""
 
 
 class Llm(Protocol):

@@ -126,6 +126,16 @@ class Reply(Audience, Protocol):
     def step(self, number: int) -> None:
         """The model is asked for the `number`th time, from 1. Words that follow are new ones."""
 
+    def progress(self, text: str, share: float | None) -> None:
+        """The turn waits for something, such as a model that is downloaded.
+
+        It takes the place of what this method said before, and is not kept.
+
+        Args:
+            text: what is waited for, a sentence or two; empty once nothing is, any more.
+            share: how much of it is done, from 0 to 1; None where nobody can tell.
+        """
+
     def text(self, delta: str) -> None:
         """The model writes to the person: Markdown, piece by piece."""
 

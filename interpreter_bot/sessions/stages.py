@@ -90,6 +90,10 @@ class Stage:
         self._recorder.notice(sentence)
         self._reply.announcement(max(self.cell, 0), sentence)
 
+    def progress(self, text: str, share: float | None) -> None:
+        """Tell the person how far something is; nobody wants to know that tomorrow."""
+        self._reply.progress(text, share)
+
     def announcement(self, cell: int, text: str) -> None:
         """Tell the person something about a file."""
         self._recorder.notice(text)

@@ -53,7 +53,7 @@ class _Both(replies.Reply):
 _PASSED = frozenset(
     {
         *("waiting", "begun", "announcement", "step", "text", "writing", "code", "output"),
-        *("finished", "artifact", "usage", "over"),
+        *("finished", "artifact", "usage", "progress", "over"),
     }
 )
 

@@ -52,6 +52,10 @@ class Reply:
         assert self._running is None
         self._hear("step", number)
 
+    def progress(self, text, share):
+        assert share is None or 0 <= share <= 1
+        self._hear("progress", (text, share))
+
     def text(self, delta):
         assert delta
         self._hear("text", delta)

@@ -8,8 +8,8 @@ from typing import Protocol, TypeAlias
 
 from interpreter_bot.agent import messages, ports
 
-Notice: TypeAlias = Callable[[str], None]
-"""Takes a sentence for the person who waits."""
+Progress: TypeAlias = Callable[[str, float | None], None]
+"""Takes what is waited for, and how far it is; see `ports.Watcher.progress`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,8 +23,11 @@ class Address:
 class Server(Protocol):
     """Somebody who gets a server to run."""
 
-    async def ready(self, *, notice: Notice) -> Address:
+    async def ready(self, *, progress: Progress) -> Address:
         """Return where it is, once it answers; at once, if it does already.
+
+        Args:
+            progress: told what is waited for; the last it hears is that nothing is, any more.
 
         Raises:
             ModelError: it cannot be had; the sentence says why.
@@ -46,7 +49,7 @@ class Awaiting:
 
     async def reply(self, prompt: messages.Prompt, *, hearing: ports.Hearing) -> messages.Reply:
         """Answer, once the server is up."""
-        address = await self._server.ready(notice=hearing.notice)
+        address = await self._server.ready(progress=hearing.progress)
         if self._reached is None or self._reached[0] != address:
             self._reached = (address, self._connect(address))
         return await self._reached[1].reply(prompt, hearing=hearing)

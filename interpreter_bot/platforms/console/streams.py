@@ -12,6 +12,7 @@ import re
 from typing import Final, TextIO
 
 _PARTS: Final = re.compile(r"[\r\n]|[^\r\n]+")
+_BAR_CHARACTERS: Final = 30
 
 
 class Collapser:
@@ -54,6 +55,7 @@ class Stream:
         self._is_coloured = self.is_terminal and not os.environ.get("NO_COLOR")
         self._collapser = None if self.is_terminal else Collapser()
         self._is_line_open = False
+        self._has_bar = False
         if isinstance(file, io.TextIOWrapper):
             # What a cell prints need not be what this machine's locale has letters for.
             file.reconfigure(errors="backslashreplace")
@@ -94,6 +96,21 @@ class Stream:
         if style and self._is_coloured:
             text = f"\x1b[{style}m{text}\x1b[0m"
         self._write(text + "\n")
+
+    def bar(self, share: float | None) -> None:
+        """Draw on a terminal how much of something is done; the next call takes its place.
+
+        Args:
+            share: from 0 to 1; None takes the bar away.
+        """
+        if not self.is_terminal:
+            return
+        if self._has_bar:
+            self._write("\x1b[2K\r")
+        self._has_bar = share is not None
+        if share is not None:
+            done = round(share * _BAR_CHARACTERS)
+            self._write(f"[{'#' * done:.<{_BAR_CHARACTERS}}] {share:.0%}")
 
     def _write(self, text: str) -> None:
         if text:

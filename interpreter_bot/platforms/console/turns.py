@@ -16,6 +16,7 @@ class Printer(printing.Printer):
     """Prints a turn: the model's words to standard output, its code to standard error."""
 
     _spent = ports.Spent()
+    _awaited = ""
 
     def waiting(self, ahead: int) -> None:
         """Nobody else is here."""
@@ -26,6 +27,14 @@ class Printer(printing.Printer):
     def step(self, number: int) -> None:
         """Begin a line for new words."""
         self._out.close_line()
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Print what is waited for once, and below it, on a terminal, how far it is."""
+        self._err.bar(None)
+        if text and text != self._awaited:
+            self._say(text, style=_DIM)
+        self._awaited = text
+        self._err.bar(share)
 
     def text(self, delta: str) -> None:
         """Print the model's words as they come."""
@@ -84,6 +93,11 @@ class Lines(json_lines.JsonLines):
     def step(self, number: int) -> None:
         """Write that the model is asked."""
         self._write("step", None, {"number": number})
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Write what is waited for; that it is over is said by what comes next."""
+        if text:
+            self._write("progress", None, {"text": text, "share": share})
 
     def text(self, delta: str) -> None:
         """Write a piece of the model's words."""

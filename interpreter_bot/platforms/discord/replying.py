@@ -18,6 +18,7 @@ from interpreter_bot.platforms.discord import (
     telling,
     uploads,
 )
+from interpreter_bot.platforms.rendering import waits
 from interpreter_bot.sessions import ports
 
 _log = logging.getLogger(__name__)
@@ -172,6 +173,11 @@ class DiscordReply:
     def step(self, number: int) -> None:
         """Show that the model thinks."""
         self._story.step(number)
+        self._poster.change()
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Show what is waited for."""
+        self._story.awaited = waits.sentence(text, share)
         self._poster.change()
 
     def text(self, delta: str) -> None:

@@ -81,6 +81,7 @@ class Story:
     Attributes:
         owner: who asked.
         ahead: how many requests come first; None once it has its turn.
+        awaited: what its turn waits for; empty where it goes on.
         draft: code that the model is writing.
         end: how it all ended.
     """
@@ -91,6 +92,7 @@ class Story:
         self.shows_code = shows_code
         self.entries: list[Entry] = []
         self.ahead: int | None = None
+        self.awaited = ""
         self.has_begun = False
         self.draft = ""
         self.steps = 0

@@ -80,6 +80,8 @@ class Teller:
         if story.ahead is not None:
             before = "1 request comes" if story.ahead == 1 else f"{story.ahead} requests come"
             yield escaping.small(f"⏳ {before} before yours.")
+        elif story.awaited:
+            yield escaping.small(f"⏳ {escaping.plain(story.awaited)}")
         elif story.draft:
             yield escaping.code(_tail(story.draft, _CODE_LINES, _CODE_CHARACTERS), "py")
             yield escaping.small("✍️ writing code …")

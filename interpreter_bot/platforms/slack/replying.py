@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms.rendering import fences
+from interpreter_bot.platforms.rendering import fences, waits
 from interpreter_bot.platforms.slack import (
     answers,
     approving,
@@ -107,6 +107,12 @@ class Replier:
         if self._answer.words_of_step().strip():
             self._answer.text("\n\n")
         self._answer.step()
+
+    def progress(self, text: str, share: float | None) -> None:
+        """See the port."""
+        said = waits.sentence(text, share)
+        self._show.note = markdown.one_line(said, answers.FIELD_CHARACTERS)
+        self._changed.set()
 
     def text(self, delta: str) -> None:
         """See the port."""

@@ -146,12 +146,12 @@ class Showing:
                     self._streamed += len(pieces)
 
     def _waiting(self) -> list[answers.Task]:
-        """Say in a stream that the request waits, and when it does no longer."""
+        """Say in a stream what the request waits for, and when it does no longer."""
         if self.note == self._noted:
             return []
         self._noted = self.note
         state: answers.State = "in_progress" if self.note else "complete"
-        return [answers.Task("waiting", self.note or "Waited for those before", state)]
+        return [answers.Task("waiting", self.note or "Waited", state)]
 
     async def pause(self, over: asyncio.Event) -> None:
         """Wait until more can be shown without showing too much, or until it is over."""

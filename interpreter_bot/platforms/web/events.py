@@ -44,6 +44,11 @@ def step(number: int) -> Event:
     return {"kind": "step", "number": number}
 
 
+def progress(text: str, share: float | None) -> Event:
+    """Say what is waited for, and how far it is; or, by empty text, that nothing is."""
+    return {"kind": "progress", "text": text, "share": share}
+
+
 def text(delta: str) -> Event:
     """Pass on a piece of the model's words."""
     return {"kind": "text", "delta": delta}

@@ -30,6 +30,10 @@ class TabReply:
         """Show that the model thinks."""
         self._turn.say(events.step(number))
 
+    def progress(self, text: str, share: float | None) -> None:
+        """Show what is waited for."""
+        self._turn.say(events.progress(text, share))
+
     def text(self, delta: str) -> None:
         """Show the model's words."""
         self._turn.say(events.text(delta))

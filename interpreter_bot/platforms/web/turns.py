@@ -44,6 +44,10 @@ class Log:
         if kind == "code":
             # It says all that was written before.
             self._remove(lambda entry: entry.event["kind"] == "writing")
+        elif kind == "progress":
+            self._remove(lambda entry: entry.event["kind"] == "progress")
+            if not event["text"]:
+                return
         size = len(event["delta"]) if kind in _MERGED else len(json.dumps(event))
         self._size += size
         last = self._entries[-1] if self._entries else None

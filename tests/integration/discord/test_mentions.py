@@ -152,3 +152,24 @@ async def test_what_is_not_for_it_is_left_alone(discord_server, lab, connect, un
         thread = await steps.thread_in(channel)
         await until(lambda: steps.is_final(thread))
     assert [request.text for request in talks.handled] == ["last"]
+
+
+async def test_what_a_turn_waits_for_is_shown_and_goes_away(discord_server, lab, connect, until):
+    going = asyncio.Event()
+
+    async def script(turn):
+        turn.reply.progress("Downloading the demo model (1.1 GB). Free.", 0.25)
+        await going.wait()
+        turn.reply.progress("", None)
+        turn.reply.step(1)
+        return turn.done("Here.")
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        thread = await steps.thread_in(channel)
+        await until(lambda: any("25%: Downloading" in m.content for m in thread.of_bots))
+        going.set()
+        await until(lambda: steps.is_final(thread))
+
+    assert [m.content for m in thread.of_bots] == ["Here."]

@@ -1,12 +1,14 @@
 """Turns from request to end, with real kernels and a real store."""
 
 import asyncio
+import functools
 
 import pytest
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.agent.llms.embedded import opening
 from interpreter_bot.sessions import histories, ports, requests
-from tests.fakes import openai_server, replies
+from tests.fakes import openai_server, publishers, replies
 from tests.integration.sessions.conftest import KEY, asked, attachment
 
 pytestmark = pytest.mark.kernel
@@ -343,3 +345,21 @@ async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
     assert content.splitlines()[0] == b",n"
     assert len(content.splitlines()) == 51
     assert tables[2].handle == ""
+
+
+async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(opened, monkeypatch):
+    async with publishers.Publisher.open() as publisher:
+        embedded = functools.partial(
+            opening.Embedded.open, official=publisher.wanted, script=publishers.ENGINE
+        )
+        monkeypatch.setattr(opening.Embedded, "open", embedded)
+        async with opened(no_model=True, local=settings.Local()) as house:
+            reply = await house.ask("hello")
+            (turn,) = await house.held.history(KEY)
+
+    told = reply.of("progress")
+    assert ("Downloading the demo model (0.0 GB). Free.", 1.0) in told
+    assert told[-1] == ("", None)
+    assert reply.of("announcement") == []
+    assert reply.end.text == "Hello."
+    assert [type(part) for part in turn.parts] == [histories.PastText]

@@ -402,3 +402,35 @@ async def test_request_that_waits_says_so_in_a_stream(slack, held, app):
     going.set()
     await slack.until(lambda: len(slack.answers("C1", ts)) == 2)
     assert message["tasks"]["waiting"]["status"] == "complete"
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_what_a_turn_waits_for_is_shown_and_goes_away(slack, held, app, is_streamed):
+    slack.has_agents = is_streamed
+    going = asyncio.Event()
+
+    async def script(request, reply, held):
+        reply.progress("Downloading the demo model (1.1 GB). Free.", 0.25)
+        await going.wait()
+        reply.progress("", None)
+        return await fake.echo(request, reply, held)
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> one")
+    said = "25%: Downloading the demo model (1.1 GB). Free."
+    if is_streamed:
+        [message] = await slack.until(
+            lambda: [m for m in slack.replies("C1", ts) if m.get("tasks")]
+        )
+        assert message["tasks"]["waiting"]["title"] == said
+    else:
+        await slack.until(
+            lambda: [m for m in slack.replies("C1", ts) if said in str(m.get("blocks"))]
+        )
+    going.set()
+    [answer] = await slack.until(
+        lambda: [m for m in slack.answers("C1", ts) if "echo: one" in str(m)]
+    )
+    if is_streamed:
+        assert message["tasks"]["waiting"]["status"] == "complete"
+    assert "Downloading" not in str(answer["blocks"])

@@ -454,3 +454,32 @@ async def test_what_fails_says_why_and_can_be_asked_again(serving_fake, browsing
         assert "No money is left for today." in await page.text(".turn")
         await page.click(".notice.bad button")
         assert await page.value("document.getElementById('message').value") == "fail please"
+
+
+async def test_a_download_that_a_turn_waits_for_has_a_bar_even_after_a_reload(
+    serving_fake, browsing
+):
+    on = asyncio.Event()
+
+    async def play(stage):
+        stage.reply.progress("Downloading the demo model (1.1 GB). Free.", 0.25)
+        await on.wait()
+        stage.reply.progress("The demo model is starting…", None)
+        stage.reply.progress("", None)
+        stage.reply.step(1)
+        stage.reply.text("Here.")
+        return "Here."
+
+    async with serving_fake({"go": play}) as (_, client), browsing() as browser:
+        page = await _open(browser, client)
+        await _say(page, "go")
+        for _ in range(2):
+            await page.until("document.querySelector('.state progress')?.value === 0.25")
+            words = (await page.text(".state")).split()
+            assert " ".join(words) == "Downloading the demo model (1.1 GB). Free. 25 %"
+            await page.go(await page.value("location.href"))
+        await page.until("document.querySelector('.state progress')")
+        on.set()
+        await _answered(page)
+        assert await page.value("document.querySelector('progress')") is None
+        assert "Downloading" not in await page.text(".turn")

@@ -73,6 +73,8 @@ class Watcher:
         self.arrival.set()
 
     def __getattr__(self, kind):
+        if kind == "progress":
+            return lambda text, share: self._see(kind, (text, share))
         if kind not in ("step", "text", "writing", "code", "output", "finished", "usage", "notice"):
             raise AttributeError(kind)
         return lambda what: self._see(kind, what)

@@ -1,79 +1,21 @@
 """Fetching a model's file, from a server on loopback that misbehaves in known ways."""
 
 import asyncio
-import dataclasses
-import hashlib
 import shutil
 import types
 
 import pytest
-from aiohttp import web
 
 from interpreter_bot import settings
 from interpreter_bot.agent.llms.embedded import downloading, opening, weights
-from tests.unit.agent.test_embedded import SCRIPT
-
-CONTENT = b"GGUF{" + b" " * 3_000_000 + b"}"
-DIGEST = hashlib.sha256(CONTENT).hexdigest()
-
-
-@dataclasses.dataclass
-class Publisher:
-    """Serves the file; `script` has one way of doing so for each request, the last for ever."""
-
-    script: list
-    asked: list = dataclasses.field(default_factory=list)
-    content: bytes = CONTENT
-    port: int = 0
-
-    async def serve(self, request):
-        self.asked.append(request.headers.get("Range", ""))
-        way = self.script[min(len(self.asked), len(self.script)) - 1]
-        if isinstance(way, int):
-            return web.Response(status=way)
-        start = int(self.asked[-1].removeprefix("bytes=").rstrip("-") or 0)
-        if way == "whole":
-            start = 0
-        if way == "redirect":
-            self.script.append("ranges")
-            raise web.HTTPFound("/elsewhere")
-        data = self.content[start:]
-        response = web.StreamResponse(status=206 if start else 200)
-        response.content_length = len(data)
-        await response.prepare(request)
-        if way == "breaks":
-            await response.write(data[:1_000_000])
-            # What the other side has not taken up yet is lost with the connection.
-            await asyncio.sleep(0.05)
-            request.transport.close()
-        else:
-            await response.write(data)
-        return response
-
-    @property
-    def wanted(self):
-        return weights.Weights(
-            alias="m",
-            title="M",
-            url=f"http://127.0.0.1:{self.port}/m.gguf",
-            size_bytes=len(CONTENT),
-            sha256=DIGEST,
-            licence="Free.",
-        )
+from tests.fakes import publishers
+from tests.fakes.publishers import CONTENT, ENGINE
 
 
 @pytest.fixture
 async def publisher():
-    one = Publisher(["ranges"])
-    app = web.Application()
-    app.router.add_get("/{name}", one.serve)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    one.port = runner.addresses[0][1]
-    yield one
-    await runner.cleanup()
+    async with publishers.Publisher.open() as one:
+        yield one
 
 
 async def fetched(publisher, directory, *, progress=lambda *_: None):
@@ -197,13 +139,15 @@ async def test_being_cancelled_leaves_what_can_be_gone_on_with(publisher, tmp_pa
 
 
 async def test_who_waits_hears_of_the_download_and_its_licence(publisher, tmp_path):
-    told, progress = [], []
+    told = []
     async with opening.Embedded.open(
-        settings.Local(), tmp_path, official=publisher.wanted, script=SCRIPT
+        settings.Local(), tmp_path, official=publisher.wanted, script=ENGINE
     ) as local:
-        await local.ready(notice=lambda news: (told.append(news), progress.append(local.progress)))
-        assert local.progress is None
-    assert told[0] == "The demo model is looked for…"
-    assert any("Downloading the demo model" in one and "%. Free." in one for one in told)
-    assert told[-1] == "The demo model is starting…"
-    assert any(progress)
+        await local.ready(progress=lambda *news: told.append(news))
+    assert told[0] == ("The demo model is looked for…", None)
+    assert told[-2:] == [("The demo model is starting…", None), ("", None)]
+    text = "Downloading the demo model (0.0 GB). Free."
+    shares = [share for said, share in told if said == text]
+    assert [text for text, _ in told].count(text) == len(told) - 3 == len(shares)
+    assert shares == sorted(set(shares))
+    assert 0 < shares[0] < shares[-1] == 1

@@ -13,9 +13,9 @@ from interpreter_bot import settings
 from interpreter_bot.agent import failures, messages
 from interpreter_bot.agent.llms import awaiting, catalogues
 from interpreter_bot.agent.llms.embedded import opening, weights
+from tests.fakes.publishers import ENGINE
 from tests.unit.agent import scripts
 
-SCRIPT = pathlib.Path(__file__).with_name("engine_script.py")
 PROMPT = messages.Prompt(system="s", messages=(messages.Told("hello"),))
 
 
@@ -39,7 +39,7 @@ def notes(tmp_path):
 
 def opened(path, directory, **chosen):
     local = settings.Local(model_path=path, **chosen)
-    return opening.Embedded.open(local, directory, script=SCRIPT)
+    return opening.Embedded.open(local, directory, script=ENGINE)
 
 
 @contextlib.asynccontextmanager
@@ -75,7 +75,7 @@ async def test_it_is_started_when_it_is_first_asked_and_answers(model, tmp_path,
         reply = await llm.reply(PROMPT, hearing=watcher)
         assert reply.text == "I am small."
         await llm.reply(PROMPT, hearing=watcher)
-    assert watcher.of("notice")[-1] == "The demo model is starting…"
+    assert watcher.of("progress")[-2:] == [("The demo model is starting…", None), ("", None)]
     (started,) = notes()
     assert started["order"]["context_tokens"] == local.model.context_tokens == 8192
     await gone(started["pid"])
@@ -125,7 +125,7 @@ async def test_begun_in_the_background_it_is_there_at_once(model, tmp_path):
     async with opened(model(), tmp_path) as local:
         local.begin()
         await local.ready()
-        await local.ready(notice=told.append)
+        await local.ready(progress=lambda *news: told.append(news))
     assert told == []
 
 
@@ -206,7 +206,7 @@ async def test_a_start_that_takes_too_long_is_given_up(model, tmp_path, notes, m
 
     with pytest.raises(weights.NoLocalModelError, match="in time"):
         await engines.Engine.start(
-            model(hangs=True), alias="m", context_tokens=1, threads=1, script=SCRIPT, seconds=0.5
+            model(hangs=True), alias="m", context_tokens=1, threads=1, script=ENGINE, seconds=0.5
         )
 
 
@@ -256,7 +256,7 @@ async def test_a_model_is_reached_where_its_server_now_is():
     class Server:
         count = 0
 
-        async def ready(self, *, notice):
+        async def ready(self, *, progress):
             self.count += 1
             return awaiting.Address(f"http://127.0.0.1:{self.count // 2}", "key")
 

@@ -57,6 +57,20 @@ def test_a_terminal_sees_progress_and_a_file_its_end():
     assert file.getvalue() == "2"
 
 
+def test_a_bar_is_drawn_anew_on_a_terminal_and_not_at_all_in_a_file():
+    terminal, file = Terminal(), io.StringIO()
+    for target in (terminal, file):
+        stream = streams.Stream(target)
+        for share in (0.0, 0.5, 1.0, None):
+            stream.bar(share)
+        stream.line("after")
+    none, half, whole, after = terminal.getvalue().split("\x1b[2K\r")
+    assert none == f"[{'.' * 30}] 0%"
+    assert half == f"[{'#' * 15}{'.' * 15}] 50%"
+    assert whole == f"[{'#' * 30}] 100%"
+    assert after == file.getvalue() == "after\n"
+
+
 def test_our_lines_begin_at_the_left():
     file = io.StringIO()
     stream = streams.Stream(file)

@@ -28,6 +28,15 @@ def test_what_was_written_of_code_is_gone_once_it_runs():
     assert [event["kind"] for event in log.told()] == ["code"]
 
 
+def test_of_what_is_waited_for_only_the_latest_is_remembered_and_only_while_it_is():
+    log = turns.Log()
+    for share in (None, 0.1, 0.2):
+        log.append(events.progress("Downloading", share))
+    assert log.told() == [events.progress("Downloading", 0.2)]
+    log.append(events.progress("", None))
+    assert log.told() == []
+
+
 def test_a_long_turn_keeps_its_end_and_its_code():
     log = turns.Log(1000)
     log.append(events.code(0, "flood()"))

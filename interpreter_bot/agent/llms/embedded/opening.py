@@ -9,7 +9,7 @@ import logging
 import pathlib
 import time
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from interpreter_bot import settings
 from interpreter_bot.agent.llms import awaiting
@@ -36,6 +36,8 @@ _NOT_IT: Final = (
 _CHECKING: Final = "The demo model is looked for…"
 _STARTING: Final = "The demo model is starting…"
 
+_News: TypeAlias = tuple[str, float | None]
+
 
 class Embedded:
     """The embedded model. Use `open`.
@@ -43,7 +45,6 @@ class Embedded:
     Attributes:
         model: what the settings would say of it.
         licence: a sentence that belongs where it is offered; empty for an operator's own file.
-        progress: (bytes there are, bytes in all) while its file is downloaded, else None.
     """
 
     def __init__(
@@ -54,7 +55,6 @@ class Embedded:
         official: weights.Weights,
         script: pathlib.Path | None,
     ) -> None:
-        self.progress: tuple[int, int] | None = None
         self._chosen = chosen
         self._directory = directory
         self._official = official
@@ -78,7 +78,7 @@ class Embedded:
         self._starting: asyncio.Task[awaiting.Address] | None = None
         self._failure = ""
         self._deaths: list[float] = []
-        self._news = ""
+        self._news: _News = (_CHECKING, None)
         self._has_news = asyncio.Event()
         self._is_closed = False
 
@@ -122,11 +122,13 @@ class Embedded:
         if not self.unavailable:
             self._begun()
 
-    async def ready(self, *, notice: awaiting.Notice = lambda _: None) -> awaiting.Address:
+    async def ready(
+        self, *, progress: awaiting.Progress = lambda _text, _share: None
+    ) -> awaiting.Address:
         """Return where it answers, starting it where it does not run.
 
         Args:
-            notice: told what is being waited for.
+            progress: told what is waited for; the last it hears is that nothing is, any more.
 
         Raises:
             NoLocalModelError: it cannot be had; the sentence says why.
@@ -134,12 +136,12 @@ class Embedded:
         if self._engine and self._engine.is_alive:
             return self._engine.address
         starting = self._begun()
-        told = ""
-        while not starting.done():
-            if self._news != told:
-                told = self._news
-                notice(told)
-            await self._wait_for_news(starting)
+        try:
+            while not starting.done():
+                progress(*self._news)
+                await self._wait_for_news(starting)
+        finally:
+            progress("", None)
         if starting.cancelled():
             raise weights.NoLocalModelError(_CLOSED)
         if error := starting.exception():
@@ -159,12 +161,12 @@ class Embedded:
         if self._is_closed:
             raise weights.NoLocalModelError(_CLOSED)
         if self._starting is None or self._starting.done():
+            self._tell(_CHECKING)
             self._starting = asyncio.create_task(self._start(), name="start of the demo model")
             self._starting.add_done_callback(self._started)
         return self._starting
 
     def _started(self, starting: asyncio.Task[awaiting.Address]) -> None:
-        self.progress = None
         if starting.cancelled():
             return
         error = starting.exception()
@@ -178,7 +180,6 @@ class Embedded:
         if sentence := self.unavailable:
             raise weights.NoLocalModelError(sentence)
         await self._bury()
-        self._tell(_CHECKING)
         path = await self._found()
         self._tell(_STARTING)
         self._engine = await engines.Engine.start(
@@ -215,16 +216,15 @@ class Embedded:
         return path
 
     def _downloaded(self, had_bytes: int, all_bytes: int) -> None:
-        if self.progress is None:
+        text = f"Downloading the demo model ({all_bytes / 1e9:.1f} GB). {self.licence}".strip()
+        share = (100 * had_bytes // all_bytes) / 100
+        if self._news[0] != text:
             _log.info("downloading the demo model, %d bytes: %s", all_bytes, self.licence)
-        before, self.progress = self.progress, (had_bytes, all_bytes)
-        percent = 100 * had_bytes // all_bytes
-        if before is None or percent > 100 * before[0] // all_bytes:
-            size = f"{all_bytes / 1e9:.1f} GB"
-            self._tell(f"Downloading the demo model ({size}): {percent} %. {self.licence}".strip())
+        if self._news != (text, share):
+            self._tell(text, share)
 
-    def _tell(self, news: str) -> None:
-        self._news = news
+    def _tell(self, text: str, share: float | None = None) -> None:
+        self._news = (text, share)
         # Whoever waits now is woken; whoever comes later sees the news at once.
         self._has_news.set()
         self._has_news = asyncio.Event()

@@ -40,12 +40,12 @@ export class Turn {
     this[`on_${event.kind}`]?.(event);
   }
 
-  showState(words, button = null) {
+  showState(words, beside = null) {
     this.state.hidden = !words;
     this.stateWords.textContent = words;
-    this.state.replaceChildren(...[this.state.firstChild, this.stateWords, button].filter(Boolean));
+    this.state.replaceChildren(...[this.state.firstChild, this.stateWords, beside].filter(Boolean));
     clearInterval(this.clock);
-    if (!words || button || this.over) return;
+    if (!words || beside || this.over) return;
     const since = Date.now();
     this.clock = setInterval(() => {
       const seconds = (Date.now() - since) / 1000;
@@ -70,6 +70,12 @@ export class Turn {
     this.dropDraft();
     this.showState("Thinking…");
     this.around.spoke("Thinking");
+  }
+
+  on_progress({ text, share }) {
+    const parts = share === null ? null
+      : [el("progress", { max: "1", value: String(share), "aria-label": "So far" }), ` ${Math.round(share * 100)} %`];
+    this.showState(text || "Thinking…", parts && el("span", { class: "share" }, parts));
   }
 
   on_text({ delta }) {
