@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+import dataclasses
+from typing import Any, TypeAlias
 
 from interpreter_bot.agent import guards, leniency, messages, ports, prompting, tools
-from interpreter_bot.agent.llms import chat, forgetting, listening
-
-# Where files are said to be that a person sent.
-_FOLDER: Final = "/mnt/data/"
+from interpreter_bot.agent.llms import chat, forgetting, listening, reminding, withholding
 
 _Content: TypeAlias = str | list[dict[str, Any]]
 
@@ -21,32 +19,41 @@ class Fenced:
 
     async def reply(self, prompt: messages.Prompt, *, hearing: ports.Hearing) -> messages.Reply:
         """Answer; a block of Python is a call of `run_code`."""
-        listener = listening.Listener(hearing, prompt, takes_python=bool(prompt.tools))
         system = prompt.system
         if prompt.tools:
             system = f"{system}\n\n{prompting.read('fenced')}"
         said: list[dict[str, Any]] = [{"role": "system", "content": system}]
         for message in forgetting.forgotten(prompt.messages):
             _append(said, message)
-        if prompt.tools and prompt.may_call and _is_question_about_data(prompt.messages):
-            # Such a model follows what it read last; without this it makes up its figures.
-            _append(said, messages.Told(prompting.read("reminder"), is_ours=True))
+        may_call = bool(prompt.tools) and prompt.may_call
+        reminder = reminding.reminder(prompt.messages) if may_call else ""
+        if not reminder:
+            return await self._converse(said, prompt, hearing)
+        _append(said, messages.Told(reminder, is_ours=True))
+        withheld = withholding.Withheld(hearing)
+        try:
+            reply = await self._converse(said, prompt, withheld)
+            if not reminding.is_guess(reply, prompt.messages):
+                return reply
+            withheld.drop()
+            _append(said, messages.Said(reply.text))
+            _append(said, messages.Told(prompting.read("guessed"), is_ours=True))
+            again = await self._converse(said, prompt, withheld)
+            return dataclasses.replace(again, usage=_together(reply.usage, again.usage))
+        finally:
+            withheld.release()
+
+    async def _converse(
+        self, said: list[dict[str, Any]], prompt: messages.Prompt, hearing: ports.Hearing
+    ) -> messages.Reply:
+        listener = listening.Listener(hearing, prompt, takes_python=bool(prompt.tools))
         return await self._chat.converse(
             said, prompt, listener=listener, extra={}, stops_at_block=True
         )
 
 
-def _is_question_about_data(transcript: tuple[messages.Message, ...]) -> bool:
-    """Say whether a person asks, in a conversation where there is something to compute with."""
-    last = transcript[-1] if transcript else None
-    if not isinstance(last, messages.Told) or last.is_ours:
-        return False
-    return any(
-        _FOLDER in one.text
-        if isinstance(one, messages.Told)
-        else isinstance(one, messages.Answered)
-        for one in transcript
-    )
+def _together(first: messages.Usage | None, second: messages.Usage | None) -> messages.Usage | None:
+    return first + second if first and second else first or second
 
 
 def _append(said: list[dict[str, Any]], message: messages.Message) -> None:

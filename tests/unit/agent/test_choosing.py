@@ -1,5 +1,6 @@
 """A model that cannot call tools is found out, and served all the same."""
 
+import asyncio
 import json
 
 import pytest
@@ -123,6 +124,74 @@ async def test_model_without_tools_is_reminded_to_compute_where_there_is_data():
     said = [one.messages[-1]["content"] for one in stage.server.requests]
     assert [prompting.read("reminder") in one for one in said] == [True, False, True]
     assert "Small talk" not in json.dumps([messages.to_dict(x) for x in stage.transcript.entries])
+
+
+async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
+    replies = [
+        server.text("The mean is 15.3."),
+        server.text("Let me see.\n```python\nprint(4.5)\n```"),
+        server.text("It is 4.5."),
+    ]
+    async with scripts.stage(
+        replies, scripts.printed("4.5"), protocol="fenced", question=DATA
+    ) as stage:
+        outcome = await stage.run()
+    assert outcome.text == "It is 4.5."
+    assert outcome.spent.usage.output_tokens == sum(one.usage[1] for one in replies)
+    assert stage.watcher.said == "Let me see.\nIt is 4.5."
+    first, second, third = (one.messages for one in stage.server.requests)
+    assert [one["content"] for one in second[len(first) :]] == [
+        "The mean is 15.3.",
+        prompting.read("guessed"),
+    ]
+    assert "15.3" not in json.dumps(third)
+
+
+@pytest.mark.parametrize(
+    "answer", ["It has 3 columns.", "You are welcome!", "1. Look at it.\n2. Count.", "7"]
+)
+async def test_a_model_without_tools_may_say_what_it_was_told(answer):
+    question = "[a.csv is at /mnt/data/a.csv. 7 rows, 3 columns.]\n\nHow many columns?"
+    async with scripts.stage([server.text(answer)], protocol="fenced", question=question) as stage:
+        assert (await stage.run()).text == answer
+        assert stage.watcher.said == answer
+
+
+async def test_one_that_insists_on_its_figures_is_heard():
+    replies = [server.text("It is 5."), server.text("I say 5.")]
+    async with scripts.stage(replies, protocol="fenced", question=DATA) as stage:
+        assert (await stage.run()).text == stage.watcher.said == "I say 5."
+
+
+async def test_words_that_were_held_back_are_heard_when_the_turn_is_stopped():
+    stop = asyncio.Event()
+    slow = server.text("The mean ", "is 15.", fault="stall")
+    async with scripts.stage([slow], protocol="fenced", question=DATA) as stage:
+        running = asyncio.create_task(stage.run(stop=stop))
+        await asyncio.sleep(0.3)
+        assert len(stage.server.requests) == 1
+        assert stage.watcher.said == ""
+        stop.set()
+        assert (await running).text == stage.watcher.said == "The mean is 15."
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("plot petal length by species", "reminder_groups"),
+        ("plot a histogram of petal length by species", "reminder_picture"),
+        ("Two charts, please", "reminder_picture"),
+        ("Who is it?", "reminder"),
+    ],
+)
+async def test_who_wants_a_picture_is_to_get_one(words, name):
+    question = f"[The file draw.csv is at /mnt/data/draw.csv.]\n\n{words}"
+    block = server.text("```python\n1\n```")
+    async with scripts.stage(
+        [block, server.text("ok")], scripts.printed("1"), protocol="fenced", question=question
+    ) as stage:
+        await stage.run()
+    assert stage.server.requests[0].messages[-1]["content"].endswith(prompting.read(name))
 
 
 async def test_model_without_tools_is_left_alone_where_there_is_no_data():
