@@ -6,6 +6,7 @@ Nothing here imports any of them: each is met when user code has imported it.
 from __future__ import annotations
 
 import os
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +24,24 @@ def install(display_formatter: Any) -> None:
     html.for_type_by_name("bokeh.model.model", "Model", pages.of_bokeh)
     html.for_type_by_name("folium.folium", "Map", pages.of_folium)
     imports.watch({"bokeh.io.showing": _bokeh, "bokeh.io.output": _bokeh_output, "altair": _altair})
+
+
+def drop_blank() -> None:
+    """Close the matplotlib figures in which nothing is drawn, before they are shown.
+
+    Code that failed leaves them behind: a frame without anything in it tells nobody anything.
+    """
+    plots: Any = sys.modules.get("matplotlib.pyplot")
+    if plots is None:
+        return
+    try:
+        for number in plots.get_fignums():
+            figure = plots.figure(number)
+            if not (figure.images or any(axes.has_data() for axes in figure.axes)):
+                plots.close(figure)
+    except Exception:
+        # User code can change all of it; then they are shown as they are.
+        return
 
 
 def _bokeh(module: ModuleType) -> None:

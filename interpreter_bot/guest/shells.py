@@ -74,6 +74,7 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
             sys.stderr.write("No traceback available to show.\n")
             return
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
+        charts.drop_blank()
         # What is sent is text already: an exception's own may raise another.
         self._showtraceback(kind, tracebacks.message(error), tracebacks.compact(kind, error, tb))
 

@@ -17,7 +17,7 @@ COMMAND = pathlib.Path(sys.executable).with_name("interpreter-bot")
 def shown(tmp_path, short_path):
     """Run cells; returns what each showed, in order, without the ends."""
 
-    def run(*cells):
+    def run(*cells, statuses=None):
         environment = {
             "PATH": "/usr/bin:/bin",
             "HOME": str(tmp_path),
@@ -35,7 +35,7 @@ def shown(tmp_path, short_path):
         )
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         ends = [line["status"] for line in lines if line["type"] == "finished"]
-        assert ends == ["ok"] * len(cells), done.stderr
+        assert ends == list(statuses or ["ok"] * len(cells)), done.stderr
         return [
             [one for one in lines if one["cell"] == cell and one["type"] != "finished"]
             for cell in range(len(cells))
@@ -59,6 +59,18 @@ def test_all_figures_of_a_cell_are_shown_in_order_with_its_text(shown):
         ("image", "<Figure size 768x576 with 1 Axes>"),
     ]
     assert [one["type"] for one in after] == ["stdout"]
+
+
+def test_code_that_fails_shows_what_it_drew_but_no_empty_frame(shown):
+    drawn, empty, after = shown(
+        "import matplotlib.pyplot as plt\nplt.plot([1]); plt.figure(); plt.title('b'); 1 / 0",
+        "plt.scatter([1, 2], ['a', 'b'], c=['a', 'b'])",
+        "plt.title('meant'); plt.show()",
+        statuses=("error", "error", "ok"),
+    )
+    assert [one["type"] for one in drawn] == ["error", "image"]
+    assert [one["type"] for one in empty] == ["error"]
+    assert [one["type"] for one in after] == ["image"]
 
 
 def test_a_plotly_figure_is_one_page_that_opens_offline(shown):
