@@ -9,7 +9,7 @@ UNUSED := fire fontmeta termcolor
 STAMP := $(VENV)/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test format bench lock clean
+.PHONY: help setup run test test-attacks test-rest format bench lock clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -36,10 +36,17 @@ test: setup ## Check format, lint, types and architecture, then run the tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	@# Both wait more than they compute, so they go side by side.
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-attacks test-rest
+
+test-attacks:
+	$(BIN)/pytest -m attack -p no:cacheprovider
 	@# Once more what was root's: the walls of a plain user are other walls.
 	@if [ "$$(id -u)" = 0 ]; then set -x; $(BIN)/python -m tests.unprivileged \
 		$(abspath $(BIN))/pytest -m attack -p no:cacheprovider; fi
+
+test-rest:
+	$(BIN)/pytest -m "not attack"
 
 format: setup ## Format, and repair what the linter can
 	$(BIN)/ruff check --fix-only .

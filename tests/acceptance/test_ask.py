@@ -46,6 +46,8 @@ def ask(tmp_path, short_path):
                 "OPENAI_MODEL": "scripted",
                 "INTERPRETER_BOT_PATHS__DATA": str(tmp_path / "data"),
                 "INTERPRETER_BOT_PATHS__RUNTIME": str(short_path),
+                # Nearly all of these need nothing of the stack, and start sooner without it.
+                "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
             }
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "interpreter_bot", "ask", *map(str, arguments)),
