@@ -64,4 +64,4 @@ async def test_question_about_a_file_is_answered_from_what_the_code_printed(mode
     assert outcome.ending is Ending.ANSWERED
     assert "paid.csv" in workbench.ran[0]
     assert "7193" in outcome.text.replace(",", "")
-    assert ("The demo model is starting…", None) in watcher.of("progress")
+    assert ("Starting the demo model…", None) in watcher.of("progress")

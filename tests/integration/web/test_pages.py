@@ -464,7 +464,7 @@ async def test_a_download_that_a_turn_waits_for_has_a_bar_even_after_a_reload(
     async def play(stage):
         stage.reply.progress("Downloading the demo model (1.1 GB). Free.", 0.25)
         await on.wait()
-        stage.reply.progress("The demo model is starting…", None)
+        stage.reply.progress("Starting the demo model…", None)
         stage.reply.progress("", None)
         stage.reply.step(1)
         stage.reply.text("Here.")

@@ -144,8 +144,8 @@ async def test_who_waits_hears_of_the_download_and_its_licence(publisher, tmp_pa
         settings.Local(), tmp_path, official=publisher.wanted, script=ENGINE
     ) as local:
         await local.ready(progress=lambda *news: told.append(news))
-    assert told[0] == ("The demo model is looked for…", None)
-    assert told[-2:] == [("The demo model is starting…", None), ("", None)]
+    assert told[0] == ("Looking for the demo model…", None)
+    assert told[-2:] == [("Starting the demo model…", None), ("", None)]
     text = "Downloading the demo model (0.0 GB). Free."
     shares = [share for said, share in told if said == text]
     assert [text for text, _ in told].count(text) == len(told) - 3 == len(shares)

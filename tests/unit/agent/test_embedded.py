@@ -75,7 +75,7 @@ async def test_it_is_started_when_it_is_first_asked_and_answers(model, tmp_path,
         reply = await llm.reply(PROMPT, hearing=watcher)
         assert reply.text == "I am small."
         await llm.reply(PROMPT, hearing=watcher)
-    assert watcher.of("progress")[-2:] == [("The demo model is starting…", None), ("", None)]
+    assert watcher.of("progress")[-2:] == [("Starting the demo model…", None), ("", None)]
     (started,) = notes()
     assert started["order"]["context_tokens"] == local.model.context_tokens == 8192
     await gone(started["pid"])

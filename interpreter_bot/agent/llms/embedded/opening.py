@@ -33,8 +33,8 @@ _CLOSED: Final = "The demo model is being ended."
 _NOT_IT: Final = (
     "The file that `local.model_path` names is not the demo model that its name says: {path}."
 )
-_CHECKING: Final = "The demo model is looked for…"
-_STARTING: Final = "The demo model is starting…"
+_CHECKING: Final = "Looking for the demo model…"
+_STARTING: Final = "Starting the demo model…"
 
 _News: TypeAlias = tuple[str, float | None]
 
