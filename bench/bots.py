@@ -13,7 +13,8 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from interpreter_bot import app, settings, values
+from interpreter_bot import settings, values
+from interpreter_bot.app import conversing as app
 from interpreter_bot.kernels import executing, pools
 from interpreter_bot.sessions import conversations
 
@@ -54,7 +55,7 @@ async def conversing(model: settings.Model, **kernels: Any) -> AsyncIterator[Hel
             sessions=settings.Sessions(concurrent_turns=1000),
             paths=settings.Paths(data=place / "data", runtime=place / "run"),
         )
-        async with app.conversing(bot, {}) as held:
+        async with app.opened(bot, {}) as held:
             # The spares come up meanwhile.
             await asyncio.sleep(_SETTLING_SECONDS)
             yield held

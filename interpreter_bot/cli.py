@@ -6,24 +6,33 @@ Exit status: 0 all went well, 1 something that ran did not, 2 nothing was run.
 from __future__ import annotations
 
 import argparse
+import importlib
 import pathlib
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from importlib import metadata
+from typing import Final
 
 import pydantic
 
 from interpreter_bot import errors, logs, settings
-from interpreter_bot.commands import ask, doctor, execute, limits
-from interpreter_bot.commands import run as running
 
-_REFUSED = 2
+_REFUSED: Final = 2
+# In the order of the help. Only what is named is imported: `limits` and `exec` need a fraction.
+_MODULES: Final = {
+    "run": "run",
+    "ask": "ask",
+    "exec": "execute",
+    "doctor": "doctor",
+    "limits": "limits",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = _parser(given).parse_args(given)
     logs.configure("info" if options.verbose else options.log_level, is_json=False)
     run: Callable[[settings.Settings, argparse.Namespace], int] = options.run
     try:
@@ -40,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
+    """Make a parser of the commands that are named; of all, where none is."""
     parser = argparse.ArgumentParser(
         prog="interpreter-bot", description="A self-hosted code interpreter for chat."
     )
@@ -49,10 +59,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=pathlib.Path, help="a TOML file of settings")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what happens")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in (running, ask, execute, doctor, limits):
+    for name in [name for name in _MODULES if name in given] or _MODULES:
+        module = importlib.import_module(f"interpreter_bot.commands.{_MODULES[name]}")
         command = module.add_to(commands)
         # What a person watches says its own sentences; what nobody watches warns in its log.
-        level = "warning" if module is running else "error"
+        level = "warning" if name == "run" else "error"
         command.set_defaults(run=module.run, log_level=level)
     return parser
 

@@ -9,7 +9,8 @@ import pathlib
 import sys
 import uuid
 
-from interpreter_bot import app, settings, values
+from interpreter_bot import settings, values
+from interpreter_bot.app import conversing
 from interpreter_bot.commands import parsers, terminals
 from interpreter_bot.platforms.console import answering, keeping, turns, writing
 from interpreter_bot.sessions import ports, requests
@@ -51,7 +52,7 @@ def run(bot: settings.Settings, options: argparse.Namespace) -> int:
 
     async def work(interruption: terminals.Interruption) -> int:
         one = bot.for_one_session()
-        async with app.conversing(one, os.environ, is_ephemeral=True) as held:
+        async with conversing.opened(one, os.environ, is_ephemeral=True) as held:
             if options.model:
                 held.check_model(options.model)
             key = values.SessionKey("console", thread=uuid.uuid4().hex)

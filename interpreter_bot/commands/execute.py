@@ -6,7 +6,8 @@ import argparse
 import sys
 import uuid
 
-from interpreter_bot import app, settings
+from interpreter_bot import settings
+from interpreter_bot.app import pooling
 from interpreter_bot.commands import parsers, terminals
 from interpreter_bot.platforms.console import (
     answering,
@@ -56,7 +57,7 @@ def run(bot: settings.Settings, options: argparse.Namespace) -> int:
         audience = printing.Printer(keeper, answers, out=out, err=writer.file(sys.stderr))
 
     async def work(interruption: terminals.Interruption) -> int:
-        async with app.kernels(bot.for_one_session(), is_ephemeral=True) as pool:
+        async with pooling.opened(bot.for_one_session(), is_ephemeral=True) as pool:
             key = f"exec {uuid.uuid4()}"
             session = cells.Cells(pool, key, limits=bot.limits, audience=audience)
             try:

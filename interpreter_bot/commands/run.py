@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from interpreter_bot import app, errors, settings
+from interpreter_bot import errors, settings
+from interpreter_bot.app import conversing
 from interpreter_bot.commands import parsers
 from interpreter_bot.platforms.discord import running as discord
 from interpreter_bot.platforms.slack import running as slack
@@ -68,7 +69,7 @@ async def be(bot: settings.Settings, environment: Mapping[str, str], end: asynci
     Raises:
         BotError: nothing could be opened; the sentence says why.
     """
-    async with app.conversing(bot, environment) as held:
+    async with conversing.opened(bot, environment) as held:
         return await _Platforms(_openings(bot, held)).be_open(held, end)
 
 

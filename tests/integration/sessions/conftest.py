@@ -4,7 +4,8 @@ import contextlib
 
 import pytest
 
-from interpreter_bot import app, settings, values
+from interpreter_bot import settings, values
+from interpreter_bot.app import conversing
 from interpreter_bot.sessions import requests
 from tests.fakes import openai_server, replies
 
@@ -67,7 +68,7 @@ def opened(tmp_path, short_path):
                 **groups,
             )
             keys = {"OPENAI_API_KEY": server.api_key}
-            async with app.conversing(bot, {} if no_model else keys) as held:
+            async with conversing.opened(bot, {} if no_model else keys) as held:
                 yield House(held, server)
 
     return open_house

@@ -183,7 +183,8 @@ async def test_what_happens_before_a_platform_is_there_is_told_when_it_is(opened
 
 _VICTIM = """
 import asyncio, json, pathlib, sys
-from interpreter_bot import app, settings, values
+from interpreter_bot import settings, values
+from interpreter_bot.app import conversing
 from interpreter_bot.sessions import requests
 from tests.fakes import openai_server, replies
 
@@ -196,7 +197,7 @@ async def main(data, runtime):
             paths=settings.Paths(data=data, runtime=runtime),
             models=(settings.Model(name="scripted", base_url=server.base_url),),
         )
-        async with app.conversing(bot, {"OPENAI_API_KEY": server.api_key}) as held:
+        async with conversing.opened(bot, {"OPENAI_API_KEY": server.api_key}) as held:
             reply = replies.Reply()
             request = requests.Request(
                 key=values.SessionKey("web", thread="t"), person=requests.Person("u1"), text="go"

@@ -4,7 +4,8 @@ import contextlib
 
 import pytest
 
-from interpreter_bot import app, settings, values
+from interpreter_bot import settings, values
+from interpreter_bot.app import conversing
 from tests.fakes import openai_server
 from tests.integration.slack.worlds import connected
 
@@ -28,7 +29,7 @@ async def opened(slack, tmp_path, short_path, *script, **more):
             models=(settings.Model(name="scripted", base_url=server.base_url),),
         )
         keys = {"OPENAI_API_KEY": server.api_key}
-        async with app.conversing(bot, keys) as held, connected(slack, held, **more):
+        async with conversing.opened(bot, keys) as held, connected(slack, held, **more):
             yield held, server
 
 

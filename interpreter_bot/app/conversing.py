@@ -1,4 +1,4 @@
-"""The one place where things are put together: opened bottom-up, closed top-down."""
+"""Conversations: kernels, models, memory, and what looks after them."""
 
 from __future__ import annotations
 
@@ -29,26 +29,7 @@ _DEMO: Final = (
 
 
 @contextlib.asynccontextmanager
-async def kernels(
-    bot: settings.Settings, *, is_ephemeral: bool = False
-) -> AsyncIterator[pools.Pool]:
-    """Open the pool of kernels and whatever looks after it.
-
-    Args:
-        bot: the settings in effect.
-        is_ephemeral: no file of a session outlives it.
-
-    Raises:
-        BotError: it cannot be opened; the sentence says why.
-    """
-    async with contextlib.AsyncExitStack() as stack:
-        pool = await stack.enter_async_context(pools.Pool.open(bot, is_ephemeral=is_ephemeral))
-        await stack.enter_async_context(reaping.scheduled(reaping.reaping(pool)))
-        yield pool
-
-
-@contextlib.asynccontextmanager
-async def conversing(
+async def opened(
     bot: settings.Settings, environment: Mapping[str, str], *, is_ephemeral: bool = False
 ) -> AsyncIterator[conversations.Conversations]:
     """Open everything that platforms need.
