@@ -39,13 +39,13 @@ test: setup ## Check format, lint, types and architecture, then run the tests
 	@# Both wait more than they compute, so they go side by side.
 	@$(MAKE) --no-print-directory -j2 --output-sync=target test-attacks test-rest
 
-test-attacks:
+test-attacks: setup
 	$(BIN)/pytest -m attack -p no:cacheprovider
 	@# Once more what was root's: the walls of a plain user are other walls.
 	@if [ "$$(id -u)" = 0 ]; then set -x; $(BIN)/python -m tests.unprivileged \
 		$(abspath $(BIN))/pytest -m attack -p no:cacheprovider; fi
 
-test-rest:
+test-rest: setup
 	$(BIN)/pytest -m "not attack"
 
 format: setup ## Format, and repair what the linter can

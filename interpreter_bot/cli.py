@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    """Make a parser of the commands that are named; of all, where none is."""
+    """Make a parser of the command that comes first; of all, where none does."""
     parser = argparse.ArgumentParser(
         prog="interpreter-bot", description="A self-hosted code interpreter for chat."
     )
@@ -59,7 +59,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--config", type=pathlib.Path, help="a TOML file of settings")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what happens")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name in [name for name in _MODULES if name in given] or _MODULES:
+    for name in given[:1] if given and given[0] in _MODULES else _MODULES:
         module = importlib.import_module(f"interpreter_bot.commands.{_MODULES[name]}")
         command = module.add_to(commands)
         # What a person watches says its own sentences; what nobody watches warns in its log.

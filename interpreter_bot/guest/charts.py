@@ -27,7 +27,7 @@ def install(display_formatter: Any) -> None:
 
 
 def drop_blank() -> None:
-    """Close the matplotlib figures in which nothing is drawn, before they are shown.
+    """Close the matplotlib figures that hold nothing but empty axes, before they are shown.
 
     Code that failed leaves them behind: a frame without anything in it tells nobody anything.
     """
@@ -35,13 +35,22 @@ def drop_blank() -> None:
     if plots is None:
         return
     try:
-        for number in plots.get_fignums():
-            figure = plots.figure(number)
-            if not (figure.images or any(axes.has_data() for axes in figure.axes)):
+        # Not by their numbers: that would make each the current one in turn.
+        for manager in plots._pylab_helpers.Gcf.get_all_fig_managers():
+            figure = manager.canvas.figure
+            if not (_has_content(figure) or any(map(_has_content, figure.axes))):
                 plots.close(figure)
     except Exception:
         # User code can change all of it; then they are shown as they are.
         return
+
+
+def _has_content(drawn: Any) -> bool:
+    """Say whether a figure or axes hold anything; a title of axes is nothing."""
+    kinds = ("images", "texts", "lines", "patches", "artists", "legends", "tables")
+    return any(getattr(drawn, kind, ()) for kind in kinds) or (
+        hasattr(drawn, "has_data") and drawn.has_data()
+    )
 
 
 def _bokeh(module: ModuleType) -> None:

@@ -35,13 +35,14 @@ class DisplayHook(displayhook.ZMQShellDisplayHook):
             super().cull_cache()
 
     def log_output(self, format_dict: dict[str, Any]) -> None:
-        """Keep no copy of what was shown: nothing reads it, and it would never be let go."""
+        """Keep no copy of what was shown: it would never be let go. `%history -o` has none."""
 
 
 class GuestShell(zmqshell.ZMQInteractiveShell):
     """One kernel's shell. It is made before the fork, so that a kernel begins with it warm."""
 
     displayhook_class = DisplayHook
+    _has_failed = False
 
     def init_display_formatter(self) -> None:
         """Add tables and charts to what displays can carry."""
@@ -62,6 +63,16 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         self.config.HistoryManager.enabled = False
         super().init_history()
 
+    def init_events(self) -> None:
+        """Look at figures first of all that happens after a cell."""
+        super().init_events()
+        self.events.register("post_execute", self._drop_blank)
+
+    def _drop_blank(self) -> None:
+        if self._has_failed:
+            self._has_failed = False
+            charts.drop_blank()
+
     def showtraceback(
         self,
         exc_tuple: tuple[type[BaseException], BaseException, TracebackType | None] | None = None,
@@ -74,7 +85,7 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
             sys.stderr.write("No traceback available to show.\n")
             return
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
-        charts.drop_blank()
+        self._has_failed = True
         # What is sent is text already: an exception's own may raise another.
         self._showtraceback(kind, tracebacks.message(error), tracebacks.compact(kind, error, tb))
 

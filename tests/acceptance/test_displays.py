@@ -62,15 +62,22 @@ def test_all_figures_of_a_cell_are_shown_in_order_with_its_text(shown):
 
 
 def test_code_that_fails_shows_what_it_drew_but_no_empty_frame(shown):
-    drawn, empty, after = shown(
+    drawn, empty, after, said, current = shown(
         "import matplotlib.pyplot as plt\nplt.plot([1]); plt.figure(); plt.title('b'); 1 / 0",
         "plt.scatter([1, 2], ['a', 'b'], c=['a', 'b'])",
         "plt.title('meant'); plt.show()",
-        statuses=("error", "error", "ok"),
+        "plt.gca().text(0.5, 0.5, 'KPI 42'); 1 / 0",
+        "first, second = plt.figure(1), plt.figure(2); plt.figure(1)\n"
+        "try: 1 / 0\n"
+        "except ZeroDivisionError: get_ipython().showtraceback()\n"
+        "assert plt.gcf() is first; plt.close(second); plt.plot([1]); plt.show()",
+        statuses=("error", "error", "ok", "error", "ok"),
     )
     assert [one["type"] for one in drawn] == ["error", "image"]
     assert [one["type"] for one in empty] == ["error"]
     assert [one["type"] for one in after] == ["image"]
+    assert [one["type"] for one in said] == ["error", "image"]
+    assert [one["type"] for one in current] == ["error", "image"]
 
 
 def test_a_plotly_figure_is_one_page_that_opens_offline(shown):

@@ -5,7 +5,16 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TypeAlias
 
-from interpreter_bot.agent import guards, leniency, messages, ports, prompting, tools
+from interpreter_bot.agent import (
+    failures,
+    fitting,
+    guards,
+    leniency,
+    messages,
+    ports,
+    prompting,
+    tools,
+)
 from interpreter_bot.agent.llms import chat, forgetting, listening, reminding, withholding
 
 _Content: TypeAlias = str | list[dict[str, Any]]
@@ -33,13 +42,17 @@ class Fenced:
         withheld = withholding.Withheld(hearing)
         try:
             reply = await self._converse(said, prompt, withheld)
-            if not reminding.is_guess(reply, prompt.messages):
+            if not reminding.is_guess(reply, prompt):
                 return reply
             withheld.drop()
             _append(said, messages.Said(reply.text))
             _append(said, messages.Told(prompting.read("guessed"), is_ours=True))
-            again = await self._converse(said, prompt, withheld)
-            return dataclasses.replace(again, usage=_together(reply.usage, again.usage))
+            try:
+                again = await self._converse(said, prompt, withheld)
+            except failures.CutError as error:
+                error.partial = _with_both(reply, error.partial)
+                raise
+            return _with_both(reply, again)
         finally:
             withheld.release()
 
@@ -52,8 +65,17 @@ class Fenced:
         )
 
 
-def _together(first: messages.Usage | None, second: messages.Usage | None) -> messages.Usage | None:
-    return first + second if first and second else first or second
+def _with_both(guess: messages.Reply, reply: messages.Reply) -> messages.Reply:
+    """Let a reply have cost what the guess before it cost, too.
+
+    An estimate even where the server counted both: it is no measure of one prompt.
+    """
+    if guess.usage is None:
+        return dataclasses.replace(reply, usage=None)
+    written = fitting.message_tokens(messages.Said(reply.text, reply.calls))
+    known = reply.usage or messages.Usage(guess.usage.tokens, written)
+    both = guess.usage + known
+    return dataclasses.replace(reply, usage=dataclasses.replace(both, is_estimated=True))
 
 
 def _append(said: list[dict[str, Any]], message: messages.Message) -> None:

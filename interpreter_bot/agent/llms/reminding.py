@@ -6,7 +6,9 @@ gives some that it cannot know, it is asked again.
 
 from __future__ import annotations
 
+import bisect
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from interpreter_bot.agent import messages, prompting
@@ -18,12 +20,16 @@ _PICTURE: Final = re.compile(
     r"\b(?:plot|chart|graph|histogram|heatmap|scatter\w*|diagram|draw|visuali[sz]e)s?\b",
     re.IGNORECASE,
 )
+# "How many games ended in a draw?"
+_ASKS: Final = re.compile(r"\s*(?:how|which|who|what|when|where|why)\b", re.IGNORECASE)
 _KIND_OF_PICTURE: Final = re.compile(
     r"\b(?:hist\w*|scatter\w*|bars?|lines?|pie|heatmap|time)\b", re.IGNORECASE
 )
 _GROUPS: Final = re.compile(r"\b(?:by|per|each)\b", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
-_LIST_MARK: Final = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
+_LIST_MARK: Final = re.compile(
+    r"^[ \t*_#>-]*(?:step )?\d+[.):](?=[\s*_])", re.MULTILINE | re.IGNORECASE
+)
 
 
 def reminder(transcript: tuple[messages.Message, ...]) -> str:
@@ -33,7 +39,7 @@ def reminder(transcript: tuple[messages.Message, ...]) -> str:
         return ""
     # What came along stands before the person's own words.
     words = last.text.rpartition("\n\n")[2]
-    if not _PICTURE.search(words):
+    if _ASKS.match(words) or not _PICTURE.search(words):
         return prompting.read("reminder")
     # It copies whatever way of drawing it reads of, so it reads of none that is not meant.
     if _GROUPS.search(words) and not _KIND_OF_PICTURE.search(words):
@@ -50,18 +56,28 @@ def _has_data(transcript: tuple[messages.Message, ...]) -> bool:
     )
 
 
-def is_guess(reply: messages.Reply, transcript: tuple[messages.Message, ...]) -> bool:
-    """Say whether a reply without code has numbers in it that the model was never told."""
+def is_guess(reply: messages.Reply, prompt: messages.Prompt) -> bool:
+    """Say whether a whole reply without code has numbers in it that the model was never told."""
     if reply.calls or reply.finish is not messages.Finish.STOP:
         return False
-    told: set[float] = set()
-    for one in transcript:
-        if not isinstance(one, messages.Said):
-            told |= _numbers(one.text)
-    return not _numbers(_LIST_MARK.sub("", reply.text)) <= told
+    told = [one.text for one in prompt.messages if not isinstance(one, messages.Said)]
+    known = sorted({value for text in (prompt.system, *told) for value, _ in _numbers(text)})
+    return not all(
+        _is_among(value, places, known)
+        for value, places in _numbers(_LIST_MARK.sub("", reply.text))
+    )
 
 
-def _numbers(text: str) -> set[float]:
-    """Return the numbers in a text; groups of thousands may have commas."""
-    found = (one.replace(",", "") for one in _NUMBER.findall(text))
-    return {float(one) for one in found if one.count(".") <= 1}
+def _is_among(value: float, places: int, known: list[float]) -> bool:
+    """Say whether a number is known, or is a known one that was rounded to its decimal places."""
+    slack = 0.5 * 10.0**-places + 1e-9 if places else 0.0
+    at = bisect.bisect_left(known, value - slack)
+    return at < len(known) and known[at] <= value + slack
+
+
+def _numbers(text: str) -> Iterator[tuple[float, int]]:
+    """Find numbers, and how many decimal places each has; groups of thousands may have commas."""
+    for found in _NUMBER.findall(text):
+        number = found.replace(",", "")
+        if number.count(".") <= 1:
+            yield float(number), len(number.partition(".")[2])

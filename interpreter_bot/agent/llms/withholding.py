@@ -6,7 +6,10 @@ from interpreter_bot.agent import ports
 
 
 class Withheld:
-    """Passes on what a model says once it has begun to write code, or once it is told to."""
+    """Passes on what a model says once it has begun to write code, or once it is told to.
+
+    A turn that is stopped meanwhile shows what there was, as every turn does.
+    """
 
     def __init__(self, hearing: ports.Hearing) -> None:
         self._hearing = hearing

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import budgets, failures, messages, prompting
 from interpreter_bot.agent.endings import Ending
-from interpreter_bot.agent.llms import catalogues, translating
+from interpreter_bot.agent.llms import catalogues, reminding, translating
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
 
@@ -129,7 +130,8 @@ async def test_model_without_tools_is_reminded_to_compute_where_there_is_data():
 async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
     replies = [
         server.text("The mean is 15.3."),
-        server.text("Let me see.\n```python\nprint(4.5)\n```"),
+        # The server is hung up on at the end of the block, before it says what it counted.
+        server.text("Let me see.\n", "```python\nprint(4.5)\n```\n", "Then.", fault="stall"),
         server.text("It is 4.5."),
     ]
     async with scripts.stage(
@@ -137,7 +139,10 @@ async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
     ) as stage:
         outcome = await stage.run()
     assert outcome.text == "It is 4.5."
-    assert outcome.spent.usage.output_tokens == sum(one.usage[1] for one in replies)
+    # Three prompts of 100 tokens; the second, with the first answer in it, was not counted.
+    usage = outcome.spent.usage
+    assert (usage.input_tokens, usage.is_estimated) == (100 + 120 + 100, True)
+    assert 20 + 20 < usage.output_tokens < 100
     assert stage.watcher.said == "Let me see.\nIt is 4.5."
     first, second, third = (one.messages for one in stage.server.requests)
     assert [one["content"] for one in second[len(first) :]] == [
@@ -148,13 +153,20 @@ async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
 
 
 @pytest.mark.parametrize(
-    "answer", ["It has 3 columns.", "You are welcome!", "1. Look at it.\n2. Count.", "7"]
+    "answer",
+    [
+        *("It has 3 columns.", "You are welcome!", "7", "The year 2030", "29.7 on average"),
+        *("1. Look at it.\n2. Count.", "**11.** Look.\n  - Step 12: count.", "\n" * 20_000),
+    ],
 )
-async def test_a_model_without_tools_may_say_what_it_was_told(answer):
-    question = "[a.csv is at /mnt/data/a.csv. 7 rows, 3 columns.]\n\nHow many columns?"
-    async with scripts.stage([server.text(answer)], protocol="fenced", question=question) as stage:
-        assert (await stage.run()).text == answer
-        assert stage.watcher.said == answer
+def test_a_model_without_tools_may_say_what_it_was_told(answer):
+    question = "[a.csv is at /mnt/data/a.csv. 7 rows, 3 columns.]\n29.699\n\nHow many columns?"
+    system = "Today is 2030-01-31."
+    prompt = messages.Prompt(system=system, messages=(messages.Told(question),))
+    started = time.perf_counter()
+    assert not reminding.is_guess(messages.Reply(text=answer), prompt)
+    assert time.perf_counter() - started < 0.5
+    assert reminding.is_guess(messages.Reply(text=f"{answer} 12.5"), prompt)
 
 
 async def test_one_that_insists_on_its_figures_is_heard():
@@ -182,6 +194,7 @@ async def test_words_that_were_held_back_are_heard_when_the_turn_is_stopped():
         ("plot a histogram of petal length by species", "reminder_picture"),
         ("Two charts, please", "reminder_picture"),
         ("Who is it?", "reminder"),
+        ("How many games ended in a draw?", "reminder"),
     ],
 )
 async def test_who_wants_a_picture_is_to_get_one(words, name):
