@@ -116,6 +116,10 @@ class Page:
         text = await self.value("document.body.innerText")
         raise AssertionError(f"never true: {expression} ({last})\n{text}\n{self.faults}")
 
+    async def drawn(self):
+        """Wait until what the page has to draw is drawn, which is with the next frame."""
+        await self.value("new Promise((go) => requestAnimationFrame(() => setTimeout(go)))")
+
     async def text(self, selector):
         found = f"[...document.querySelectorAll({json.dumps(selector)})]"
         return await self.value(f"{found}.map(e => e.innerText).join('\\n')")

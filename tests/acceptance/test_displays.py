@@ -51,13 +51,10 @@ def test_all_figures_of_a_cell_are_shown_in_order_with_its_text(shown):
         "plt.figure(); plt.plot([2]); plt.figure(); plt.plot([3]); print('three')",
         "print('no figure is left')",
     )
-    assert [(one["type"], one["text"].split("\n")[0]) for one in found] == [
-        ("stdout", "one"),
-        ("image", "<Figure size 768x576 with 1 Axes>"),
-        ("stdout", "two"),
-        ("image", "<Figure size 768x576 with 1 Axes>"),
-        ("image", "<Figure size 768x576 with 1 Axes>"),
-    ]
+    # On a busy machine, text that was printed together may come in pieces.
+    lines = "".join(one["text"] if one["type"] == "stdout" else f"[{one['text']}]" for one in found)
+    picture = "[<Figure size 768x576 with 1 Axes>]"
+    assert lines == f"one\n{picture}two\nthree\n{picture}{picture}"
     assert [one["type"] for one in after] == ["stdout"]
 
 

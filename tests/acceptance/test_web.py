@@ -137,7 +137,7 @@ async def _run(page, code):
     await _say(page, f"/py {code}")
     await page.until(f"{ENDED} === {before + 1}", seconds=60)
     last = "[...document.querySelectorAll('.turn')].at(-1)"
-    await asyncio.sleep(0.1)
+    await page.drawn()
     return await page.value(f"{last}.querySelector('.outputs')?.innerText ?? ''")
 
 
@@ -148,6 +148,7 @@ async def _watched_stream(page):
     while not await page.value(f"{ENDED} === 1"):
         lengths.add(await page.value(length))
         await asyncio.sleep(0.02)
+    await page.drawn()
     return lengths
 
 
@@ -185,6 +186,7 @@ async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path
         await page.call("Page.reload")
         await page.until(f"{ENDED} === 1")
         await page.until("document.querySelector('.output.picture img')?.naturalWidth > 100")
+        await page.drawn()
         again = await page.text("#turns")
         assert _settled(again) == _settled(shown)
         assert re.findall(r"[\d,]+ tokens", again) == re.findall(r"[\d,]+ tokens", shown) != []

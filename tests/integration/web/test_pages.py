@@ -40,6 +40,7 @@ async def _say(page, text):
 
 async def _answered(page, count=1):
     await page.until(f"{ENDED} === {count}")
+    await page.drawn()
 
 
 def _playing(*outputs, text="Done.", artifacts=()):

@@ -156,7 +156,7 @@ async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
     "answer",
     [
         *("It has 3 columns.", "You are welcome!", "7", "The year 2030", "29.7 on average"),
-        *("1. Look at it.\n2. Count.", "**11.** Look.\n  - Step 12: count.", "\n" * 20_000),
+        *("1. Look at it.\n2. Count.", "**11.** Look.\n  - Step 12: count.", "\n" * 60_000),
     ],
 )
 def test_a_model_without_tools_may_say_what_it_was_told(answer):
@@ -165,7 +165,7 @@ def test_a_model_without_tools_may_say_what_it_was_told(answer):
     prompt = messages.Prompt(system=system, messages=(messages.Told(question),))
     started = time.perf_counter()
     assert not reminding.is_guess(messages.Reply(text=answer), prompt)
-    assert time.perf_counter() - started < 0.5
+    assert time.perf_counter() - started < 2
     assert reminding.is_guess(messages.Reply(text=f"{answer} 12.5"), prompt)
 
 

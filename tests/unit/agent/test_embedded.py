@@ -192,7 +192,7 @@ async def test_closing_ends_a_start_that_hangs(model, tmp_path, notes):
     async with asyncio.timeout(10):
         async with opened(model(hangs=True), tmp_path) as local:
             waiting = asyncio.create_task(local.ready())
-            while not (tmp_path / "notes").exists():  # noqa: ASYNC110
+            while not ((tmp_path / "notes").exists() and notes()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         with pytest.raises(weights.NoLocalModelError, match="being ended"):
             await waiting

@@ -257,7 +257,7 @@ async def test_cancelling_passes_through_and_leaves_a_whole_transcript():
 
 async def test_time_over_ends_the_turn_even_in_the_middle_of_code():
     replies = [server.code("sleep()")]
-    async with scripts.stage(replies, ([], None), turn={"seconds": 0.3}) as stage:
+    async with scripts.stage(replies, ([], None), turn={"seconds": 1.5}) as stage:
         outcome = await stage.run()
     assert outcome.ending is Ending.OUT_OF_BUDGET
     assert stage.workbench.interrupted == 1
@@ -288,7 +288,7 @@ async def test_cut_answer_is_gone_on_with(protocol):
 async def test_answers_cut_again_and_again_end_with_what_was_said(protocol, fault):
     replies = [server.text(word, fault=fault) for word in ("a", "b", "c")]
     async with scripts.stage(
-        replies, protocol=protocol, patience={"silence_seconds": 0.2}
+        replies, protocol=protocol, patience={"silence_seconds": 0.5}
     ) as stage:
         outcome = await stage.run()
     assert (outcome.ending, outcome.text) == (Ending.CUT, "abc")
@@ -375,7 +375,7 @@ async def test_refused_requests_end_with_their_sentence(reply, failure):
     ],
 )
 async def test_passing_failures_are_retried_and_then_said(protocol, reply, failure):
-    patience = {"retries": 2, "silence_seconds": 0.2}
+    patience = {"retries": 2, "silence_seconds": 0.5}
     async with scripts.stage([reply] * 3, patience=patience, protocol=protocol) as stage:
         outcome = await stage.run()
     assert (outcome.ending, outcome.sentence) == (Ending.UNREACHABLE, failure.__doc__)
