@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 PACKAGE = ROOT / "interpreter_bot"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-MOST_LINES_OF_A_FILE = 300
+MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 60
 NAMES_THAT_SAY_NOTHING = {
     *("base", "common", "core", "helpers", "manager", "models", "types", "utils"),
