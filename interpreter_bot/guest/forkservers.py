@@ -49,7 +49,7 @@ class _ForkServer:
             return
         # Modules remember the host's name when they are preloaded: it has to be ours by then.
         syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS)
-        socket.sethostname("sandbox")
+        syscalls.rename_host()
         if self._start["is_mapped_outside"]:
             self._say({"event": "unshared"})
             channels.receive(self._channel)

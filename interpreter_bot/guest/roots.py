@@ -42,7 +42,6 @@ _FILES = {
     f"sandbox:x:1000:1000:sandbox:{HOME}:/bin/sh\n"
     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
     "/etc/group": "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n",
-    "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
     "/etc/hostname": "sandbox\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "/etc/resolv.conf": "",
@@ -156,6 +155,8 @@ def _furnish(root: str, *, cores: int) -> None:
         os.symlink("/proc/self/fd" + target, f"{root}/dev/{name}")
     span = f"0-{cores - 1}\n" if cores > 1 else "0\n"
     processors = {f"/sys/devices/system/cpu/{name}": span for name in ("online", "possible")}
-    for path, text in (_FILES | processors).items():
+    # By its own name too, where that could not be changed: asking for its address is common.
+    hosts = {"/etc/hosts": f"127.0.0.1 localhost {os.uname().nodename}\n::1 localhost\n"}
+    for path, text in (_FILES | hosts | processors).items():
         with open(root + path, "w") as file:
             file.write(text)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
 import socket
 import struct
+
+HOST_NAME = "sandbox"
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
@@ -77,6 +80,16 @@ def unshare(flags: int) -> None:
 def setns(fd: int, kind: int) -> None:
     """Enter the namespace that `fd` stands for."""
     _check(_libc.setns(fd, kind), "setns")
+
+
+def rename_host() -> None:
+    """Call this machine `sandbox`, in the UTS namespace we are in.
+
+    Podman's default profile and systemd's `ProtectHostname=` forbid this one call, whatever the
+    namespace. Then code sees the host's name, which the doctor tells, and is walled all the same.
+    """
+    with contextlib.suppress(OSError):
+        socket.sethostname(HOST_NAME)
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import socket
 
 from . import filters, roots, syscalls
 
@@ -43,7 +42,7 @@ def separate(*, temporary_bytes: int, uid: int, readable: list[str]) -> None:
         readable: the environment's directories.
     """
     syscalls.unshare(_NAMESPACES)
-    socket.sethostname("sandbox")
+    syscalls.rename_host()
     syscalls.raise_loopback()
     restricted = syscalls.MS_NOSUID | syscalls.MS_NODEV
     syscalls.umount("/proc")

@@ -14,6 +14,16 @@ from interpreter_bot import settings
 from interpreter_bot.kernels import pools
 from interpreter_bot.kernels.provisioning import cgroups, doctors
 
+FORBID = """
+import errno, os, struct, sys
+from interpreter_bot.guest import filters, syscalls
+number = filters._DENIED[sys.argv[1]][os.uname().machine == "aarch64"]
+program = struct.pack("HBBI", 0x20, 0, 0, 0) + struct.pack("HBBI", 0x15, 0, 1, number)
+program += filters._answer(errno.EPERM) + struct.pack("HBBI", 0x06, 0, 0, filters._ALLOW)
+syscalls.forbid_new_privileges()
+syscalls.install_filter(program)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
 IS_ROOT = os.geteuid() == 0
 EXAMINE = """
 import dataclasses, json, pathlib, sys
@@ -154,3 +164,14 @@ def test_masked_proc_is_told_apart(tmp_path):
     assert level == "none"
     assert "mount /proc" in found["sandbox"]["detail"]
     assert "ProtectProc" in found["sandbox"]["fix"] or "systempaths" in found["sandbox"]["fix"]
+
+
+@pytest.mark.kernel
+def test_machine_that_forbids_only_its_name_has_every_wall_and_is_told(tmp_path):
+    """As Podman's default profile does, and `ProtectHostname=` of systemd."""
+    level, found = examine_in(tmp_path, sys.executable, "-c", FORBID, "sethostname")
+    assert level == ("full" if has_groups() else "standard"), found
+    assert found["namespaces"]["is_active"], "that of names is there, with the host's in it"
+    assert not found["host name"]["is_active"]
+    assert os.uname().nodename in found["host name"]["detail"]
+    assert "ProtectHostname" in found["host name"]["fix"]

@@ -24,6 +24,7 @@ _INSIDE: Final = {
     "files": "files",
     "proc": "proc",
     "environment": "environment",
+    "host name": "host_name",
     "descriptors": "descriptors",
     "network": "network",
     "privileges": "privileges",
@@ -39,7 +40,8 @@ _INSIDE: Final = {
 }
 """By name of finding: the check that kernels run."""
 _WALLS: Final = {"user namespace", "namespaces", "memory of a session", "workspace", *_INSIDE} - {
-    "python"
+    "host name",
+    "python",
 }
 
 

@@ -190,6 +190,7 @@ def _canaries(
                 "mark": variable,
                 "variable": variable,
                 "files": [str(file), settings.__file__, "/etc/shadow", "/etc/fstab"],
+                "host_name": os.uname().nodename,
                 "inode": [status.st_dev, status.st_ino],
                 "port": tcp.getsockname()[1],
                 "abstract": variable,

@@ -42,6 +42,11 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     "files": ("Code could read secrets of the host, of the bot or of other sessions.", _REPORT),
     "proc": ("Code could look into processes, or change settings of the host's kernel.", _REPORT),
     "environment": ("Code could read the bot's tokens.", _REPORT),
+    "host name": (
+        "Code learns what this machine is called, and nothing else of it.",
+        "Leave `ProtectHostname=` out of the bot's systemd unit; in a container, allow the system "
+        "call `sethostname`.",
+    ),
     "descriptors": ("Code could use files that the bot holds open.", _REPORT),
     "network": ("Code could reach services of this machine and the internet.", _REPORT),
     "privileges": ("Code could gain rights over the host.", _REPORT),

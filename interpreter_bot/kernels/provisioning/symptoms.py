@@ -126,6 +126,13 @@ def environment(told: Told) -> Seen:
     return wrong, f"{len(os.environ)} variables, none of the bot's"
 
 
+def host_name(told: Told) -> Seen:
+    """Ask what this machine is called."""
+    name = os.uname().nodename
+    wrong = [f"it is called {name}, as the host is"] if name == told["host_name"] else []
+    return wrong, f"it is called {name}"
+
+
 def descriptors(told: Told) -> Seen:
     """Look for a file that the bot held open when it started us."""
     wrong, numbers = [], [int(name) for name in os.listdir("/proc/self/fd")]
@@ -204,6 +211,7 @@ CHECKS = (
     files,
     proc,
     environment,
+    host_name,
     descriptors,
     network,
     privileges,
