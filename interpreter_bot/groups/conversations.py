@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pydantic
 
@@ -18,6 +18,9 @@ class Sessions(tables.Group):
     """Requests that may wait in one conversation; further ones are refused."""
     message_characters: Annotated[int, pydantic.Field(ge=1)] = 100_000
     """The longest message; what is longer belongs into a file."""
+    approval: Literal["never", "plan", "every"] = "never"
+    """Whether a person is asked before the model's code runs: not at all, once per answer, every
+    time. It holds on all platforms; servers, channels and people can choose a stricter one."""
     warning_seconds: Annotated[float, pydantic.Field(ge=0)] = 5 * 60.0
     """How long before an idle kernel is let go people hear of it; 0 means that they do not."""
     closing_seconds: Annotated[float, pydantic.Field(ge=0)] = 20.0

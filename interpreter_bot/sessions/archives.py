@@ -11,6 +11,7 @@ from interpreter_bot import settings, values
 from interpreter_bot.sessions import (
     addresses,
     allowances,
+    approvals,
     attaching,
     histories,
     notebooks,
@@ -159,6 +160,18 @@ class Archive:
     async def choices(self, scope: values.Scope) -> dict[str, Any]:
         """Return what holds in a scope, by name; the narrowest choice around it counts."""
         return await self._means.database.choices.effective(scope)
+
+    async def approval(
+        self, scope: values.Scope, at_least: requests.Approval = "never"
+    ) -> requests.Approval:
+        """Return whether people in a scope are asked before code runs, for people to see.
+
+        Args:
+            scope: where.
+            at_least: what the platform's own settings demand.
+        """
+        wanted = self._means.bot.sessions.approval
+        return await approvals.holding(scope, self._means.database, wanted, at_least)
 
     async def choose(self, scope: values.Scope, name: str, value: object | None) -> None:
         """Choose for a scope; None forgets, so that a wider choice holds again."""

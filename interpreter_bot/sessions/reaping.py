@@ -36,10 +36,13 @@ def reaping(pool: pools.Pool) -> Job:
 @contextlib.asynccontextmanager
 async def scheduled(*jobs: Job) -> AsyncIterator[None]:
     """Do jobs as long as the context is open."""
-    scheduler = schedulers.AsyncIOScheduler(timezone="UTC")
+    # One that is late is done once, not once for each time that was missed; and it is done, however
+    # late: by default a run that begins a second late is dropped.
+    scheduler = schedulers.AsyncIOScheduler(
+        timezone="UTC", job_defaults={"coalesce": True, "misfire_grace_time": None}
+    )
     for job in jobs:
-        # One that is late is done once, not once for each time that was missed.
-        scheduler.add_job(job.run, "interval", seconds=job.seconds, id=job.name, coalesce=True)
+        scheduler.add_job(job.run, "interval", seconds=job.seconds, id=job.name)
     scheduler.start()
     try:
         yield

@@ -56,7 +56,8 @@ class Request:
         context: what was said around it that the model should know, such as the thread before
             a mention. Not instructions.
         model: title of the model to be asked; empty means the conversation's own choice.
-        approval: whether a person wants to be asked before code runs.
+        approval: whether somebody is asked before code runs, as far as the platform's settings
+            say; what people chose is added to it, see `approvals`.
     """
 
     key: values.SessionKey

@@ -31,6 +31,7 @@ from interpreter_bot.kernels import pools
 from interpreter_bot.sessions import (
     addresses,
     allowances,
+    approvals,
     arrears,
     finishing,
     memories,
@@ -169,7 +170,7 @@ class _Work:
                 lease,
                 await means.pool.workspace(key),
                 self._stage,
-                approval=self._request.approval,
+                approval=await self._approval(),
                 is_sandboxed=means.pool.is_sandboxed,
             )
             try:
@@ -177,6 +178,16 @@ class _Work:
             finally:
                 await finishing.to_the_end(bench.collect(means.bot.limits))
             return await self._mended(end, bench)
+
+    async def _approval(self) -> requests.Approval:
+        request = self._request
+        if request.is_code:
+            # Who wrote it wants it run.
+            return "never"
+        where = (request.key.platform, request.key.workspace, request.key.channel)
+        scope = values.Scope(*where, request.person.id)
+        wanted = self._means.bot.sessions.approval
+        return await approvals.holding(scope, self._means.database, wanted, request.approval)
 
     async def _done(self, bench: workbenches.Workbench, stop: asyncio.Event) -> ports.End:
         question = await stopping.ended_early(

@@ -53,14 +53,16 @@ class Choices:
 
         Wide to narrow: everywhere, platform, workspace, channel, person, person in the channel.
         """
-        around = [
-            sa.or_(column == value, column == "")
-            for column, value in zip(_WHERE, _named(scope).values(), strict=True)
-        ]
         narrow_last = [(column != "").asc() for column in (_T.c.person, *_WHERE[2::-1])]
-        query = sa.select(_T.c.name, _T.c.value).where(*around).order_by(*narrow_last)
+        query = sa.select(_T.c.name, _T.c.value).where(*_around(scope)).order_by(*narrow_last)
         async with self._begin.reading() as transaction:
             return {row.name: row.value for row in await transaction.execute(query)}
+
+    async def around(self, scope: values.Scope, name: str) -> list[Any]:
+        """Everything that was chosen under a name, in that scope and in all around it."""
+        query = sa.select(_T.c.value).where(_T.c.name == name, *_around(scope))
+        async with self._begin.reading() as transaction:
+            return [row.value for row in await transaction.execute(query)]
 
 
 def _named(scope: values.Scope) -> dict[str, str]:
@@ -69,3 +71,10 @@ def _named(scope: values.Scope) -> dict[str, str]:
 
 def _is(scope: values.Scope) -> list[sa.ColumnElement[bool]]:
     return [column == getattr(scope, column.name) for column in _WHERE]
+
+
+def _around(scope: values.Scope) -> list[sa.ColumnElement[bool]]:
+    return [
+        sa.or_(column == value, column == "")
+        for column, value in zip(_WHERE, _named(scope).values(), strict=True)
+    ]

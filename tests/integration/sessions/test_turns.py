@@ -9,7 +9,7 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.agent.llms.embedded import opening
 from interpreter_bot.sessions import histories, ports, requests
 from tests.fakes import openai_server, publishers, replies
-from tests.integration.sessions.conftest import KEY, asked, attachment
+from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment
 
 pytestmark = pytest.mark.kernel
 
@@ -214,6 +214,28 @@ async def test_code_runs_when_the_person_approves(opened, approval, asked_for):
     assert len(reply.of("approve")) == asked_for
     first = "edited" if asked_for else "one"
     assert [output.plain for output in reply.of("output")] == [f"{first}\n", "two\n"]
+
+
+@pytest.mark.parametrize("who", ["operator", "platform", "server", "channel", "person"])
+async def test_approval_is_the_strictest_that_anybody_chose(opened, who):
+    scopes = {
+        "everywhere": values.Scope(),
+        "server": values.Scope("web", workspace="w"),
+        "channel": values.Scope("web", "w", "c"),
+        "person": values.Scope("web", "w", person=ANNA.id),
+        "person here": values.Scope("web", "w", "c", ANNA.id),
+    }
+    sessions = settings.Sessions(approval="every" if who == "operator" else "never")
+    script = [openai_server.code("print(1)"), openai_server.text("No?")]
+    async with opened(*script, sessions=sessions) as house:
+        for name, scope in scopes.items():
+            await house.held.choose(scope, "approval", "every" if name == who else "never")
+        key = values.SessionKey("web", "w", "c", "t")
+        fields = {"key": key, "approval": "every" if who == "platform" else "never"}
+        reply = await house.ask("go", replies.Reply(approvals=[None]), **fields)
+        held = await house.held.approval(scopes["person here"], fields["approval"])
+    assert reply.of("approve") == ["print(1)"]
+    assert held == "every"
 
 
 async def test_code_that_is_not_approved_does_not_run_and_the_model_hears_of_it(opened):

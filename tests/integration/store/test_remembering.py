@@ -203,6 +203,16 @@ async def test_the_narrowest_choice_holds(database):
     assert await database.choices.effective(here) == {"only": ["wide", {"\x00": HOSTILE}]}
 
 
+async def test_all_that_was_chosen_around_a_scope_is_known(database):
+    scopes = (Scope(), Scope("slack"), Scope("slack", "T1"), Scope("slack", "T1", "C1", "U1"))
+    for number, scope in enumerate(scopes):
+        await database.choices.put(scope, "n", number)
+    await database.choices.put(Scope("slack", "T1", "C2"), "n", "elsewhere")
+    await database.choices.put(Scope("slack", "T1"), "m", "other")
+    assert sorted(await database.choices.around(scopes[-1], "n")) == [0, 1, 2, 3]
+    assert await database.choices.around(scopes[1], "m") == []
+
+
 async def test_a_choice_replaces_the_same_scopes_earlier_one(database):
     scope = Scope("slack", person="U1")
     await asyncio.gather(*(database.choices.put(scope, "n", number) for number in range(10)))

@@ -1,0 +1,44 @@
+"""Whether people are asked before the model's code runs: the strictest that anybody chose.
+
+The operator decides for the whole bot (`sessions.approval`) and for a platform (which puts its
+own setting into `Request.approval`); servers, channels and people choose under the name `NAME`,
+each in their own scope. A narrower choice never replaces a wider one, as it does with all other
+choices: it can ask for more, and never for less. So a person cannot switch off what the operator,
+the server or the channel wants.
+
+Turns apply this to each request, whatever platform it comes from. Platforms have nothing to
+enforce: they store choices under `NAME`, and show what holds by `Archive.approval`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, get_args
+
+from interpreter_bot import values
+from interpreter_bot.sessions import requests
+from interpreter_bot.store import databases
+
+NAME: Final = "approval"
+"""Under which it is chosen."""
+
+_MILD_FIRST: Final[tuple[requests.Approval, ...]] = get_args(requests.Approval)
+
+
+def strictest(*chosen: object) -> requests.Approval:
+    """Return the strictest of what was chosen; what is none (any more) is as if it were not."""
+    return max(
+        (one for one in _MILD_FIRST if one in chosen), key=_MILD_FIRST.index, default="never"
+    )
+
+
+async def holding(
+    scope: values.Scope, database: databases.Database, *at_least: object
+) -> requests.Approval:
+    """Return what holds in a scope.
+
+    Args:
+        scope: where; every scope around it counts.
+        database: where choices are.
+        at_least: what the settings demand.
+    """
+    return strictest(*at_least, *await database.choices.around(scope, NAME))

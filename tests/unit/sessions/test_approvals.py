@@ -1,0 +1,20 @@
+"""The strictest approval that anybody chose holds."""
+
+import itertools
+from typing import get_args
+
+import pytest
+
+from interpreter_bot.sessions import approvals, requests
+
+
+@pytest.mark.parametrize("pair", list(itertools.product(get_args(requests.Approval), repeat=2)))
+def test_nobody_weakens_what_another_wants(pair):
+    strict = ["never", "plan", "every"]
+    assert strict.index(approvals.strictest(*pair)) == max(map(strict.index, pair))
+
+
+@pytest.mark.parametrize("chosen", [(), (None,), ("always", 3, ["every"], {"every": 1})])
+def test_what_is_no_choice_asks_for_nothing(chosen):
+    assert approvals.strictest(*chosen) == "never"
+    assert approvals.strictest("plan", *chosen) == "plan"
