@@ -17,6 +17,7 @@ from interpreter_bot.platforms.slack import (
     sending,
     uploads,
 )
+from interpreter_bot.screens import hidden_characters
 
 _EDITED_CHARACTERS: Final = 3_000
 _SHOWN_CHARACTERS: Final = 9_000
@@ -67,12 +68,13 @@ async def approve(
     Raises:
         SlackError: the question could not be asked.
     """
-    is_short = len(code) <= _SHOWN_CHARACTERS
-    if not is_short:
-        # Nobody may be asked to agree to what they do not see.
-        await _show_all(sender, place, thread, code)
-    head = code if is_short else f"{code[:_SHOWN_CHARACTERS]}\n# … all of it is in plan.py"
-    shown = markdown.defused(fences.fenced(head, language="python"))
+    # Nobody may be asked to agree to what they do not see.
+    readable = hidden_characters.revealed(code)
+    head = readable.text
+    if len(head) > _SHOWN_CHARACTERS:
+        await _show_all(sender, place, thread, head)
+        head = f"{head[:_SHOWN_CHARACTERS]}\n# … all of it is in plan.py"
+    shown = markdown.python(head, readable.warning)
     may_edit = len(code) <= _EDITED_CHARACTERS
     with questions.open(None, place.user, code=code) as question:
         under = blocks.approval(f"May this run?\n{shown}", question.id, may_edit=may_edit)
@@ -83,8 +85,9 @@ async def approve(
             answer = await question.answer
             said = "Cancelled." if answer is None else "Approved."
             if answer not in (None, code):
-                edited = markdown.defused(fences.fenced(answer or "", language="python"))
-                shown, said = edited, "Approved, as edited."
+                edited = hidden_characters.revealed(answer or "")
+                shown = markdown.python(edited.text, edited.warning)
+                said = "Approved, as edited."
         finally:
             await _settle(sender, place, ts, f"{shown}\n_{said}_")
     return answer

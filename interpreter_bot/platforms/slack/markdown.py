@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from interpreter_bot.platforms.rendering import fences
+
 _INVISIBLE: Final = "\u200b"
 # Whether Slack obeys these within Markdown is not documented: they are broken everywhere.
 _TOKENS: Final = re.compile(
@@ -38,6 +40,12 @@ def _honest(found: re.Match[str]) -> str:
     if pretended and real and pretended[1].lower() != real[1].lower():
         return url
     return found[0]
+
+
+def python(code: str, warning: str = "") -> str:
+    """Write code as a block of its own, with a sentence under it; both are `hidden_characters`'."""
+    shown = defused(fences.fenced(code, language="python"))
+    return f"{shown}\n⚠️ {warning}" if warning else shown
 
 
 def escaped(text: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms.rendering import fences, waits
+from interpreter_bot.platforms.rendering import waits
 from interpreter_bot.platforms.slack import (
     answers,
     approving,
@@ -28,6 +28,7 @@ from interpreter_bot.platforms.slack import (
     tasks,
     uploads,
 )
+from interpreter_bot.screens import hidden_characters
 from interpreter_bot.screens import showing as screens
 from interpreter_bot.sessions import ports
 
@@ -133,8 +134,8 @@ class Replier:
         self._flush_words()
         self._cell = _Cell(cell, code)
         if self._options.code == "full" and not self._is_code:
-            shown = fences.fenced(code, language="python")
-            self._answer.paragraph(markdown.defused(shown))
+            readable = hidden_characters.revealed(code)
+            self._answer.paragraph(markdown.python(readable.text, readable.warning))
         self._task("Running Python", "in_progress")
 
     def output(self, cell: int, output: values.Output) -> None:
@@ -286,7 +287,8 @@ class Replier:
             return
         details = ""
         if self._options.code == "short":
-            details = markdown.defused(tasks.short(cell.code))[: answers.FIELD_CHARACTERS]
+            readable = hidden_characters.revealed(cell.code).text
+            details = markdown.defused(tasks.short(readable))[: answers.FIELD_CHARACTERS]
         shown = markdown.defused(output)[: answers.FIELD_CHARACTERS]
         self._answer.task(answers.Task(f"cell-{cell.number}", title, state, details, shown))
         self._changed.set()

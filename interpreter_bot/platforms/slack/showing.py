@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.rendering import fences
 from interpreter_bot.platforms.slack import (
     answers,
     blocks,
@@ -22,6 +21,7 @@ from interpreter_bot.platforms.slack import (
     streams,
     uploads,
 )
+from interpreter_bot.screens import hidden_characters
 
 _log = logging.getLogger(__name__)
 
@@ -267,6 +267,8 @@ class Showing:
 
 def heading(name: str, code: str) -> str:
     """Say whose code it is that runs."""
-    shown = code if len(code) <= _CODE_CHARACTERS else f"{code[:_CODE_CHARACTERS]}\n…"
-    fenced = markdown.defused(fences.fenced(shown, language="python"))
-    return f"**{markdown.defused(markdown.one_line(name, 80))}** ran:\n{fenced}"
+    readable = hidden_characters.revealed(code)
+    text = readable.text
+    shown = text if len(text) <= _CODE_CHARACTERS else f"{text[:_CODE_CHARACTERS]}\n…"
+    written = markdown.python(shown, readable.warning)
+    return f"**{markdown.defused(markdown.one_line(name, 80))}** ran:\n{written}"

@@ -226,6 +226,40 @@ async def test_code_too_long_for_a_message_is_shown_whole_before_leave_is_asked(
     assert held.ran == code
 
 
+TROJAN = "level = 'user'\u202e \u2066# only admins\u2069\u200b"
+
+
+async def test_code_that_reads_otherwise_than_it_runs_is_shown_as_it_runs(slack, held):
+    async def script(request, reply, held):
+        held.ran = await reply.approve(0, TROJAN)
+
+    held.script = script
+    async with connected(slack, held, approval="every"):
+        ts = slack.say("U1", "C1", "<@UBOT> go")
+        question = await approval(slack, "C1", ts)
+        shown = question["blocks"][0]["text"]
+        assert "level = 'user'⟨U+202E⟩ ⟨U+2066⟩# only admins⟨U+2069⟩⟨U+200B⟩" in shown
+        assert "4 characters that nobody can see" in shown
+        slack.click("U1", "C1", question["ts"], "approval_run")
+        await slack.until(lambda: held.ends)
+    assert held.ran == TROJAN
+
+
+@pytest.mark.parametrize("code", ["full", "short"])
+async def test_code_of_an_answer_shows_what_cannot_be_seen(slack, held, code):
+    async def script(request, reply, held):
+        reply.code(0, TROJAN)
+        reply.finished(0, fake.done())
+
+    held.script = script
+    slack.has_agents = False
+    async with connected(slack, held, code=code):
+        ts = slack.say("U1", "C1", "<@UBOT> go")
+        await slack.until(lambda: held.ends)
+        [answer] = await slack.until(lambda: slack.answers("C1", ts))
+        await slack.until(lambda: "⟨U+202E⟩" in str(answer["blocks"]))
+
+
 async def test_channel_chooses_its_approval(slack, held, app):
     slack.command("UADMIN", "C1", "/interpreter", "approval every")
     await slack.until(lambda: slack.world.responses)
