@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import datetime
 import functools
+from collections.abc import Mapping
 from importlib import resources
+from types import MappingProxyType
+from typing import Final
 
 from interpreter_bot import settings
 
 NO_NETWORK = "There is no network: nothing can be downloaded or installed."
+
+# Imports that models try of themselves, where no list tells them better.
+_OFTEN_TRIED: Final = (
+    *("geopandas", "lightgbm", "moviepy", "nltk", "opencv-python", "prophet", "spacy"),
+    *("tensorflow", "torch", "transformers", "xgboost"),
+)
+# They work behind the displays; code has no use for them.
+_UNSEEN: Final = frozenset({"folium-offline", "mplfonts", "resvg-py", "vl-convert-python"})
+_FFMPEG: Final = "imageio-ffmpeg"
 
 
 @functools.cache
@@ -19,13 +31,19 @@ def read(name: str) -> str:
 
 
 def system(
-    limits: settings.Limits, *, today: datetime.date, network: str = NO_NETWORK, note: str = ""
+    limits: settings.Limits,
+    *,
+    today: datetime.date,
+    packages: Mapping[str, str] = MappingProxyType({}),
+    network: str = NO_NETWORK,
+    note: str = "",
 ) -> str:
     """Write the system prompt.
 
     Args:
         limits: what code may use.
         today: the date; last, because what changes last costs a server's prompt cache least.
+        packages: versions of what is installed, by name; empty where nobody knows.
         network: a sentence about what can be reached.
         note: what the operator wants to add.
     """
@@ -35,8 +53,24 @@ def system(
         workspace=sized(limits.workspace_bytes),
         output=sized(limits.output_bytes),
         network=network,
+        packages=_installed(packages),
     )
     return "\n\n".join(filter(None, (text, note, f"Today is {today:%A, %d %B %Y}.")))
+
+
+def _installed(packages: Mapping[str, str]) -> str:
+    """Say what can be imported, and what need not be tried."""
+    if not packages:
+        return "What is installed is not known here; look before you rely on a package."
+    names = [
+        f"{name} {'.'.join(version.split('.')[:2])}"
+        for name, version in packages.items()
+        if name not in _UNSEEN | {_FFMPEG}
+    ]
+    programs = " The program ffmpeg is there too." if _FFMPEG in packages else ""
+    missing = ", ".join(name for name in _OFTEN_TRIED if name not in packages)
+    absent = f" Nothing else is, such as {missing}." if missing else ""
+    return f"Installed: {', '.join(names)}.{programs}{absent}"
 
 
 def sized(count: int) -> str:

@@ -8,8 +8,10 @@ before user code runs.
 
 from __future__ import annotations
 
+import glob
 import os
 import pathlib
+import sys
 
 from . import syscalls
 
@@ -18,6 +20,7 @@ WORKSPACES = HOST + "/workspaces"
 HOST_PROC = HOST + "/proc"
 GUEST = HOST + "/guest"
 DATA = "/mnt/data"
+TOOLS = "/opt/bin"
 HOME = "/tmp/home"
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -109,6 +112,7 @@ class Trees:
         _attach(self._workspaces, root + WORKSPACES, is_directory=True)
         _attach(self._proc, root + HOST_PROC, is_directory=True)
         _furnish(root, cores=cores)
+        _offer_ffmpeg(root)
         syscalls.pivot_root(root)
         syscalls.mount(HOST_PROC, "/proc", None, syscalls.MS_BIND | syscalls.MS_REC)
         mount_temporary(list(self._readable), "size=64m")
@@ -144,6 +148,14 @@ def _attach(tree: int, target: str, *, is_directory: bool) -> None:
 def _link(target: str, path: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.symlink(target, path)
+
+
+def _offer_ffmpeg(root: str) -> None:
+    """Put the ffmpeg that a package brings where a shell finds it; a system's own comes first."""
+    for entry in sys.path:
+        for program in glob.glob(f"{glob.escape(root + entry)}/imageio_ffmpeg/binaries/ffmpeg-*"):
+            _link(program.removeprefix(root), f"{root}{TOOLS}/ffmpeg")
+            return
 
 
 def _furnish(root: str, *, cores: int) -> None:

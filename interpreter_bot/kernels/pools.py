@@ -7,7 +7,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
 
 from interpreter_bot import errors, settings, values
@@ -91,6 +91,11 @@ class Pool:
     def is_sandboxed(self) -> bool:
         """Whether there are walls around the kernels."""
         return self._settings.sandbox.enabled
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """What code in a kernel may import: versions by the names they are installed by."""
+        return self._ground.ground.server.packages
 
     @property
     def live(self) -> MappingProxyType[str, launching.Launched]:

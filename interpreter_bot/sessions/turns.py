@@ -253,7 +253,12 @@ class _Work:
             llm=means.catalogue.llm(model.title),
             model=model,
             limits=means.bot.turn,
-            system=prompting.system(means.bot.limits, today=today, note=means.bot.agent.note),
+            system=prompting.system(
+                means.bot.limits,
+                today=today,
+                packages=means.pool.packages,
+                note=means.bot.agent.note,
+            ),
             transcript=transcript,
             workbench=bench,
             watcher=self._stage,

@@ -9,7 +9,7 @@ import math
 import os
 import pathlib
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from interpreter_bot import errors, settings
@@ -60,6 +60,7 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: packets.Channel | None = None
         self.readiness: Readiness | None = None
+        self.packages: Mapping[str, str] = {}
 
     @property
     def is_walled(self) -> bool:
@@ -91,6 +92,7 @@ class ForkServer:
             KernelStartError: the kernel's Python cannot be used.
         """
         environment = await asyncio.to_thread(environments.interrogate, self._kernels.python)
+        self.packages = environment.packages
         self._channel, theirs = packets.Channel.pair()
         with theirs:
             home = environments.WALLED_HOME

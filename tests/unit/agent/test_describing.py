@@ -128,6 +128,14 @@ def test_system_prompt_states_the_limits():
     assert text.endswith("Today is Saturday, 21 November 2026.")
 
 
+def test_system_prompt_says_what_is_installed_and_what_is_not():
+    packages = {"imageio-ffmpeg": "0.8.1", "mplfonts": "1.0", "pandas": "3.0.1", "torch": "2.13.0"}
+    text = prompting.system(settings.Limits(), today=datetime.date(2026, 11, 21), packages=packages)
+    assert "Installed: pandas 3.0, torch 2.13. The program ffmpeg is there too." in text
+    assert "Nothing else is, such as geopandas, " in text
+    assert "transformers, xgboost." in text
+
+
 def test_guard_lets_code_run_again_after_other_code():
     guard = guards.Guard()
     for code in ("a", "b", "a"):
