@@ -12,7 +12,7 @@ import datetime
 import hashlib
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import overviews, ports
+from interpreter_bot.sessions import approvals, overviews, ports
 
 
 async def echo(request, reply, held):
@@ -65,6 +65,9 @@ class Conversations:
 
     async def handle(self, request, reply):
         assert request.key.platform == "slack"
+        scope = values.Scope("slack", request.key.workspace, request.key.channel)
+        asked = await self.approval(scope, request.approval)
+        request = dataclasses.replace(request, approval=asked)
         self.requests.append(request)
         lane = self._lanes[request.key]
         entry = (request.id, asyncio.Event())
@@ -230,10 +233,17 @@ class Conversations:
             session=spent, today=spent, cpu_seconds=1.5, allowed_money=None, allowed_tokens=50_000
         )
 
-    async def choices(self, scope):
+    def _around(self, scope):
         around = [values.Scope(), values.Scope(scope.platform)]
         around += [values.Scope(scope.platform, scope.workspace), scope]
-        return {n: v for one in around for n, v in self.chosen.get(one, {}).items()}
+        return [pair for one in around for pair in self.chosen.get(one, {}).items()]
+
+    async def choices(self, scope):
+        return dict(self._around(scope))
+
+    async def approval(self, scope, at_least="never"):
+        chosen = [value for name, value in self._around(scope) if name == approvals.NAME]
+        return approvals.strictest(at_least, *chosen)
 
     async def choose(self, scope, name, value):
         chosen = self.chosen.setdefault(scope, {})

@@ -82,7 +82,7 @@ async def request(
         text=text or _LOOK,
         attachments=fetched.attachments(workspace, files),
         context=threads.context(asked.thread.before, names),
-        approval=(await chosen(held, asked.key, slack)).approval,
+        approval=slack.approval,
     )
 
 

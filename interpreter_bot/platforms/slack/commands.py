@@ -218,7 +218,10 @@ class Commands:
             raise errors.BotError("Approval is one of: never, plan, every.")
         if argument:
             await self._choose(key, profile, preferences.APPROVAL, argument)
-        return f"Approval here: {(await self._chosen(key)).approval}."
+        scope = values.Scope("slack", key.workspace, key.channel)
+        holds = await self._conversations.approval(scope, self._options.approval)
+        more = f" `{argument}` would be less than what holds around here."
+        return f"Approval here: {holds}.{more if argument not in ('', holds) else ''}"
 
     async def _following(
         self, argument: str, key: values.SessionKey, profile: admitting.Profile

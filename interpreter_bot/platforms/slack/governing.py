@@ -38,6 +38,7 @@ class Governed:
     Attributes:
         everybody: all conversations of the workspace.
         holds: what is chosen, or else set.
+        approval: the strictest of what is chosen and set.
         opinions: how many answers were called good, and how many bad.
         person: whose use is shown; nobody's if empty.
         name: what they are called.
@@ -46,6 +47,7 @@ class Governed:
 
     everybody: Sequence[overviews.Overview]
     holds: preferences.Preferences
+    approval: requests.Approval
     opinions: tuple[int, int] = (0, 0)
     person: str = ""
     name: str = ""
@@ -64,7 +66,7 @@ def shown(governed: Governed) -> list[blocks.Block]:
         ("Channels", holds.channels, "<#{}>"),
     )
     lines = [f"*{what}:* {_list(ids, form)}" for what, ids, form in listed]
-    lines.append(f"*Asked before code runs:* {holds.approval}")
+    lines.append(f"*Asked before code runs:* {governed.approval}")
     lines.append(f"*Answers without a mention:* {'yes' if holds.follows_threads else 'no'}")
     change = blocks.actions(blocks.button("Change", CHANGE, "change"))
     made += [views.heading("Who may, and how"), blocks.section("\n".join(lines)), change]

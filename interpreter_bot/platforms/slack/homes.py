@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.slack import (
     admitting,
     blocks,
@@ -48,7 +48,9 @@ class Homes:
         door: admitting.Doorkeeper,
         thought: opinions.Opinions,
         notify: notifying.Notify,
+        slack: settings.Slack,
     ) -> None:
+        self._options = slack
         self._opinions = thought
         self._notify = notify
         self._conversations = held
@@ -106,6 +108,9 @@ class Homes:
         return governing.Governed(
             everybody=await held.recent("slack", workspace.team, most=_MOST),
             holds=await self._door.lists(workspace),
+            approval=await held.approval(
+                values.Scope("slack", workspace.team), self._options.approval
+            ),
             opinions=await self._opinions.counted(workspace.team),
             person=person,
             name=name,

@@ -9,7 +9,6 @@ from typing import Any, Final
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.slack import (
     admitting,
-    answering,
     asking,
     commands,
     downloads,
@@ -155,7 +154,6 @@ class Interactions:
         if facts.get("user"):
             author = (await self._door.profile(workspace, str(facts["user"]))).name
         files = tuple(facts.get("files") or ())
-        held = self._turns.conversations
         request = requests.Request(
             key=key,
             person=requests.Person(profile.user, profile.name),
@@ -163,7 +161,7 @@ class Interactions:
             attachments=self._downloads.attachments(workspace, files),
             context=f"{author or 'Somebody'}: {incoming.words(str(facts.get('text') or ''))}",
             id=uuid.uuid4().hex,
-            approval=(await answering.chosen(held, key, self._options)).approval,
+            approval=self._options.approval,
         )
         await self._turns.take(request, place)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast, get_args
+from typing import Any, Final
 
 from interpreter_bot import settings
-from interpreter_bot.sessions import allowances, requests
+from interpreter_bot.sessions import allowances, approvals
 
 PEOPLE: Final = "allowed_people"
 GROUPS: Final = "allowed_groups"
 CHANNELS: Final = "allowed_channels"
-APPROVAL: Final = "approval"
+APPROVAL: Final = approvals.NAME
 FOLLOWING: Final = "follow_threads"
 TOKENS: Final = allowances.TOKENS
 MONEY: Final = allowances.MONEY
@@ -21,24 +21,24 @@ MONEY: Final = allowances.MONEY
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Preferences:
-    """What holds somewhere; see `settings.Slack` for what each is."""
+    """What holds somewhere; see `settings.Slack` for what each is.
+
+    Approval is not among it: of that the strictest holds, see `sessions.approvals`.
+    """
 
     people: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
-    approval: requests.Approval = "never"
     follows_threads: bool = True
 
 
 def effective(chosen: Mapping[str, Any], slack: settings.Slack) -> Preferences:
     """Read what was chosen; what makes no sense (any more) is as if it had not been."""
-    approval, follows = chosen.get(APPROVAL), chosen.get(FOLLOWING)
-    is_approval = approval in get_args(requests.Approval)
+    follows = chosen.get(FOLLOWING)
     return Preferences(
         people=_ids(chosen.get(PEOPLE)) or slack.allowed_people,
         groups=_ids(chosen.get(GROUPS)) or slack.allowed_groups,
         channels=_ids(chosen.get(CHANNELS)) or slack.allowed_channels,
-        approval=cast(requests.Approval, approval) if is_approval else slack.approval,
         follows_threads=follows if isinstance(follows, bool) else slack.follows_threads,
     )
 

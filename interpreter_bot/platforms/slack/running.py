@@ -170,7 +170,7 @@ def _parts(
     listener = listening.Listener(*parts)
     interactions = interacting.Interactions(*parts)
     thought = opinions.Opinions(held)
-    home = homes.Homes(held, sender, door, thought, notify)
+    home = homes.Homes(held, sender, door, thought, notify, slack)
     form = forms.Forms(sender, door, questions)
     presses = pressing.Presses(known, turns, interactions, form, home, door, thought)
     return turns, apps.Handlers(known, turns, listener, interactions, home, form, presses)

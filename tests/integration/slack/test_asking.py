@@ -260,6 +260,16 @@ async def test_code_of_an_answer_shows_what_cannot_be_seen(slack, held, code):
         await slack.until(lambda: "⟨U+202E⟩" in str(answer["blocks"]))
 
 
+async def test_no_channel_weakens_the_approval_of_its_workspace(slack, held, app):
+    held.chosen[values.Scope("slack", "T1")] = {"approval": "every"}
+    slack.command("UADMIN", "C1", "/interpreter", "approval never")
+    [told] = await slack.until(lambda: slack.world.responses)
+    assert told["text"].startswith("Approval here: every. `never` would be less")
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: slack.answers("C1", ts))
+    assert held.requests[0].approval == "every"
+
+
 async def test_channel_chooses_its_approval(slack, held, app):
     slack.command("UADMIN", "C1", "/interpreter", "approval every")
     await slack.until(lambda: slack.world.responses)
