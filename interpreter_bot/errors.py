@@ -13,7 +13,7 @@
     │   ├── WorkspaceFullError   the workspace as a whole is over its limits
     │   └── FileMissingError     no such regular file
     ├── StoreError               the database cannot be used, or what was asked for is gone
-    └── PlatformError            a chat platform cannot be used; others go on
+    └── PlatformLostError        a chat platform cannot be reached, and may be tried again
 
 `str(error)` is the sentence for the person; detail goes to the log and to `__cause__`.
 The docstring of each class is its sentence where none is given.
@@ -77,5 +77,5 @@ class StoreError(BotError):
     """What was said cannot be remembered right now."""
 
 
-class PlatformError(BotError):
-    """A chat platform cannot be reached."""
+class PlatformLostError(BotError):
+    """A chat platform cannot be reached right now."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
@@ -28,9 +30,13 @@ _NOTHING: Final = (
     "the web page on."
 )
 _FAILED, _REFUSED = 1, 2
+_FIRST_WAIT_SECONDS: Final = 1.0
+# Discord takes a bot's token away that begins more than a thousand sessions a day.
+_LONGEST_WAIT_SECONDS: Final = 120.0
+_UNFORESEEN: Final = "Something went wrong that nobody foresaw; what, is in the log."
 
-_Opening = AbstractAsyncContextManager[str]
-"""A platform, not yet open; gives a sentence about where it is."""
+_Opening = Callable[[], AbstractAsyncContextManager[str]]
+"""Opens a platform, as often as it is called; gives a sentence about where it is."""
 
 
 def add_to(commands: parsers.Commands) -> argparse.ArgumentParser:
@@ -77,54 +83,105 @@ def _openings(bot: settings.Settings, held: conversations.Conversations) -> dict
     """Return the platforms that are set up, by what people call them."""
     openings: dict[str, _Opening] = {}
     if bot.web.enabled:
-        openings["The web page"] = serving.serve(held, bot.web, bot.paths.data)
+        openings["The web page"] = functools.partial(serving.serve, held, bot.web, bot.paths.data)
     if bot.slack.is_on:
-        openings["Slack"] = slack.serve(held, bot.slack, engine=held.engine)
+        openings["Slack"] = functools.partial(slack.serve, held, bot.slack, engine=held.engine)
     if token := bot.discord.token.get_secret_value():
-        openings["Discord"] = discord.serve(held, bot.discord, token=token)
+        openings["Discord"] = functools.partial(discord.serve, held, bot.discord, token=token)
     return openings
 
 
 class _Platforms:
-    """All of them, each on its own: one that cannot be opened takes no other down."""
+    """All of them, each on its own: one that cannot be opened takes no other down.
+
+    One that is lost is opened again, after waits that grow: the world outside may heal. One that
+    refuses us for good, as with a wrong token, is given up.
+    """
 
     def __init__(self, openings: dict[str, _Opening]) -> None:
         if not openings:
             raise errors.SettingsError(_NOTHING)
         self._openings = openings
-        self._failed: set[str] = set()
+        self._open: set[str] = set()
         self._opened: set[str] = set()
+        self._lost: set[str] = set()
+        self._failed: set[str] = set()
 
     async def be_open(self, held: conversations.Conversations, end: asyncio.Event) -> int:
         """Keep them open until the end; returns the exit status."""
         closing = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
-            for name, opening in self._openings.items():
-                tasks.create_task(self._keep(name, opening, end, closing), name=f"platform: {name}")
+            kept = {
+                name: tasks.create_task(self._keep(name, end, closing), name=f"platform: {name}")
+                for name in self._openings
+            }
             await end.wait()
+            for name in kept.keys() - self._open:
+                kept[name].cancel()
             # Platforms stay open for the answers that are still on their way.
             await held.drain()
             closing.set()
         if not self._opened:
             return _REFUSED
-        return _FAILED if self._failed else 0
+        return _FAILED if self._failed | self._lost else 0
 
-    async def _keep(
-        self, name: str, opening: _Opening, end: asyncio.Event, closing: asyncio.Event
-    ) -> None:
+    async def _keep(self, name: str, end: asyncio.Event, closing: asyncio.Event) -> None:
+        wait_seconds = _FIRST_WAIT_SECONDS
+        while not end.is_set():
+            began = time.monotonic()
+            try:
+                await self._be_open(name, closing)
+            except errors.PlatformLostError as error:
+                told: Exception = error
+            except errors.BotError as error:
+                _log.exception("a platform failed")
+                self._fail(name, str(error), end)
+                return
+            except Exception:
+                # Foreign libraries read what comes from outside: nobody else is to fall with one.
+                _log.exception("a platform ended in an error")
+                told = errors.PlatformLostError(_UNFORESEEN)
+            else:
+                return
+            if end.is_set():
+                return
+            if time.monotonic() - began > _LONGEST_WAIT_SECONDS:
+                wait_seconds = _FIRST_WAIT_SECONDS
+            self._lose(name, told, wait_seconds)
+            await asyncio.sleep(wait_seconds)
+            wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+
+    async def _be_open(self, name: str, closing: asyncio.Event) -> None:
+        """Keep one open until all are to be closed."""
         try:
-            async with opening as told:
+            async with self._openings[name]() as told:
+                self._open.add(name)
                 self._opened.add(name)
+                self._lost.discard(name)
                 # Not for a log: the page's address holds its token.
                 sys.stdout.write(f"{name}: {told}\n")
                 sys.stdout.flush()
                 await closing.wait()
-        except errors.BotError as error:
-            _log.exception("a platform failed")
-            _say(f"{name} failed: {error}")
-            self._failed.add(name)
-            if self._failed == set(self._openings):
-                end.set()
+        finally:
+            self._open.discard(name)
+
+    def _lose(self, name: str, error: Exception, wait_seconds: float) -> None:
+        """Say that one is tried again; with all details when it is lost, not each time."""
+        sentence = f"{name} failed: {error} It is tried again in {wait_seconds:.0f} s."
+        if name in self._lost:
+            _log.warning(sentence)
+            return
+        self._lost.add(name)
+        _log.warning(sentence, exc_info=error)
+        _say(sentence)
+
+    def _fail(self, name: str, sentence: str, end: asyncio.Event) -> None:
+        """Give one up; where none is left, there is nothing to be."""
+        _say(f"{name} failed: {sentence}")
+        self._lost.discard(name)
+        self._failed.add(name)
+        if self._failed == set(self._openings):
+            end.set()
 
 
 def _say(sentence: str) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from discord.http import Route
 
 from interpreter_bot import settings
 from interpreter_bot.commands import run
@@ -101,6 +102,58 @@ async def test_one_that_cannot_log_in_takes_nobody_down_but_is_told(bot, capsys)
             assert await task == 1
     assert "Slack" not in told
     assert "Slack failed: Slack refused the bot token" in warned + capsys.readouterr().err
+
+
+async def test_those_that_cannot_be_reached_are_tried_again(bot, capsys, monkeypatch):
+    async with (
+        slack_servers.Server(speed=60) as slack,
+        discord_servers.Server(window_seconds=0.5) as discord,
+    ):
+        slack.fail("auth.test", slack_servers.Fault("drop"), slack_servers.Fault("status"))
+        slack.fail("apps.connections.open", slack_servers.Fault("error", error="internal_error"))
+        reachable = Route.BASE
+        monkeypatch.setattr(Route, "BASE", "http://127.0.0.1:9/api/v10")
+        monkeypatch.setattr(run, "_FIRST_WAIT_SECONDS", 0.1)
+        made = bot(slack=worlds.settings_for(slack), discord=settings.Discord(token=discord.token))
+        async with being(made) as (task, end):
+            _, warned = await said(capsys, "Slack: ", task)
+            assert re.search(r"Slack failed: .*tried again in", warned)
+            monkeypatch.setattr(Route, "BASE", reachable)
+            _, more = await said(capsys, "Discord: ", task)
+            assert re.search(r"Discord cannot be reached\..*tried again in", warned + more)
+            end.set()
+            assert await task == 0
+
+
+async def test_a_platform_that_breaks_is_opened_again_and_takes_nobody_down(
+    bot, capsys, monkeypatch
+):
+    async with discord_servers.Server(window_seconds=0.5) as discord:
+        monkeypatch.setattr(run, "_FIRST_WAIT_SECONDS", 0.6)
+        made = bot(
+            discord=settings.Discord(token=discord.token), web=settings.Web(enabled=True, port=0)
+        )
+        async with being(made) as (task, end):
+            await said(capsys, "Discord: ", task)
+            await discord.gateway.send_raw("no JSON")
+            told, warned = await said(capsys, "Discord: ", task)
+            assert "web page" not in told
+            assert "nobody foresaw" in warned
+            end.set()
+            assert await task == 0
+
+
+async def test_the_end_is_not_held_up_by_one_that_cannot_be_reached(bot, capsys, monkeypatch):
+    async with discord_servers.Server(window_seconds=0.5) as discord:
+        discord.rest.delay_seconds = 60
+        made = bot(
+            discord=settings.Discord(token=discord.token), web=settings.Web(enabled=True, port=0)
+        )
+        async with being(made) as (task, end):
+            await said(capsys, "The web page: ", task)
+            end.set()
+            async with asyncio.timeout(5):
+                assert await task == 0
 
 
 async def test_where_none_can_be_opened_it_ends_by_itself(bot, capsys):

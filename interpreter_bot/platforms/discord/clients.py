@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import discord
@@ -44,6 +45,8 @@ class _Hearing(discord.Client):
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
         self._connected: set[int] = set()
+        parsers = self._connection.parsers
+        parsers |= {event: _guarded(event, parse) for event, parse in parsers.items()}
 
     def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
         """Pass an event on, unless all is over: the library (2.7) would fall over it then."""
@@ -98,7 +101,23 @@ class _Hearing(discord.Client):
 
     async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:
         """Log what went wrong with an event; the others go on."""
-        _log.exception("an event could not be taken: %s", event_method)
+        if self.is_leaving:
+            _log.info("an event was being taken when the bot left: %s", event_method)
+        else:
+            _log.exception("an event could not be taken: %s", event_method)
+
+
+def _guarded(event: str, parse: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return a parser of the library's that no event brings down, and with it the connection."""
+
+    def guarded(data: Any) -> None:  # noqa: ANN401
+        try:
+            parse(data)
+        except Exception:
+            # What Discord sends changes sooner than the library does.
+            _log.exception("an event was left out that could not be read: %s", event)
+
+    return guarded
 
 
 class Single(_Hearing):

@@ -18,6 +18,10 @@ class DiscordLoginError(DiscordError):
     """Discord did not let the bot in."""
 
 
+class DiscordLostError(DiscordError, errors.PlatformLostError):
+    """Discord cannot be reached right now."""
+
+
 UNKNOWN_CHANNEL: Final = 10003
 UNKNOWN_MESSAGE: Final = 10008
 UNKNOWN_WEBHOOK: Final = 10015

@@ -40,6 +40,8 @@ _NO_CONTENT: Final = (
     "bot or reply to it are read; messages in its threads need a mention. Switch the intent on in "
     "the developer portal to have that too."
 )
+IDENTIFY_SECONDS: Final = 5.0
+"""Between two times that a bot says who it is: Discord turns a second one within them away."""
 # What discord.py calls the thread of each connection.
 _HEARTBEAT: Final = "keep-alive-handler"
 _HEARTBEAT_SECONDS: Final = 2.0
@@ -73,7 +75,8 @@ async def serve(
     """Be on Discord, and say as whom; see `running`.
 
     Raises:
-        DiscordError: Discord does not let us in, or not any more.
+        DiscordLostError: Discord cannot be reached, or not any more.
+        DiscordError: it does not let us in, or not any more.
     """
     async with running(talks, chosen, token=token) as connected:
         lost = "" if connected.has_content else f" {_NO_CONTENT}"
@@ -87,7 +90,7 @@ async def running(
     """Be on Discord inside the context. At its end, answers that are being given are finished.
 
     A connection that ends for good, such as when the token is taken back, cancels what is done
-    inside the context, which then raises the reason.
+    inside the context, which then raises the reason, once answers have been finished.
 
     Args:
         talks: where requests go.
@@ -95,7 +98,8 @@ async def running(
         token: of the bot; it appears in no log.
 
     Raises:
-        DiscordError: Discord does not let us in, or not any more; the sentence says why.
+        DiscordLostError: Discord cannot be reached, or not any more; it may be tried again.
+        DiscordError: it does not let us in, or not any more; the sentence says why.
     """
     logs.redact((token,))
     with_content = chosen.message_content != "off"
@@ -112,15 +116,18 @@ async def running(
             if chosen.message_content == "required":
                 raise faults.DiscordLoginError(_CLOSES[4014]) from None
             _log.warning(_NO_CONTENT)
+            await asyncio.sleep(IDENTIFY_SECONDS)
             client, connection = await _connect(
                 talks, chosen, requester, session, token=token, with_content=False
             )
         talks.notify_through(places.PLATFORM, _notifying(client))
-        watching = tasks.create_task(_watch(connection), name="discord watch")
         try:
-            yield Running(str(client.user), client.intents.message_content)
+            # A group of its own: answers that are being given do not end with the connection.
+            async with _tasks() as watching:
+                watch = watching.create_task(_watch(connection, chosen), name="discord watch")
+                yield Running(str(client.user), client.intents.message_content)
+                watch.cancel()
         finally:
-            watching.cancel()
             await _close(client, connection, requester, chosen)
 
 
@@ -175,8 +182,8 @@ async def _connect(
                 finally:
                     waiting.cancel()
                 if connection.done():
-                    connection.result()
-                    raise faults.DiscordLoginError("Discord ended the connection at once.")
+                    _raise_first(connection)
+                    raise faults.DiscordLostError("Discord ended the connection at once.")
     except BaseException:
         await client.close()
         if connection is not None:
@@ -218,7 +225,16 @@ def _furnished(
     return client
 
 
-async def _watch(connection: asyncio.Task[None]) -> None:
+def _raise_first(connection: asyncio.Task[None]) -> None:
+    """Raise what ended a connection that had hardly begun, if anything did."""
+    try:
+        connection.result()
+    except AttributeError as error:
+        # How the library (2.7) ends when the very first connection is closed before its greeting.
+        raise faults.DiscordLostError("Discord closed the connection at once.") from error
+
+
+async def _watch(connection: asyncio.Task[None], chosen: settings.Discord) -> None:
     """Wait until the connection ends.
 
     Raises:
@@ -228,8 +244,10 @@ async def _watch(connection: asyncio.Task[None]) -> None:
         with _translated():
             await asyncio.shield(connection)
     except discord.PrivilegedIntentsRequired as error:
-        raise faults.DiscordError(_CLOSES[4014]) from error
-    raise faults.DiscordError("The connection to Discord has ended.")
+        if chosen.message_content == "required":
+            raise faults.DiscordError(_CLOSES[4014]) from error
+        raise faults.DiscordLostError(_NO_CONTENT) from error
+    raise faults.DiscordLostError("The connection to Discord has ended.")
 
 
 @contextlib.contextmanager
@@ -242,18 +260,17 @@ def _translated() -> Iterator[None]:
     except discord.PrivilegedIntentsRequired:
         raise
     except discord.ConnectionClosed as error:
-        told = _CLOSES.get(error.code, f"Discord closed the connection ({error.code}).")
-        raise faults.DiscordError(told) from error
-    except AttributeError as error:
-        # How the library (2.7) ends when the very first connection is closed before its greeting.
-        raise faults.DiscordLoginError("Discord closed the connection at once.") from error
+        if error.code in _CLOSES:
+            raise faults.DiscordError(_CLOSES[error.code]) from error
+        told = f"Discord closed the connection ({error.code})."
+        raise faults.DiscordLostError(told) from error
     except TimeoutError as error:
-        raise faults.DiscordLoginError("Discord did not answer in time.") from error
+        raise faults.DiscordLostError("Discord did not answer in time.") from error
     except discord.HTTPException as error:
         told = f"Discord refuses to be used (status {error.status}, code {error.code})."
-        raise faults.DiscordLoginError(told) from error
-    except (*faults.CONNECTION, discord.GatewayNotFound) as error:
-        raise faults.DiscordLoginError("Discord cannot be reached.") from error
+        raise faults.DiscordLostError(told) from error
+    except (*faults.CONNECTION, discord.GatewayNotFound, discord.RateLimited) as error:
+        raise faults.DiscordLostError("Discord cannot be reached.") from error
 
 
 async def _close(

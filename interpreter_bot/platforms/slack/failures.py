@@ -4,7 +4,7 @@ BotError
 └── SlackError           Slack refused something, or cannot be reached
     ├── RefusedError     it said no, and `code` is its word for why
     │   └── GoneError    the bot is no longer installed, or its token is dead
-    └── LostError        it cannot be reached, or answers nonsense
+    └── LostError        it cannot be reached, or answers nonsense: a PlatformLostError, too
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ GONE: Final = frozenset(
         *("team_access_not_granted", "token_expired", "token_revoked"),
     }
 )
+# It may work in a moment.
+PASSING: Final = frozenset(
+    {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
+)
+LIMITED: Final = frozenset({"ratelimited", "rate_limited"})
 _SENTENCES: Final = {
     "account_inactive": "the bot's account was deactivated",
     "channel_not_found": "the bot cannot see that channel; invite it",
@@ -59,7 +64,7 @@ class GoneError(RefusedError):
     """The bot is no longer installed there."""
 
 
-class LostError(SlackError):
+class LostError(SlackError, errors.PlatformLostError):
     """Slack cannot be reached. Please try again in a moment."""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -135,13 +135,8 @@ async def _log_in(slack: settings.Slack, session: aiohttp.ClientSession) -> work
     """
     token = slack.bot_token.get_secret_value()
     client = AsyncWebClient(token=token, base_url=slack.api_base_url, session=session)
-    try:
+    with _translated("the bot token (SLACK_BOT_TOKEN)", slack):
         answer = await client.auth_test()
-    except sdk_errors.SlackApiError as error:
-        code = str(error.response.get("error", "")) or "no reason given"
-        raise failures.refused("the bot token (SLACK_BOT_TOKEN)", code) from error
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise failures.LostError(f"Slack cannot be reached at {slack.api_base_url}.") from error
     if answer.get("is_enterprise_install"):
         raise failures.SlackError(f"SLACK_BOT_TOKEN is for an organisation. {installing.WHOLE}")
     return workspaces.Workspace(
@@ -214,11 +209,29 @@ async def _socket_address(slack: settings.Slack, token: str, session: aiohttp.Cl
         SlackError: it is wrong, or Slack cannot be reached.
     """
     client = AsyncWebClient(base_url=slack.api_base_url, session=session)
-    try:
+    with _translated("the app token (SLACK_APP_TOKEN)", slack):
         answer = await client.apps_connections_open(app_token=token)
+    return str(answer["url"])
+
+
+@contextlib.contextmanager
+def _translated(what: str, slack: settings.Slack) -> Iterator[None]:
+    """Say what Slack does not let pass, or that it cannot be reached.
+
+    Raises:
+        RefusedError: it refused it, for good.
+        LostError: it may take it later.
+    """
+    try:
+        yield
     except sdk_errors.SlackApiError as error:
-        code = str(error.response.get("error", "")) or "no reason given"
-        raise failures.refused("the app token (SLACK_APP_TOKEN)", code) from error
+        # Where the body was no JSON, what is there is the response of aiohttp.
+        data = getattr(error.response, "data", None)
+        code = str(data.get("error", "")) if isinstance(data, dict) else ""
+        if not code or code in failures.PASSING | failures.LIMITED:
+            raise failures.LostError(
+                f"Slack did not take {what} just now ({code or 'no reason given'})."
+            ) from error
+        raise failures.refused(what, code) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise failures.LostError(f"Slack cannot be reached at {slack.api_base_url}.") from error
-    return str(answer["url"])

@@ -40,9 +40,6 @@ _REPEATABLE: Final = frozenset(
 )
 # The others do not read JSON.
 _READS_JSON: Final = ("agents.", "assistant.", "chat.", "views.")
-_PASSING: Final = frozenset(
-    {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
-)
 _BURST: Final = 3
 # Slack was away for longer now and then; a call that is waited for is not given up sooner.
 _LONGEST_OUTAGE_SECONDS: Final = 120.0
@@ -231,13 +228,13 @@ class Sender:
         headers = getattr(response, "headers", {})
         data = getattr(response, "data", None)
         code = str(data.get("error", "")) if isinstance(data, dict) else ""
-        if status == 429 or code in ("ratelimited", "rate_limited"):
+        if status == 429 or code in failures.LIMITED:
             try:
                 seconds = float(headers.get("Retry-After", "1"))
             except ValueError:
                 seconds = 1.0
             return _LimitedError(seconds)
-        if status >= 500 or code in _PASSING or not code:
+        if status >= 500 or code in failures.PASSING or not code:
             return _BrokenError(may_be_done=True)
         refused = failures.refused(method, code)
         if isinstance(refused, failures.GoneError):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import time
 import uuid
 from typing import Any
 
@@ -44,6 +45,10 @@ class Gateway:
         duplicates: every message is delivered so many times more.
         refused_intents: privileged intents that are switched off in the portal.
         is_refusing: no connection is accepted.
+        is_silent: connections are closed before they are greeted.
+        identify_seconds: in which one IDENTIFY is taken; a second one is told that its session is
+            not valid, as Discord does where `max_concurrency` is one.
+        hasty: how many came too soon.
     """
 
     def __init__(self, *, bot: worlds.User, token: str, url: str = "") -> None:
@@ -58,6 +63,10 @@ class Gateway:
         self.duplicates = 0
         self.refused_intents: set[str] = set()
         self.is_refusing = False
+        self.is_silent = False
+        self.identify_seconds = 5.0
+        self.hasty = 0
+        self._identified = -1e9
         self._sockets: dict[web.WebSocketResponse, web.Request] = {}
         self._dropped: set[web.WebSocketResponse] = set()
 
@@ -67,6 +76,9 @@ class Gateway:
         socket = web.WebSocketResponse(autoping=True)
         await socket.prepare(request)
         self._sockets[socket] = request
+        if self.is_silent:
+            await socket.close(code=1001)
+            return socket
         sending = None
         session = None
         try:
@@ -115,6 +127,12 @@ class Gateway:
     ) -> Session | None:
         if data["token"] != self._token:
             await socket.close(code=4004)
+            return None
+        now, before = time.monotonic(), self._identified
+        self._identified = now
+        if now - before < self.identify_seconds:
+            self.hasty += 1
+            await socket.send_json({"op": 9, "d": False})
             return None
         refused = [n for n in self.refused_intents if data["intents"] & PRIVILEGED[n]]
         if refused:
@@ -179,6 +197,11 @@ class Gateway:
                 is_blank = not is_plain and not session.intents & MESSAGE_CONTENT
                 for _ in range(times):
                     session.push(kind, message.payload(is_blank=is_blank))
+
+    async def send_raw(self, text: str) -> None:
+        """Send every connection what may be no event at all."""
+        for socket in list(self._sockets):
+            await socket.send_str(text)
 
     async def drop(self, *, code: int = 4000) -> None:
         """Close every connection; sessions stay and can be resumed."""

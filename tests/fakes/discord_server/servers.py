@@ -36,6 +36,7 @@ class Server:
         self.gateway.guilds = self.guilds
         self.rest = rests.Rest(self, self.gateway, self.register)
         self.rest.buckets.window_seconds = window_seconds
+        self.gateway.identify_seconds = window_seconds
         self._expected: set[int] = set()
         self._attachments: dict[int, worlds.Attachment] = {}
         self._runner: web.AppRunner | None = None

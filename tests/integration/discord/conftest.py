@@ -23,7 +23,9 @@ def until():
 
 
 @pytest.fixture
-async def discord_server():
+async def discord_server(monkeypatch):
+    # The loopback's five seconds are half a second.
+    monkeypatch.setattr(running, "IDENTIFY_SECONDS", 0.6)
     async with servers.Server(window_seconds=0.5) as server:
         yield server
 

@@ -1,10 +1,11 @@
 """Connections come and go; requests are neither lost nor repeated."""
 
 import asyncio
+import contextlib
 
 import pytest
 
-from interpreter_bot import settings
+from interpreter_bot import errors, settings
 from interpreter_bot.platforms.discord import faults, running
 from tests.fakes import discord_conversations
 from tests.fakes.discord_server import gateways, worlds
@@ -75,7 +76,10 @@ async def test_two_bots_on_one_database_answer_once(discord_server, lab, connect
     discord_server.expect(40060)
     talks = discord_conversations.Conversations(conftest.echo)
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(talks=talks), connect(talks=talks):
+    async with contextlib.AsyncExitStack() as bots:
+        await bots.enter_async_context(connect(talks=talks))
+        await asyncio.sleep(discord_server.gateway.identify_seconds)
+        await bots.enter_async_context(connect(talks=talks))
         assert len(discord_server.gateway.sessions) == 2
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         done = await discord_server.command(alice, channel, "py", {"code": "1"})
@@ -107,6 +111,7 @@ async def test_without_the_content_intent_it_says_what_is_lost(
     async with connect() as talks:
         assert not talks.bot.has_content
         assert "does not grant the message-content intent" in caplog.text
+        assert discord_server.gateway.hasty == 0
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         discord_server.say(alice, thread, "unreadable")
         discord_server.say(alice, thread, "unreadable too")
@@ -122,6 +127,7 @@ async def test_without_the_content_intent_it_says_what_is_lost(
 async def test_the_content_intent_can_be_left_out_or_demanded(discord_server, lab, connect):
     async with connect(message_content="off"):
         assert not discord_server.gateway.identifies[0]["intents"] & gateways.MESSAGE_CONTENT
+    await asyncio.sleep(discord_server.gateway.identify_seconds)
     discord_server.gateway.refused_intents.add("message_content")
     with pytest.raises(faults.DiscordLoginError, match="message-content intent"):
         async with connect(message_content="required"):
@@ -149,29 +155,78 @@ async def test_shards(discord_server, lab, connect, until):
 
 async def _fail(server, **chosen):
     talks = discord_conversations.Conversations(conftest.echo)
-    bot = settings.Discord(**chosen)
     token = chosen.pop("token", "wrong")
+    bot = settings.Discord(**chosen)
     with pytest.raises(faults.DiscordError) as caught:
         async with running.running(talks, bot, token=token):
             pass
     assert "wrong" not in str(caught.value)
-    return str(caught.value)
+    return caught.value
 
 
 async def test_a_wrong_token_is_said_so(discord_server):
-    assert "token" in await _fail(discord_server)
+    refused = await _fail(discord_server)
+    assert "token" in str(refused)
+    assert not isinstance(refused, errors.PlatformLostError)
 
 
 async def test_an_unreachable_discord_is_said_so(discord_server, monkeypatch):
     import discord
 
     monkeypatch.setattr(discord.http.Route, "BASE", "http://127.0.0.1:9/api/v10")
-    assert "cannot be reached" in await _fail(discord_server)
+    assert "cannot be reached" in str(await _fail(discord_server))
 
 
 async def test_a_discord_that_is_silent_is_not_waited_for(discord_server):
     discord_server.rest.delay_seconds = 5
-    assert "in time" in await _fail(discord_server, login_seconds=0.3)
+    assert "in time" in str(await _fail(discord_server, login_seconds=0.3))
+
+
+@pytest.mark.parametrize("how", ["is_refusing", "is_silent"])
+async def test_a_gateway_that_takes_nobody_may_be_tried_again(discord_server, how):
+    setattr(discord_server.gateway, how, True)
+    lost = await _fail(discord_server, token=discord_server.token, login_seconds=5)
+    assert isinstance(lost, errors.PlatformLostError)
+
+
+def _unreadable(server, alice, channel):
+    """A message as the library does not expect it: seen with other servers than Discord's."""
+    told = worlds.Message(channel, alice, "of a new kind").payload()
+    return told | {"interaction": {"id": "1", "type": 2, "user": alice.payload}}
+
+
+async def test_an_event_that_cannot_be_read_costs_only_itself(
+    discord_server, lab, connect, until, caplog
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as talks:
+        told = _unreadable(discord_server, alice, channel)
+        discord_server.gateway.push("MESSAGE_CREATE", told, guild=lab)
+        discord_server.gateway.push("GUILD_CREATE", {"id": None}, guild=lab)
+        await steps.ask_in_thread(discord_server, alice, channel)
+    assert [request.text for request in talks.handled] == ["hello"]
+    assert "an event was left out that could not be read: MESSAGE_CREATE" in caplog.text
+    assert len(discord_server.gateway.identifies) == 1
+
+
+async def test_what_is_no_event_at_all_ends_it_when_answers_stand(discord_server, lab, connect):
+    async def slow(turn):
+        turn.reply.step(1)
+        await discord_server.gateway.send_raw("no JSON")
+        await asyncio.sleep(0.5)
+        return await conftest.echo_later(turn)
+
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+
+    async def until_it_ends():
+        async with connect(slow):
+            discord_server.say(alice, direct, "one")
+            await asyncio.sleep(30)
+
+    with pytest.raises(ValueError, match="Expecting value"):
+        await until_it_ends()
+    assert [message.content for message in direct.of_bots] == ["You said: one"]
 
 
 async def test_a_token_that_is_taken_back_ends_it_with_a_reason(discord_server, lab, connect):
