@@ -145,4 +145,5 @@ def _speaking(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:
             return fenced.Fenced(chat.Chat(client, model))
         case "auto":
             with_tools = chat.Chat(client, model)
-            return choosing.Choosing(with_tools, fenced.Fenced(with_tools))
+            is_small = choosing.is_small(model.name)
+            return choosing.Choosing(with_tools, fenced.Fenced(with_tools), is_small=is_small)

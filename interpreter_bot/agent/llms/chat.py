@@ -26,10 +26,10 @@ class Chat:
         self._quirks = quirks.Quirks(is_modern=model.base_url.startswith(_OFFICIAL))
 
     async def reply(
-        self, prompt: messages.Prompt, *, hearing: ports.Hearing, takes_python: bool = False
+        self, prompt: messages.Prompt, *, hearing: ports.Hearing, finds_calls: bool = False
     ) -> messages.Reply:
-        """Answer; with `takes_python`, blocks of code in the text count as calls."""
-        listener = listening.Listener(hearing, prompt, takes_python=takes_python)
+        """Answer; with `finds_calls`, calls that are written as text count as calls."""
+        listener = listening.Listener(hearing, prompt, finds_calls=finds_calls)
         said: list[dict[str, Any]] = [{"role": "system", "content": prompt.system}]
         for message in prompt.messages:
             said.extend(wire_messages(message))

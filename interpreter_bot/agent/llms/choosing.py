@@ -1,8 +1,12 @@
-"""Finding out whether a model can call tools, by what it does."""
+"""Finding out whether a model can call tools, by its name and by what it does."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import re
+import time
+from collections.abc import Callable
 from typing import Final
 
 from interpreter_bot.agent import failures, messages, ports
@@ -10,54 +14,117 @@ from interpreter_bot.agent.llms import chat, fenced
 
 _log = logging.getLogger(__name__)
 
-# A capable model may once show code that is only meant to be read.
-_BLOCKS: Final = 2
+# Whoever is smaller answers more with code blocks than with calls, even where it can call:
+# `bench/results/protocols.json`.
+_SMALL_BILLIONS: Final = 4.0
+# "qwen2.5-coder-1.5b-instruct", "llama3.2:3b", "smollm2-360m"; neither the "A3B" of a larger one
+# with experts, nor the "4bit" of a shortened one.
+_SIZE: Final = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
+# A server may have been given another model, or other settings, meanwhile.
+_TRIAL_SECONDS: Final = 1800.0
+_GONE_OVER: Final = (
+    "This language model turned out not to call tools ({reason}). From now on it writes code as "
+    "blocks in its words, and those are run."
+)
+_CAME_BACK: Final = (
+    "This language model calls tools after all. From now on, code in its words is only shown."
+)
+_AS_TEXT: Final = (
+    "[That call was written as text, and has not been run. Make it as a call, or answer the "
+    "person in words.]"
+)
+
+
+def is_small(name: str) -> bool:
+    """Say whether a model's name tells of a size at which code blocks are answered better."""
+    found = _SIZE.findall(name)
+    billions = [float(number) / (1000 if unit in "mM" else 1) for number, unit in found]
+    return bool(billions) and max(billions) <= _SMALL_BILLIONS
 
 
 class Choosing:
-    """Starts with tools, and goes over to fenced blocks for good where the model needs it.
+    """Starts with tools, and goes over to code blocks where the model cannot call.
 
-    A call written as JSON text is proof at once, and so is a server that refuses tools; blocks of
-    Python are run, and are proof when they come twice. A model that has made one native call has
-    proved the opposite. This is remembered as long as the bot runs.
+    Proof of that is a server that refuses tools, or a call that is written as text; of a model
+    that has made a native call, only a second one, after it was told. Code that is merely shown
+    proves nothing and is never run. Whoever's turn it is hears of a change. It is undone by a
+    native call: tools are offered again now and then. This is remembered as long as the bot runs.
+
+    Args:
+        with_tools: the model with tools.
+        without: the same model without.
+        is_small: it is spoken to without tools from the start, and that stays so.
+        clock: tells seconds.
     """
 
-    def __init__(self, with_tools: chat.Chat, without: fenced.Fenced) -> None:
+    def __init__(
+        self,
+        with_tools: chat.Chat,
+        without: fenced.Fenced,
+        *,
+        is_small: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._with_tools = with_tools
         self._without = without
-        self._is_fenced = False
+        self._is_small = is_small
+        self._clock = clock
         self._has_called = False
-        self._blocks = 0
-
-    @property
-    def is_fenced(self) -> bool:
-        """Whether this model is spoken to without tools."""
-        return self._is_fenced
+        self._trial_at: float | None = None
 
     async def reply(self, prompt: messages.Prompt, *, hearing: ports.Hearing) -> messages.Reply:
         """Answer, one way or the other."""
-        if not self._is_fenced:
-            try:
-                reply = await self._with_tools.reply(
-                    prompt, hearing=hearing, takes_python=not self._has_called
-                )
-            except failures.ToolsRefusedError:
-                self._go_over("its server refuses tools")
-            else:
-                self._learn(reply)
-                return reply
-        return await self._without.reply(prompt, hearing=hearing)
+        if self._is_small or not self._offers_tools(prompt):
+            return await self._without.reply(prompt, hearing=hearing)
+        try:
+            reply = await self._with_tools.reply(prompt, hearing=hearing, finds_calls=True)
+        except failures.ToolsRefusedError:
+            self._go_over("its server refuses them", hearing)
+            return await self._without.reply(prompt, hearing=hearing)
+        if reply.calls and reply.manner is messages.Manner.NATIVE:
+            self._come_back(hearing)
+        elif reply.calls and self._has_called and self._trial_at is None:
+            reply = await self._asked_again(prompt, reply, hearing)
+        elif reply.calls:
+            self._go_over("it writes its calls as text", hearing)
+        return reply
 
-    def _learn(self, reply: messages.Reply) -> None:
-        if not reply.calls or self._has_called:
-            return
-        if reply.manner is messages.Manner.NATIVE:
-            self._has_called = True
-            return
-        self._blocks += 1
-        if reply.manner is messages.Manner.JSON or self._blocks >= _BLOCKS:
-            self._go_over("it writes its calls as text")
+    def _offers_tools(self, prompt: messages.Prompt) -> bool:
+        if self._trial_at is None:
+            return True
+        last = prompt.messages[-1] if prompt.messages else None
+        # No turn changes its way in the middle for a mere trial.
+        begins = isinstance(last, messages.Told) and not last.is_ours
+        return begins and prompt.may_call and self._clock() >= self._trial_at
 
-    def _go_over(self, reason: str) -> None:
-        _log.info("a model is used without tools from now on: %s", reason)
-        self._is_fenced = True
+    async def _asked_again(
+        self, prompt: messages.Prompt, reply: messages.Reply, hearing: ports.Hearing
+    ) -> messages.Reply:
+        """Give a model that can call another chance to; what it wrote is not run."""
+        written = (reply.text.strip(), *(call.arguments for call in reply.calls))
+        told = (
+            messages.Said("\n".join(filter(None, written))),
+            messages.Told(_AS_TEXT, is_ours=True),
+        )
+        prompt = dataclasses.replace(prompt, messages=(*prompt.messages, *told))
+        try:
+            again = await self._with_tools.reply(prompt, hearing=hearing, finds_calls=True)
+        except failures.CutError as error:
+            error.partial = fenced.with_both(reply, error.partial)
+            raise
+        if again.calls and again.manner is not messages.Manner.NATIVE:
+            self._go_over("it writes its calls as text", hearing)
+        return fenced.with_both(reply, again)
+
+    def _go_over(self, reason: str, hearing: ports.Hearing) -> None:
+        if self._trial_at is None:
+            _log.info("a model is used without tools from now on: %s", reason)
+            hearing.notice(_GONE_OVER.format(reason=reason))
+        self._trial_at = self._clock() + _TRIAL_SECONDS
+
+    def _come_back(self, hearing: ports.Hearing) -> None:
+        self._has_called = True
+        if self._trial_at is not None:
+            _log.info("a model is used with tools again: it called one")
+            hearing.notice(_CAME_BACK)
+            self._trial_at = None

@@ -50,22 +50,22 @@ class Fenced:
             try:
                 again = await self._converse(said, prompt, withheld)
             except failures.CutError as error:
-                error.partial = _with_both(reply, error.partial)
+                error.partial = with_both(reply, error.partial)
                 raise
-            return _with_both(reply, again)
+            return with_both(reply, again)
         finally:
             withheld.release()
 
     async def _converse(
         self, said: list[dict[str, Any]], prompt: messages.Prompt, hearing: ports.Hearing
     ) -> messages.Reply:
-        listener = listening.Listener(hearing, prompt, takes_python=bool(prompt.tools))
+        listener = listening.Listener(hearing, prompt, finds_calls=True, takes_python=True)
         return await self._chat.converse(
             said, prompt, listener=listener, extra={}, stops_at_block=True
         )
 
 
-def _with_both(guess: messages.Reply, reply: messages.Reply) -> messages.Reply:
+def with_both(guess: messages.Reply, reply: messages.Reply) -> messages.Reply:
     """Let a reply have cost what the guess before it cost, too.
 
     An estimate even where the server counted both: it is no measure of one prompt.

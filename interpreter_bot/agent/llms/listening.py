@@ -29,7 +29,8 @@ class Listener:
     Args:
         hearing: who hears it with us.
         prompt: what was asked.
-        takes_python: blocks of Python in the text are calls.
+        finds_calls: what the text holds of calls, in the words of some model, counts as such.
+        takes_python: blocks of Python in the text are calls, too.
 
     Attributes:
         finish: why the reply ended; None while it has not.
@@ -39,16 +40,20 @@ class Listener:
     """
 
     def __init__(
-        self, hearing: ports.Hearing, prompt: messages.Prompt, *, takes_python: bool
+        self,
+        hearing: ports.Hearing,
+        prompt: messages.Prompt,
+        *,
+        finds_calls: bool = False,
+        takes_python: bool = False,
     ) -> None:
         self.finish: messages.Finish | None = None
         self.usage: messages.Usage | None = None
         self.is_refused = False
         self.has_block = False
         self._hearing = hearing
-        self._splitter = (
-            fences.Splitter(tools.KNOWN, takes_python=takes_python) if prompt.tools else None
-        )
+        names = tools.KNOWN if finds_calls else frozenset[str]()
+        self._splitter = fences.Splitter(names, takes_python=takes_python) if prompt.tools else None
         self._left = prompt.answer_tokens * _CHARACTERS_PER_TOKEN
         self._words: list[str] = []
         self._native: list[_Started] = []

@@ -23,7 +23,7 @@ class Responses:
 
     async def reply(self, prompt: messages.Prompt, *, hearing: ports.Hearing) -> messages.Reply:
         """Answer."""
-        listener = listening.Listener(hearing, prompt, takes_python=False)
+        listener = listening.Listener(hearing, prompt)
         with translating.translated(listener, api_key=self._client.api_key):
             stream = await self._opened(self._parameters(prompt))
             # Closes the connection also when we are cancelled, so that the server stops at once.

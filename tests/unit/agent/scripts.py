@@ -132,8 +132,9 @@ async def stage(
         waits.append(seconds)
         await asyncio.sleep(0)
 
-    async with openai_server.Server(replies) as server:
-        model = settings.Model(**{"name": "scripted", "base_url": server.base_url, **model})
+    model = {"name": "scripted", **model}
+    async with openai_server.Server(replies, models=(model["name"],)) as server:
+        model = settings.Model(**{"base_url": server.base_url, **model})
         patience = settings.Patience(**{"silence_seconds": 5, **(patience or {})})
         keys = {"OPENAI_API_KEY": pydantic.SecretStr(server.api_key)}
         catalogue = catalogues.Catalogue([model], keys=keys, patience=patience, sleep=sleep)

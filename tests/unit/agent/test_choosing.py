@@ -9,7 +9,7 @@ import pytest
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import budgets, failures, messages, prompting
 from interpreter_bot.agent.endings import Ending
-from interpreter_bot.agent.llms import catalogues, reminding, translating
+from interpreter_bot.agent.llms import catalogues, choosing, reminding, translating
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
 
@@ -32,38 +32,107 @@ async def test_fenced_block_is_run_and_what_follows_is_dropped():
     assert "[Output of the code:]\n42" in stage.server.requests[1].messages[3]["content"]
 
 
-async def test_call_as_json_text_is_run_and_proves_that_tools_are_unknown():
-    call = '```json\n{"name": "run_code", "arguments": {"code": """print(42)"""}}\n```'
-    replies = [server.text(*call), server.text("It is 42."), server.text("Yes.")]
+CALL = '```json\n{"name": "run_code", "arguments": {"code": """print(42)"""}}\n```'
+SHOWN = 'Only to be read:\n```python\nos.remove("important.csv")\n```\n'
+
+
+def offered(stage):
+    return ["tools" in one.body for one in stage.server.requests]
+
+
+async def test_call_as_text_is_run_and_proves_that_tools_are_unknown():
+    replies = [server.text(*CALL), server.text("It is 42."), server.text("Yes.")]
     async with scripts.stage(replies, scripts.printed("42")) as stage:
         outcome = await stage.run()
         stage.transcript.tell("Sure?")
         await stage.run()
     assert outcome.text == "It is 42."
     assert stage.workbench.ran == ["print(42)"]
-    assert [("tools" in one.body) for one in stage.server.requests] == [True, False, False]
+    assert offered(stage) == [True, False, False]
+    (told,) = stage.watcher.of("notice")
+    assert told == (
+        "This language model turned out not to call tools (it writes its calls as text). From now "
+        "on it writes code as blocks in its words, and those are run."
+    )
 
 
-async def test_blocks_of_python_prove_it_when_they_come_twice():
-    replies = [
-        server.text("```python\n1\n```"),
-        server.text("```python\n2\n```"),
-        server.text("3"),
-    ]
-    played = [scripts.printed("1"), scripts.printed("2")]
-    async with scripts.stage(replies, *played) as stage:
-        await stage.run()
-    assert stage.workbench.ran == ["1\n", "2\n"]
-    assert [("tools" in one.body) for one in stage.server.requests] == [True, True, False]
+@pytest.mark.parametrize("protocol", ["auto", "chat", "responses"])
+async def test_code_that_a_new_model_only_shows_is_never_run(protocol):
+    replies = [server.text(*SHOWN), server.text(*SHOWN), server.code("1"), server.text("Done.")]
+    async with scripts.stage(replies, scripts.printed("1"), protocol=protocol) as stage:
+        outcome = await stage.run()
+        for _ in range(2):
+            stage.transcript.tell("And how else? Do not run it.")
+            await stage.run()
+    assert outcome.text == SHOWN.strip()
+    assert stage.workbench.ran == ["1"]
+    assert offered(stage) == [True] * 4
+    assert stage.watcher.of("notice") == []
 
 
-async def test_block_of_a_model_that_calls_is_only_shown():
-    answer = "Use this:\n```python\nprint(1)\n```"
-    replies = [server.code("1"), server.text(answer)]
+async def test_code_that_a_model_shows_after_it_has_called_is_never_run():
+    replies = [server.code("1"), server.text(*SHOWN)]
     async with scripts.stage(replies, scripts.printed("1")) as stage:
         outcome = await stage.run()
-    assert outcome.text == answer
+    assert outcome.text == SHOWN.strip()
     assert stage.workbench.ran == ["1"]
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses"])
+async def test_call_as_text_is_only_shown_where_tools_are_insisted_on(protocol):
+    async with scripts.stage([server.text(*CALL)], protocol=protocol) as stage:
+        outcome = await stage.run()
+    assert outcome.text == CALL
+    assert stage.workbench.ran == []
+
+
+async def test_model_that_can_call_is_told_so_where_it_writes_a_call_as_text():
+    replies = [server.code("1"), server.text("Now:\n", *CALL), server.code("2"), server.text("2")]
+    played = [scripts.printed("1"), scripts.printed("2")]
+    async with scripts.stage(replies, *played) as stage:
+        outcome = await stage.run()
+    assert outcome.text == "2"
+    assert stage.workbench.ran == ["1", "2"]
+    assert offered(stage) == [True] * 4
+    said, told = stage.server.requests[2].messages[-2:]
+    assert "print(42)" in said["content"]
+    assert "has not been run" in told["content"]
+    assert outcome.spent.usage.input_tokens == 400
+    assert stage.watcher.of("notice") == []
+
+
+async def test_model_that_does_not_call_any_more_is_found_out():
+    replies = [
+        *(server.code("1"), server.text(*CALL), server.text(*CALL), server.text("It is 42.")),
+        server.text("Yes."),
+    ]
+    played = [scripts.printed("1"), scripts.printed("42")]
+    async with scripts.stage(replies, *played) as stage:
+        outcome = await stage.run()
+        stage.transcript.tell("Sure?")
+        await stage.run()
+    assert outcome.text == "It is 42."
+    assert stage.workbench.ran == ["1", "print(42)"]
+    assert offered(stage) == [True, True, True, False, False]
+    assert len(stage.watcher.of("notice")) == 1
+
+
+async def test_model_gets_its_tools_back_when_it_calls_one(monkeypatch):
+    monkeypatch.setattr(choosing, "_TRIAL_SECONDS", 0.0)
+    replies = [server.text(*CALL), server.text("It is 42.")]
+    replies += [server.code("1"), server.text("It is 1."), server.text(*SHOWN)]
+    played = [scripts.printed("42"), scripts.printed("1")]
+    async with scripts.stage(replies, *played) as stage:
+        await stage.run()
+        stage.transcript.tell("Again.")
+        await stage.run()
+        stage.transcript.tell("Only show me how.")
+        await stage.run()
+    assert offered(stage) == [True, False, True, True, True]
+    assert stage.workbench.ran == ["print(42)", "1"]
+    assert stage.watcher.of("notice")[1:] == [
+        "This language model calls tools after all. From now on, code in its words is only shown."
+    ]
 
 
 async def test_server_that_refuses_tools_is_asked_without():
@@ -75,6 +144,31 @@ async def test_server_that_refuses_tools_is_asked_without():
     async with scripts.stage(replies, scripts.printed("42")) as stage:
         outcome = await stage.run()
     assert outcome.text == "42"
+    assert "its server refuses them" in stage.watcher.of("notice")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_small"),
+    [
+        *(("qwen2.5-coder-1.5b-instruct", True), ("llama3.2:3b", True), ("gemma-2-2b-it", True)),
+        *(("SmolLM2-360M-Instruct", True), ("Qwen/Qwen3-4B", True), ("qwen3:0.6b-q4_K_M", True)),
+        *(("qwen3:8b", False), ("Qwen3-30B-A3B", False), ("mixtral-8x7b", False)),
+        *(("gpt-5.2", False), ("llama-70b-4bit", False), ("gpt-oss-20b", False), ("o3", False)),
+        *(("mistral-7b-v0.2", False), ("Phi-3-mini-4k", False), ("claude-4b2", False)),
+    ],
+)
+def test_size_of_a_model_is_read_from_its_name(name, is_small):
+    assert choosing.is_small(name) is is_small
+
+
+@pytest.mark.parametrize(("protocol", "has_tools"), [("auto", False), ("chat", True)])
+async def test_small_model_writes_blocks_from_the_start_unless_the_settings_say_otherwise(
+    protocol, has_tools
+):
+    async with scripts.stage([server.text("Hi.")], name="tiny-1.5b", protocol=protocol) as stage:
+        await stage.run()
+    assert offered(stage) == [has_tools]
+    assert stage.watcher.of("notice") == []
 
 
 @pytest.mark.parametrize(
