@@ -42,7 +42,7 @@ _MOST_FILE_BYTES = 1_000_000
 _STEPS = 10
 
 
-class _Workbench:
+class Workbench:
     """One session of a pool."""
 
     def __init__(self, pool: pools.Pool, key: str) -> None:
@@ -101,24 +101,29 @@ class _Watcher:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Means:
+class Means:
+    """Where questions are asked, and whom."""
+
     pool: pools.Pool
     llm: ports.Llm
     model: settings.Model
 
 
+def told(subject: questions.Subject) -> str:
+    """Write what a model is told of the file."""
+    size = len(subject.content)
+    return describing.file(subject.file_name, size, kind="text/csv", details=subject.details)
+
+
 async def ask(
-    means: _Means, subject: questions.Subject, question: questions.Question
+    means: Means, subject: questions.Subject, question: questions.Question
 ) -> dict[str, Any]:
     """Take one question through a turn of its own, in a session of its own."""
     key = f"{subject.name}: {question.text}"
-    workbench, watcher = _Workbench(means.pool, key), _Watcher()
+    workbench, watcher = Workbench(means.pool, key), _Watcher()
     await workbench.put(subject.file_name, subject.content)
-    told = describing.file(
-        subject.file_name, len(subject.content), kind="text/csv", details=subject.details
-    )
     transcript = transcripts.Transcript()
-    transcript.tell(f"{told}\n\n{question.text}")
+    transcript.tell(f"{told(subject)}\n\n{question.text}")
     started = time.monotonic()
     outcome = await _turn(means, transcript, workbench, watcher)
     seconds = time.monotonic() - started
@@ -139,7 +144,7 @@ async def ask(
 
 
 async def _turn(
-    means: _Means, transcript: transcripts.Transcript, workbench: _Workbench, watcher: _Watcher
+    means: Means, transcript: transcripts.Transcript, workbench: Workbench, watcher: _Watcher
 ) -> endings.Outcome:
     limits = settings.Turn(steps=_STEPS)
     job = loops.Job(
@@ -155,7 +160,7 @@ async def _turn(
     return await loops.run(job)
 
 
-async def measure(means: _Means, subject: questions.Subject) -> dict[str, Any]:
+async def measure(means: Means, subject: questions.Subject) -> dict[str, Any]:
     """Ask everything of one set; prints as it goes."""
     turns = []
     for question in subject.questions:
@@ -170,7 +175,7 @@ async def measure(means: _Means, subject: questions.Subject) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def means(model_path: pathlib.Path, threads: int) -> AsyncIterator[_Means]:
+async def means(model_path: pathlib.Path, threads: int) -> AsyncIterator[Means]:
     """Open a pool and the embedded model."""
     chosen = settings.Local(model_path=model_path, threads=threads)
     async with contextlib.AsyncExitStack() as stack:
@@ -181,7 +186,7 @@ async def means(model_path: pathlib.Path, threads: int) -> AsyncIterator[_Means]
         )
         stack.push_async_callback(catalogue.close)
         pool = await stack.enter_async_context(bots.pool(spares=1))
-        yield _Means(pool=pool, llm=catalogue.llm(), model=local.model)
+        yield Means(pool=pool, llm=catalogue.llm(), model=local.model)
 
 
 async def main(model_path: pathlib.Path, names: Sequence[str], *, threads: int) -> dict[str, Any]:

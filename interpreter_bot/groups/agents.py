@@ -26,9 +26,9 @@ class Model(tables.Group):
     """The environment variable that holds its key; unset or empty means the server wants none."""
     protocol: Literal["auto", "chat", "responses", "fenced"] = "auto"
     """The wire protocol. `fenced` is chat completions with blocks of code in the text, which are
-    run; in all others, code in a model's words is only shown. `auto` is `fenced` for a model of up to
-    four billion parameters by its name; else it offers tools, and goes over to `fenced` as long as
-    the server refuses them or the model writes its calls as text."""
+    run; in all others, code in a model's words is only shown. `auto` is `fenced` for a model that
+    has at most four billion parameters by its name; else it offers tools, and goes over to `fenced`
+    while the server refuses them or the model writes its calls as text."""
     context_tokens: Annotated[int, pydantic.Field(ge=2048)] = 128_000
     """How much it can read and write together."""
     answer_tokens: Annotated[int, pydantic.Field(ge=64)] = 8192

@@ -1,0 +1,193 @@
+"""Whether the loop is worth it: the same questions to one prompt and to the loop, side by side.
+
+`python -m bench.loop_comparison --url http://127.0.0.1:8911/v1 --model NAME`: one shot is one
+prompt whose one block of code runs once in our kernel, and what it prints is the answer; the loop
+is the product's own, and its last words are the answer. Both are told the same of the file, at
+temperature 0. The questions of `tuning_questions` may be looked at to mend things; those of
+`held_out_questions` may not. It takes an hour or so on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import pathlib
+import re
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+import openai
+
+from bench import (
+    answers,
+    bots,
+    held_out_questions,
+    machines,
+    questions,
+    reply_cache,
+    tuning_questions,
+)
+from interpreter_bot import settings
+from interpreter_bot.agent import describing
+from interpreter_bot.agent.llms import catalogues
+from interpreter_bot.screens import showing
+
+_RESULT: Final = pathlib.Path(__file__).parent / "results" / "loop_comparison.json"
+_HALVES: Final = {"tuning": tuning_questions.SUBJECTS, "held_out": held_out_questions.SUBJECTS}
+_SYSTEM: Final = "You are a data analyst who writes Python. Files are in /mnt/data."
+_ASK: Final = (
+    "Write one ```python block that reads the file and prints the answer to the question. It is "
+    "run once, and what it prints is the answer."
+)
+_BLOCK: Final = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
+_ANSWER_TOKENS: Final = 1024
+_OUTPUT_CHARACTERS: Final = 8000
+_AT_ONCE: Final = 4
+
+_Way: TypeAlias = Callable[
+    [answers.Means, questions.Subject, questions.Question], Awaitable[dict[str, Any]]
+]
+
+
+async def one_shot(
+    means: answers.Means, subject: questions.Subject, question: questions.Question
+) -> dict[str, Any]:
+    """Ask once, run once."""
+    started = time.monotonic()
+    said, tokens = await _reply(
+        means.model, f"{answers.told(subject)}\n\n{question.text}\n\n{_ASK}"
+    )
+    block = _BLOCK.search(said)
+    printed = await _printed(means, subject, question, block[1]) if block else ""
+    return {
+        "question": question.text,
+        "is_right": question.is_right(questions.Answer(text=printed)),
+        "answer": printed,
+        "said": said,
+        "steps": 1,
+        "tokens": tokens,
+        "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+async def _reply(model: settings.Model, asked: str) -> tuple[str, int]:
+    """Hear a reply to the end of its first block."""
+    said, pieces = "", 0
+    async with openai.AsyncOpenAI(api_key="none", base_url=model.base_url, timeout=1800) as client:
+        stream = await client.chat.completions.create(
+            model=model.name,
+            messages=[
+                {"role": "system", "content": _SYSTEM},
+                {"role": "user", "content": asked},
+            ],
+            max_tokens=_ANSWER_TOKENS,
+            temperature=0,
+            stream=True,
+        )
+        async with stream:
+            async for chunk in stream:
+                said += (chunk.choices[0].delta.content or "") if chunk.choices else ""
+                pieces += 1
+                if re.search(r"```(?:python|py)?[ \t]*\n.*\n```", said, re.DOTALL):
+                    break
+    return said, pieces
+
+
+async def _printed(
+    means: answers.Means, subject: questions.Subject, question: questions.Question, code: str
+) -> str:
+    key = f"one shot, {subject.name}: {question.text}"
+    workbench, screen = answers.Workbench(means.pool, key), showing.Screen()
+    await workbench.put(subject.file_name, subject.content)
+    finished = await workbench.run(code, show=screen.show)
+    await means.pool.forget(key)
+    return describing.execution(screen.outputs, finished, _OUTPUT_CHARACTERS)
+
+
+_WAYS: Final[dict[str, _Way]] = {"one_shot": one_shot, "loop": answers.ask}
+
+
+async def measure(means: answers.Means, half: str, way: str) -> dict[str, Any]:
+    """Put all questions of a half one way; prints as it goes."""
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def turn(subject: questions.Subject, question: questions.Question) -> dict[str, Any]:
+        async with places:
+            turn = await _WAYS[way](means, subject, question)
+        mark = "right" if turn["is_right"] else "WRONG"
+        words = f"{turn['seconds']:.0f} s, {turn['steps']} steps: {question.text}"
+        print(f"  {way} {mark} {words}\n        {turn['answer'][-200:]!r}", flush=True)
+        return {"table": subject.name, **turn}
+
+    subjects = [subject() for subject in _HALVES[half].values()]
+    turns = await asyncio.gather(
+        *(turn(subject, question) for subject in subjects for question in subject.questions)
+    )
+    right = sum(one["is_right"] for one in turns)
+    print(f"{half}, {way}: {right} of {len(turns)} right", flush=True)
+    return {"right": right, "total": len(turns), "turns": turns}
+
+
+@contextlib.asynccontextmanager
+async def means(url: str, name: str, protocol: Any, kept: pathlib.Path) -> AsyncIterator[Any]:
+    """Open a pool and a model on a server."""
+    async with contextlib.AsyncExitStack() as stack:
+        base_url = await stack.enter_async_context(reply_cache.serving(url, kept))
+        model = settings.Model(
+            name=name,
+            base_url=base_url,
+            api_key_variable="",
+            protocol=protocol,
+            context_tokens=8192,
+            answer_tokens=_ANSWER_TOKENS,
+            temperature=0.0,
+        )
+        patience = settings.Patience(silence_seconds=1800)
+        catalogue = catalogues.Catalogue([model], keys={}, patience=patience)
+        stack.push_async_callback(catalogue.close)
+        pool = await stack.enter_async_context(bots.pool(spares=_AT_ONCE))
+        yield answers.Means(pool=pool, llm=catalogue.llm(), model=model)
+
+
+async def main(given: argparse.Namespace) -> dict[str, Any]:
+    """Compare."""
+    machine = machines.describe()
+    async with means(given.url, given.model, given.protocol, given.kept) as opened:
+        halves = {
+            half: {way: await measure(opened, half, way) for way in given.ways or _WAYS}
+            for half in given.halves or _HALVES
+        }
+    return {
+        "machine": machine,
+        "model": given.model,
+        "protocol": given.protocol,
+        "right": {
+            half: {way: f"{one['right']} of {one['total']}" for way, one in ways.items()}
+            for half, ways in halves.items()
+        },
+        "halves": halves,
+    }
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.loop_comparison", description=__doc__)
+    parser.add_argument("--url", required=True, help="the base URL of the model's server")
+    parser.add_argument("--model", required=True, help="what the server calls the model")
+    parser.add_argument("--protocol", default="auto", help="the loop's; see the settings")
+    parser.add_argument("--half", action="append", dest="halves", choices=list(_HALVES))
+    parser.add_argument("--way", action="append", dest="ways", choices=list(_WAYS))
+    kept = pathlib.Path(tempfile.gettempdir()) / "interpreter-bot-replies"
+    parser.add_argument("--kept", type=pathlib.Path, default=kept, help="a folder for replies")
+    parser.add_argument("--into", type=pathlib.Path, default=_RESULT, help="the file to write")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    given = _arguments()
+    result = asyncio.run(main(given))
+    given.into.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    print(json.dumps(result["right"]), f"Written: {given.into}")
