@@ -46,7 +46,7 @@ _ASK: Final = (
 _BLOCK: Final = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
 _ANSWER_TOKENS: Final = 1024
 _OUTPUT_CHARACTERS: Final = 8000
-_AT_ONCE: Final = 4
+_AT_ONCE: Final = 8
 
 _Way: TypeAlias = Callable[
     [answers.Means, questions.Subject, questions.Question], Awaitable[dict[str, Any]]
