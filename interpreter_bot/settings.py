@@ -16,7 +16,15 @@ import pydantic
 import pydantic_settings
 from pydantic.fields import FieldInfo
 
-from interpreter_bot.groups.agents import Agent, Allowance, Local, Model, Patience, Turn
+from interpreter_bot.groups.agents import (
+    STRANGERS_TOKENS,
+    Agent,
+    Allowance,
+    Local,
+    Model,
+    Patience,
+    Turn,
+)
 from interpreter_bot.groups.conversations import Sessions, Store
 from interpreter_bot.groups.discord import Discord
 from interpreter_bot.groups.kernels import Kernels, Limits, Paths, Sandbox
@@ -119,6 +127,13 @@ class Settings(pydantic_settings.BaseSettings):
     """Slack."""
     discord: Discord = Discord()
     """Discord."""
+
+    def allowance_on(self, platform: str) -> Allowance:
+        """Return what one person may use in a day; never boundless where anybody may come."""
+        is_open = platform == "discord" and self.discord.is_open
+        if not is_open or self.allowance != Allowance():
+            return self.allowance
+        return Allowance(tokens=STRANGERS_TOKENS)
 
     def for_one_session(self) -> Settings:
         """Return the same for a command that needs one kernel, and none standing by."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 import pathlib
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import pydantic
 
@@ -87,8 +87,13 @@ class Patience(tables.Group):
     """Between two signs of life; a small machine needs that long to read a long transcript."""
 
 
+STRANGERS_TOKENS: Final = 200_000
+"""What one person may use in a day where anybody may come, and nothing else was decided."""
+
+
 class Allowance(tables.Group):
-    """What one person may use in a day (of UTC), in all conversations. None means no limit."""
+    """What one person may use in a day (of UTC), in all conversations. None means no limit, but
+    on Discord while nobody is named who may use it: 200,000 tokens then."""
 
     money: tables.Price | None = None
     """In the currency of the price list."""

@@ -23,8 +23,9 @@ class Discord(tables.Group):
     people: tuple[int, ...] = ()
     """Ids of people who may use it, in direct messages too."""
     direct_messages: bool = True
-    """Whether it answers direct messages."""
-    user_install: bool = True
+    """Whether it answers direct messages: of those who may use it on a server, if `guilds` or
+    `channels` are named, of `people`, and of who has one of the `roles`."""
+    user_install: bool = False
     """Offer the commands to people who install it for themselves, on servers it is not in."""
     threads: bool = True
     """A mention in a channel opens a thread; otherwise it is answered there, by a reply."""
@@ -56,3 +57,8 @@ class Discord(tables.Group):
     """How long logging in and connecting may take at the start."""
     closing_seconds: tables.Seconds = 30.0
     """How long last answers may take to be shown when the bot ends."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody at all on Discord may use it, who adds it to a server of their own."""
+        return not (self.guilds or self.channels or self.roles or self.people)

@@ -147,7 +147,7 @@ class Archive:
         ever = await usage.of_session(session.id) if session else records.Spending()
         today = await usage.of_person(person.id, platform=key.platform, workspace=key.workspace)
         allowance = await allowances.holding(
-            self._means.bot.allowance, key, person, self._means.database
+            self._means.bot.allowance_on(key.platform), key, person, self._means.database
         )
         return overviews.Usage(
             session=allowances.shown(ever),

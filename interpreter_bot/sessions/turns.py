@@ -243,7 +243,10 @@ class _Work:
         transcript.tell(question.told)
         self._recorder.model = model.title
         limits = await allowances.holding(
-            means.bot.allowance, self._request.key, self._request.person, means.database
+            means.bot.allowance_on(self._request.key.platform),
+            self._request.key,
+            self._request.person,
+            means.database,
         )
         tab = means.ledger.open(self._recorder.turn_id, self._request, limits=limits)
         allowance = tab.allowance(means.database)

@@ -20,7 +20,7 @@ import datetime
 import itertools
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import histories, overviews, ports, requests
+from interpreter_bot.sessions import approvals, histories, overviews, ports, requests
 from tests.fakes import replies
 
 
@@ -291,6 +291,18 @@ class Conversations:
         ):
             found |= self.scopes.get(narrow, {})
         return found
+
+    async def approval(self, scope, at_least="never"):
+        around = (
+            values.Scope(),
+            values.Scope(scope.platform),
+            values.Scope(scope.platform, scope.workspace),
+            values.Scope(scope.platform, scope.workspace, scope.channel),
+            values.Scope(scope.platform, person=scope.person),
+            scope,
+        )
+        chosen = [self.scopes.get(one, {}).get(approvals.NAME) for one in around]
+        return approvals.strictest(at_least, *chosen)
 
     async def choose(self, scope, name, value):
         chosen = self.scopes.setdefault(scope, {})

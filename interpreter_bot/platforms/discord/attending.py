@@ -111,16 +111,20 @@ class Attendant:
         await self._talks.choose(_scope(interaction, place, scope), name, chosen)
         words = {"me": "for you", "channel": "in this channel", "server": "on this server"}
         told = "as by default" if chosen is None else escaping.line(value.strip())
-        await self._interactor.tell(
-            interaction, f"{escaping.line(name)} is {told} from now on, {words[scope]}."
-        )
+        told = f"{escaping.line(name)} is {told} from now on, {words[scope]}."
+        if name == preferences.APPROVAL:
+            holds = await self._talks.approval(place.scope(str(interaction.user.id)))
+            told += f" With what others chose, {escaping.line(holds)} holds for you here."
+        await self._interactor.tell(interaction, told)
 
     async def _show_settings(self, interaction: _Interaction, place: places.Place) -> None:
         person = places.person(interaction.user)
         holds = await self._interactor.requester.chosen_by(place, person)
         lines = ["**What holds for you here**"]
         for name in preferences.NAMES:
-            value = getattr(holds, name)
+            value: object = getattr(holds, name, "")
+            if name == preferences.APPROVAL:
+                value = await self._talks.approval(place.scope(person.id))
             shown = {True: "on", False: "off", "": "default"}.get(value, value)
             lines.append(f"• {escaping.line(name)}: {shown} ({preferences.ABOUT[name]})")
         await self._interactor.tell(interaction, "\n".join(lines))

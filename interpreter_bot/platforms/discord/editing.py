@@ -14,7 +14,6 @@ from interpreter_bot.platforms.discord import (
     places,
     recents,
     requesting,
-    speaking,
 )
 from interpreter_bot.sessions import conversations
 
@@ -84,8 +83,8 @@ class Editor:
             await self._requester.stop(old)
             await old.is_over.wait()
         chosen = await self._requester.chosen_by(old.place, places.person(message.author))
-        me = self._client.user.id if self._client.user is not None else 0
-        request = self._listener.request(message, speaking.said(message, me), old.place, chosen)
+        said = await self._listener.said(message)
+        request = self._listener.request(message, said, old.place, chosen)
         run = requesting.Run(request, old.place, old.desk)
         recent.run = run
         await self._requester.carry_out(run, chosen, instead_of=old)

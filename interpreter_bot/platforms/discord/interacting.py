@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 from typing import Any, Final
 
 import discord
@@ -89,8 +88,8 @@ class Interactor:
         await self._acknowledge(interaction, is_public=is_public, is_silent=is_silent)
         if not await self.talks.claim(places.PLATFORM, f"interaction {interaction.id}"):
             return False
-        roles = await self._members.roles_of(interaction.user, interaction.guild)
-        refusal = permits.refusal(_asker(interaction, roles), self.options)
+        standing = await self._members.standing(interaction.user, interaction.guild)
+        refusal = permits.refusal(_asker(interaction, standing), self.options)
         return not await self._refuses(interaction, refusal)
 
     async def _refuses(self, interaction: discord.Interaction[Any], refusal: str) -> bool:
@@ -224,7 +223,7 @@ async def _defer(
 
 
 def _asker(
-    interaction: discord.Interaction[Any], roles: Collection[int] | None = None
+    interaction: discord.Interaction[Any], standing: memberships.Standing | None = None
 ) -> permits.Asker:
     user, channel = interaction.user, interaction.channel
     around = [interaction.channel_id or 0]
@@ -234,5 +233,7 @@ def _asker(
         user_id=user.id,
         guild_id=interaction.guild_id,
         channel_ids=around,
-        role_ids=memberships.roles_told(user) if roles is None else roles,
+        role_ids=memberships.roles_told(user) if standing is None else standing.role_ids,
+        is_member=standing is not None and standing.is_member,
+        is_bot_there=places.of_interaction(interaction).is_member,
     )

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import weakref
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 import discord
@@ -101,7 +101,7 @@ class Listener:
         async with self.in_order(message.channel.id):
             channel = await self._channel(message)
             place = places.of_channel(channel, message.guild)
-            said = speaking.said(message, self._me)
+            said = await self.said(message)
             wanted = self.request(message, said, place, preferences.Preferences())
             for answered in (place, places.of_thread(place, message.id)):
                 past = await self._talks.history(answered.key)
@@ -166,8 +166,7 @@ class Listener:
     async def _take(
         self, message: discord.Message, channel: discord.abc.MessageableChannel
     ) -> None:
-        roles = await self._members.roles_of(message.author, message.guild)
-        refusal = permits.refusal(_asker(message, channel, roles), self._options)
+        refusal = await self._refusal(message, channel)
         if refusal:
             _log.info("a message was refused: %s", refusal)
             if not permits.is_about_place(refusal):
@@ -175,7 +174,7 @@ class Listener:
             return
         place = places.of_channel(channel, message.guild)
         chosen = await self._requester.chosen_by(place, places.person(message.author))
-        said = speaking.said(message, self._me, await self._before(message, channel, place))
+        said = await self.said(message, await self._before(message, channel, place))
         if not said.text and not said.attachments:
             await self._say(channel, _EMPTY)
             return
@@ -207,7 +206,29 @@ class Listener:
         except faults.ANY as error:
             _log.info("what was said before could not be read", exc_info=error)
             return []
-        return [one for one in reversed(found) if not one.author.bot]
+        # Who may not use the bot is not to be heard by it either.
+        return [
+            one
+            for one in reversed(found)
+            if not (one.author.bot or await self._refusal(one, channel))
+        ]
+
+    async def said(
+        self, message: discord.Message, before: Iterable[discord.Message] = ()
+    ) -> speaking.Said:
+        """Read a message, and what was written before it."""
+        original = speaking.referred(message)
+        refusal = ""
+        if original is not None and original.author.id != self._me:
+            refusal = await self._refusal(original, message.channel)
+        return speaking.said(message, self._me, before, is_of_outsider=bool(refusal))
+
+    async def _refusal(
+        self, message: discord.Message, channel: discord.abc.MessageableChannel
+    ) -> str:
+        """Return why who wrote a message may not use the bot there; empty where they may."""
+        standing = await self._members.standing(message.author, message.guild)
+        return permits.refusal(_asker(message, channel, standing), self._options)
 
     def request(
         self,
@@ -258,7 +279,7 @@ class Listener:
         if recent.is_deleted:
             return
         if recent.message is not message:
-            said = speaking.said(recent.message, self._me)
+            said = await self.said(recent.message)
         if thread_id is not None:
             place = places.of_thread(place, thread_id)
         run = self._run(recent, said, place, chosen, is_reply=thread_id is None)
@@ -272,7 +293,9 @@ def _is_of_a_person(message: discord.Message) -> bool:
 
 
 def _asker(
-    message: discord.Message, channel: discord.abc.MessageableChannel, roles: Collection[int]
+    message: discord.Message,
+    channel: discord.abc.MessageableChannel,
+    standing: memberships.Standing,
 ) -> permits.Asker:
     around = [channel.id]
     if isinstance(channel, discord.Thread):
@@ -281,5 +304,6 @@ def _asker(
         user_id=message.author.id,
         guild_id=message.guild.id if message.guild is not None else None,
         channel_ids=around,
-        role_ids=roles,
+        role_ids=standing.role_ids,
+        is_member=standing.is_member,
     )

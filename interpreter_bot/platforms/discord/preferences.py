@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from interpreter_bot import errors, settings
-from interpreter_bot.sessions import requests
+from interpreter_bot.sessions import approvals, requests
 
 _YES: Final = frozenset({"on", "yes", "true"})
 _NO: Final = frozenset({"off", "no", "false"})
 _SWITCHES: Final = ("threads", "follow_threads", "show_code")
-NAMES: Final = ("approval", "model", *_SWITCHES)
+APPROVAL: Final = approvals.NAME
+NAMES: Final = (APPROVAL, "model", *_SWITCHES)
 """What can be chosen."""
 ABOUT: Final = {
-    "approval": "whether somebody is asked before code runs: never, once per answer, every time",
+    APPROVAL: "whether somebody is asked before code runs: never, once per answer, every time; the "
+    "strictest that anybody chose holds",
     "model": "the model that is asked, where a conversation has not chosen another",
     "threads": "a mention opens a thread",
     "follow_threads": "messages in my threads are answered without a mention",
@@ -25,9 +27,8 @@ ABOUT: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Preferences:
-    """What holds for one request."""
+    """What holds for one request; whether somebody is asked before it runs code, turns know."""
 
-    approval: requests.Approval = "never"
     model: str = ""
     threads: bool = True
     follow_threads: bool = True
@@ -37,12 +38,11 @@ class Preferences:
 def effective(chosen: Mapping[str, Any], defaults: settings.Discord) -> Preferences:
     """Read what was chosen; what makes no sense (any more) is as if it had not been."""
     switches = {name: chosen[name] for name in _SWITCHES if isinstance(chosen.get(name), bool)}
-    approval, model = chosen.get("approval"), chosen.get("model")
+    model = chosen.get("model")
     return Preferences(
         **{
             "threads": defaults.threads,
             "follow_threads": defaults.follow_threads,
-            "approval": approval if approval in get_args(requests.Approval) else "never",
             "model": model if isinstance(model, str) else "",
             **switches,
         }
@@ -51,7 +51,7 @@ def effective(chosen: Mapping[str, Any], defaults: settings.Discord) -> Preferen
 
 def suggestions(name: str, models: tuple[str, ...]) -> tuple[str, ...]:
     """Return what can be chosen under a name."""
-    if name == "approval":
+    if name == APPROVAL:
         return get_args(requests.Approval)
     if name == "model":
         return models

@@ -150,7 +150,6 @@ def request_in(
         key=place.key,
         person=person,
         text=text,
-        approval=chosen.approval,
         model=chosen.model,
         **others,
     )

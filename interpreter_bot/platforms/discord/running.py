@@ -40,6 +40,10 @@ _NO_CONTENT: Final = (
     "bot or reply to it are read; messages in its threads need a mention. Switch the intent on in "
     "the developer portal to have that too."
 )
+_OPEN: Final = (
+    "Anyone on Discord may use this bot: name discord.guilds, channels, roles or people, and "
+    "switch Public Bot off in the developer portal."
+)
 IDENTIFY_SECONDS: Final = 5.0
 """Between two times that a bot says who it is: Discord turns a second one within them away."""
 # What discord.py calls the thread of each connection.
@@ -80,7 +84,8 @@ async def serve(
     """
     async with running(talks, chosen, token=token) as connected:
         lost = "" if connected.has_content else f" {_NO_CONTENT}"
-        yield f"connected as {connected.name}.{lost}"
+        open_ = f" {_OPEN}" if chosen.is_open else ""
+        yield f"connected as {connected.name}.{lost}{open_}"
 
 
 @contextlib.asynccontextmanager
@@ -102,6 +107,8 @@ async def running(
         DiscordError: it does not let us in, or not any more; the sentence says why.
     """
     logs.redact((token,))
+    if chosen.is_open:
+        _log.warning(_OPEN)
     with_content = chosen.message_content != "off"
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(_heartbeats_over)

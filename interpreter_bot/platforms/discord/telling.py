@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from interpreter_bot import values
 from interpreter_bot.platforms.discord import escaping, sheets, stories
 from interpreter_bot.platforms.rendering import choosing, endings, items, splitting
+from interpreter_bot.screens import hidden_characters
 from interpreter_bot.sessions import ports
 
 Wrap: TypeAlias = Callable[[str, str, bytes], sheets.Upload | str]
@@ -55,7 +56,7 @@ class Teller:
                 case stories.Note():
                     yield escaping.small(f"🔹 {escaping.plain(entry.text)}")
                 case stories.Question():
-                    yield from _question(entry, self._story.owner)
+                    yield from self._question(entry)
         if self._story.end is None:
             yield from self._now()
         else:
@@ -145,6 +146,33 @@ class Teller:
         elif told:
             yield f"{_MARKS[finished.ending]} {escaping.plain(told)}"
 
+    def _question(self, entry: stories.Question) -> Iterator[sheets.Part]:
+        if entry.verdict:
+            asked = escaping.line(entry.prompt) if not entry.is_approval else ""
+            yield escaping.small(f"{asked} {entry.verdict}".strip())
+            return
+        yield sheets.Break(pings=True)
+        owner = f"<@{self._story.owner}>"
+        if entry.is_approval:
+            yield f"{owner} **May this be run?**"
+            yield from self._code_to_approve(entry.prompt)
+            return
+        yield f"{owner} ⌨️ **The code asks for input.** Reply here, or press Answer."
+        if entry.is_password:
+            yield "It is a password: press Answer, so that nobody else reads it."
+        yield escaping.code(_tail(entry.prompt, 10, _MOST_PROMPT))
+
+    def _code_to_approve(self, code: str) -> Iterator[sheets.Part]:
+        """Show all of it, as it would run: nobody approves what they cannot see."""
+        revealed = hidden_characters.revealed(code)
+        if revealed.warning:
+            yield f"⚠️ {revealed.warning}"
+        head = _head(revealed.text, 60, 1500)
+        yield escaping.code(head, "py")
+        if head != revealed.text.strip("\n"):
+            yield escaping.small("That is the beginning; all of it is in the file.")
+            yield self._wrap("to-approve.py", "The whole code", revealed.text.encode())
+
     def _item(self, item: items.Item) -> Iterator[sheets.Part]:
         match item:
             case items.Said():
@@ -165,22 +193,6 @@ class Teller:
                 yield self._wrap(item.name, item.title, item.html.encode("utf-8", "replace"))
             case items.Note():
                 yield escaping.small(f"🔹 {escaping.plain(item.text)}")
-
-
-def _question(entry: stories.Question, owner: int) -> Iterator[sheets.Part]:
-    if entry.verdict:
-        asked = escaping.line(entry.prompt) if not entry.is_approval else ""
-        yield escaping.small(f"{asked} {entry.verdict}".strip())
-        return
-    yield sheets.Break(pings=True)
-    if entry.is_approval:
-        yield f"<@{owner}> **May this be run?**"
-        yield escaping.code(_head(entry.prompt, 60, 1600), "py")
-        return
-    yield f"<@{owner}> ⌨️ **The code asks for input.** Reply here, or press Answer."
-    if entry.is_password:
-        yield "It is a password: press Answer, so that nobody else reads it."
-    yield escaping.code(_tail(entry.prompt, 10, _MOST_PROMPT))
 
 
 def seconds(number: float) -> str:

@@ -260,6 +260,33 @@ async def test_code_is_approved_edited_or_refused(discord_server, lab, connect, 
             assert expected in text
 
 
+async def test_nobody_approves_what_they_cannot_see(discord_server, lab, connect, until):
+    hidden = "if admin: \u202e # dewolla \u2066\n    delete('\u200beverything')"
+    long = "\n".join(f"line_{number} = {number}" for number in range(200))
+    scripts = iter([hidden, long])
+
+    async def ask(turn):
+        turn.reply.step(1)
+        assert await turn.reply.approve(0, next(scripts)) is not None
+        return turn.done("Ran.")
+
+    alice = lab.person("alice")
+    direct = discord_server.direct(alice)
+    async with connect(ask):
+        discord_server.say(alice, direct, "go")
+        await until(lambda: direct.of_bots and "Run" in direct.of_bots[-1].buttons)
+        shown = direct.of_bots[-1].content
+        assert "⟨U+202E⟩ # dewolla ⟨U+2066⟩\n    delete('⟨U+200B⟩everything')" in shown
+        assert "3 characters that nobody can see" in shown
+        await discord_server.click(alice, direct.of_bots[-1], "Run")
+        await steps.answered(direct)
+        discord_server.say(alice, direct, "more")
+        await until(lambda: "Run" in direct.of_bots[-1].buttons)
+        assert direct.of_bots[-1].files == {"to-approve.py": long.encode()}
+        await discord_server.click(alice, direct.of_bots[-1], "Run")
+        await until(lambda: "Ran." in direct.of_bots[-1].content)
+
+
 async def test_only_who_asked_approves(discord_server, lab, connect, until):
     alice, channel = lab.person("alice"), lab.channel("general")
     boss = lab.person("boss", lab.role("boss", "manage_messages", "manage_guild"))

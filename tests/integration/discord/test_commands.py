@@ -113,7 +113,7 @@ async def test_outliving_the_token_goes_on_as_ordinary_messages(discord_server, 
 async def test_where_the_bot_is_not_members_use_it_by_themselves(discord_server, connect):
     far = discord_server.guild("Far", has_bot=False)
     alice, bob, channel = far.person("alice"), far.person("bob"), far.channel("general")
-    async with connect(run_code) as talks:
+    async with connect(run_code, user_install=True) as talks:
         for person in (alice, bob):
             done = await discord_server.command(
                 person, channel, "py", {"code": "1"}, is_user_install=True
@@ -135,7 +135,7 @@ async def test_where_the_bot_is_not_a_late_answer_comes_directly(discord_server,
 
     far = discord_server.guild("Far", has_bot=False)
     alice, channel = far.person("alice"), far.channel("general")
-    async with connect(long):
+    async with connect(long, user_install=True):
         await discord_server.command(alice, channel, "py", {"code": "1"}, is_user_install=True)
         await until(lambda: discord_server.directs)
         direct = discord_server.directs[0]
@@ -156,7 +156,7 @@ async def test_many_messages_where_only_five_are_allowed(discord_server, connect
     discord_server.expect(40094)
     far = discord_server.guild("Far", has_bot=False)
     alice, channel = far.person("alice"), far.channel("general")
-    async with connect(much):
+    async with connect(much, user_install=True):
         await discord_server.command(alice, channel, "py", {"code": "1"}, is_user_install=True)
         direct = discord_server.direct(alice)
         await steps.answered(direct, 9)
@@ -247,17 +247,26 @@ async def test_settings_hold_for_person_channel_and_server(discord_server, lab, 
         )
         return await steps.finished(done)
 
+    async def finished_settings(person):
+        return await steps.finished(
+            await discord_server.command(person, channel, "interpreter settings")
+        )
+
     async with connect() as talks:
         assert "Only who manages" in await choose(alice, "approval", "every", "server")
         assert "from now on" in await choose(boss, "approval", "every", "server")
         assert "from now on" in await choose(boss, "threads", "off", "channel")
-        assert "from now on" in await choose(alice, "approval", "plan")
+        weaker = await choose(alice, "approval", "never")
+        assert "`approval` is `never` from now on, for you" in weaker
+        assert "`every` holds for you here" in weaker
+        shown = await finished_settings(alice)
+        assert "`approval`: every" in shown
         assert "can be one of" in await choose(alice, "approval", "perhaps")
         discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         await steps.answered(channel)
         discord_server.say(boss, channel, f"{discord_server.bot.mention} two")
         await steps.answered(channel, 2)
-        assert [request.approval for request in talks.handled] == ["plan", "every"]
+        assert {request.approval for request in talks.handled} == {"never"}
         assert "as by default" in await choose(alice, "approval", "default")
 
 
@@ -269,7 +278,7 @@ async def test_commands_are_synced_only_when_they_changed(discord_server, lab, c
     discord_server.rest.commands[0]["description"] = "of an older version"
     async with connect():
         assert discord_server.rest.command_puts == 2
-    async with connect(user_install=False):
+    async with connect(user_install=True):
         assert discord_server.rest.command_puts == 3
     names = {command["name"] for command in discord_server.rest.commands}
     assert names == {"py", "interpreter", "Run this message", "Ask about this message"}

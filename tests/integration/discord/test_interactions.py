@@ -58,7 +58,7 @@ async def test_a_follow_up_that_is_cut_off_does_not_stand_there_twice(
     far = discord_server.guild("Far", has_bot=False)
     alice, channel = far.person("alice"), far.channel("general")
     direct = discord_server.direct(alice)
-    async with connect(_pictures):
+    async with connect(_pictures, user_install=True):
         fault = discord_server.plan("POST", r"/webhooks/\d+/\w+$", kind="cut")
         done = await discord_server.command(
             alice, channel, "py", {"code": "1"}, is_user_install=True
@@ -92,7 +92,7 @@ async def test_follow_ups_that_are_certain_not_to_have_been_sent_are_sent_again(
             raise UnsentError
         return await send(*arguments, **fields)
 
-    async with connect(_pictures):
+    async with connect(_pictures, user_install=True):
         monkeypatch.setattr(discord.Webhook, "send", flaky)
         done = await discord_server.command(
             alice, channel, "py", {"code": "1"}, is_user_install=True
@@ -120,7 +120,7 @@ async def test_who_takes_no_direct_messages_is_not_run_for(discord_server, conne
     far = discord_server.guild("Far", has_bot=False)
     alice, channel = far.person("alice"), far.channel("general")
     discord_server.direct(alice).is_closed = True
-    async with connect(endless):
+    async with connect(endless, user_install=True):
         await discord_server.command(alice, channel, "py", {"code": "1"}, is_user_install=True)
         await asyncio.wait_for(stopped.wait(), 10)
     assert "ended in an error" not in caplog.text
@@ -175,7 +175,7 @@ async def test_where_the_bot_is_not_others_get_nothing_out_of_a_conversation(
 
     far = discord_server.guild("Far", has_bot=False)
     alice, bob, channel = far.person("alice"), far.person("bob"), far.channel("general")
-    async with connect(script) as talks:
+    async with connect(script, user_install=True) as talks:
         done = await discord_server.command(
             alice, channel, "py", {"code": "1"}, is_user_install=True
         )

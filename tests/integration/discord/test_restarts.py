@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+
+from interpreter_bot import settings
 from tests.fakes import discord_conversations
 from tests.integration.discord import conftest, steps
 
@@ -65,6 +68,59 @@ async def test_roles_are_looked_up_where_discord_does_not_tell_them(
         await until(lambda: channel.of_bots)
         assert "not among those" in channel.of_bots[0].content
     assert [request.text for request in talks.handled] == ["of the crew"]
+
+
+@pytest.mark.parametrize("restricted", ["guilds", "channels"])
+async def test_strangers_may_not_write_directly_where_places_are_named(
+    discord_server, lab, connect, until, restricted
+):
+    discord_server.expect(10007)
+    other = discord_server.guild("Other")
+    alice, eve, channel = lab.person("alice"), other.person("eve"), lab.channel("general")
+    hers, evil = discord_server.direct(alice), discord_server.direct(eve)
+    allowed = {"guilds": (lab.id,)} if restricted == "guilds" else {"channels": (channel.id,)}
+    async with connect(**allowed) as talks:
+        for _ in range(2):
+            discord_server.say(eve, evil, "let me in")
+        discord_server.say(alice, hers, "me too")
+        await steps.answered(hers)
+        await until(lambda: len(evil.of_bots) == 2)
+        assert "not among those" in evil.of_bots[0].content
+        ran = await discord_server.command(alice, hers, "py", {"code": "1"})
+        assert "You said: 1" in await steps.finished(ran)
+        refused = await discord_server.command(eve, evil, "py", {"code": "1"})
+        assert "not among those" in await steps.finished(refused)
+    assert {request.person.id for request in talks.handled} == {str(alice.id)}
+    # Once for messages and once for commands.
+    assert sorted(discord_server.rest.members_asked) == sorted([alice.id, eve.id] * 2)
+
+
+async def test_who_installed_it_for_themselves_is_refused_where_that_is_off(
+    discord_server, lab, connect
+):
+    far = discord_server.guild("Far", has_bot=False)
+    eve = far.person("eve")
+    async with connect() as talks:
+        refused = await discord_server.command(
+            eve, far.channel("general"), "py", {"code": "1"}, is_user_install=True
+        )
+        assert "may not be used here" in await steps.finished(refused)
+    assert talks.handled == []
+
+
+async def test_a_bot_for_anybody_is_said_to_be_one(discord_server, lab, connect, caplog):
+    async with connect(guilds=(lab.id,)):
+        assert "Anyone on Discord may use this bot" not in caplog.text
+    await asyncio.sleep(discord_server.gateway.identify_seconds)
+    async with connect():
+        assert "Anyone on Discord may use this bot" in caplog.text
+    held = settings.Settings(discord=settings.Discord(token="x"))
+    assert held.allowance_on("discord").tokens == 200_000
+    assert held.allowance_on("slack").tokens is None
+    closed = settings.Settings(discord=settings.Discord(people=(1,)))
+    assert closed.allowance_on("discord").tokens is None
+    chosen = settings.Settings(allowance=settings.Allowance(tokens=5))
+    assert chosen.allowance_on("discord").tokens == 5
 
 
 async def test_roles_of_a_server_count_in_direct_messages(discord_server, lab, connect, until):

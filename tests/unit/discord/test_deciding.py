@@ -12,8 +12,8 @@ from interpreter_bot.platforms.discord import (
 )
 
 
-def _asker(user=1, guild=10, channels=(20,), roles=()):
-    return permits.Asker(user, guild, channels, roles)
+def _asker(user=1, guild=10, channels=(20,), roles=(), **others):
+    return permits.Asker(user, guild, channels, roles, **others)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,16 @@ def _asker(user=1, guild=10, channels=(20,), roles=()):
         (_asker(roles=(5, 6)), {"roles": (6,)}, True),
         (_asker(), {"roles": (6,)}, False),
         (_asker(), {"roles": (6,), "people": (1,)}, True),
-        (_asker(guild=None), {"guilds": (10,)}, True),
+        (_asker(guild=None), {}, True),
+        (_asker(guild=None), {"guilds": (10,)}, False),
+        (_asker(guild=None), {"channels": (20,)}, False),
+        (_asker(guild=None, is_member=True), {"guilds": (10,)}, True),
+        (_asker(guild=None, is_member=True), {"guilds": (10,), "people": (2,)}, False),
+        (_asker(guild=None), {"guilds": (10,), "people": (1,)}, True),
+        (_asker(guild=None, roles=(6,)), {"guilds": (10,), "roles": (6,)}, True),
+        (_asker(is_bot_there=False), {}, False),
+        (_asker(is_bot_there=False), {"user_install": True}, True),
+        (_asker(guild=None, is_bot_there=False), {"people": (1,)}, False),
         (_asker(guild=None), {"people": (2,)}, False),
         (_asker(guild=None), {"direct_messages": False}, False),
     ],
