@@ -66,24 +66,41 @@ async def request(
             code = commands.code_of_mention(message.text, workspace.bot_user)
         return requests.Request(**about, text=code, is_code=True)
     files = list(message.files[:_MOST_FILES])
-    if asked.thread.files:
+    names = await _names(door, workspace, asked.thread)
+    shared = [one for sent in asked.thread.with_files if sent.user in names for one in sent.files]
+    if shared:
         present = frozenset(info.name for info in await held.files(asked.key))
-        files += threads.wanted(asked.thread.files, text, present)[:_MOST_FILES]
+        files += threads.wanted(shared, text, present)[:_MOST_FILES]
     if not text and not files:
         raise errors.BotError(commands.HELP)
-    names = {}
-    for user in {earlier.user for earlier in asked.thread.before}:
-        try:
-            names[user] = (await door.profile(workspace, user)).name
-        except admitting.NotAllowedError:
-            names[user] = "Somebody"
+    before = [earlier for earlier in asked.thread.before if earlier.user in names]
     return requests.Request(
         **about,
         text=text or _LOOK,
         attachments=fetched.attachments(workspace, files),
-        context=threads.context(asked.thread.before, names),
+        context=threads.context(before, names),
         approval=slack.approval,
     )
+
+
+async def _names(
+    door: admitting.Doorkeeper, workspace: workspaces.Workspace, thread: threads.Thread
+) -> dict[str, str]:
+    """Name who spoke in a thread before.
+
+    Whoever may not use the bot there is left out: their words and files are not to reach a model
+    by way of somebody who may.
+    """
+    names = {}
+    for earlier in {one.user: one for one in (*thread.before, *thread.with_files)}.values():
+        try:
+            profile = await door.admit(
+                workspace, earlier.user, earlier.channel, user_team=earlier.user_team
+            )
+        except admitting.NotAllowedError:
+            continue
+        names[earlier.user] = profile.name
+    return names
 
 
 async def chosen(

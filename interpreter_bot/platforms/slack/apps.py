@@ -106,11 +106,12 @@ class Handlers:
         workspace = await self._workspaces.of(context)
         work = self._interactions.rename(
             workspace,
+            str(event.get("user", "")),
             str(event.get("channel", "")),
             str(event.get("thread_ts", "")),
             str(event.get("title", "")),
         )
-        self._turns.spawn(work, "title")
+        self._turns.spawn(telling.told(work, None), "title")
 
     async def context_changed(self) -> None:
         """Take note that somebody looks at something else, which changes nothing for us."""

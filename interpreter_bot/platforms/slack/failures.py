@@ -25,6 +25,15 @@ PASSING: Final = frozenset(
     {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
 )
 LIMITED: Final = frozenset({"ratelimited", "rate_limited"})
+# Nothing about the place or the moment: that workspace has not got it.
+LACKING: Final = frozenset(
+    {
+        *("access_denied", "enterprise_is_restricted", "feature_not_enabled", "missing_scope"),
+        *("method_deprecated", "method_not_supported", "no_permission", "not_allowed"),
+        *("not_allowed_token_type", "not_authorized", "paid_only", "plan_upgrade_required"),
+        *("restricted_plan_level", "team_not_eligible", "unknown_method"),
+    }
+)
 _SENTENCES: Final = {
     "account_inactive": "the bot's account was deactivated",
     "channel_not_found": "the bot cannot see that channel; invite it",

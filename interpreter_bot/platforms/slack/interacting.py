@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from interpreter_bot import errors, settings, values
@@ -13,6 +14,7 @@ from interpreter_bot.platforms.slack import (
     commands,
     downloads,
     incoming,
+    orders,
     places,
     posts,
     sending,
@@ -49,6 +51,7 @@ class Interactions:
         self._downloads = fetched
         self._commands = said
         self._options = slack
+        self._orders = orders.Orders()
 
     # Code and questions -------------------------------------------------------------------
 
@@ -64,28 +67,28 @@ class Interactions:
         Raises:
             BotError: it is not run.
         """
-        profile = await self._door.admit(workspace, user, channel)
         place = places.Place(workspace, channel, thread="", asked="", user=user)
         key = values.SessionKey("slack", workspace.team, channel)
-        await self._run(key, place, profile, code, request_id=uuid.uuid4().hex)
+        async with self._orders.at((workspace.team, channel, "")):
+            profile = await self._door.admit(workspace, user, channel)
+            ready = await self._begun(key, place, profile, code)
+        await ready()
 
-    async def _run(
+    async def _begun(
         self,
         key: values.SessionKey,
         place: places.Place,
         profile: admitting.Profile,
         code: str,
-        *,
-        request_id: str,
-    ) -> None:
+    ) -> Callable[[], Awaitable[None]]:
+        """Give the sign that code is going to run; returns what runs it."""
+        person = requests.Person(profile.user, profile.name)
         request = requests.Request(
-            key=key,
-            person=requests.Person(profile.user, profile.name),
-            text=code,
-            is_code=True,
-            id=request_id,
+            key=key, person=person, text=code, is_code=True, id=uuid.uuid4().hex
         )
-        await self._turns.take(request, place, heading=showing.heading(profile.name, code))
+        heading = showing.heading(profile.name, code)
+        show = await self._turns.begin(key, place, request.id, heading=heading)
+        return functools.partial(self._turns.take, request, place, show)
 
     async def run_message(
         self,
@@ -102,7 +105,7 @@ class Interactions:
         profile = await self._door.admit(workspace, user, channel)
         code = await self._code_of(workspace, facts)
         place, key = await self._at(workspace, user, channel, facts)
-        await self._run(key, place, profile, code, request_id=uuid.uuid4().hex)
+        await (await self._begun(key, place, profile, code))()
 
     async def _code_of(self, workspace: workspaces.Workspace, facts: Mapping[str, Any]) -> str:
         """Find the code of a message.
@@ -163,7 +166,9 @@ class Interactions:
             id=uuid.uuid4().hex,
             approval=self._options.approval,
         )
-        await self._turns.take(request, place)
+        title = turning.title_of(request)
+        show = await self._turns.begin(key, place, request.id, title=title)
+        await self._turns.take(request, place, show)
 
     async def _message(
         self, workspace: workspaces.Workspace, channel: str, ts: str
@@ -235,6 +240,12 @@ class Interactions:
         self, workspace: workspaces.Workspace, user: str, channel: str, root: str
     ) -> None:
         """Stop what runs in a thread, as Slack's own button has been pressed there."""
+        place = places.Place(workspace, channel, thread=root, asked="", user=user)
+        try:
+            await self._door.admit(workspace, user, channel)
+        except admitting.NotAllowedError as error:
+            await posts.whisper(self._sender, place, str(error))
+            return
         key = values.SessionKey("slack", workspace.team, channel, root)
         if await self._turns.stop_thread(key, root):
             return
@@ -246,7 +257,6 @@ class Interactions:
             thread_ts=root,
             status="active",
         )
-        place = places.Place(workspace, channel, thread=root, asked="", user=user)
         await posts.whisper(self._sender, place, _NOTHING)
 
     async def send_table(
@@ -267,10 +277,15 @@ class Interactions:
             raise errors.BotError(complaints)
 
     async def rename(
-        self, workspace: workspaces.Workspace, channel: str, root: str, title: str
+        self, workspace: workspaces.Workspace, user: str, channel: str, root: str, title: str
     ) -> None:
-        """Take over the title that somebody gave a session in Slack."""
+        """Take over the title that somebody gave a session in Slack.
+
+        Raises:
+            NotAllowedError: they may not use the bot there.
+        """
         if channel and root and title:
+            await self._door.admit(workspace, user, channel)
             key = values.SessionKey("slack", workspace.team, channel, root)
             await self._turns.conversations.rename(key, title[:200])
 

@@ -6,11 +6,9 @@ well: a message is claimed before anything is done about it.
 
 from __future__ import annotations
 
-import asyncio
 import collections
 import functools
 import time
-import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -22,6 +20,7 @@ from interpreter_bot.platforms.slack import (
     downloads,
     incoming,
     markdown,
+    orders,
     places,
     posts,
     sending,
@@ -35,6 +34,7 @@ from interpreter_bot.sessions import requests
 PLATFORM: Final = "slack"
 _TITLE_CHARACTERS: Final = 80
 _MOST_ANSWERS: Final = 1_000
+_PAST_LOOKED_AT: Final = 20
 _ELSEWHERE: Final = (
     "Python waits for an answer to what it asked above, in another process of this bot. Say it "
     "again, which may reach that one; or mention me for something new."
@@ -65,8 +65,7 @@ class Listener:
         self._options = slack
         self._answers: collections.deque[tuple[str, str, str]]
         self._answers = collections.deque(maxlen=_MOST_ANSWERS)
-        self._orders: weakref.WeakValueDictionary[tuple[str, str, str], asyncio.Lock]
-        self._orders = weakref.WeakValueDictionary()
+        self._orders = orders.Orders()
 
     async def hear(
         self, workspace: workspaces.Workspace, event: Mapping[str, Any], event_id: str
@@ -83,17 +82,11 @@ class Listener:
         message = incoming.message(event)
         if message is None or message.user == workspace.bot_user:
             return
-        # What people say in one thread is taken in the order in which it came.
-        async with self._order(workspace, message):
+        self._threads.hear(workspace.team, message)
+        async with self._orders.at((workspace.team, message.channel, message.root)):
             ready = await self._heard(workspace, message, event_id)
         if ready is not None:
             await ready()
-
-    def _order(self, workspace: workspaces.Workspace, message: incoming.Message) -> asyncio.Lock:
-        thread = (workspace.team, message.channel, message.root)
-        lock = self._orders.get(thread) or asyncio.Lock()
-        self._orders[thread] = lock
-        return lock
 
     async def _heard(
         self, workspace: workspaces.Workspace, message: incoming.Message, event_id: str
@@ -130,13 +123,16 @@ class Listener:
         team, channel, root = workspace.team, message.channel, message.thread
         is_ours = bool(self._threads.is_channels(team, channel, root))
         # Asks the database, not Slack: most threads are nothing of ours.
-        if not is_ours and not await self._conversations.history(key, most=1):
+        past = await self._conversations.history(key, most=_PAST_LOOKED_AT)
+        if not is_ours and not past:
             return False
         chosen = await answering.chosen(self._conversations, key, self._options)
         if not chosen.follows_threads:
             return False
         thread = await self._threads.read(workspace, channel, root, message.ts)
-        return thread.people == {message.user} or self._waits_elsewhere(thread, message)
+        # Where a thread cannot be read, the store remembers who talked with the bot there.
+        people = thread.people if thread.is_whole else thread.people | {t.person for t in past}
+        return people == {message.user} or self._waits_elsewhere(thread, message)
 
     def _waits_elsewhere(self, thread: threads.Thread, message: incoming.Message) -> bool:
         """Say whether a message answers a question that another process has asked."""
@@ -191,7 +187,7 @@ class Listener:
         # Without words there may be nothing to do, which would be an odd thing to work on.
         if not answering.is_raw(message, text) and (text or message.files):
             title = markdown.one_line(text, _TITLE_CHARACTERS) if not message.thread else ""
-            shown = await self._shown(key, place, message, title=title)
+            shown = await self._turns.begin(key, place, message.id, title=title)
         try:
             request = await self._request(workspace, message, profile)
         except errors.BotError as error:
@@ -204,28 +200,10 @@ class Listener:
         if shown is None:
             # Now rather than when it is taken: what is said next waits its turn behind it.
             heading = showing.heading(profile.name, request.text)
-            shown = await self._shown(request.key, place, message, heading=heading)
+            shown = await self._turns.begin(request.key, place, message.id, heading=heading)
+        self._threads.answer(workspace.team, message)
         shown.stop_key = turning.stop_value(request.key, message.id)
         return functools.partial(self._take, request, place, shown)
-
-    async def _shown(
-        self,
-        key: values.SessionKey,
-        place: places.Place,
-        message: incoming.Message,
-        *,
-        title: str = "",
-        heading: str = "",
-    ) -> showing.Showing:
-        """Give the first sign of an answer, which can be stopped from now on."""
-        shown = self._turns.show(key, place, message.id, heading=heading)
-        self._turns.expect(shown, key, message.id)
-        try:
-            await shown.begin(title)
-        except errors.BotError:
-            self._turns.forget(shown)
-            raise
-        return shown
 
     async def _request(
         self,
@@ -256,7 +234,7 @@ class Listener:
     async def _take(
         self, request: requests.Request, place: places.Place, shown: showing.Showing
     ) -> None:
-        await self._turns.take(request, place, shown=shown)
+        await self._turns.take(request, place, shown)
         if request.is_code:
             return
         begun = await self._conversations.history(request.key, most=2)
@@ -280,12 +258,12 @@ class Listener:
             return
         if time.time() - float(message.ts) > self._options.edit_seconds:
             return
-        if not await self._is_for_us(workspace, message):
-            return
-        if not await self._claim(workspace, message, event_id):
-            return
-        await self._turns.withdraw_message(workspace.team, message.channel, message.ts)
-        async with self._order(workspace, message):
+        async with self._orders.at((workspace.team, message.channel, message.root)):
+            if not await self._is_for_us(workspace, message):
+                return
+            if not await self._claim(workspace, message, event_id):
+                return
+            await self._turns.withdraw_message(workspace.team, message.channel, message.ts)
             ready = await self._prepared(workspace, message)
         if ready is not None:
             await ready()

@@ -40,6 +40,14 @@ _REPEATABLE: Final = frozenset(
 )
 # The others do not read JSON.
 _READS_JSON: Final = ("agents.", "assistant.", "chat.", "views.")
+# What not every workspace has: its plan, its admins or the app's scopes may leave it out.
+_OPTIONAL: Final = frozenset(
+    {
+        *("agents.sessions.rename", "agents.sessions.setStatus", "chat.startStream"),
+        "assistant.threads.setSuggestedPrompts",
+    }
+)
+_LACKING_SECONDS: Final = 3600.0
 _BURST: Final = 3
 # Slack was away for longer now and then; a call that is waited for is not given up sooner.
 _LONGEST_OUTAGE_SECONDS: Final = 120.0
@@ -92,6 +100,7 @@ class Sender:
         self._lanes: collections.OrderedDict[tuple[str, str], _Lane] = collections.OrderedDict()
         self._not_before: dict[_Limited, float] = {}
         self._made: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
+        self._lacking: dict[tuple[str, str], tuple[float, str]] = {}
 
     def has_made(self, channel: str, ts: str) -> bool:
         """Say whether a message is one that this process posted and knows of."""
@@ -206,13 +215,16 @@ class Sender:
     ) -> Answer:
         if self._workspaces.has_left(workspace.team):
             raise failures.GoneError(method, "token_revoked")
+        until, code = self._lacking.get((workspace.team, method), (0.0, ""))
+        if until > time.monotonic():
+            raise failures.RefusedError(method, code)
         client = self._client(workspace)
         is_json = method.startswith(_READS_JSON)
         try:
             if is_json:
                 response = await client.api_call(method, json=arguments)
             else:
-                response = await client.api_call(method, data=arguments)
+                response = await client.api_call(method, data=_form(arguments))
         except sdk_errors.SlackApiError as error:
             raise self._translated(workspace.team, method, error) from error
         except aiohttp.ClientConnectorError as error:
@@ -241,6 +253,9 @@ class Sender:
             self._workspaces.leave(team)
         else:
             _log.info("Slack refused %s: %s", method, code)
+        if method in _OPTIONAL and code in failures.LACKING:
+            # Asked anew in a while: the plan may change, or the app be installed again.
+            self._lacking[team, method] = time.monotonic() + _LACKING_SECONDS, code
         return refused
 
     def _client(self, workspace: workspaces.Workspace) -> AsyncWebClient:
@@ -256,6 +271,11 @@ class Sender:
             )
             self._clients[workspace.team] = client
         return client
+
+
+def _form(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Write arguments as Slack reads forms, where `True` would be a word."""
+    return {n: int(v) if isinstance(v, bool) else v for n, v in arguments.items()}
 
 
 def _limited(team: str, method: str, arguments: dict[str, Any]) -> _Limited:

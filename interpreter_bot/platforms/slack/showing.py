@@ -115,7 +115,7 @@ class Showing:
         except failures.GoneError:
             raise
         except failures.SlackError as error:
-            _log.info("no session status: %s", error)
+            _log.debug("no session status: %s", error)
             return False
         return True
 

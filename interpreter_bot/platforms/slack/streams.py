@@ -208,7 +208,7 @@ class Stream:
     async def _find_start(self) -> sending.Answer | None:
         """Look for a stream that began though nobody said so."""
         for message in await posts.recent(self._sender, self._place, self._place.thread):
-            is_ours = message.get("bot_id") == self._place.workspace.bot
+            is_ours = self._place.workspace.has_written(message)
             is_new = message["ts"] > (self._place.asked or self._place.thread)
             has_facts = "metadata" in message or message.get("files")
             # What another answer began is known: its beginning was not lost.

@@ -27,6 +27,9 @@ _MOST_PAGES: Final = 5
 _CONTEXT_CHARACTERS: Final = 6_000
 _CONTEXT_MESSAGES: Final = 20
 _MOST_KNOWN: Final = 5_000
+_MOST_HEARD: Final = 2_000
+_MOST_PEOPLE: Final = 100
+_MOST_READ: Final = 200
 _WANTS_FILES: Final = re.compile(
     r"\b(?:files?|attach\w*|uploads?|uploaded|above|earlier|previous|spreadsheets?|csv|pdf"
     r"|excel|xlsx|documents?|images?|pictures?|data)\b",
@@ -41,7 +44,8 @@ class Thread:
     Attributes:
         before: people's messages since the bot last spoke, without the one that is answered.
         people: who wrote in it.
-        files: that people sent into it, before the message that is answered.
+        with_files: people's messages with files, before the one that is answered.
+        is_whole: it was read from its beginning to its end; else it is what was heard of it.
         is_channels: it hangs on raw code that ran in the channel's kernel.
         asks: whom Python asked what is to be answered now; nobody if empty.
         question: its id.
@@ -49,17 +53,35 @@ class Thread:
 
     before: tuple[incoming.Message, ...] = ()
     people: frozenset[str] = frozenset()
-    files: tuple[Mapping[str, Any], ...] = ()
+    with_files: tuple[incoming.Message, ...] = ()
+    is_whole: bool = True
     is_channels: bool = False
     asks: str = ""
     question: str = ""
 
 
+@dataclasses.dataclass(slots=True)
+class _Heard:
+    """What this process heard in a thread: the latest messages, and who wrote any."""
+
+    messages: collections.deque[incoming.Message]
+    people: set[str]
+    answered: str = ""
+
+
 class Threads:
-    """Reads threads."""
+    """Reads threads, and hears them.
+
+    Apps that are distributed outside of Slack's Marketplace may read once a minute, and 15
+    messages then: what was heard stands in for what cannot be read. Nothing of it is stored.
+    """
 
     def __init__(self, sender: sending.Sender) -> None:
         self._sender = sender
+        self._heard: collections.OrderedDict[tuple[str, str, str], _Heard]
+        self._heard = collections.OrderedDict()
+        self._read: collections.OrderedDict[tuple[str, str, str, str], Thread]
+        self._read = collections.OrderedDict()
         self._known: collections.OrderedDict[tuple[str, str, str], bool] = collections.OrderedDict()
 
     def is_channels(self, team: str, channel: str, root: str) -> bool | None:
@@ -72,50 +94,101 @@ class Threads:
         while len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)
 
+    def hear(self, team: str, message: incoming.Message) -> None:
+        """Take note of what somebody says in a thread, or of what one begins with."""
+        key = (team, message.channel, message.root)
+        heard = self._heard.pop(key, None)
+        if heard is None:
+            heard = _Heard(collections.deque(maxlen=_CONTEXT_MESSAGES), set())
+        self._heard[key] = heard
+        if all(other.ts != message.ts for other in heard.messages):
+            heard.messages.append(message)
+        if len(heard.people) < _MOST_PEOPLE:
+            heard.people.add(message.user)
+        while len(self._heard) > _MOST_HEARD:
+            self._heard.popitem(last=False)
+
+    def answer(self, team: str, message: incoming.Message) -> None:
+        """Take note that a message is being answered: what was said before is known from now on."""
+        heard = self._heard.get((team, message.channel, message.root))
+        if heard is not None:
+            heard.answered = max(heard.answered, message.ts)
+
     async def read(
         self, workspace: workspaces.Workspace, channel: str, root: str, until: str
     ) -> Thread:
-        """Read a thread, up to a message; one that cannot be read is empty."""
-        try:
-            messages = await self._messages(workspace, channel, root)
-        except failures.GoneError:
-            raise
-        except failures.SlackError as error:
-            _log.info("a thread could not be read", exc_info=error)
-            return Thread(is_channels=bool(self.is_channels(workspace.team, channel, root)))
+        """Read a thread, up to a message; what cannot be read is what was heard of it."""
+        key = (workspace.team, channel, root)
+        # Whether a message is for us and what it is about is asked one after the other.
+        thread = self._read.pop((*key, until), None)
+        if thread is not None:
+            return thread
+        messages, is_whole = await self._messages(workspace, channel, root)
         thread = _read(workspace, channel, messages, until)
-        self.remember(workspace.team, channel, root, is_channels=thread.is_channels)
+        if messages:
+            self.remember(workspace.team, channel, root, is_channels=thread.is_channels)
+        if not is_whole:
+            is_channels = thread.is_channels or bool(
+                self.is_channels(workspace.team, channel, root)
+            )
+            thread = self._with_heard(thread, self._heard.get(key), until, is_channels=is_channels)
+        self._read[(*key, until)] = thread
+        while len(self._read) > _MOST_READ:
+            self._read.popitem(last=False)
         return thread
+
+    def _with_heard(
+        self, thread: Thread, heard: _Heard | None, until: str, *, is_channels: bool
+    ) -> Thread:
+        found = heard.messages if heard is not None else ()
+        answered = heard.answered if heard is not None else ""
+        earlier = [message for message in found if message.ts < until]
+        with_files = {message.ts: message for message in thread.with_files}
+        with_files |= {message.ts: message for message in earlier if message.files}
+        return dataclasses.replace(
+            thread,
+            before=tuple(message for message in earlier if message.ts > answered),
+            people=thread.people | (heard.people if heard is not None else set()),
+            with_files=tuple(with_files.values()),
+            is_whole=False,
+            is_channels=is_channels,
+        )
 
     async def _messages(
         self, workspace: workspaces.Workspace, channel: str, root: str
-    ) -> list[Mapping[str, Any]]:
+    ) -> tuple[list[Mapping[str, Any]], bool]:
         """Read a thread from its beginning, which is the only way Slack gives it.
 
-        Raises:
-            SlackError: it cannot be read.
+        Returns:
+            What could be read, and whether that is all of it.
         """
         messages: list[Mapping[str, Any]] = []
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
-            answer = await self._sender.call(
-                workspace,
-                "conversations.replies",
-                most_seconds=2.0,
-                channel=channel,
-                ts=root,
-                limit=_PAGE,
-                cursor=cursor,
-                include_all_metadata=True,
-            )
+            try:
+                answer = await self._sender.call(
+                    workspace,
+                    "conversations.replies",
+                    most_seconds=2.0,
+                    channel=channel,
+                    ts=root,
+                    limit=_PAGE,
+                    cursor=cursor,
+                    include_all_metadata=True,
+                )
+            except failures.GoneError:
+                raise
+            except failures.SlackError as error:
+                _log.info("a thread could not be read: %s", error)
+                return messages, False
             # The root comes with every page.
             known = bool(messages)
             page = answer.get("messages", ())
             messages += [m for m in page if not known or m.get("ts") != root]
             cursor = (answer.get("response_metadata") or {}).get("next_cursor") or None
             if cursor is None:
-                break
-        return messages
+                return messages, True
+        return messages, False
 
 
 def _read(
@@ -126,26 +199,27 @@ def _read(
 ) -> Thread:
     said: list[incoming.Message] = []
     people: set[str] = set()
-    files: list[Mapping[str, Any]] = []
+    with_files: list[incoming.Message] = []
     asked: Mapping[str, Any] = {}
     first = messages[0] if messages else {}
     for facts in messages:
-        message = incoming.message(facts, channel)
+        is_own = workspace.has_written(facts)
+        message = None if is_own else incoming.message(facts, channel)
         if message is not None:
             people.add(message.user)
         if str(facts.get("ts", "")) >= until:
             continue
-        if facts.get("bot_id") == workspace.bot:
+        if is_own:
             said.clear()
             asked = _facts(facts)
         elif message is not None:
             said.append(message)
-            files += message.files
-    is_ours = first.get("bot_id") == workspace.bot
+            with_files += [message] if message.files else []
+    is_ours = workspace.has_written(first)
     return Thread(
         tuple(said),
         frozenset(people),
-        tuple(files),
+        tuple(with_files),
         is_channels=is_ours and _facts(first).get("kernel") == CHANNELS_OWN,
         asks=str(asked.get(asking.ASKS, "")),
         question=str(asked.get(asking.QUESTION, "")),

@@ -89,29 +89,46 @@ class Turns:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def take(
+    async def begin(
         self,
-        request: requests.Request,
+        key: values.SessionKey,
         place: places.Place,
+        request_id: str,
         *,
-        shown: showing.Showing | None = None,
+        title: str = "",
         heading: str = "",
-    ) -> None:
-        """Answer a request.
+    ) -> showing.Showing:
+        """Give the first sign of an answer, which can be withdrawn from now on.
 
         Args:
-            shown: an answer that has begun already.
+            key: the conversation, as far as it is known yet.
+            place: where it is shown.
+            request_id: of the request that is to be answered.
+            title: of a session that begins with it.
             heading: above the answer to raw code.
+
+        Raises:
+            SlackError: Slack does not take it.
         """
-        show = shown or self.show(request.key, place, request.id, heading=heading)
-        self.expect(show, request.key, request.id)
+        show = self._show(key, place, request_id, heading=heading)
+        self._underway[show] = Underway(key, request_id)
         try:
-            if shown is None:
-                await show.begin(title_of(request))
+            await show.begin(title)
+        except BaseException:
+            self.forget(show)
+            raise
+        return show
+
+    async def take(
+        self, request: requests.Request, place: places.Place, show: showing.Showing
+    ) -> None:
+        """Answer a request of which a sign was given; it has its place in the lane at once."""
+        self._underway[show] = Underway(request.key, request.id)
+        try:
             await self._take(request, place, show)
         finally:
             self.forget(show)
-        if heading and not place.thread:
+        if not place.thread:
             team, root = place.workspace.team, show.thread
             self._threads.remember(team, place.channel, root, is_channels=True)
 
@@ -142,10 +159,9 @@ class Turns:
             await asyncio.wait([pump], timeout=_LAST_WORDS_SECONDS)
             pump.cancel()
 
-    def show(
-        self, key: values.SessionKey, place: places.Place, request_id: str, *, heading: str = ""
+    def _show(
+        self, key: values.SessionKey, place: places.Place, request_id: str, *, heading: str
     ) -> showing.Showing:
-        """Prepare to show an answer."""
         is_channels = not place.thread and not key.thread
         return showing.Showing(
             self._sender,
@@ -160,10 +176,6 @@ class Turns:
 
     def _crowd(self, team: str) -> int:
         return sum(underway.key.workspace == team for underway in self._underway.values())
-
-    def expect(self, show: showing.Showing, key: values.SessionKey, request_id: str) -> None:
-        """Know that a request is going to be taken: it can be withdrawn from now on."""
-        self._underway[show] = Underway(key, request_id)
 
     def forget(self, show: showing.Showing) -> None:
         """Expect a request no longer."""

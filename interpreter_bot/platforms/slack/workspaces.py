@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import dataclasses
 import logging
 import time
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from slack_bolt.async_app import AsyncBoltContext
 from slack_bolt.authorization import AuthorizeResult
@@ -37,6 +39,11 @@ class Workspace:
     token: str = dataclasses.field(repr=False)
     enterprise: str = ""
 
+    def has_written(self, message: Mapping[str, Any]) -> bool:
+        """Say whether a message is the bot's own; not every server signs it with `bot_id`."""
+        is_signed = bool(self.bot) and message.get("bot_id") == self.bot
+        return is_signed or message.get("user") == self.bot_user
+
 
 class Workspaces:
     """Finds installations: the single one of a token, or those of a store."""
@@ -47,6 +54,7 @@ class Workspaces:
         self._single = single
         self._store = store
         self._known: dict[str, tuple[float, Workspace]] = {}
+        self._asking: dict[str, asyncio.Lock] = {}
         self._gone: set[str] = set()
         self._removing: set[str] = set()
         self._left: collections.Counter[str] = collections.Counter()
@@ -61,12 +69,14 @@ class Workspaces:
             if self._single.team in self._gone:
                 raise failures.GoneError("login", "account_inactive")
             return self._single
-        seen, known = self._known.get(team, (0.0, None))
-        if known is not None and time.monotonic() - seen < _FRESH_SECONDS:
-            return known
-        found = await self._find(team, enterprise)
-        self._known[team] = (time.monotonic(), found)
-        return found
+        # One after the other, also where it is known by then: so events keep their order.
+        async with self._asking.setdefault(team, asyncio.Lock()):
+            seen, known = self._known.get(team, (0.0, None))
+            if known is not None and time.monotonic() - seen < _FRESH_SECONDS:
+                return known
+            found = await self._find(team, enterprise)
+            self._known[team] = (time.monotonic(), found)
+            return found
 
     async def of(self, context: AsyncBoltContext) -> Workspace:
         """Find the installation that an event of bolt's is for.

@@ -71,6 +71,12 @@ class Server:
         self.can_stream = True
         self.has_agents = True
         self.most_upload_bytes = 0
+        # An app that is sold, but not in the Marketplace, reads hardly anything.
+        self.is_distributed = False
+        # Some servers leave `bot_id` out of what they tell of a message.
+        self.signs_with_bot_id = True
+        # By method, Slack's word for what this workspace's plan or the app's scopes do not hold.
+        self.lacking: dict[str, str] = {}
         self.calls: list[tuple[float, str, dict[str, Any]]] = []
         self.errors: list[tuple[str, str, str]] = []
         self.problems: list[str] = []

@@ -77,6 +77,12 @@ METHODS: dict[str, tuple[int, set[str]]] = {
     "views.update": (4, {"view_id", "view", "hash"}),
     "views.publish": (4, {"user_id", "view"}),
 }
+# In a form, Slack reads these words only; Python's "True" is none of them.
+_BOOLEANS = {"inclusive", "include_all_metadata", "include_disabled"}
+_WORDS = (True, False, 1, 0, "1", "0", "true", "false")
+# What apps that are sold outside of the Marketplace get of threads: one page a minute, of 15.
+_READING = ("conversations.replies", "conversations.history")
+_READ_BY_DISTRIBUTED = 15
 NAMED = re.compile(r"<[@#][A-Z0-9]+>")
 # Other apps' business: left out of `limits`, as they belong to no team.
 _TEAMLESS = {"apps.connections.open"}
@@ -97,15 +103,20 @@ class WebApi:
             key = (method, str(arguments.get("channel")))
             bucket = self._buckets.setdefault(key, worlds.Bucket(60, 4, speed))
         else:
-            bucket = self._buckets.setdefault(
-                (method, team), worlds.Bucket(*TIERS[METHODS[method][0]], speed)
-            )
+            tier = TIERS[METHODS[method][0]]
+            if self.slack.is_distributed and method in _READING:
+                tier, speed = (1, 1), 1.0
+            bucket = self._buckets.setdefault((method, team), worlds.Bucket(*tier, speed))
         return bucket.take()
 
     async def call(self, method: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
         known = METHODS[method][1]
         if unknown := arguments.keys() - known:
             raise RefusalError("invalid_arguments", response_metadata={"messages": sorted(unknown)})
+        if any(arguments[name] not in _WORDS for name in _BOOLEANS & arguments.keys()):
+            raise RefusalError("invalid_arguments", response_metadata={"messages": ["a boolean"]})
+        if method in self.slack.lacking:
+            raise RefusalError(self.slack.lacking[method])
         team = self.world.team_of(token) if method not in _TEAMLESS else worlds.Team()
         handler = getattr(self, "_" + method.replace(".", "_"))
         if asyncio.iscoroutinefunction(handler):
@@ -176,15 +187,19 @@ class WebApi:
     def _page(self, found: list[dict[str, Any]], options: dict[str, Any]) -> dict[str, Any]:
         oldest = str(options.get("oldest", ""))
         latest = str(options.get("latest", ""))
-        inclusive = str(options.get("inclusive", "0")) in ("1", "true", "True")
+        inclusive = options.get("inclusive", "0") in (True, 1, "1", "true")
         if oldest:
             found = [m for m in found if m["ts"] > oldest or (inclusive and m["ts"] == oldest)]
         if latest:
             found = [m for m in found if m["ts"] < latest or (inclusive and m["ts"] == latest)]
         limit = int(options.get("limit", 100))
-        with_metadata = str(options.get("include_all_metadata", "0")) in ("1", "true", "True")
+        if self.slack.is_distributed:
+            limit = min(limit, _READ_BY_DISTRIBUTED)
+        with_metadata = options.get("include_all_metadata", "0") in (True, 1, "1", "true")
         hidden = set() if with_metadata else {"metadata"}
-        hidden |= {"stream"}
+        hidden |= {"stream", "seen"}
+        if not self.slack.signs_with_bot_id:
+            hidden |= {"bot_id"}
         start = int(options.get("cursor") or 0)
         chosen = found[start : start + limit]
         page = [{k: v for k, v in m.items() if k not in hidden} for m in chosen]
