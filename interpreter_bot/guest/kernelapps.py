@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import gc
 import os
@@ -105,11 +106,11 @@ class _GuestKernel(ipkernel.IPythonKernel):
         self.descriptors.begin(self.get_parent("shell"))
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            return await super().do_execute(code, silent, *args, **options)
+            reply = await super().do_execute(code, silent, *args, **options)
         except (Exception, KeyboardInterrupt) as error:
             # ipykernel would answer nothing, and the bot wait for it until time is up.
             self.shell.showtraceback()
-            return _failure(error)
+            reply = _failure(error)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             if os.getpid() != owner:
@@ -118,6 +119,10 @@ class _GuestKernel(ipkernel.IPythonKernel):
             self.descriptors.drain()
             for stream in _GuestSession.printing:
                 stream.push()
+        with contextlib.suppress(Exception):
+            # Code may have made anything of its namespace; then its names remain unknown.
+            reply["variables"] = self.shell.variables()
+        return reply
 
 
 def _failure(error: BaseException) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -15,6 +16,9 @@ from IPython.core import interactiveshell
 from . import charts, tables, tracebacks
 
 _SHELL = "/bin/sh"
+_MOST_NAMES = 1000
+_SHOWN_NAMES = 100
+_NAME_CHARACTERS = 40
 
 
 class CellCompiler(compiler.XCachingCompiler):
@@ -53,6 +57,23 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
     def save_table(self, handle: str, name: str) -> bool:
         """Write all of a table that was shown; the bot asks for it by this name."""
         return tables.save(handle, name)
+
+    def variables(self) -> dict[str, Any]:
+        """Tell the names that code has defined, the latest first, and how many there are.
+
+        No more is looked at than the bot would show or count, and nothing of a value but whether
+        it is one that each kernel begins with.
+        """
+        hidden = self.user_ns_hidden
+        names = [
+            name
+            for name in itertools.islice(reversed(self.user_ns), _MOST_NAMES)
+            if type(name) is str
+            and not name.startswith("_")
+            and self.user_ns[name] is not hidden.get(name, self)
+        ]
+        shown = [name for name in names if len(name) <= _NAME_CHARACTERS]
+        return {"names": shown[:_SHOWN_NAMES], "count": len(names)}
 
     def init_environment(self) -> None:
         """Leave colours off, which ipykernel would ask of every program that code starts."""

@@ -17,7 +17,7 @@ import time
 from typing import Any, Final, Protocol
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import channels, connections, deaths, listening, outputs
+from interpreter_bot.kernels import channels, connections, deaths, listening, namespaces, outputs
 
 _log = logging.getLogger(__name__)
 
@@ -54,16 +54,22 @@ class _Intervention:
 
 
 class Kernel:
-    """A live interpreter. One execution at a time; further ones wait in order."""
+    """A live interpreter. One execution at a time; further ones wait in order.
+
+    Attributes:
+        id: no other kernel ever had it.
+    """
 
     def __init__(
         self,
         process: Process,
         connection: connections.Connection,
         *,
+        id: str,
         limits: settings.Limits,
         interrupt_grace_seconds: float,
     ) -> None:
+        self.id = id
         self.process = process
         self._connection = connection
         self._limits = limits
@@ -73,6 +79,8 @@ class Kernel:
         self._condemned: _Intervention | None = None
         self._died_of = "It ended unexpectedly."
         self.last_used = time.monotonic()
+        self.namespace = namespaces.Namespace()
+        """What code has defined in it, as it was told last."""
         self.announcement = ""
         """What to tell people before the first output: why the former kernel is gone."""
 
@@ -144,6 +152,7 @@ class Kernel:
                 return await self._bury(listener, stepped_in, oom_kills, started)
             if self.process.oom_kills() > oom_kills:
                 show(values.Notice(deaths.partly_out_of_memory(self._limits.memory_bytes)))
+            self.namespace = listener.namespace or self.namespace
             return _finished(listener.status, stepped_in, time.monotonic() - started)
         finally:
             await listener.close()

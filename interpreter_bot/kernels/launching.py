@@ -105,6 +105,7 @@ class Launcher:
         kernel = executing.Kernel(
             manager.provisioner,
             connection,
+            id=kernel_id,
             limits=self._ground.limits,
             interrupt_grace_seconds=self._kernels.interrupt_grace_seconds,
         )

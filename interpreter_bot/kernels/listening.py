@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import channels, connections, messages, outputs, zmtp
+from interpreter_bot.kernels import channels, connections, messages, namespaces, outputs, zmtp
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +82,7 @@ class Listener:
         self._seconds_asked = 0.0
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.status = "aborted"
+        self.namespace: namespaces.Namespace | None = None
         self.has_lost_output = False
 
     @property
@@ -221,6 +222,7 @@ class Listener:
         except TimeoutError:
             self.has_lost_output = _LOST not in self._said
             self._say(_LOST)
+        self.namespace = namespaces.read(message.content)
         self.status = status if isinstance(status, str) else "aborted"
 
     async def _hear_output(self) -> None:

@@ -7,8 +7,9 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import (
@@ -17,7 +18,6 @@ from interpreter_bot.kernels import (
     grounds,
     launching,
     leases,
-    obituaries,
     rooms,
     spares,
     watchdogs,
@@ -28,6 +28,9 @@ _log = logging.getLogger(__name__)
 
 _AS_ASKED = "The session was ended."
 _RESTARTED = "A new Python was started, without the variables of the earlier one. {reason}"
+
+Loss: TypeAlias = Callable[[str, executing.Kernel, str], Awaitable[None]]
+"""Takes a session's key, the kernel that it had, and the reason, a sentence."""
 
 
 class Pool:
@@ -43,7 +46,8 @@ class Pool:
         self._live: dict[str, launching.Launched] = {}
         self._starting: dict[str, asyncio.Task[launching.Launched]] = {}
         self._holders = leases.Holders()
-        self._obituaries = obituaries.Obituaries()
+        self.on_loss: Loss | None = None
+        """Called when a session has lost its kernel, unless somebody asked for that."""
         # Starters ask for a place one after the other: together they would evict too much.
         self._admitting = asyncio.Lock()
         self._reserved = 0
@@ -131,7 +135,7 @@ class Pool:
     async def take(self, key: str) -> executing.Kernel:
         """Return the session's kernel; without a `lease` it may be let go whenever it is idle.
 
-        Its `announcement` says so where an earlier one was lost.
+        Its `announcement` says so where an earlier one died.
 
         Raises:
             KernelStartError: none could be started.
@@ -174,9 +178,8 @@ class Pool:
         # Its files change hands only when its last process is gone.
         await self._farewells.gone(key)
         if (former := self._live.pop(key, None)) is not None:
-            # Kept until it has been said, should this start fail.
-            self._obituaries.write(key, self._obituaries.of(key) or former.kernel.obituary)
             await self._farewells.end(former)
+            await self._say_lost(key, former, former.kernel.obituary)
         workspace = await self._workspaces.of(key)
         launched = await self._admit()
         try:
@@ -186,9 +189,8 @@ class Pool:
             except BaseException:
                 await self._farewells.end(launched)
                 raise
-            if reason := self._obituaries.of(key):
-                launched.kernel.announcement = _RESTARTED.format(reason=reason)
-            self._obituaries.forget(key)
+            if former is not None:
+                launched.kernel.announcement = _RESTARTED.format(reason=former.kernel.obituary)
             launched.kernel.last_used = time.monotonic()
             self._live[key] = launched
         finally:
@@ -237,10 +239,14 @@ class Pool:
     async def _let(self, key: str, reason: str) -> None:
         launched = self._live.pop(key, None)
         if launched is not None:
-            self._obituaries.write(key, reason)
             _log.info("a kernel ended: %s", reason or "as asked")
             launched.kernel.condemn(values.Ending.STOPPED, reason or _AS_ASKED)
             await self._farewells.end(launched, key)
+            await self._say_lost(key, launched, reason)
+
+    async def _say_lost(self, key: str, launched: launching.Launched, reason: str) -> None:
+        if reason and self.on_loss is not None:
+            await self.on_loss(key, launched.kernel, reason)
 
     async def reap(self) -> int:
         """Let kernels go that died, or that nobody used for long; returns how many."""
@@ -280,7 +286,6 @@ class Pool:
         if starting is not None:
             await asyncio.wait({starting})
         await self._let(key, "")
-        self._obituaries.forget(key)
 
     async def _forget(self, key: str, starting: asyncio.Task[launching.Launched] | None) -> None:
         await self._release(key, starting)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,6 +22,7 @@ from interpreter_bot.sessions import (
     requests,
     tables,
     turns,
+    variables,
 )
 from interpreter_bot.store import records
 
@@ -62,10 +64,12 @@ class Conversations(archives.Archive):
     ) -> AsyncIterator[Conversations]:
         """Hold conversations; at the end they are drained."""
         conversations = cls(means, model_notice=model_notice)
+        means.pool.on_loss = functools.partial(variables.note_loss, means.database)
         try:
             yield conversations
         finally:
             await conversations.drain()
+            means.pool.on_loss = None
             await means.arrears.write()
 
     async def handle(self, request: requests.Request, reply: ports.Reply) -> ports.End:
@@ -113,6 +117,7 @@ class Conversations(archives.Archive):
         async with self._to_ourselves(key):
             await self._let_go(key, files=files)
             session = await self._means.database.sessions.open(key)
+            await self._means.database.sessions.note_kernel(session.id, {})
             turn = await self._means.database.turns.start(session.id, person="", text="")
             notice = records.NewPart(kind=records.PartKind.NOTICE, text=_RESET)
             memory = records.NewPart(kind=records.PartKind.MEMORY, detail=memories.RESET)

@@ -109,6 +109,8 @@ async def _of_cut_off(
             lines.append(f"Code that was run:\n{text}")
         elif part.kind is records.PartKind.TEXT:
             lines.append(f"You had said: {text}")
+        elif part.kind is records.PartKind.NOTICE:
+            lines.append(f"The person was told: {text}")
         elif part.output is not None and part.output.plain:
             lines.append(f"It showed: {fitting.shortened(part.output.plain, _PART_CHARACTERS)}")
     text = fitting.shortened("\n".join(lines), _TURN_CHARACTERS)

@@ -48,16 +48,21 @@ class Recorder:
         self._ended: list[tuple[int, values.Finished]] = []
         self._artifacts: list[values.Artifact] = []
         self._used = self._counted = records.Spending()
+        self._session: records.Session | None = None
+        self._kernel: Mapping[str, Any] | None = None
         self._is_urgent = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
 
-    async def begin(self, request: requests.Request) -> None:
+    async def begin(self, request: requests.Request) -> records.Session:
         """The turn begins; from now on it will be seen, whatever happens to us.
+
+        Returns:
+            The conversation it belongs to.
 
         Raises:
             StoreError: it cannot be written down, so it must not be taken.
         """
-        session = await self._database.sessions.open(request.key)
+        session = self._session = await self._database.sessions.open(request.key)
         turn = await self._database.turns.start(
             session.id,
             person=request.person.id,
@@ -68,6 +73,7 @@ class Recorder:
         self.turn_id = turn.id
         writing = self._write_on()
         self._writer = asyncio.create_task(writing, name=f"record turn {turn.id}")
+        return session
 
     async def close(self) -> None:
         """Write no more by itself."""
@@ -146,6 +152,11 @@ class Recorder:
         """A file was given back."""
         self._artifacts.append(artifact)
 
+    def kernel(self, hints: Mapping[str, Any]) -> None:
+        """This is known now of the conversation's kernel."""
+        self._kernel = hints
+        self._is_urgent.set()
+
     def spent(self, spent: budgets.Spent) -> None:
         """So much the turn has cost the model until now."""
         self._used = allowances.spending(spent, self._used.cpu_seconds)
@@ -170,6 +181,7 @@ class Recorder:
                 await self._database.artifacts.add(self.turn_id, *artifacts)
                 artifacts = []
                 await self._count()
+                await self._note_kernel()
             except errors.StoreError:
                 _log.exception("part of turn %d could not be recorded", self.turn_id)
                 self._pending = parts + self._pending
@@ -191,6 +203,13 @@ class Recorder:
             )
             await self._database.usage.add(self.turn_id, more, model=self.model)
             self._counted = used
+
+    async def _note_kernel(self) -> None:
+        hints = self._kernel
+        if hints is not None and self._session is not None:
+            await self._database.sessions.note_kernel(self._session.id, hints)
+            if self._kernel is hints:
+                self._kernel = None
 
     def _add(self, kind: records.PartKind, **fields: Any) -> None:
         part = records.NewPart(

@@ -12,6 +12,7 @@ import datetime
 import functools
 import logging
 import time
+import uuid
 from collections.abc import Awaitable
 from typing import Final
 
@@ -40,6 +41,7 @@ from interpreter_bot.sessions import (
     recording,
     requests,
     stages,
+    variables,
     workbenches,
 )
 from interpreter_bot.store import databases, records
@@ -65,6 +67,7 @@ class Means:
     """What turns are taken with: made once, by `app`.
 
     Attributes:
+        id: which process of the bot this is.
         ledger: what running turns use.
         arrears: what could not be recorded yet.
     """
@@ -73,6 +76,7 @@ class Means:
     pool: pools.Pool
     database: databases.Database
     catalogue: catalogues.Catalogue
+    id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
     ledger: allowances.Ledger = dataclasses.field(default_factory=allowances.Ledger)
     arrears: arrears.Arrears = dataclasses.field(default_factory=arrears.Arrears)
 
@@ -146,6 +150,7 @@ class _Work:
         self._request = request
         self._stage = stage
         self._recorder = recorder
+        self._loss: variables.Loss | None = None
         self._until = time.monotonic() + means.bot.turn.seconds
 
     @property
@@ -162,14 +167,20 @@ class _Work:
         means = self._means
         self._stage.begun()
         # Seen to its end, or else a turn were left behind that runs in the store and nowhere else.
-        await finishing.to_the_end(self._recorder.begin(self._request))
+        session = await finishing.to_the_end(self._recorder.begin(self._request))
         await means.arrears.write()
         key = addresses.text(self._request.key)
+        held = variables.Variables(session.kernel, means.id, self._recorder.kernel)
+        former = means.pool.live.get(key)
+        self._loss = held.lost(former.kernel if former is not None else None)
+        if self._loss is not None:
+            self._stage.notice(self._loss.sentence)
         async with means.pool.lease(key) as lease:
             bench = workbenches.Workbench(
                 lease,
                 await means.pool.workspace(key),
                 self._stage,
+                held=held,
                 approval=await self._approval(),
                 is_sandboxed=means.pool.is_sandboxed,
             )
@@ -228,7 +239,8 @@ class _Work:
             end = self._interrupted(finished)
             finished = values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
         most = self._means.bot.turn.output_characters
-        entries = memories.of_code(self._request.text, shown, finished, most)
+        earlier = [] if self._loss is None else [messages.Told(self._loss.remark, is_ours=True)]
+        entries = earlier + memories.of_code(self._request.text, shown, finished, most)
         told = [messages.to_dict(one) for one in entries]
         self._recorder.memory({"messages": told, "is_whole": False})
         return end
@@ -240,6 +252,8 @@ class _Work:
         means, model = self._means, question.model
         transcript = transcripts.Transcript(question.earlier)
         count = len(transcript.entries)
+        if self._loss is not None:
+            transcript.remark(self._loss.remark)
         transcript.tell(question.told)
         self._recorder.model = model.title
         limits = await allowances.holding(

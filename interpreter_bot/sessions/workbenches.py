@@ -8,7 +8,7 @@ from typing import Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import executing, leases, workspaces
-from interpreter_bot.sessions import collecting, finishing, requests, stages
+from interpreter_bot.sessions import collecting, finishing, requests, stages, variables
 
 UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
 _NOT_APPROVED: Final = "The person did not let this code run. Ask them what they want instead."
@@ -27,12 +27,14 @@ class Workbench:
         workspace: workspaces.Workspace,
         stage: stages.Stage,
         *,
+        held: variables.Variables,
         approval: requests.Approval,
         is_sandboxed: bool,
     ) -> None:
         self.workspace = workspace
         self._lease = lease
         self._stage = stage
+        self._held = held
         self._approval = approval
         self._is_sandboxed = is_sandboxed
         self._mark: workspaces.Mark | None = None
@@ -61,6 +63,7 @@ class Workbench:
             BotError: it was not run; the sentence says why.
         """
         kernel = await self.kernel()
+        loss = self._held.lost(kernel)
         if not self._is_sandboxed:
             self._stage.notice(UNSANDBOXED)
         if self._mark is None:
@@ -69,22 +72,21 @@ class Workbench:
         before = await asyncio.to_thread(kernel.process.cpu_seconds)
         # From here on nothing is awaited until it runs: what has begun in people's eyes must end.
         await self._stage.begin(code)
+        if loss is not None:
+            show(values.Notice(loss.sentence))
         try:
             return await self._executed(kernel, code, show)
         finally:
+            self._held.ran(kernel, is_lost=not kernel.is_alive)
             await finishing.to_the_end(self._count(kernel, before))
 
     async def kernel(self) -> executing.Kernel:
-        """Return the session's kernel, once it is there; tells people where it is a new one.
+        """Return the session's kernel, once it is there.
 
         Raises:
             KernelError: there is none.
         """
-        kernel = await self._lease.kernel()
-        if kernel.announcement:
-            sentence, kernel.announcement = kernel.announcement, ""
-            self._stage.notice(sentence)
-        return kernel
+        return await self._lease.kernel()
 
     async def list_files(self) -> Sequence[values.FileInfo]:
         """List the workspace."""

@@ -79,18 +79,32 @@ class Sessions:
         """Set the title."""
         await self._set(session_id, title=title)
 
-    async def note_kernel(self, session_id: int, hints: Mapping[str, Any]) -> None:
-        """Set what is known of the kernel, all of it anew: anything that JSON can say."""
-        await self._set(session_id, kernel=dict(hints))
+    async def note_kernel(
+        self,
+        session_id: int,
+        hints: Mapping[str, Any],
+        *,
+        instead_of: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Set what is known of the kernel, all of it anew: anything that JSON can say.
+
+        Args:
+            instead_of: where something else than this is known by now, that stays.
+        """
+        condition = [] if instead_of is None else [_T.c.kernel == dict(instead_of)]
+        await self._set(session_id, *condition, kernel=dict(hints))
 
     async def delete(self, session_id: int) -> None:
         """Delete a conversation with everything in it. What it cost stays counted."""
         async with self._begin.writing() as transaction:
             await transaction.execute(sa.delete(_T).where(_T.c.id == session_id))
 
-    async def _set(self, session_id: int, **fields: object) -> None:
+    async def _set(
+        self, session_id: int, *conditions: sa.ColumnElement[bool], **fields: object
+    ) -> None:
+        update = sa.update(_T).where(_T.c.id == session_id, *conditions).values(**fields)
         async with self._begin.writing() as transaction:
-            await transaction.execute(sa.update(_T).where(_T.c.id == session_id).values(**fields))
+            await transaction.execute(update)
 
     async def _one(self, *conditions: sa.ColumnElement[bool]) -> records.Session | None:
         async with self._begin.reading() as transaction:

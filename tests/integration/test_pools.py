@@ -116,9 +116,18 @@ async def test_the_longest_idle_goes_first_and_a_busy_one_never(opened):
 async def test_who_was_evicted_is_told_and_finds_the_files(opened):
     async with opened(concurrent=1) as pool:
         await _run(await pool.take("a"), "open('kept', 'w').write('k')")
+        losses = []
+
+        async def lost(*loss):
+            losses.append(loss)
+
+        pool.on_loss = lost
+        former = pool.live["a"].kernel
         await pool.take("b")
         kernel = await pool.take("a")
-        assert "make room" in kernel.announcement
+        key, gone, reason = losses[0]
+        assert (key, gone) == ("a", former)
+        assert "make room" in reason
         assert (await _run(kernel, "open('kept').read()"))[0] == "'k'"
 
 

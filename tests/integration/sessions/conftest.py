@@ -62,10 +62,9 @@ def opened(tmp_path, short_path):
                 **{"name": "scripted", "base_url": server.base_url, **(model or {})}
             )
             bot = settings.Settings(
-                kernels=settings.Kernels(preload=(), spares=0),
                 paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
                 models=() if no_model else (listed,),
-                **groups,
+                **{"kernels": settings.Kernels(preload=(), spares=0), **groups},
             )
             keys = {"OPENAI_API_KEY": server.api_key}
             async with conversing.opened(bot, {} if no_model else keys) as held:

@@ -42,6 +42,11 @@ async def test_what_is_known_of_a_session_can_be_changed(database, session):
     changed = await database.sessions.get(session.id)
     assert (changed.model, changed.title) == ("gpt-x", "Petals")
     assert changed.kernel == {"snapshot": "s1", "variables": 3}
+    late = {"snapshot": "s2"}
+    await database.sessions.note_kernel(session.id, late, instead_of={"snapshot": "s0"})
+    assert (await database.sessions.get(session.id)).kernel == changed.kernel
+    await database.sessions.note_kernel(session.id, late, instead_of=changed.kernel)
+    assert (await database.sessions.get(session.id)).kernel == late
     await database.sessions.choose_model(session.id, None)
     assert (await database.sessions.get(session.id)).model is None
 
