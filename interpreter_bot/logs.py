@@ -12,6 +12,8 @@ import logging
 from collections.abc import Iterable
 
 _SHORTEST_SECRET = 4
+# At the lowest level, these write down whole requests: what people said, and their pictures.
+_TALKATIVE = ("openai", "httpx2", "httpcore2")
 _REDACTED = "[redacted]"
 # Foreign text in a message must neither forge a second line nor talk to a terminal.
 _ESCAPES = {
@@ -46,6 +48,8 @@ def configure(level: str, *, is_json: bool) -> None:
     handler.setFormatter(_JsonLines() if is_json else _Lines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(max(logging.INFO, logging.getLogger().level))
 
 
 class _Lines(logging.Formatter):

@@ -75,8 +75,10 @@ class Asking:
         *,
         budget: budgets.Budget,
         watcher: ports.Watcher,
+        cache_key: str = "",
     ) -> None:
         self.heard = ""
+        self._cache_key = cache_key
         self._written = 0
         self._llm = llm
         self._model = model
@@ -146,6 +148,7 @@ class Asking:
             may_call=may_call,
             answer_tokens=min(grant.answer_tokens, self._room_for_answer(estimate)),
             temperature=self._temperature(setbacks),
+            cache_key=self._cache_key,
         )
         self._watcher.step(self._budget.spent.steps + 1)
         reply, is_cut = await self._heard(prompt, estimate)
@@ -173,7 +176,8 @@ class Asking:
         self._watcher.usage(self._budget.charge(usage, is_step=is_step))
 
     def _estimate(self, transcript: tuple[messages.Message, ...]) -> int:
-        return int((self._fixed + fitting.tokens(transcript)) * self._ratio)
+        tokens = fitting.tokens(transcript) + fitting.reasoning_tokens(transcript)
+        return int((self._fixed + tokens) * self._ratio)
 
     def _room_for_answer(self, estimate: int) -> int:
         """Say what the window leaves; some servers refuse to be asked for more."""

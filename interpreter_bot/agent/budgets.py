@@ -51,9 +51,21 @@ def time_is_up(seconds: float) -> str:
 
 def price(usage: messages.Usage, model: settings.Model) -> decimal.Decimal:
     """Compute what tokens cost, without rounding."""
-    read = usage.input_tokens * model.input_price
-    written = usage.output_tokens * model.output_price
-    return (read + written) / _MILLION
+    cached, stored = usage.cached_tokens, usage.cache_write_tokens
+    read = (usage.input_tokens - cached - stored) * model.input_price
+    read += cached * _or(model.cached_price, model.input_price)
+    read += stored * _or(model.cache_write_price, model.input_price)
+    return (read + usage.output_tokens * model.output_price) / _MILLION
+
+
+def _or(price: decimal.Decimal | None, otherwise: decimal.Decimal) -> decimal.Decimal:
+    return otherwise if price is None else price
+
+
+def _worst_input(tokens: int, model: settings.Model) -> messages.Usage:
+    """Say how tokens are read at worst: where it has a higher price, all of them go to a cache."""
+    is_dearer = _or(model.cache_write_price, model.input_price) > model.input_price
+    return messages.Usage(tokens, cache_write_tokens=tokens if is_dearer else 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,13 +142,14 @@ class Budget:
         if self._limits.money is None:
             return self._model.answer_tokens
         left = self._limits.money - self.spent.money
-        left -= price(messages.Usage(input_tokens), self._model)
+        left -= price(_worst_input(input_tokens, self._model), self._model)
         if left < 0 or not self._model.output_price:
             return -1 if left < 0 else self._model.answer_tokens
         return int(left * _MILLION / self._model.output_price)
 
     def _worst(self, input_tokens: int, answer_tokens: int) -> Spent:
-        return self._with(messages.Usage(input_tokens, answer_tokens, is_estimated=True))
+        answer = messages.Usage(0, answer_tokens, is_estimated=True)
+        return self._with(_worst_input(input_tokens, self._model) + answer)
 
     def _with(self, usage: messages.Usage, *, steps: int = 1) -> Spent:
         return Spent(

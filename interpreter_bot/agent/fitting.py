@@ -16,9 +16,14 @@ from interpreter_bot.agent import messages
 _PICTURE_TOKENS: Final = 1100
 _MESSAGE_TOKENS: Final = 8
 _ASCII_PER_TOKEN: Final = 3.2
+# Reasoning is sealed in base64 more often than not.
+_SEALED_PER_TOKEN: Final = 5
 _SHORT: Final = 300
 # The newest outputs, which the model is working on.
 _KEPT_OUTPUTS: Final = 2
+# So many outputs are shortened at a time: each time, the servers' caches of all that follows are
+# lost.
+_BATCH: Final = 8
 # Dropping turns goes on until this part is used, so that it is not done at every step.
 _ROOM: Final = 0.6
 
@@ -50,6 +55,17 @@ def tokens(transcript: Sequence[messages.Message]) -> int:
     return sum(map(message_tokens, transcript))
 
 
+def reasoning_tokens(transcript: Sequence[messages.Message]) -> int:
+    """Estimate what is given back of the last turn's reasoning; that of others counts for none."""
+    characters = 0
+    for message in reversed(transcript):
+        if isinstance(message, messages.Told) and not message.is_ours:
+            break
+        if isinstance(message, messages.Said) and message.reasoning:
+            characters += len(message.reasoning.value)
+    return characters // _SEALED_PER_TOKEN
+
+
 def fitted(transcript: Sequence[messages.Message], most_tokens: int) -> Fit:
     """Make a transcript fit."""
     if tokens(transcript) <= most_tokens:
@@ -76,12 +92,12 @@ def shortened(text: str, most_characters: int) -> str:
 def _with_short_outputs(
     transcript: Sequence[messages.Message], most_tokens: int, kept_outputs: int
 ) -> list[messages.Message]:
-    """Shorten outputs, oldest first, as many as needed."""
+    """Shorten outputs, oldest first, as many as needed, and then some."""
     result = list(transcript)
     places = [i for i, one in enumerate(result) if isinstance(one, messages.Answered)]
     excess = tokens(result) - most_tokens
-    for place in places[: max(len(places) - kept_outputs, 0)]:
-        if excess <= 0:
+    for number, place in enumerate(places[: max(len(places) - kept_outputs, 0)]):
+        if excess <= 0 and number % _BATCH == 0:
             break
         before = result[place]
         after = messages.Answered(

@@ -51,6 +51,7 @@ class Job:
         workbench: where code runs.
         watcher: who sees it.
         budget: the turn's purse, made for this turn.
+        cache_key: see `messages.Prompt`.
         approve: lets a person say whether code may run; None where nobody is asked.
     """
 
@@ -62,6 +63,7 @@ class Job:
     workbench: ports.Workbench
     watcher: ports.Watcher
     budget: budgets.Budget
+    cache_key: str = ""
     approve: ports.Approve | None = None
 
 
@@ -104,7 +106,13 @@ class _Turn:
             can_see=job.model.can_see_images,
             approve=job.approve,
         )
-        self._asking = asking.Asking(job.llm, job.model, budget=job.budget, watcher=job.watcher)
+        self._asking = asking.Asking(
+            job.llm,
+            job.model,
+            budget=job.budget,
+            watcher=job.watcher,
+            cache_key=job.cache_key,
+        )
         self._words: list[str] = []
         self._cuts = 0
         self._empty = 0
@@ -151,12 +159,14 @@ class _Turn:
         if reply.finish is messages.Finish.FILTERED:
             raise _OverError(Ending.REFUSED, failures.RefusedError.__doc__ or "")
         self._asking.heard = ""
+        if reply.is_reasoning_refused:
+            self._transcript.forget_reasoning()
         if asked.is_cut or reply.finish is messages.Finish.LENGTH:
             return self._cut(reply, "by a lost connection" if asked.is_cut else "at its longest")
         if not asked.may_call and reply.calls and not reply.text.strip():
             self._close(asked.is_last)
         calls = reply.calls if asked.may_call else ()
-        self._transcript.say(reply.text, calls)
+        self._transcript.say(reply.text, calls, reply.reasoning)
         # Words before a call stand by themselves; only words that go on belong together.
         self._words = [] if calls else [*self._words, reply.text]
         return dataclasses.replace(reply, calls=calls)

@@ -30,6 +30,21 @@ class Call:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Reasoning:
+    """What a provider wants to see again beside what its model said: thoughts, or their signature.
+
+    It is nobody's to read: never shown, never logged, given back unchanged or not at all.
+
+    Attributes:
+        origin: which model, over which protocol; no other is given it.
+        value: JSON, as the protocol's own module wrote it.
+    """
+
+    origin: str
+    value: str = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Told:
     """Something the model is told; `is_ours` marks the bot's own remarks among a person's words."""
 
@@ -44,6 +59,7 @@ class Said:
 
     text: str
     calls: tuple[Call, ...] = ()
+    reasoning: Reasoning | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,6 +95,8 @@ class Prompt:
         may_call: False where it shall answer in words now.
         answer_tokens: the longest answer that is paid for.
         temperature: None leaves it to the server.
+        cache_key: the same for all prompts of a conversation, so that a server finds its cache
+            of them again; says nothing about anybody. May be empty.
     """
 
     system: str
@@ -87,15 +105,24 @@ class Prompt:
     may_call: bool = True
     answer_tokens: int = 4096
     temperature: float | None = None
+    cache_key: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens read and written; `is_estimated` where the server did not count them for us."""
+    """Tokens read and written.
+
+    Attributes:
+        is_estimated: the server did not count them for us.
+        cached_tokens: those of the input that the server had in its cache.
+        cache_write_tokens: those of the input that it put there, where that has a price.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     is_estimated: bool = False
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
 
     @property
     def tokens(self) -> int:
@@ -107,6 +134,8 @@ class Usage:
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.is_estimated or other.is_estimated,
+            self.cached_tokens + other.cached_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
         )
 
 
@@ -132,13 +161,21 @@ class Manner(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One answer of a model. `usage` is None where the server did not count."""
+    """One answer of a model.
+
+    Attributes:
+        usage: None where the server did not count.
+        reasoning: what is to be given back with this.
+        is_reasoning_refused: what was given back of earlier replies was refused, and is of no use.
+    """
 
     text: str = ""
     calls: tuple[Call, ...] = ()
     manner: Manner = Manner.NATIVE
     finish: Finish = Finish.STOP
     usage: Usage | None = None
+    reasoning: Reasoning | None = None
+    is_reasoning_refused: bool = False
 
 
 def to_dict(message: Message) -> dict[str, Any]:
@@ -149,7 +186,9 @@ def to_dict(message: Message) -> dict[str, Any]:
             return {"kind": kind, "text": message.text}
         case Said():
             calls = [dataclasses.asdict(call) for call in message.calls]
-            return {"kind": "said", "text": message.text, "calls": calls}
+            kept = dataclasses.asdict(message.reasoning) if message.reasoning else None
+            more = {"reasoning": kept} if kept else {}
+            return {"kind": "said", "text": message.text, "calls": calls, **more}
         case Answered():
             return {"kind": "answered", "call_id": message.call_id, "text": message.text}
 
@@ -165,7 +204,9 @@ def from_dict(stored: Mapping[str, Any]) -> Message:
             case "told" | "remark":
                 return Told(stored["text"], is_ours=stored["kind"] == "remark")
             case "said":
-                return Said(stored["text"], tuple(Call(**call) for call in stored["calls"]))
+                calls = tuple(Call(**call) for call in stored["calls"])
+                kept = stored.get("reasoning")
+                return Said(stored["text"], calls, Reasoning(**kept) if kept else None)
             case "answered":
                 return Answered(stored["call_id"], stored["text"])
     except (KeyError, TypeError) as error:

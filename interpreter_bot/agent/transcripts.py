@@ -6,6 +6,7 @@ call answered: servers refuse to go on from anything else.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -13,6 +14,7 @@ from interpreter_bot.agent import fitting, messages
 
 _QUOTED: Final = 120
 _REMEMBERED: Final = 10
+_REASONING_CHARACTERS: Final = 4 * 1024 * 1024
 
 
 class Transcript:
@@ -35,10 +37,16 @@ class Transcript:
         """Add a word of our own to the model."""
         self._entries.append(messages.Told(text, is_ours=True))
 
-    def say(self, text: str, calls: tuple[messages.Call, ...] = ()) -> None:
+    def say(
+        self,
+        text: str,
+        calls: tuple[messages.Call, ...] = (),
+        reasoning: messages.Reasoning | None = None,
+    ) -> None:
         """Add what the model said."""
         if text or calls:
-            self._entries.append(messages.Said(text, calls))
+            self._entries.append(messages.Said(text, calls, reasoning))
+            self._bound_reasoning()
 
     def answer(
         self, call: messages.Call, text: str, pictures: tuple[messages.Picture, ...] = ()
@@ -67,6 +75,29 @@ class Transcript:
         """Let go of what did not fit, and remember it as `summary`."""
         head = [messages.Told(summary, is_ours=True)] if summary else []
         self._entries = [*head, *fit.kept]
+
+    def forget_reasoning(self, *, until: int | None = None) -> None:
+        """Forget what was to be given back to providers, in the first `until` messages or all."""
+        self._entries[:until] = [
+            dataclasses.replace(one, reasoning=None) if isinstance(one, messages.Said) else one
+            for one in self._entries[:until]
+        ]
+
+    def _bound_reasoning(self) -> None:
+        """Let the older half of it go when it is too much, so that this is not done each time."""
+        sizes = [
+            len(one.reasoning.value) if isinstance(one, messages.Said) and one.reasoning else 0
+            for one in self._entries
+        ]
+        excess = sum(sizes) - _REASONING_CHARACTERS
+        if excess <= 0:
+            return
+        excess += _REASONING_CHARACTERS // 2
+        for number, size in enumerate(sizes):
+            excess -= size
+            if excess <= 0:
+                self.forget_reasoning(until=number + 1)
+                return
 
     def unseen(self) -> None:
         """Forget the pictures, when the model turned out to be blind or they cost too much."""

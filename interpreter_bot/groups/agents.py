@@ -37,6 +37,10 @@ class Model(tables.Group):
     """Show it plots as pictures; otherwise it is told of them in words."""
     input_price: tables.Price = decimal.Decimal(0)
     """Money for a million tokens read."""
+    cached_price: tables.Price | None = None
+    """Money for a million tokens read that the server had in its cache; None: the input price."""
+    cache_write_price: tables.Price | None = None
+    """Money for a million tokens read that it puts there; None: the input price."""
     output_price: tables.Price = decimal.Decimal(0)
     """Money for a million tokens written."""
     temperature: Annotated[float, pydantic.Field(ge=0, le=2)] | None = None

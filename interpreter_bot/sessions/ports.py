@@ -81,6 +81,7 @@ class Spent:
         output_tokens: written by it.
         money: in the currency of the price list.
         is_estimated: a server did not count, so we did.
+        cached_tokens: those of the read ones that its server still had.
     """
 
     steps: int = 0
@@ -88,6 +89,7 @@ class Spent:
     output_tokens: int = 0
     money: decimal.Decimal = decimal.Decimal(0)
     is_estimated: bool = False
+    cached_tokens: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

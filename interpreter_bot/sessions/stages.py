@@ -117,4 +117,5 @@ def told(spent: budgets.Spent) -> ports.Spent:
         output_tokens=spent.usage.output_tokens,
         money=spent.money,
         is_estimated=spent.usage.is_estimated,
+        cached_tokens=spent.usage.cached_tokens,
     )

@@ -280,6 +280,7 @@ class _Work:
             workbench=bench,
             watcher=self._stage,
             budget=tab.budget,
+            cache_key=addresses.cache_key(self._request.key),
             approve=bench.approved,
         )
         try:

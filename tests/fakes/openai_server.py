@@ -12,6 +12,8 @@ script that runs out, or is not used up, is a fault. Faults raise at the end of 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import dataclasses
 import json
@@ -21,20 +23,32 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.fakes import openai_minds
+
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _RESERVED = frozenset({"python"})
 _CHAT = frozenset(
     {
         *("model", "messages", "stream", "stream_options", "tools", "tool_choice", "temperature"),
-        *("max_tokens", "max_completion_tokens", "parallel_tool_calls"),
+        *("max_tokens", "max_completion_tokens", "parallel_tool_calls", "prompt_cache_key"),
     }
 )
 _RESPONSES = frozenset(
     {
         *("model", "input", "instructions", "stream", "tools", "tool_choice", "temperature"),
-        *("max_output_tokens", "store"),
+        *("max_output_tokens", "store", "include", "prompt_cache_key"),
     }
 )
+_ASSISTANT = frozenset({"role", "content", "tool_calls"})
+_CALL = frozenset({"id", "type", "function"})
+_MAGIC = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+    "image/webp": b"RIFF",
+}
+_NOBODY = openai_minds.Mind()
+_DETAILS = (None, "auto", "low", "high", "original")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +60,7 @@ class Reply:
         calls: (name, arguments) of native calls; arguments go out in pieces.
         finish: finish_reason as chat completions name it; None sends none.
         usage: (read, written); None where the server does not count.
+        counted: further fields of the usage, as they go over the wire.
         fault: what goes wrong: "cut" (the socket is closed without an end), "eof" (a clean end
             without a finish), "garbage" (an event that is no JSON), "error" (an error event),
             "shapes" (JSON of wrong shapes), "html" (a page instead of a stream), "stall"
@@ -62,7 +77,8 @@ class Reply:
     text: Sequence[str] = ()
     calls: Sequence[tuple[str, str]] = ()
     finish: str | None = "stop"
-    usage: tuple[int, int] | None = (100, 20)
+    usage: tuple[Any, Any] | None = (100, 20)
+    counted: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     fault: str = ""
     status: int = 200
     error: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -108,7 +124,20 @@ class Request:
 
 
 class Server:
-    """The server. `script` is a list of replies, or a function from request to reply."""
+    """The server. `script` is a list of replies, or a function from request to reply.
+
+    Args:
+        mind: how its models think, and what it wants to get back of that.
+        unknown: parameters that it refuses as Google's does, or Mistral's with `is_pydantic`.
+        blind: status and words by which it refuses pictures; None where its models see.
+        text_outputs: it takes no pictures as the output of a call, as llama.cpp's does.
+        port: where; 0 is anywhere.
+
+    Attributes:
+        requests: what was answered.
+        refusals: what was refused as a real server would refuse it for its own reasons.
+        faults: what no server would take.
+    """
 
     def __init__(
         self,
@@ -116,7 +145,20 @@ class Server:
         *,
         api_key: str = "test-key-0123456789",
         models: Sequence[str] = ("scripted",),
+        mind: openai_minds.Mind | None = None,
+        unknown: Sequence[str] = (),
+        is_pydantic: bool = False,
+        blind: tuple[int, str] | None = None,
+        text_outputs: bool = False,
+        port: int = 0,
     ) -> None:
+        self.mind = mind or openai_minds.Mind()
+        self.refusals: list[str] = []
+        self._unknown = unknown
+        self._is_pydantic = is_pydantic
+        self.blind = blind
+        self._text_outputs = text_outputs
+        self.port = port
         self.api_key = api_key
         self.requests: list[Request] = []
         self.faults: list[str] = []
@@ -136,10 +178,10 @@ class Server:
             app, access_log=None, handler_cancellation=True, shutdown_timeout=1
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()
-        port = self._runner.addresses[0][1]
-        self.base_url = f"http://127.0.0.1:{port}/v1"
+        self.port = self._runner.addresses[0][1]
+        self.base_url = f"http://127.0.0.1:{self.port}/v1"
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
@@ -168,7 +210,11 @@ class Server:
         body = await request.json()
         if body.get("model") not in self._models:
             return _refused(404, message="The model does not exist", code="model_not_found")
-        if found := list(faults(body)):
+        if refusal := self._refusal(body):
+            status, said = refusal
+            self.refusals.append(json.dumps(said))
+            return web.json_response(said, status=status)
+        if found := list(faults(body, self.mind)):
             self.faults += found
             return _refused(400, message="; ".join(found), type="invalid_request_error")
         asked = Request(request.path, dict(request.headers), body)
@@ -184,7 +230,25 @@ class Server:
             return web.json_response(
                 {"error": dict(reply.error)}, status=reply.status, headers=reply.headers
             )
-        return await self._stream(request, reply, wire(asked))
+        return await self._stream(request, reply, wire(asked, self.mind))
+
+    def _refusal(self, body: Mapping[str, Any]) -> tuple[int, Any] | None:
+        """Say what this server in particular refuses."""
+        for name in self._unknown:
+            if f'"{name}":' not in json.dumps(body):
+                continue
+            if self._is_pydantic:
+                place = {"type": "extra_forbidden", "loc": ["body", name], "input": "x"}
+                words = {**place, "msg": "Extra inputs are not permitted"}
+                return 422, {"object": "error", "message": {"detail": [words]}, "code": None}
+            words = f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.'
+            return 400, [{"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}}]
+        items = body.get("input", ())
+        if self._text_outputs and any(isinstance(one.get("output"), list) for one in items):
+            return 400, {"error": {"message": "Output of tool call should be 'Input text'"}}
+        if self.blind and "data:image/" in json.dumps(body):
+            return self.blind[0], {"error": {"message": self.blind[1]}}
+        return self.mind.refusal(body)
 
     async def _stream(self, request: web.Request, reply: Reply, wire: Any) -> web.StreamResponse:
         if reply.fault == "html":
@@ -245,7 +309,9 @@ def _pieces(text: str, size: int = 7) -> list[str]:
 class _ChatWire:
     last = b"data: [DONE]\n\n"
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, mind: openai_minds.Mind) -> None:
+        self._mind = mind
+        self._model = request.body["model"]
         self._counts = request.body.get("stream_options", {}).get("include_usage", False)
         self._number = len(request.messages)
 
@@ -259,6 +325,8 @@ class _ChatWire:
 
     def body(self, reply: Reply) -> Iterable[dict[str, Any]]:
         yield self._chunk({"role": "assistant", "content": ""})
+        for delta in self._mind.deltas(self._model, self._number):
+            yield self._chunk(delta)
         for delta in reply.text:
             yield self._chunk({"content": delta})
         for delta in reply.refusal:
@@ -267,6 +335,7 @@ class _ChatWire:
             key = f"call_{self._number}_{index}" if reply.call_id is None else reply.call_id
             place = {"index": index} if reply.has_index else {}
             named = {**place, "type": "function", **({"id": key} if key else {})}
+            named |= self._mind.signature(self._model, key, index)
             if not reply.has_index:
                 whole = {**named, "function": {"name": name, "arguments": arguments}}
                 yield self._chunk({"tool_calls": [whole]})
@@ -286,15 +355,20 @@ class _ChatWire:
             yield {
                 **self._frame(),
                 "choices": [],
-                "usage": {**usage, "total_tokens": read + written},
+                "usage": {**usage, "total_tokens": 1, **reply.counted},
             }
 
 
 class _ResponsesWire:
     last = b""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, mind: openai_minds.Mind) -> None:
+        self._mind = mind
+        self._model = request.body["model"]
+        self._seals = "reasoning.encrypted_content" in request.body.get("include", ())
         self._sequence = 0
+        self._place = -1
+        self._given: list[dict[str, Any]] = []
         self._number = len(request.messages)
 
     def _event(self, kind: str, **fields: Any) -> dict[str, Any]:
@@ -306,23 +380,52 @@ class _ResponsesWire:
 
     def body(self, reply: Reply) -> Iterable[dict[str, Any]]:
         yield self._event("response.created", response=self._response("in_progress"))
-        place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
-        for delta in reply.text:
-            yield self._event("response.output_text.delta", delta=delta, logprobs=[], **place)
-        for delta in reply.refusal:
-            yield self._event("response.refusal.delta", delta=delta, **place)
+        if reply.text or reply.refusal:
+            yield from self._thought(0)
+            yield from self._message(reply)
         for index, (name, arguments) in enumerate(reply.calls, start=1):
+            yield from self._thought(index)
             key = f"call_{self._number}_{index}"
-            item = {"type": "function_call", "id": f"fc_{index}", "call_id": key, "name": name}
-            began = {**item, "arguments": "", "status": "in_progress"}
-            yield self._event("response.output_item.added", output_index=index, item=began)
-            where = {"item_id": f"fc_{index}", "output_index": index}
-            for piece in _pieces(arguments):
-                yield self._event("response.function_call_arguments.delta", delta=piece, **where)
+            item = {"type": "function_call", "id": f"fc_{key}", "call_id": key, "name": name}
+            where = {"item_id": f"fc_{key}", "output_index": self._added()}
+            pieces = [
+                self._event("response.function_call_arguments.delta", delta=piece, **where)
+                for piece in _pieces(arguments)
+            ]
             kind = "response.function_call_arguments.done"
-            yield self._event(kind, arguments=arguments, name=name, **where)
-            done = {**item, "arguments": arguments, "status": "completed"}
-            yield self._event("response.output_item.done", output_index=index, item=done)
+            pieces.append(self._event(kind, arguments=arguments, name=name, **where))
+            yield from self._item({**item, "arguments": arguments}, {"arguments": ""}, pieces)
+        self._mind.issued(self._model, self._given)
+
+    def _added(self) -> int:
+        return self._place + 1
+
+    def _thought(self, index: int) -> Iterable[dict[str, Any]]:
+        item = self._mind.item(self._model, self._number, index, self._seals)
+        if item:
+            yield from self._item(item, {"encrypted_content": "gAAAunfinished"}, ())
+
+    def _message(self, reply: Reply) -> Iterable[dict[str, Any]]:
+        name = f"msg_{self._number}"
+        place = {"item_id": name, "output_index": self._added(), "content_index": 0}
+        kind = "response.output_text.delta"
+        events = [self._event(kind, delta=one, logprobs=[], **place) for one in reply.text]
+        kind = "response.refusal.delta"
+        events += [self._event(kind, delta=one, **place) for one in reply.refusal]
+        part = {"type": "output_text", "text": "".join(reply.text), "annotations": []}
+        item = {"type": "message", "id": name, "role": "assistant", "phase": "commentary"}
+        yield from self._item({**item, "content": [part]}, {"content": []}, events)
+
+    def _item(
+        self, item: dict[str, Any], begun: dict[str, Any], between: Iterable[dict[str, Any]]
+    ) -> Iterable[dict[str, Any]]:
+        self._place += 1
+        began = {**item, **begun, "status": "in_progress"}
+        yield self._event("response.output_item.added", output_index=self._place, item=began)
+        yield from between
+        done = {**item, "status": "completed"}
+        yield self._event("response.output_item.done", output_index=self._place, item=done)
+        self._given.append(item)
 
     def end(self, reply: Reply) -> Iterable[dict[str, Any]]:
         if reply.finish is None:
@@ -330,7 +433,8 @@ class _ResponsesWire:
         usage = None
         if reply.usage:
             read, written = reply.usage
-            usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+            usage = {"input_tokens": read, "output_tokens": written, "total_tokens": 1}
+            usage |= reply.counted
         reason = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(
             reply.finish
         )
@@ -340,7 +444,7 @@ class _ResponsesWire:
         yield self._event(f"response.{kind}", response=response)
 
 
-def _chat_faults(body: Mapping[str, Any]) -> Iterable[str]:
+def _chat_faults(body: Mapping[str, Any], mind: openai_minds.Mind = _NOBODY) -> Iterable[str]:
     """Say what a server would refuse."""
     yield from (f"unknown parameter {name}" for name in body.keys() - _CHAT)
     if body.get("stream") is not True:
@@ -367,7 +471,7 @@ def _chat_faults(body: Mapping[str, Any]) -> Iterable[str]:
             if not isinstance(message.get("content"), str):
                 yield "the content of a tool's message must be text"
         elif role == "assistant":
-            yield from _assistant_faults(message)
+            yield from _assistant_faults(message, mind)
             pending = {one["id"] for one in message.get("tool_calls") or ()}
         elif not message.get("content"):
             yield f"an empty message of {role}"
@@ -377,8 +481,11 @@ def _chat_faults(body: Mapping[str, Any]) -> Iterable[str]:
         yield f"calls without an answer at the end: {sorted(pending)}"
 
 
-def _assistant_faults(message: Mapping[str, Any]) -> Iterable[str]:
+def _assistant_faults(message: Mapping[str, Any], mind: openai_minds.Mind) -> Iterable[str]:
     calls = message.get("tool_calls")
+    yield from (f"unknown field {name}" for name in message.keys() - _ASSISTANT - mind.fields)
+    for one in calls or ():
+        yield from (f"unknown field {name}" for name in one.keys() - _CALL - mind.call_fields)
     if calls is None and not message.get("content"):
         yield "an assistant's message without content or calls"
     if calls is not None and not calls:
@@ -403,12 +510,32 @@ def _argument_faults(function: Mapping[str, Any]) -> Iterable[str]:
 
 def _part_faults(parts: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> Iterable[str]:
     for part in parts:
-        if part.get("type") not in kinds:
-            yield f"a part of type {part.get('type')}"
-        url = part.get("image_url")
-        url = url.get("url") if isinstance(url, dict) else url
-        if "image" in str(part.get("type")) and not str(url).startswith("data:image/"):
-            yield "an image without data"
+        kind = part.get("type")
+        if kind not in kinds:
+            yield f"a part of type {kind}"
+        elif kind in ("text", "input_text"):
+            if part.keys() != {"type", "text"} or not part["text"]:
+                yield f"a part of text that is {part}"
+        elif kind == "input_image":
+            yield from _image_faults({"url": part.get("image_url"), **part}, part.keys())
+        elif not isinstance(part.get("image_url"), dict):
+            yield "image_url is no object"
+        else:
+            image = part["image_url"]
+            yield from _image_faults(image, {*part.keys(), *image.keys() - {"url"}})
+
+
+def _image_faults(image: Mapping[str, Any], names: Iterable[str]) -> Iterable[str]:
+    if not set(names) <= {"type", "image_url", "detail"} or image.get("detail") not in _DETAILS:
+        yield f"an image with {sorted(names)}, detail {image.get('detail')}"
+    head, _, encoded = str(image.get("url")).partition(";base64,")
+    try:
+        data = base64.b64decode(encoded, validate=True)
+    except binascii.Error:
+        data = b""
+    magic = _MAGIC.get(head.removeprefix("data:"))
+    if magic is None or not data.startswith(magic):
+        yield f"an image that is none: {head}, {data[:8]!r}"
 
 
 def _common_faults(
@@ -430,7 +557,7 @@ def _common_faults(
         yield f"temperature {temperature}"
 
 
-def _responses_faults(body: Mapping[str, Any]) -> Iterable[str]:
+def _responses_faults(body: Mapping[str, Any], mind: openai_minds.Mind) -> Iterable[str]:
     """Say what a server would refuse."""
     yield from (f"unknown parameter {name}" for name in body.keys() - _RESPONSES)
     if body.get("stream") is not True or body.get("store") is not False:
@@ -443,8 +570,15 @@ def _responses_faults(body: Mapping[str, Any]) -> Iterable[str]:
         if kind == "message":
             if item.get("role") not in ("user", "assistant") or not item.get("content"):
                 yield f"a message of {item.get('role')}"
-            if isinstance(item.get("content"), list):
+            if isinstance(item.get("content"), list) and item["role"] == "user":
                 yield from _part_faults(item["content"], ("input_text", "input_image"))
+            elif isinstance(item.get("content"), list) and not (
+                item.get("id") and all(one["type"] == "output_text" for one in item["content"])
+            ):
+                yield "the content of an assistant's message"
+        elif kind == "reasoning":
+            if not item.get("id") or item.keys() & {"status", "content"}:
+                yield f"an item of reasoning with {sorted(item)}"
         elif kind == "function_call":
             called.add(item.get("call_id", ""))
             yield from _argument_faults(item)

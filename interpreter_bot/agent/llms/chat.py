@@ -12,7 +12,7 @@ import openai
 
 from interpreter_bot import settings
 from interpreter_bot.agent import failures, messages, ports
-from interpreter_bot.agent.llms import listening, quirks, translating
+from interpreter_bot.agent.llms import listening, quirks, reasoning, translating
 
 _OFFICIAL: Final = "https://api.openai.com"
 
@@ -24,15 +24,16 @@ class Chat:
         self._client = client
         self._model = model
         self._quirks = quirks.Quirks(is_modern=model.base_url.startswith(_OFFICIAL))
+        self._origin = reasoning.origin("chat", model)
 
     async def reply(
         self, prompt: messages.Prompt, *, hearing: ports.Hearing, finds_calls: bool = False
     ) -> messages.Reply:
         """Answer; with `finds_calls`, calls that are written as text count as calls."""
-        listener = listening.Listener(hearing, prompt, finds_calls=finds_calls)
+        listener = listening.Listener(hearing, prompt, finds_calls=finds_calls, origin=self._origin)
         said: list[dict[str, Any]] = [{"role": "system", "content": prompt.system}]
         for message in prompt.messages:
-            said.extend(wire_messages(message))
+            said.extend(wire_messages(message, self._origin))
         said = list(_pictures_last(said))
         extra: dict[str, Any] = {}
         if prompt.tools:
@@ -67,9 +68,11 @@ class Chat:
         }
         if prompt.temperature is not None:
             parameters["temperature"] = prompt.temperature
+        if prompt.cache_key:
+            parameters["prompt_cache_key"] = prompt.cache_key
         with translating.translated(listener, api_key=self._client.api_key):
             async with (
-                self._opened(parameters) as stream,
+                self._opened(parameters, listener) as stream,
                 contextlib.aclosing(chunks(stream)) as pieces,
             ):
                 async for chunk in pieces:
@@ -85,7 +88,9 @@ class Chat:
         return listener.reply()
 
     @contextlib.asynccontextmanager
-    async def _opened(self, parameters: dict[str, Any]) -> AsyncIterator[openai.AsyncStream[Any]]:
+    async def _opened(
+        self, parameters: dict[str, Any], listener: listening.Listener
+    ) -> AsyncIterator[openai.AsyncStream[Any]]:
         """Open the stream, without what the server turns out not to accept."""
         while True:
             sent = self._quirks.adapted(parameters)
@@ -100,6 +105,10 @@ class Chat:
                 )
             except openai.APIStatusError as error:
                 if self._quirks.learn(error, sent):
+                    continue
+                if reasoning.is_refused(error, parameters):
+                    parameters = reasoning.without(parameters)
+                    listener.is_reasoning_refused = True
                     continue
                 raise
             break
@@ -122,12 +131,13 @@ async def chunks(stream: openai.AsyncStream[Any]) -> AsyncGenerator[object, None
 
 def _hear(chunk: object, listener: listening.Listener) -> None:
     """Take in one chunk. The SDK checks no shapes, so nothing is taken for granted."""
-    if (counted := _usage(getattr(chunk, "usage", None))) is not None:
-        listener.usage = counted
+    counted = getattr(chunk, "usage", None)
+    listener.usage = _usage(counted) or listener.usage
     choice = _first(getattr(chunk, "choices", None))
     if choice is None:
         return
     delta = getattr(choice, "delta", None)
+    listener.thought(delta)
     listener.text(_text(getattr(delta, "content", None)))
     if refusal := _text(getattr(delta, "refusal", None)):
         listener.text(refusal)
@@ -136,23 +146,24 @@ def _hear(chunk: object, listener: listening.Listener) -> None:
     for piece in pieces if isinstance(pieces, list) else []:
         function = getattr(piece, "function", None)
         index = getattr(piece, "index", None)
-        listener.call(
+        number = listener.call(
             index if isinstance(index, int) else None,
             call_id=_text(getattr(piece, "id", None)),
             name=_text(getattr(function, "name", None)),
             arguments=_text(getattr(function, "arguments", None)),
         )
+        listener.reasoning.hear_call(number, piece)
     ended = translating.finish(getattr(choice, "finish_reason", None))
     listener.finish = ended or listener.finish
 
 
 def _usage(counted: object) -> messages.Usage | None:
-    read, written = (
-        getattr(counted, name, None) for name in ("prompt_tokens", "completion_tokens")
-    )
-    if not isinstance(read, int) or not isinstance(written, int):
-        return None
-    return messages.Usage(max(read, 0), max(written, 0))
+    names = ("prompt_tokens", "completion_tokens", "prompt_tokens_details")
+    read, written, details = (getattr(counted, name, None) for name in names)
+    # Moonshot and DeepSeek count these by names of their own.
+    others = (getattr(counted, name, None) for name in ("cached_tokens", "prompt_cache_hit_tokens"))
+    otherwise = next((one for one in others if one is not None), None)
+    return translating.usage(read, written, details, otherwise)
 
 
 def _first(choices: object) -> object | None:
@@ -169,23 +180,33 @@ def wire_tool(tool: messages.Tool) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def wire_messages(message: messages.Message) -> Iterable[dict[str, Any]]:
-    """Write a message; pictures of an output follow it as a message of their own."""
+def wire_messages(message: messages.Message, origin: str) -> Iterable[dict[str, Any]]:
+    """Write a message; pictures of an output follow it as a message of their own.
+
+    Args:
+        message: what was said.
+        origin: what `reasoning` calls the model that it goes to.
+    """
     match message:
         case messages.Told():
             yield {"role": "user", "content": wire_content(message.text, message.pictures)}
         case messages.Said(text, ()):
-            yield {"role": "assistant", "content": text}
+            yield {"role": "assistant", "content": text, **reasoning.fields(message, origin)}
         case messages.Said():
             calls = [
                 {
                     "id": call.id,
                     "type": "function",
                     "function": {"name": call.name, "arguments": sendable(call.arguments)},
+                    **signature,
                 }
-                for call in message.calls
+                for call, signature in zip(
+                    message.calls, reasoning.signatures(message, origin), strict=True
+                )
             ]
-            yield {"role": "assistant", "content": message.text or None, "tool_calls": calls}
+            fields = reasoning.fields(message, origin)
+            content = message.text or None
+            yield {"role": "assistant", "content": content, "tool_calls": calls, **fields}
         case messages.Answered():
             yield {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
             if message.pictures:

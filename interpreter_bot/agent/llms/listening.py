@@ -7,6 +7,7 @@ import secrets
 from typing import Final
 
 from interpreter_bot.agent import fences, messages, ports, tools
+from interpreter_bot.agent.llms import reasoning
 
 # A server that ignores the limit on its answer is listened to for so many times that limit.
 _CHARACTERS_PER_TOKEN: Final = 12
@@ -31,10 +32,13 @@ class Listener:
         prompt: what was asked.
         finds_calls: what the text holds of calls, in the words of some model, counts as such.
         takes_python: blocks of Python in the text are calls, too.
+        origin: what `reasoning` calls the model; empty where nothing is given back.
 
     Attributes:
         finish: why the reply ended; None while it has not.
         is_refused: the model, or a filter, said no.
+        reasoning: what is to be given back.
+        is_reasoning_refused: what was given back was refused.
         usage: what the server counted.
         has_block: a block of Python is complete.
     """
@@ -46,11 +50,15 @@ class Listener:
         *,
         finds_calls: bool = False,
         takes_python: bool = False,
+        origin: str = "",
     ) -> None:
         self.finish: messages.Finish | None = None
         self.usage: messages.Usage | None = None
         self.is_refused = False
         self.has_block = False
+        self.reasoning = reasoning.Collector()
+        self.is_reasoning_refused = False
+        self._origin = origin
         self._hearing = hearing
         names = tools.KNOWN if finds_calls else frozenset[str]()
         self._splitter = fences.Splitter(names, takes_python=takes_python) if prompt.tools else None
@@ -80,8 +88,12 @@ class Listener:
         self._left -= len(delta)
         self._take(self._splitter.feed(delta) if self._splitter else [fences.Words(delta)])
 
-    def call(self, key: object, *, call_id: str = "", name: str = "", arguments: str = "") -> None:
-        """Hear a piece of a native call.
+    def thought(self, delta: object) -> None:
+        """Hear what a piece of a chat completion holds of reasoning, which nobody is shown."""
+        self._left -= self.reasoning.hear(delta)
+
+    def call(self, key: object, *, call_id: str = "", name: str = "", arguments: str = "") -> int:
+        """Hear a piece of a native call, and return the call's number in the reply.
 
         Args:
             key: what distinguishes this call from others of the reply; None where the server
@@ -96,7 +108,7 @@ class Listener:
         if started is None or (is_other and started.arguments):
             if len(self._native) >= _CALLS:
                 self._left = -1
-                return
+                return _CALLS
             started = self._latest[key] = _Started(call_id, name)
             self._native.append(started)
         self._has_heard = True
@@ -106,6 +118,7 @@ class Listener:
             started.arguments.append(arguments)
         if started.name == tools.RUN_CODE and (code := started.peek.feed(arguments)):
             self._hearing.code(code)
+        return self._native.index(started)
 
     def complete(self, key: object, arguments: str) -> None:
         """Hear the arguments of a native call as a whole, which settles what they are."""
@@ -128,6 +141,8 @@ class Listener:
             manner=messages.Manner.NATIVE if native else self._manner,
             finish=finish,
             usage=self.usage,
+            reasoning=self.reasoning.collected(self._origin) if is_whole and self._origin else None,
+            is_reasoning_refused=self.is_reasoning_refused,
         )
 
     def _take(self, pieces: list[fences.Piece], *, is_whole: bool = True) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import openai
 
 from interpreter_bot import settings
 from interpreter_bot.agent import failures, messages, ports
-from interpreter_bot.agent.llms import chat, listening, quirks, translating
+from interpreter_bot.agent.llms import chat, listening, quirks, reasoning, translating
 
 
 class Responses:
@@ -20,12 +20,13 @@ class Responses:
         self._client = client
         self._model = model
         self._quirks = quirks.Quirks(is_modern=True)
+        self._origin = reasoning.origin("responses", model)
 
     async def reply(self, prompt: messages.Prompt, *, hearing: ports.Hearing) -> messages.Reply:
         """Answer."""
-        listener = listening.Listener(hearing, prompt)
+        listener = listening.Listener(hearing, prompt, origin=self._origin)
         with translating.translated(listener, api_key=self._client.api_key):
-            stream = await self._opened(self._parameters(prompt))
+            stream = await self._opened(self._parameters(prompt), listener)
             # Closes the connection also when we are cancelled, so that the server stops at once.
             async with stream, contextlib.aclosing(chat.chunks(stream)) as events:
                 async for event in events:
@@ -39,7 +40,9 @@ class Responses:
             raise translating.cut(listener, otherwise=failures.GarbledError())
         return listener.reply()
 
-    async def _opened(self, parameters: dict[str, Any]) -> openai.AsyncStream[Any]:
+    async def _opened(
+        self, parameters: dict[str, Any], listener: listening.Listener
+    ) -> openai.AsyncStream[Any]:
         while True:
             sent = self._quirks.adapted(parameters)
             try:
@@ -48,6 +51,10 @@ class Responses:
             except openai.APIStatusError as error:
                 if self._quirks.learn(error, sent):
                     continue
+                if reasoning.is_refused(error, parameters):
+                    parameters = reasoning.without(parameters)
+                    listener.is_reasoning_refused = True
+                    continue
                 raise
             return cast("openai.AsyncStream[Any]", stream)
 
@@ -55,15 +62,21 @@ class Responses:
         parameters: dict[str, Any] = {
             "model": self._model.name,
             "instructions": prompt.system,
-            "input": [item for message in prompt.messages for item in wire_items(message)],
+            "input": [
+                item for message in prompt.messages for item in wire_items(message, self._origin)
+            ],
             "max_output_tokens": prompt.answer_tokens,
             "store": False,
+            # Nothing is stored there, so it has to come to us to be given back.
+            "include": ["reasoning.encrypted_content"],
         }
         if prompt.tools:
             parameters["tools"] = [wire_tool(tool) for tool in prompt.tools]
             parameters["tool_choice"] = "auto" if prompt.may_call else "none"
         if prompt.temperature is not None:
             parameters["temperature"] = prompt.temperature
+        if prompt.cache_key:
+            parameters["prompt_cache_key"] = prompt.cache_key
         return parameters
 
 
@@ -83,8 +96,15 @@ def _hear(event: object, listener: listening.Listener) -> failures.ModelError | 
         case "response.function_call_arguments.done":
             listener.complete(key, _text(event, "arguments"))
         case "response.output_item.done" if _text(item, "type") == "function_call":
-            listener.call(key, call_id=_text(item, "call_id"), name=_text(item, "name"))
+            number = listener.call(key, call_id=_text(item, "call_id"), name=_text(item, "name"))
             listener.complete(key, _text(item, "arguments"))
+            listener.reasoning.item({"call": number, "id": _text(item, "id")})
+        case "response.output_item.done" if _text(item, "type") == "message":
+            told = {name: text for name in ("id", "phase") if (text := _text(item, name))}
+            listener.reasoning.item({"message": told})
+        case "response.output_item.done" if _text(item, "type") == "reasoning":
+            if thought := _thought(item):
+                listener.reasoning.item({"reasoning": thought})
         case "response.completed" | "response.incomplete":
             _end(getattr(event, "response", None), listener)
         case "response.failed":
@@ -98,10 +118,24 @@ def _hear(event: object, listener: listening.Listener) -> failures.ModelError | 
 def _end(response: object, listener: listening.Listener) -> None:
     details = getattr(response, "incomplete_details", None)
     listener.finish = translating.finish(_text(details, "reason") or "stop")
-    usage = getattr(response, "usage", None)
-    read, written = (getattr(usage, name, None) for name in ("input_tokens", "output_tokens"))
-    if isinstance(read, int) and isinstance(written, int):
-        listener.usage = messages.Usage(max(read, 0), max(written, 0))
+    counted = getattr(response, "usage", None)
+    names = ("input_tokens", "output_tokens", "input_tokens_details")
+    read, written, details = (getattr(counted, name, None) for name in names)
+    listener.usage = translating.usage(read, written, details)
+
+
+def _thought(item: object) -> dict[str, Any] | None:
+    """Write an item of reasoning as it may come back; None where only its server could find it."""
+    if not isinstance(item, openai.BaseModel):
+        return None
+    told = item.to_dict(mode="json", warnings=False)
+    kept = {name: told[name] for name in ("type", "id", "encrypted_content") if told.get(name)}
+    # What was thought is taken back in the open only where it did not come sealed as well.
+    if "encrypted_content" not in kept:
+        if not told.get("content"):
+            return None
+        kept["content"] = told["content"]
+    return {**kept, "summary": told.get("summary") or []}
 
 
 def _text(thing: object, name: str) -> str:
@@ -120,24 +154,58 @@ def wire_tool(tool: messages.Tool) -> dict[str, Any]:
     }
 
 
-def wire_items(message: messages.Message) -> Iterable[dict[str, Any]]:
-    """Write a message as items."""
+def wire_items(message: messages.Message, origin: str) -> Iterable[dict[str, Any]]:
+    """Write a message as items.
+
+    Args:
+        message: what was said.
+        origin: what `reasoning` calls the model that it goes to.
+    """
     match message:
         case messages.Told():
             yield {"role": "user", "content": _content(message.text, message.pictures)}
         case messages.Said():
-            if message.text:
-                yield {"role": "assistant", "content": message.text}
-            for call in message.calls:
-                yield {
-                    "type": "function_call",
-                    "call_id": call.id,
-                    "name": call.name,
-                    "arguments": chat.sendable(call.arguments),
-                }
+            yield from _said(message, list(reasoning.items(message, origin)))
         case messages.Answered():
             output = _content(message.text, message.pictures)
             yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
+
+
+def _said(message: messages.Said, order: list[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Write what a model said; in the order in which it came, as far as that is known."""
+    is_told = any("message" in one for one in order)
+    if message.text and not is_told:
+        yield {"role": "assistant", "content": message.text}
+    left = dict(enumerate(message.calls))
+    for one in order:
+        if "reasoning" in one:
+            yield one["reasoning"]
+        elif "call" in one and one["call"] in left:
+            yield {**_call(left.pop(one["call"])), **({"id": one["id"]} if one["id"] else {})}
+        elif "message" in one and is_told:
+            # Several are one to us, and stand where the first did.
+            is_told = False
+            yield _told(message.text, one["message"])
+    yield from map(_call, left.values())
+
+
+def _told(text: str, named: Mapping[str, str]) -> dict[str, Any]:
+    if "id" not in named:
+        return {"role": "assistant", "content": text, **named}
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {
+        **{"type": "message", "role": "assistant", "status": "completed"},
+        **{"content": content, **named},
+    }
+
+
+def _call(call: messages.Call) -> dict[str, Any]:
+    return {
+        "type": "function_call",
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": chat.sendable(call.arguments),
+    }
 
 
 def _content(text: str, pictures: tuple[messages.Picture, ...]) -> str | list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import logging
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, TypeGuard
 
 import openai
 
@@ -33,6 +33,10 @@ _FILTER: Final = re.compile(r"content_filter|content_policy|content management p
 _QUOTA: Final = re.compile(r"insufficient_quota|billing|exceeded your current quota")
 _SECRET: Final = re.compile(r"\bsk-[\w\-*.]{4,}|\bBearer\s+\S+", re.IGNORECASE)
 _DETAIL_CHARACTERS: Final = 500
+# Pictures and reasoning that a server quotes: nothing for a log.
+_BLOB: Final = re.compile(r"[A-Za-z0-9+/_=\-]{160,}")
+# More than any model reads or writes at once: a server that says so has not counted.
+_MOST_TOKENS: Final = 10**9
 
 
 class UnreadableError(openai.OpenAIError):
@@ -156,7 +160,35 @@ def _scrub(error: openai.OpenAIError, api_key: str) -> None:
 
 def _detail(error: openai.OpenAIError) -> str:
     status = getattr(error, "status_code", "")
-    return f"{type(error).__name__} {status} {str(error)[:_DETAIL_CHARACTERS]}".replace("\n", " ")
+    said = _BLOB.sub("[…]", str(error))[:_DETAIL_CHARACTERS]
+    return f"{type(error).__name__} {status} {said}".replace("\n", " ")
+
+
+def usage(
+    read: object, written: object, details: object, otherwise: object = None
+) -> messages.Usage | None:
+    """Read what a server counted; None where it did not, or cannot have.
+
+    Args:
+        read: tokens of the whole input.
+        written: tokens of the output.
+        details: has `cached_tokens` and `cache_write_tokens`.
+        otherwise: what some servers call cached tokens in its place.
+    """
+    if not _is_count(read) or not _is_count(written):
+        return None
+    cached = getattr(details, "cached_tokens", None)
+    cached = cached if _is_count(cached) else otherwise
+    cached = min(cached, read) if _is_count(cached) else 0
+    stored = getattr(details, "cache_write_tokens", None)
+    stored = min(stored, read - cached) if _is_count(stored) else 0
+    return messages.Usage(read, written, cached_tokens=cached, cache_write_tokens=stored)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return 0 <= value <= _MOST_TOKENS
 
 
 def finish(reason: object) -> messages.Finish | None:

@@ -66,7 +66,8 @@ class Printer(printing.Printer):
         if spent.steps:
             tokens = spent.input_tokens + spent.output_tokens
             money = f", {spent.money.normalize():f} of money" if spent.money else ""
-            took = f"{spent.steps} steps, {tokens:,} tokens{money}, {end.seconds:.1f} s"
+            cached = f" ({spent.cached_tokens:,} from cache)" if spent.cached_tokens else ""
+            took = f"{spent.steps} steps, {tokens:,} tokens{cached}{money}, {end.seconds:.1f} s"
             self._say(f"[{took}]", style=_DIM)
         self._spent = ports.Spent()
 
@@ -120,6 +121,7 @@ class Lines(json_lines.JsonLines):
             "steps": spent.steps,
             "input_tokens": spent.input_tokens,
             "output_tokens": spent.output_tokens,
+            "cached_tokens": spent.cached_tokens,
             "money": str(spent.money),
             "estimated": spent.is_estimated,
         }

@@ -123,6 +123,7 @@ def spending(spent: ports.Spent) -> Event:
         "steps": spent.steps,
         "input_tokens": spent.input_tokens,
         "output_tokens": spent.output_tokens,
+        "cached_tokens": spent.cached_tokens,
         "money": format(spent.money.normalize(), "f"),
         "is_estimated": spent.is_estimated,
     }

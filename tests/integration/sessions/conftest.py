@@ -56,8 +56,8 @@ def opened(tmp_path, short_path):
     """Open a house whose kernels import nothing, which is quick; again on the same data."""
 
     @contextlib.asynccontextmanager
-    async def open_house(*script, model=None, no_model=False, **groups):
-        async with openai_server.Server(script) as server:
+    async def open_house(*script, model=None, no_model=False, serving=None, **groups):
+        async with openai_server.Server(script, **(serving or {})) as server:
             listed = settings.Model(
                 **{"name": "scripted", "base_url": server.base_url, **(model or {})}
             )

@@ -105,6 +105,7 @@ class Stage:
     model: settings.Model
     limits: settings.Turn
     waits: list
+    cache_key: str = ""
 
     async def run(self, *, stop=None, allowance=None):
         budget = budgets.Budget(self.limits, self.model, allowance=allowance)
@@ -117,15 +118,27 @@ class Stage:
             workbench=self.workbench,
             watcher=self.watcher,
             budget=budget,
+            cache_key=self.cache_key,
         )
         return await loops.run(job, stop=stop)
 
 
 @contextlib.asynccontextmanager
 async def stage(
-    replies, *played, question="How many?", files=None, patience=None, turn=None, **model
+    replies,
+    *played,
+    question="How many?",
+    files=None,
+    patience=None,
+    turn=None,
+    serving=None,
+    **model,
 ):
-    """Set up a turn against a scripted server that speaks the real protocol."""
+    """Set up a turn against a scripted server that speaks the real protocol.
+
+    Args:
+        serving: what the server is like; see `openai_server.Server`.
+    """
     waits = []
 
     async def sleep(seconds):
@@ -133,7 +146,8 @@ async def stage(
         await asyncio.sleep(0)
 
     model = {"name": "scripted", **model}
-    async with openai_server.Server(replies, models=(model["name"],)) as server:
+    serving = {"models": (model["name"],), **(serving or {})}
+    async with openai_server.Server(replies, **serving) as server:
         model = settings.Model(**{"base_url": server.base_url, **model})
         patience = settings.Patience(**{"silence_seconds": 5, **(patience or {})})
         keys = {"OPENAI_API_KEY": pydantic.SecretStr(server.api_key)}

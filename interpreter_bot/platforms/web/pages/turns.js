@@ -236,7 +236,8 @@ export class Turn {
     if (end.status === "stopped" && !/stopped/i.test(end.sentence)) parts.push("Stopped");
     if (end.seconds > 0) parts.push(duration(end.seconds));
     const tokens = this.spent ? this.spent.input_tokens + this.spent.output_tokens : 0;
-    if (tokens) parts.push(`${this.spent.is_estimated ? "about " : ""}${count(tokens, "token", "tokens")}`);
+    const cached = this.spent?.cached_tokens ? ` (${this.spent.cached_tokens.toLocaleString("en")} from cache)` : "";
+    if (tokens) parts.push(`${this.spent.is_estimated ? "about " : ""}${count(tokens, "token", "tokens")}${cached}`);
     if (this.spent && Number(this.spent.money) > 0) parts.push(`${this.spent.money} spent`);
     const all = () => this.said.map((words) => words.text).join("\n\n").trim();
     if (parts.length) this.meta.append(el("span", {}, parts.join(" · ")));

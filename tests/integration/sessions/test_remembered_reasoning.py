@@ -1,0 +1,38 @@
+"""What a provider wants back outlives the bot, and is seen by nobody."""
+
+import pytest
+
+from tests.fakes import openai_minds, openai_server
+from tests.integration.sessions.conftest import KEY
+
+pytestmark = pytest.mark.kernel
+
+
+async def test_signatures_outlive_a_restart_and_are_shown_to_nobody(opened):
+    mind = openai_minds.Gemini()
+    first = [openai_server.code("print(5)"), openai_server.text("Five.")]
+    second = [openai_server.code("print(6)"), openai_server.text("Six.")]
+    seen, port = [], 0
+    for script in (first, second):
+        # A model elsewhere is another one.
+        async with opened(*script, serving={"mind": mind, "port": port}) as house:
+            port = house.server.port
+            reply = await house.ask("go")
+            assert house.server.refusals == []
+            (*_, turn) = await house.held.history(KEY)
+            seen += [repr(reply.heard), repr(turn)]
+            bodies = [one.body for one in house.server.requests]
+    assert reply.end.text == "Six."
+    assert "Signed+" in str(bodies[0])
+    assert "Signed+" not in "".join(seen)
+
+
+async def test_a_conversation_has_one_cache_key_for_ever(opened):
+    keys = []
+    for _ in range(2):
+        async with opened(openai_server.text("a"), openai_server.text("b")) as house:
+            await house.ask("x")
+            await house.ask("y")
+            keys += [one.body["prompt_cache_key"] for one in house.server.requests]
+    assert len(set(keys)) == 1
+    assert len(keys[0]) == 32

@@ -1,0 +1,120 @@
+"""Tokens as servers count them, those of their caches included, and what they cost."""
+
+import decimal
+import itertools
+import json
+
+import pytest
+
+from interpreter_bot.agent import messages
+from tests.fakes import openai_server as server
+from tests.unit.agent import scripts
+
+PRICES = {
+    **{"input_price": "1", "cached_price": "0.1", "cache_write_price": "2"},
+    **{"output_price": "10"},
+}
+CACHED = {"cached_tokens": 600, "cache_write_tokens": 100}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "counted"),
+    [
+        ("chat", {"prompt_tokens_details": CACHED}),
+        ("responses", {"input_tokens_details": CACHED}),
+    ],
+)
+async def test_cached_tokens_are_read_and_priced(protocol, counted):
+    reply = server.text("ok", usage=(1000, 50), counted=counted)
+    async with scripts.stage([reply], protocol=protocol, **PRICES) as stage:
+        outcome = await stage.run()
+    assert outcome.spent.usage == messages.Usage(1000, 50, False, 600, 100)
+    # 300 read anew, 600 out of the cache, 100 into it, 50 written.
+    assert outcome.spent.money == decimal.Decimal("0.00106")
+
+
+@pytest.mark.parametrize("name", ["prompt_cache_hit_tokens", "cached_tokens"])
+async def test_cached_tokens_by_other_names_are_read(name):
+    reply = server.text("ok", usage=(1000, 50), counted={name: 400})
+    async with scripts.stage([reply], input_price="1", cached_price="0.5") as stage:
+        outcome = await stage.run()
+    assert outcome.spent.usage.cached_tokens == 400
+    assert outcome.spent.money == decimal.Decimal("0.0008")
+
+
+async def test_cached_tokens_cost_what_others_do_where_no_price_is_set():
+    counted = {"prompt_tokens_details": CACHED}
+    reply = server.text("ok", usage=(1000, 0), counted=counted)
+    async with scripts.stage([reply], input_price="1") as stage:
+        outcome = await stage.run()
+    assert outcome.spent.money == decimal.Decimal("0.001")
+
+
+async def test_no_call_is_made_whose_input_is_too_dear_to_be_cached():
+    async with scripts.stage(
+        [], input_price="0", cache_write_price="1000000", turn={"money": "1"}
+    ) as stage:
+        outcome = await stage.run()
+    assert outcome.sentence == "This request would cost more than 1 allows."
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"cached_tokens": 10**30, "cache_write_tokens": 10**30},
+        {"cached_tokens": -5, "cache_write_tokens": -1},
+        {"cached_tokens": "many", "cache_write_tokens": True},
+        {"cached_tokens": 1.5, "cache_write_tokens": None},
+        {"cached_tokens": 900, "cache_write_tokens": 900},
+        "none",
+        [1, 2],
+        None,
+    ],
+)
+@pytest.mark.parametrize("protocol", ["chat", "responses"])
+async def test_nonsense_about_a_cache_never_costs_more_than_the_input(protocol, details):
+    name = "prompt_tokens_details" if protocol == "chat" else "input_tokens_details"
+    reply = server.text("ok", usage=(1000, 0), counted={name: details})
+    async with scripts.stage([reply], protocol=protocol, input_price="1") as stage:
+        outcome = await stage.run()
+    usage = outcome.spent.usage
+    assert not usage.is_estimated
+    assert 0 <= usage.cached_tokens <= usage.cached_tokens + usage.cache_write_tokens <= 1000
+    assert outcome.spent.money == decimal.Decimal("0.001")
+
+
+@pytest.mark.parametrize("usage", [(-5, 10), (10**30, 1), ("many", 1), (1.5, 2)])
+@pytest.mark.parametrize("protocol", ["chat", "responses"])
+async def test_a_server_that_counts_nonsense_has_not_counted(protocol, usage):
+    reply = server.text("ok", usage=usage)
+    async with scripts.stage([reply], protocol=protocol) as stage:
+        outcome = await stage.run()
+    assert outcome.text == "ok"
+    assert outcome.spent.usage.is_estimated
+    assert 0 < outcome.spent.usage.tokens < 100_000
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses"])
+async def test_every_prompt_of_a_conversation_names_its_cache(protocol):
+    replies = [server.code("1"), server.text("ok")]
+    async with scripts.stage(replies, scripts.printed("1"), protocol=protocol) as stage:
+        stage.cache_key = "abc"
+        await stage.run()
+        assert [one.body["prompt_cache_key"] for one in stage.server.requests] == ["abc"] * 2
+
+
+async def test_old_outputs_are_shortened_several_at_a_time():
+    """What was sent before stays as it was for some steps, also where it gets too long."""
+    replies = [server.code(f"print({n})") for n in range(36)] + [server.text("ok")]
+    played = [scripts.printed(f"{n} " + "x" * 6000) for n in range(36)]
+    async with scripts.stage(
+        replies, *played, context_tokens=40_000, answer_tokens=1000, turn={"steps": 50}
+    ) as stage:
+        await stage.run()
+        sent = [one.messages for one in stage.server.requests]
+    broken = [
+        json.dumps(after[: len(before)]) != json.dumps(before)
+        for before, after in itertools.pairwise(sent)
+    ]
+    assert any(broken)
+    assert sum(broken) <= 4
