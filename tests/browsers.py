@@ -43,6 +43,14 @@ _FLAGS = (
     "--password-store=basic",
 )
 _SECONDS = 20.0
+_KEYS = {
+    "Enter": (13, "\r"),
+    "Escape": (27, ""),
+    "Tab": (9, ""),
+    "ArrowDown": (40, ""),
+    "ArrowUp": (38, ""),
+    "End": (35, ""),
+}
 _MIDDLE = """selector => {
   const element = document.querySelector(selector);
   if (!element) return null;
@@ -67,6 +75,7 @@ class Page:
         self.faults = []
         self.expected = []
         self.requests = []
+        self._dialogs = asyncio.Queue()
 
     async def call(self, method, **parameters):
         return await self._browser.call(method, session=self._session, **parameters)
@@ -80,6 +89,8 @@ class Page:
             self.faults.append(f"{entry['text']} {entry.get('url', '')}")
         elif method == "Network.requestWillBeSent":
             self.requests.append(parameters["request"]["url"])
+        elif method == "Page.javascriptDialogOpening":
+            self._dialogs.put_nowait(parameters["type"])
 
     async def go(self, address):
         await self.call("Page.navigate", url=address)
@@ -142,12 +153,16 @@ class Page:
 
     async def press(self, key, *, modifiers=0):
         """Press a key: 2 is Ctrl, 8 is Shift."""
-        codes = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "ArrowDown": (40, "")}
-        code, text = codes[key]
+        code, text = _KEYS[key]
         about = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
         kind = "keyDown" if text else "rawKeyDown"
         await self.call("Input.dispatchKeyEvent", type=kind, text=text, **about)
         await self.call("Input.dispatchKeyEvent", type="keyUp", **about)
+
+    async def dialog(self):
+        """Wait until the page, or the browser about it, asks something; returns which kind."""
+        async with asyncio.timeout(_SECONDS):
+            return await self._dialogs.get()
 
     async def choose_files(self, selector, *paths):
         """Choose files, as with the file dialog."""

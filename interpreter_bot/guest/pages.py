@@ -166,7 +166,7 @@ def of_bokeh(model: Any) -> str:
 def of_folium(chart: Any) -> str:
     """Return the page of a map, its scripts in it where a package has them.
 
-    The background of a map always comes from the network.
+    The background of a map always comes from the network, and so do the fonts of its icons.
     """
     page: str = chart.get_root().render()
     try:
@@ -174,7 +174,10 @@ def of_folium(chart: Any) -> str:
     except ImportError:
         _tell("The page of a map can be opened only with a network connection.")
         return page
-    _tell("The background of a map appears only with a network connection.")
+    _tell(
+        "The background of a map and the fonts of its icons come from the network: the page here"
+        " is shown without; downloaded and opened in a browser that is connected, it has them."
+    )
     return _LINK.sub(functools.partial(_inlined, library), page)
 
 

@@ -16,8 +16,8 @@ from IPython.core import formatters
 
 MIME = "application/vnd.interpreter-bot.table+json"
 _ROWS = 20
-_COLUMNS = 30
-_CELL_CHARACTERS = 200
+_COLUMNS = 100
+_CELL_CHARACTERS = 499
 _MOST_HANDLES = 500
 _KEPT = 5
 _KEPT_BYTES = 20_000_000
@@ -66,13 +66,15 @@ def _frame(frame: Any, source: Any = None) -> dict[str, Any]:
         [*map(_cell, key), *(_cell(column[number]) for column in values)]
         for number, key in enumerate(keys)
     ]
+    is_clipped = any(len(cell) > _CELL_CHARACTERS for row in rows for cell in row)
+    is_more = is_clipped or frame.shape != head.shape
     return {
         "columns": names + columns,
         "rows": rows,
         "row_count": int(frame.shape[0]),
         "column_count": int(frame.shape[1]),
         "index_count": len(names),
-        "handle": _handle(frame if source is None else source) if frame.shape != head.shape else "",
+        "handle": _handle(frame if source is None else source) if is_more else "",
     }
 
 

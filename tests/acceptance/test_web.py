@@ -196,7 +196,8 @@ async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path
         await page.until(
             "[...document.querySelectorAll('.stdout')].at(-1).innerText.includes('go')"
         )
-        await page.press("Escape")
+        for _ in range(2):
+            await page.press("Escape")
         await page.until(f"{ENDED} === 3")
         assert "topped" in await page.value("document.querySelector('.turn:last-child').innerText")
         assert (await _run(page, "print(kept + 1, len(df))")).strip() == "42 150"

@@ -85,9 +85,14 @@ def approving(cell: int, question: int, source: str) -> Event:
     return {"kind": "approving", "cell": cell, "question": question, "code": source}
 
 
-def settled(question: int) -> Event:
-    """Say that a question is answered, or no longer asked."""
-    return {"kind": "settled", "question": question}
+def settled(question: int, answer: str | None = None) -> Event:
+    """Say that a question is answered, or no longer asked: then, and for secrets, without one."""
+    return {"kind": "settled", "question": question, "answer": answer}
+
+
+def withdrawn() -> Event:
+    """Say that a request that waited was taken back; its end follows."""
+    return {"kind": "withdrawn"}
 
 
 def finished(cell: int, end: values.Finished) -> Event:

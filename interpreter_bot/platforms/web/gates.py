@@ -37,6 +37,7 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Referrer-Policy": "no-referrer",
+    "X-DNS-Prefetch-Control": "off",
     "X-Content-Type-Options": "nosniff",
 }
 _DOOR: Final = """<!doctype html>
@@ -72,7 +73,7 @@ class Gate:
             raise web.HTTPForbidden(text="Requests of other pages are refused.")
         if request.path == "/" and request.method == "GET" and "token" in request.query:
             return self._entered(request)
-        if not self._is_known(request.cookies.get(_cookie(request), "")):
+        if not _are_equal(request.cookies.get(_cookie(request), ""), self._pass(request)):
             return _refused(request)
         return await handler(request)
 
@@ -84,17 +85,22 @@ class Gate:
         name = match[1].strip("[]").rstrip(".")
         return _is_loopback(name) or not self._allowed_hosts.isdisjoint((host, match[1]))
 
-    def _is_known(self, token: str) -> bool:
-        return hmac.compare_digest(token.encode("utf-8", "replace"), self._token.encode())
+    def _pass(self, request: web.Request) -> str:
+        """Make what a browser keeps: of use at this address, and never the token itself.
+
+        Cookies know no ports, so whatever else is served on this host is sent it, too.
+        """
+        host = request.headers.get("Host", "").lower()
+        return hmac.new(self._token.encode(), host.encode(), "sha256").hexdigest()
 
     def _entered(self, request: web.Request) -> web.StreamResponse:
         """Turn the token of an address into a cookie, and the address into one without."""
-        if not self._is_known(request.query.get("token", "")):
+        if not _are_equal(request.query.get("token", ""), self._token):
             return _refused(request)
         response = web.Response(status=303, headers={"Location": "/"})
         response.set_cookie(
             _cookie(request),
-            self._token,
+            self._pass(request),
             max_age=_COOKIE_SECONDS,
             httponly=True,
             samesite="Strict",
@@ -108,6 +114,10 @@ async def headers(_: web.Request, response: web.StreamResponse) -> None:
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers["Server"] = "interpreter-bot"
+
+
+def _are_equal(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
 
 
 def _cookie(request: web.Request) -> str:

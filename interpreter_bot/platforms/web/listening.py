@@ -6,15 +6,16 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias
 
 import aiohttp
 from aiohttp import web
 
-from interpreter_bot import errors
+from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import (
     commands,
+    events,
     hubs,
     measuring,
     panels,
@@ -143,17 +144,23 @@ class Listener:
                 is_code=is_code,
                 id=turn_id,
             )
+            # Looked up here, where messages of a tab come one by one: later the next may be there.
+            is_first = not self._hub.of(key.thread) and await self._is_new(key)
             head = pasts.heading(text, files, is_code=is_code, started=time.time())
             turn = self._hub.begin(key.thread, turn_id, head)
-            work = self._carry_out(request, turn)
-            task = self._tasks.create_task(work, name=f"web: turn {turn_id}")
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._start(self._carry_out(request, turn), f"web: turn {turn_id}")
+            if is_first:
+                self._start(self._entitle(request), f"web: title of {turn_id}")
         _accept(watcher, turn_id)
 
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._tasks.create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
     async def _carry_out(self, request: requests.Request, turn: turns.Turn) -> None:
+        # Nothing is awaited before it has its place in the lane, or a burst would lose its order.
         try:
-            await self._entitle(request)
             await self._bot.handle(request, replying.TabReply(self._hub, turn))
         finally:
             self._hub.end(request.key.thread, turn)
@@ -161,11 +168,17 @@ class Listener:
     async def _entitle(self, request: requests.Request) -> None:
         """Call a conversation that begins by its first words."""
         try:
-            if not await self._bot.history(request.key, most=1):
-                title = _title(request.text or ", ".join(request.files))
-                await self._bot.rename(request.key, title)
+            title = _title(request.text or ", ".join(request.files))
+            await self._bot.rename(request.key, title)
         except errors.BotError:
             _log.exception("a conversation has no title")
+
+    async def _is_new(self, key: values.SessionKey) -> bool:
+        try:
+            return not await self._bot.history(key, most=1)
+        except errors.BotError:
+            _log.exception("a conversation may have no title")
+            return False
 
     async def _obey(
         self, watcher: hubs.Watcher, message: _Message, command: commands.Command
@@ -173,7 +186,8 @@ class Listener:
         if not commands.is_known(command):
             raise errors.BotError(f"There is no command /{command.name}. Type /help for a list.")
         if command.name == "model" and command.rest:
-            await self._choose(watcher, {**message, "model": command.rest})
+            title = commands.meant(command.rest, self._bot.models)
+            await self._choose(watcher, {**message, "model": title})
         elif command.name in panels.NAMES:
             await self._show(watcher, {**message, "panel": command.name})
         elif command.name == "stop":
@@ -188,9 +202,11 @@ class Listener:
             raise errors.BotError("Nothing is running.")
 
     async def _withdraw(self, _: hubs.Watcher, message: _Message) -> None:
-        key = measuring.key(message.get("thread"))
-        if not await self._bot.withdraw(key, measuring.turn_id(message.get("id"))):
+        key, turn_id = measuring.key(message.get("thread")), measuring.turn_id(message.get("id"))
+        if not await self._bot.withdraw(key, turn_id):
             raise errors.BotError("It no longer waits.")
+        if (turn := self._hub.turn(key.thread, turn_id)) is not None:
+            turn.say(events.withdrawn())
 
     async def _answer(self, _: hubs.Watcher, message: _Message) -> None:
         key = measuring.key(message.get("thread"))

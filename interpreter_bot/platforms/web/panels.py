@@ -13,7 +13,11 @@ NAMES: Final = frozenset({"files", "limits", "model", "usage", "help"})
 _LIMITS: Final = (
     ("execution_seconds", "Time for one piece of code", "It is stopped; variables are kept."),
     ("input_seconds", "Waiting for your answer", "The code is stopped."),
-    ("memory_bytes", "Memory", "Python is restarted; variables are lost, files are kept."),
+    (
+        "memory_bytes",
+        "Memory",
+        "MemoryError; variables are kept. Where that does not stop it, Python is restarted.",
+    ),
     ("cpu_cores", "Processor cores", "Code runs slower."),
     ("processes", "Processes and threads", "No further one starts."),
     ("upload_bytes", "A file you upload", "It is refused."),

@@ -128,12 +128,15 @@ class Turn:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[str | None] = loop.create_future()
         self._questions[question] = answer
-        self.say(asked(question))
+        event = asked(question)
+        self.say(event)
+        said: str | None = None
         try:
-            return await answer
+            said = await answer
+            return said
         finally:
             del self._questions[question]
-            self.say(events.settled(question))
+            self.say(events.settled(question, None if event.get("is_password") else said))
 
     def answer(self, question: int, text: str | None) -> None:
         """Answer a question.

@@ -2,65 +2,20 @@
 
 import asyncio
 import json
-import struct
-import zlib
 
 from interpreter_bot import errors, settings, values
+from tests.integration.web import visits
 
-ENDED = "document.querySelectorAll('.turn:not([aria-busy])').length"
 HOSTILE = (
     '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
     "<iframe srcdoc='<script>parent.hacked=1</script>'></iframe>"
 )
 
 
-def _png(width=3, height=2):
-    def chunk(kind, data):
-        body = kind + data
-        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
-
-    rows = b"".join(b"\0" + b"\x20\x80\x60" * width for _ in range(height))
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    parts = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
-async def _open(browser, client, **look):
-    page = await browser.page(**look)
-    await page.go(str(client.address))
-    await page.until("!document.getElementById('welcome').hidden")
-    return page
-
-
-async def _say(page, text):
-    await page.value("document.getElementById('message').focus()")
-    await page.type(text)
-    await page.press("Enter")
-
-
-async def _answered(page, count=1):
-    await page.until(f"{ENDED} === {count}")
-    await page.drawn()
-
-
-def _playing(*outputs, text="Done.", artifacts=()):
-    async def play(stage):
-        stage.reply.step(1)
-        await stage.run(0, "show()", *outputs)
-        stage.reply.step(2)
-        stage.reply.text(text)
-        for name, data in artifacts:
-            (stage.bot.directory(stage.request.key) / name).write_bytes(data)
-            stage.reply.artifact(0, values.Artifact(name, len(data), "0" * 64))
-        return text
-
-    return {"show": play}
-
-
 async def test_first_screen_greets_and_warns(serving_fake, browsing):
     async with serving_fake(notice="A demo model.") as (bot, client), browsing() as browser:
         bot.is_sandboxed = False
-        page = await _open(browser, client)
+        page = await visits.opened(browser, client)
         assert await page.value("location.search + location.pathname") == "/"
         assert client.address.query["token"] not in await page.value("location.href")
         assert await page.value("document.referrer") == ""
@@ -78,7 +33,7 @@ async def test_a_sign_of_life_comes_at_once(serving_fake, browsing):
         await stage.stopped.wait()
 
     async with serving_fake({"slow": slow}) as (_, client), browsing() as browser:
-        page = await _open(browser, client)
+        page = await visits.opened(browser, client)
         await page.value("document.getElementById('message').focus()")
         await page.type("slow one")
         milliseconds = await page.value(
@@ -90,8 +45,9 @@ async def test_a_sign_of_life_comes_at_once(serving_fake, browsing):
         )
         assert milliseconds <= 50
         await page.until("document.querySelector('.state').innerText.includes('Thinking')")
-        await page.press("Escape")
-        await _answered(page)
+        for _ in range(2):
+            await page.press("Escape")
+        await visits.answered(page)
         assert "Stopped" in await page.text(".turn")
 
 
@@ -101,18 +57,18 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
     )
     outputs = (
         values.Text("stdout", "one\n"),
-        values.Image(mime="image/png", data=_png(), plain="a plot"),
+        values.Image(mime="image/png", data=visits.png(), plain="a plot"),
         values.Text("stderr", "two\n"),
         table,
         values.Error("ValueError", "no", "Traceback:\n  line\nValueError: no"),
         values.Json(json='{"a": 1}'),
         values.Notice("Output was cut."),
     )
-    script = _playing(*outputs, text="See `made.csv`.", artifacts=[("made.csv", b"1,2\n")])
+    script = visits.playing(*outputs, text="See `made.csv`.", artifacts=[("made.csv", b"1,2\n")])
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await _open(browser, client)
-        await _say(page, "show me")
-        await _answered(page)
+        page = await visits.opened(browser, client)
+        await visits.say(page, "show me")
+        await visits.answered(page)
         await page.until("document.querySelector('.output img').naturalWidth === 3")
         classes = "[...document.querySelector('.outputs').children].map(e => e.className)"
         expected = [
@@ -120,13 +76,15 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
             *("output error", "output json", "output notice"),
         ]
         assert await page.value(classes) == expected
-        assert "1,000 rows \u00d7 1 column, the first 1 shown" in await page.text(".output.table")
+        assert "1,000 rows \u00d7 1 column, the first 1 row shown" in await page.text(
+            ".output.table"
+        )
         assert await page.value("document.querySelector('.words a.file-name').innerText")
         await page.click(".file .small")
         assert (await browser.downloaded()).read_bytes() == b"1,2\n"
         before = await page.text("#turns")
         await page.call("Page.reload")
-        await _answered(page)
+        await visits.answered(page)
         await page.until("document.querySelector('.output img')?.naturalWidth === 3")
         assert await page.text("#turns") == before
 
@@ -134,10 +92,10 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
 async def test_all_of_a_table_is_downloaded_when_asked_for(serving_fake, browsing):
     head = values.Table(columns=("a",), rows=(("1",),), row_count=9, column_count=1, handle="t7")
     whole = values.Table(columns=("a",), rows=(("1",),), row_count=1, column_count=1)
-    async with serving_fake(_playing(head, whole)) as (_, client), browsing() as browser:
-        page = await _open(browser, client)
-        await _say(page, "show")
-        await _answered(page)
+    async with serving_fake(visits.playing(head, whole)) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "show")
+        await visits.answered(page)
         assert (await page.text("#turns")).count("All as CSV") == 1
         await page.click(".output.table .output-tools .small:last-child")
         file = await browser.downloaded()
@@ -163,9 +121,9 @@ async def test_progress_is_one_line_and_displays_are_redrawn(serving_fake, brows
         stage.reply.finished(1, values.Finished(values.Ending.OK, 0.1))
 
     async with serving_fake({"go": play}) as (_, client), browsing() as browser:
-        page = await _open(browser, client)
-        await _say(page, "go")
-        await _answered(page)
+        page = await visits.opened(browser, client)
+        await visits.say(page, "go")
+        await visits.answered(page)
         await page.until("document.querySelector('.stderr').textContent")
         assert await page.text(".stderr") == "100% done\naXc\n"
         assert await page.text(".output.text") == "second"
@@ -182,10 +140,10 @@ async def test_no_text_of_anybodys_becomes_html(serving_fake, browsing):
         values.Json(json=HOSTILE),
         values.Result(plain=HOSTILE),
         values.Notice(HOSTILE),
-        values.Image(mime="image/png", data=_png(), plain=HOSTILE),
+        values.Image(mime="image/png", data=visits.png(), plain=HOSTILE),
         values.Html(html=f"<p>{HOSTILE}</p>", plain=HOSTILE),
     )
-    script = _playing(*outputs, text=f"{HOSTILE} [x](javascript:window.hacked=1)")
+    script = visits.playing(*outputs, text=f"{HOSTILE} [x](javascript:window.hacked=1)")
 
     async def named(stage):
         stage.reply.announcement(0, HOSTILE)
@@ -195,12 +153,12 @@ async def test_no_text_of_anybodys_becomes_html(serving_fake, browsing):
 
     script["named"] = named
     async with serving_fake(script, models=(HOSTILE,)) as (bot, client), browsing() as browser:
-        page = await _open(browser, client)
+        page = await visits.opened(browser, client)
         # The pictures of files that are none; the page that runs behind walls may not load its own.
         page.expected = ["404", "400", "Content Security Policy"]
-        await _say(page, f"show {HOSTILE}")
-        await _answered(page)
-        await _say(page, "named files")
+        await visits.say(page, f"show {HOSTILE}")
+        await visits.answered(page)
+        await visits.say(page, "named files")
         await page.until("document.querySelector('.question')")
         assert await page.value("window.hacked ?? 0") == 0
         count = "document.querySelectorAll('#turns script, #turns iframe[srcdoc]').length"
@@ -237,15 +195,15 @@ async def test_a_page_of_code_runs_and_reaches_nothing(serving_fake, browsing):
         parent.postMessage("ran:" + found.join(), "*");
       });
     </script><div style="height:333px"></div>"""
-    script = _playing(values.Html(html=tries, plain="page"))
+    script = visits.playing(values.Html(html=tries, plain="page"))
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await _open(browser, client)
+        page = await visits.opened(browser, client)
         page.expected = ["Content Security Policy", "sandbox", "Unsafe attempt", "cross-origin"]
         await page.value(
             "addEventListener('message', e => { if (e.data?.startsWith) window.said = e.data })"
         )
-        await _say(page, "show")
-        await _answered(page)
+        await visits.say(page, "show")
+        await visits.answered(page)
         # It says how tall it is.
         height = "parseInt(document.querySelector('iframe').style.height)"
         assert 340 < await page.until(height) < 500
@@ -256,12 +214,12 @@ async def test_a_page_of_code_runs_and_reaches_nothing(serving_fake, browsing):
 
 async def test_a_page_that_is_as_tall_as_its_frame_does_not_grow(serving_fake, browsing):
     html = "<!doctype html><html><body><div style='height:100vh'></div></body></html>"
-    script = _playing(values.Html(html=html, plain="x"))
+    script = visits.playing(values.Html(html=html, plain="x"))
     async with serving_fake(script) as (_, client), browsing() as browser:
-        page = await _open(browser, client)
+        page = await visits.opened(browser, client)
         await page.value("said = []; onmessage = event => said.push(event.data.height)")
-        await _say(page, "show")
-        await _answered(page)
+        await visits.say(page, "show")
+        await visits.answered(page)
         await page.until("said.includes(466)")
         await asyncio.sleep(0.3)
         assert await page.value("document.querySelector('iframe').style.height") == "466px"
@@ -270,7 +228,7 @@ async def test_a_page_that_is_as_tall_as_its_frame_does_not_grow(serving_fake, b
 async def test_what_is_too_much_is_refused_and_kept(serving_fake, browsing):
     limits = settings.Limits(upload_bytes=1000)
     async with serving_fake(limits=limits) as (bot, client), browsing() as browser:
-        page = await _open(browser, client)
+        page = await visits.opened(browser, client)
         await page.press("Enter")
         assert await page.text("#complaint") == "Please write something first."
         long = "x" * 2_000_000
@@ -299,7 +257,7 @@ async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_
         return ", ".join(stage.request.files)
 
     async with serving_fake({"look": look}, limits=limits) as (bot, client), browsing() as browser:
-        page = await _open(browser, client)
+        page = await visits.opened(browser, client)
         await page.drop_files(700, 400, small, empty)
         await page.until("document.querySelectorAll('#uploads .done').length === 2")
         await page.drop_files(700, 400, big)
@@ -307,8 +265,8 @@ async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_
         assert "97.7 KiB is the most" in await page.text("#complaint")
         await page.call("Page.reload")
         await page.until("document.querySelectorAll('#uploads .done').length === 2")
-        await _say(page, "look at them")
-        await _answered(page)
+        await visits.say(page, "look at them")
+        await visits.answered(page)
         assert bot.handled[0].files == ("a b.csv", "empty")
         assert await page.text(".words") == "a b.csv, empty"
         assert await page.text("#uploads") == ""
@@ -334,13 +292,13 @@ async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
     script = {"long": long, "hello": hello}
     async with browsing() as browser:
         async with serving_fake(script, web=web) as (bot, client):
-            page = await _open(browser, client)
+            page = await visits.opened(browser, client)
             page.expected = ["WebSocket", "ERR_CONNECTION_REFUSED"]
-            await _say(page, "hello first")
-            await _answered(page)
-            await _say(page, "long story")
+            await visits.say(page, "hello first")
+            await visits.answered(page)
+            await visits.say(page, "long story")
             await page.until("document.querySelectorAll('.words').length === 2")
-            await _say(page, "hello waiting")
+            await visits.say(page, "hello waiting")
             await page.until("document.body.innerText.includes('before yours')")
             key = bot.handled[0].key
         # The fake heard of a cancellation; a killed bot would not have.
@@ -354,7 +312,7 @@ async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
                 assert text.count(words) == 1
             assert "before it came to this" in text
             assert await page.value("document.querySelectorAll('.turn').length") == 3
-            await _say(page, "hello third")
+            await visits.say(page, "hello third")
             await page.until("document.body.innerText.split('Hello again').length === 3")
 
 
@@ -363,9 +321,9 @@ async def test_several_conversations_stay_apart(serving_fake, browsing):
         return f"You said: {stage.request.text}"
 
     async with serving_fake({"echo": echo}) as (_, client), browsing() as browser:
-        page = await _open(browser, client)
-        await _say(page, "echo one")
-        await _answered(page)
+        page = await visits.opened(browser, client)
+        await visits.say(page, "echo one")
+        await visits.answered(page)
         await page.click("#new")
         await page.until("!document.getElementById('welcome').hidden")
         await page.type("unsent draft")
@@ -391,13 +349,13 @@ async def test_everything_is_done_by_keys(serving_fake, browsing):
         return "Echo."
 
     async with serving_fake({"echo": echo, "x": echo}) as (bot, client), browsing() as browser:
-        page = await _open(browser, client)
+        page = await visits.opened(browser, client)
         assert await page.value("document.activeElement.id") == "message"
         await page.type("echo a")
         await page.press("Enter", modifiers=8)
         await page.type("second line")
         await page.press("Enter")
-        await _answered(page)
+        await visits.answered(page)
         assert bot.handled[0].text == "echo a\nsecond line"
         names = []
         for _ in range(3):
@@ -421,7 +379,7 @@ async def test_everything_is_done_by_keys(serving_fake, browsing):
         await page.press("Tab")
         await page.type("y")
         await page.press("Enter", modifiers=2)
-        await _answered(page, 2)
+        await visits.answered(page, 2)
         assert (bot.handled[1].text, bot.handled[1].is_code) == ("x = 1\n    y", True)
         assert await page.value("document.getElementById('spoken').getAttribute('aria-live')")
 
@@ -434,12 +392,12 @@ async def test_code_asks_in_the_turn(serving_fake, browsing):
         stage.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
 
     async with serving_fake({"getpass()": ask}) as (_, client), browsing() as browser:
-        page = await _open(browser, client)
-        await _say(page, "/py getpass()")
+        page = await visits.opened(browser, client)
+        await visits.say(page, "/py getpass()")
         await page.until("document.activeElement.type === 'password'")
         await page.type("secret")
         await page.press("Enter")
-        await _answered(page)
+        await visits.answered(page)
         await page.until("document.querySelector('.outputs').innerText.includes('6 letters')")
         assert "secret" not in await page.text("#turns")
 
@@ -449,8 +407,8 @@ async def test_what_fails_says_why_and_can_be_asked_again(serving_fake, browsing
         raise errors.BotError("No money is left for today.")
 
     async with serving_fake({"fail": fail}) as (_, client), browsing() as browser:
-        page = await _open(browser, client)
-        await _say(page, "fail please")
+        page = await visits.opened(browser, client)
+        await visits.say(page, "fail please")
         await page.until("document.querySelector('.notice.bad')")
         assert "No money is left for today." in await page.text(".turn")
         await page.click(".notice.bad button")
@@ -472,8 +430,8 @@ async def test_a_download_that_a_turn_waits_for_has_a_bar_even_after_a_reload(
         return "Here."
 
     async with serving_fake({"go": play}) as (_, client), browsing() as browser:
-        page = await _open(browser, client)
-        await _say(page, "go")
+        page = await visits.opened(browser, client)
+        await visits.say(page, "go")
         for _ in range(2):
             await page.until("document.querySelector('.state progress')?.value === 0.25")
             words = (await page.text(".state")).split()
@@ -481,6 +439,6 @@ async def test_a_download_that_a_turn_waits_for_has_a_bar_even_after_a_reload(
             await page.go(await page.value("location.href"))
         await page.until("document.querySelector('.state progress')")
         on.set()
-        await _answered(page)
+        await visits.answered(page)
         assert await page.value("document.querySelector('progress')") is None
         assert "Downloading" not in await page.text(".turn")

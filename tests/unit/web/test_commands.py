@@ -1,5 +1,6 @@
 import pytest
 
+from interpreter_bot import errors
 from interpreter_bot.platforms.web import commands
 
 
@@ -12,13 +13,17 @@ from interpreter_bot.platforms.web import commands
         ("/py\nif x:\n    print(1)\n", "py", "if x:\n    print(1)"),
         ("/py    x = 1", "py", "x = 1"),
         ("/nonsense at all", "nonsense", "at all"),
+        ("/Help", "help", ""),
+        ("/MODEL gpt", "model", "gpt"),
     ],
 )
 def test_commands_are_read(text, name, rest):
     assert commands.read(text) == commands.Command(name, rest)
 
 
-@pytest.mark.parametrize("text", ["hello", "", "/", "/mnt/data/x is what?", "a /help", "/Help me"])
+@pytest.mark.parametrize(
+    "text", ["hello", "", "/", "/mnt/data/x is what?", "a /help", "/Users and I", "/PY3 x"]
+)
 def test_words_are_no_commands(text):
     assert commands.read(text) is None
 
@@ -27,3 +32,18 @@ def test_every_command_is_explained():
     explained = {name.split()[0].removeprefix("/") for name, _ in commands.HELP}
     assert all(commands.is_known(commands.Command(name, "")) for name in explained)
     assert not commands.is_known(commands.Command("nonsense", ""))
+
+
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [("gpt-5 mini (work)", "GPT-5 mini (work)"), ("scribe", "Scribe 2"), ("GPT-5", "GPT-5")],
+)
+def test_a_model_is_meant_by_its_title_or_a_part_that_only_it_has(words, title):
+    assert commands.meant(words, ("GPT-5", "GPT-5 mini (work)", "Scribe 2")) == title
+
+
+def test_a_model_that_cannot_be_meant_is_said_with_those_there_are():
+    with pytest.raises(errors.BotError, match=r"^Several models are called gpt: GPT-5; GPT-6\.$"):
+        commands.meant("gpt", ("GPT-5", "GPT-6", "Scribe"))
+    with pytest.raises(errors.BotError, match=r"^There is no model x\. There are: A; B\.$"):
+        commands.meant("x", ("A", "B"))

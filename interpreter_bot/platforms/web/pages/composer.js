@@ -1,7 +1,13 @@
 // Where people write: words or Python, with files that are on their way or there already.
 
-import { $, el, icon } from "./dom.js";
+import { $, el, icon, plain } from "./dom.js";
 import { Uploads } from "./uploads.js";
+
+const INDENT = "    ";
+
+function kept(thread) {
+  return JSON.parse(sessionStorage.getItem(`draft-${thread}`) ?? "{}");
+}
 
 export class Composer {
   constructor({ send, stop, say }) {
@@ -10,7 +16,7 @@ export class Composer {
     this.field = $("message");
     this.thread = "";
     this.isCode = false;
-    this.uploads = new Uploads({ complain: (text) => this.complain(text), changed: () => this.keep() });
+    this.uploads = new Uploads({ complain: (text) => this.complain(text), changed: (thread) => this.uploaded(thread) });
     $("attach").append(icon("clip"));
     $("send").append(icon("send"));
     $("stop").append(icon("stop"), el("span", {}, "Stop"));
@@ -27,19 +33,34 @@ export class Composer {
     });
     this.field.addEventListener("input", () => this.edited());
     this.field.addEventListener("keydown", (event) => this.key(event));
-    this.field.addEventListener("paste", (event) => this.pasted(event));
   }
 
   /** Go to a conversation, with what was written there and not sent. */
   open(thread) {
     this.thread = thread;
-    const draft = JSON.parse(sessionStorage.getItem(`draft-${thread}`) ?? "{}");
+    const draft = kept(thread);
     this.field.value = draft.text ?? "";
     this.isNew = draft.isCode === undefined;
-    this.setCode(draft.isCode ?? this.limits.models?.length === 0);
-    this.uploads.open(thread, draft.files ?? []);
+    const lost = this.uploads.open(thread, draft.files ?? []) ? [] : (draft.going ?? []);
+    this.setCode(draft.isCode ?? this.isUsuallyCode);
     this.complain("");
-    this.fit();
+    if (lost.length) this.complain(`The page was left before this was uploaded: ${lost.map(plain).join(", ")}. Please attach it again.`);
+  }
+
+  /** Forget what was written in a conversation that is deleted, and stop what goes there. */
+  forget() {
+    this.uploads.drop(this.thread);
+    sessionStorage.removeItem(`draft-${this.thread}`);
+    this.thread = "";
+  }
+
+  get isUsuallyCode() {
+    return this.limits.models?.length === 0;
+  }
+
+  /** In an editor of code Escape means that Tab is to leave it, and never anything else. */
+  isEditing(element) {
+    return element === this.field && this.isCode;
   }
 
   /** Hear what holds for everything. */
@@ -70,12 +91,15 @@ export class Composer {
     this.complain("");
   }
 
-  keep() {
-    if (!this.thread) return;
-    const draft = { text: this.field.value.slice(0, 1_000_000), isCode: this.isCode, files: this.uploads.done() };
+  /** Keep what is written here, or what arrived for another conversation. */
+  keep(thread = this.thread) {
+    if (!thread) return;
+    const written = thread === this.thread ? { text: this.field.value.slice(0, 1_000_000), isCode: this.isCode } : kept(thread);
+    const draft = { ...written, files: this.uploads.done(thread), going: this.uploads.going(thread) };
+    const isMore = draft.text || draft.files.length || draft.going.length || draft.isCode !== this.isUsuallyCode;
     try {
-      if (draft.text || draft.files.length) sessionStorage.setItem(`draft-${this.thread}`, JSON.stringify(draft));
-      else sessionStorage.removeItem(`draft-${this.thread}`);
+      if (isMore) sessionStorage.setItem(`draft-${thread}`, JSON.stringify(draft));
+      else sessionStorage.removeItem(`draft-${thread}`);
     } catch (error) {
       // Full: what is written is still in the field, only not kept for a reload.
       if (error.name !== "QuotaExceededError") throw error;
@@ -92,13 +116,36 @@ export class Composer {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey || (!this.isCode && !event.shiftKey))) {
       event.preventDefault();
       this.submit();
-    } else if (event.key === "Tab" && this.isCode && !event.shiftKey && !this.isLeaving) {
+    } else if (event.key === "Tab" && this.isCode && !this.isLeaving) {
       event.preventDefault();
-      this.field.setRangeText("    ", this.field.selectionStart, this.field.selectionEnd, "end");
-      this.edited();
+      this.indent(event.shiftKey);
     }
     // After Escape, Tab goes on to the next control, for those who have no mouse.
-    this.isLeaving = event.key === "Escape";
+    if (event.key !== "Shift") this.isLeaving = event.key === "Escape";
+  }
+
+  /** Move the lines of the selection right or left, as an edit that can be undone. */
+  indent(isBack) {
+    const { value, selectionStart: from, selectionEnd: to } = this.field;
+    if (from === to && !isBack) return this.put(INDENT, from, to);
+    const start = from && value.lastIndexOf("\n", from - 1) + 1;
+    // A line whose very start is all that is selected of it is not meant.
+    const last = value.indexOf("\n", to > from && value[to - 1] === "\n" ? to - 1 : to);
+    const end = last < 0 ? value.length : last;
+    const before = value.slice(start, end);
+    const after = isBack ? before.replace(/^(?: {1,4}|\t)/gm, "") : before.replace(/^(?=.)/gm, INDENT);
+    if (after === before) return;
+    this.put(after, start, end);
+    const shift = after.length - before.length;
+    if (from === to) this.field.setSelectionRange(Math.max(start, from + shift), Math.max(start, from + shift));
+    else this.field.setSelectionRange(start, end + shift);
+  }
+
+  put(text, start, end) {
+    this.field.setSelectionRange(start, end);
+    // The one way of writing that undoing knows of.
+    if (!document.execCommand(text ? "insertText" : "delete", false, text)) this.field.setRangeText(text, start, end, "end");
+    this.edited();
   }
 
   pasted(event) {
@@ -117,13 +164,13 @@ export class Composer {
     const text = this.field.value;
     const files = this.uploads.done();
     const most = this.limits.text_characters;
-    if (this.uploads.isBusy) return this.complain("The upload is not finished yet.");
+    if (this.uploads.isBusy) return this.complain("The upload is not finished yet.", "uploads");
     if (!text.trim() && !files.length) return this.complain("Please write something first.");
     if (!text.trim() && this.isCode) return this.complain("Please write the code to run.");
     if (text.length > most)
       return this.complain(
         `Your message has ${text.length.toLocaleString("en")} characters, and ${most.toLocaleString("en")} is the most. Please save it as a file and attach it.`);
-    if (!this.send({ text, files, is_code: this.isCode })) return this.complain("There is no connection right now. Your message is kept.");
+    if (!this.send({ text, files, is_code: this.isCode })) return this.complain("There is no connection right now. Your message is kept.", "connection");
     this.field.value = "";
     this.uploads.clear();
     this.edited();
@@ -133,7 +180,7 @@ export class Composer {
   restore({ text, files, is_code: isCode }) {
     this.field.value = this.field.value.trim() ? `${text}\n${this.field.value}` : text;
     this.setCode(isCode);
-    this.uploads.open(this.thread, [...new Set([...files, ...this.uploads.done()])]);
+    this.uploads.put(files);
     this.fit();
     this.keep();
     this.field.focus();
@@ -144,10 +191,21 @@ export class Composer {
     this.setCode(isCode, { isFocused: true });
   }
 
-  complain(text) {
+  /** Say what is wrong; `about` is what may settle it. */
+  complain(text, about = "") {
+    this.about = about;
     $("complaint").hidden = !text;
     $("complaint").textContent = text;
     if (text) this.field.focus();
+  }
+
+  settle(about) {
+    if (this.about === about) this.complain("");
+  }
+
+  uploaded(thread) {
+    this.keep(thread);
+    if (!this.uploads.isBusy) this.settle("uploads");
   }
 
   showRunning(isRunning) {

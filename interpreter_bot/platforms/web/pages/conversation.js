@@ -56,9 +56,14 @@ export class Conversation {
     const live = whole.live.map((head) => new Turn(head, this.around));
     for (const turn of lost) if (!pendingIds.has(turn.id)) turn.apply(NEVER_BEGUN);
     const unsaid = this.turns.filter((turn) => turn.over && !turn.number && !liveIds.has(turn.id) && !lost.includes(turn));
+    const anchor = this.list.querySelector(".turn");
+    const top = anchor?.getBoundingClientRect().top;
     this.put([...past, ...unsaid, ...live, ...lost]);
+    if (!whole.is_more && $("earlier").contains(document.activeElement)) this.pane.focus();
     $("earlier").hidden = !whole.is_more;
     for (const text of whole.notices) this.notice(text);
+    // What came before it must not push away what is being read.
+    if (anchor?.isConnected && !this.isAtEnd) this.pane.scrollTop += anchor.getBoundingClientRect().top - top;
     this.isLoaded = true;
     this.changed();
     this.follow();
@@ -101,7 +106,9 @@ export class Conversation {
     this.changed();
   }
 
+  /** The latest word about the conversation itself; what was said before is no longer so. */
   notice(text) {
+    this.list.querySelector(".between")?.remove();
     this.list.append(el("p", { class: "notice between" }, text));
     this.follow();
   }

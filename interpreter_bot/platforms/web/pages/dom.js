@@ -48,6 +48,23 @@ export const $ = (id) => document.getElementById(id);
 // Characters that are not seen, or that turn the order of those that are.
 const DECEIVING = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
 
+// What is cut off can be reached by keys; what is whole is no stop on the way of Tab.
+const boxes = new ResizeObserver((entries) => {
+  for (const { target } of entries) stopAt(target);
+});
+
+function stopAt(box) {
+  const isCut = box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1;
+  if (isCut) box.tabIndex = 0;
+  else if (document.activeElement !== box) box.removeAttribute("tabindex");
+}
+
+/** Let a box that scrolls take the focus while there is more in it than is seen. */
+export function scrollable(box) {
+  boxes.observe(box);
+  return box;
+}
+
 /** Write a name so that it looks like what it is. */
 export function plain(name) {
   return String(name).replace(DECEIVING, "\ufffd");

@@ -1,6 +1,6 @@
 // Files that a conversation has: cards with what can be done with them.
 
-import { address, el, icon, named, size } from "./dom.js";
+import { address, el, icon, named, plain, size } from "./dom.js";
 
 const PICTURE = /\.(?:png|jpe?g|gif|webp|svg)$/i;
 const PAGE = /\.html?$/i;
@@ -24,12 +24,12 @@ export function fileCard(thread, file, { hasPreview = false } = {}) {
         el("img", { src: address("/picture", query), alt: "", loading: "lazy", onerror: (event) => event.target.parentNode.remove() }))
     : null;
   const open = PAGE.test(file.name)
-    ? el("a", { class: "small", href: address("/view", query), target: "_blank", rel: "noopener" }, icon("open"), el("span", {}, "Open"))
+    ? el("a", { class: "small", href: address("/view", query), target: "_blank", rel: "noopener" }, icon("open"), el("span", {}, "Open"), el("span", { class: "unseen" }, ` ${plain(file.name)}`))
     : null;
   return el("li", { class: "file" }, preview,
     el("div", { class: "file-line" },
       icon("file"),
       el("span", { class: "file-what" }, named(file.name, { class: "file-title" }), el("span", { class: "muted" }, size(file.size_bytes))),
       open,
-      el("a", { class: "small", href: fileAddress(thread, file.name), download: "" }, icon("down"), el("span", {}, "Download"))));
+      el("a", { class: "small", href: fileAddress(thread, file.name), download: "" }, icon("down"), el("span", {}, "Download"), el("span", { class: "unseen" }, ` ${plain(file.name)}`))));
 }

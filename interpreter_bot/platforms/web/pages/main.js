@@ -12,14 +12,17 @@ import { welcome } from "./welcome.js";
 
 const ID = /^[A-Za-z0-9_-]{16,64}$/;
 const ELSEWHERE_MILLISECONDS = 2000;
+const TWICE_MILLISECONDS = 2000;
+const OFFLINE = "There is no connection right now.";
+const COMMANDS = new Set(["files", "limits", "model", "usage", "stop", "reset", "notebook", "help"]);
 const pending = new Map();
 let about = null;
 let thread = "";
 let speaking;
 
-const say = (message) => connection.say({ thread, ...message });
+const say = (message) => connection.say({ thread, ...message }) || composer.complain(OFFLINE, "connection");
 const composer = new Composer({ send, stop: () => say({ do: "stop" }), say });
-const conversation = new Conversation({ say: (message) => connection.say(message), spoke, again, changed, isWriting: () => $("message").value !== "" });
+const conversation = new Conversation({ say, spoke, again, changed, isWriting: () => $("message").value !== "" });
 const sidebar = new Sidebar({ say, begin: () => go(madeUp()) });
 const connection = new Connection({ opened, closed, heard });
 
@@ -37,7 +40,7 @@ function go(wanted) {
 
 function arrive() {
   const wanted = location.hash.slice(1);
-  const known = ID.test(wanted) ? wanted : madeUp();
+  const known = ID.test(wanted) ? wanted : (wanted && thread) || madeUp();
   if (wanted !== known || location.search) history.replaceState(null, "", `/#${known}`);
   if (known === thread) return;
   composer.keep();
@@ -74,9 +77,15 @@ function redrawList() {
 
 function send({ text, files, is_code: isCode }) {
   if (!connection.isOpen) return false;
+  if (!isCode && /^\s*\/py\s*$/i.test(text)) {
+    composer.setCode(true, { isFocused: true });
+    return true;
+  }
   const id = madeUp();
-  const code = /^\s*\/py\s+/.exec(text);
-  const isCommand = !isCode && !code && /^\s*\/[a-z]+(?:\s|$)/.test(text);
+  const code = /^\s*\/py\s+/i.exec(text);
+  const word = isCode || code ? null : /^\s*\/([a-z]+)(?:\s|$)/i.exec(text)?.[1];
+  // In small letters anything is meant for one; otherwise only what is one.
+  const isCommand = word && (word === word.toLowerCase() || COMMANDS.has(word.toLowerCase()));
   pending.set(id, { thread, id, text, files, is_code: isCode });
   connection.say({ do: "say", ...pending.get(id) });
   if (isCommand) return true;
@@ -93,6 +102,7 @@ function again(head) {
 
 function opened() {
   $("banner").hidden = true;
+  composer.settle("connection");
   if (thread) watch();
   for (const message of pending.values()) connection.say({ do: "say", ...message });
 }
@@ -100,7 +110,7 @@ function opened() {
 function closed() {
   setTimeout(() => {
     if (connection.isOpen) return;
-    $("banner").textContent = "The connection is lost. Trying again… Whatever runs goes on.";
+    $("banner").textContent = "The connection is lost. Trying again…";
     $("banner").hidden = false;
   }, 600);
 }
@@ -154,7 +164,7 @@ const hear = {
     watch();
   },
   deleted() {
-    sessionStorage.removeItem(`draft-${thread}`);
+    composer.forget();
     history.replaceState(null, "", "/");
     arrive();
   },
@@ -172,6 +182,23 @@ const OF_ONE_CONVERSATION = new Set(["conversation", "turn", "event", "notice", 
 function heard(message) {
   if (OF_ONE_CONVERSATION.has(message.kind) && message.thread !== thread) return;
   hear[message.kind]?.(message);
+}
+
+// ---- stopping by keys
+
+let armed;
+
+/** Once is easily a slip, and what was computed for an hour would be gone. */
+function stopOnSecond() {
+  if (armed) say({ do: "stop" });
+  else spoke("Press Escape again to stop");
+  disarm(armed ? 0 : TWICE_MILLISECONDS);
+}
+
+function disarm(milliseconds) {
+  clearTimeout(armed);
+  armed = milliseconds ? setTimeout(disarm, milliseconds, 0) : 0;
+  $("stop").querySelector("span").textContent = armed ? "Esc again stops" : "Stop";
 }
 
 // ---- the bar
@@ -193,9 +220,24 @@ async function reset() {
 function menuOf(entries) {
   const close = () => ($("more").open = false);
   $("more").querySelector("summary").append(icon("more"));
-  $("more").querySelector(".list").append(...entries.map(([words, action]) =>
-    el("button", { type: "button", onclick: () => (close(), action()) }, words)));
+  const list = $("more").querySelector(".list");
+  list.append(...entries.map(([words, action]) => el("button", { type: "button", onclick: () => (closeMenu(), action()) }, words)));
   addEventListener("click", (event) => $("more").contains(event.target) || close());
+  $("more").addEventListener("focusout", (event) => event.relatedTarget && !$("more").contains(event.relatedTarget) && close());
+  $("more").addEventListener("keydown", (event) => {
+    const items = [...list.children];
+    const at = items.indexOf(document.activeElement);
+    const to = { ArrowDown: at + 1, ArrowUp: at < 0 ? -1 : at - 1, Home: 0, End: -1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    $("more").open = true;
+    items.at(to % items.length).focus();
+  });
+}
+
+function closeMenu() {
+  $("more").open = false;
+  $("more").querySelector("summary").focus();
 }
 
 $("files").append(icon("folder"), el("span", {}, "Files"));
@@ -206,6 +248,7 @@ $("panel").addEventListener("click", (event) => event.target === $("panel") && c
 $("model").addEventListener("change", (event) => say({ do: "choose", model: event.target.value }));
 $("earlier").firstElementChild.addEventListener("click", () => {
   conversation.most += 2 * FIRST_TURNS;
+  conversation.isAtEnd = false;
   watch();
 });
 $("walls").textContent = "Code runs without a sandbox: it can read and change whatever the bot can.";
@@ -217,14 +260,20 @@ menuOf([
   ["Help", () => say({ do: "show", panel: "help" })],
   ["Reset Python…", reset],
 ]);
+addEventListener("paste", (event) => document.querySelector("dialog[open]") || composer.pasted(event));
 takeDrops((files) => composer.take(files), (text) => composer.complain(text));
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  $("message").focus();
+});
 addEventListener("hashchange", arrive);
 addEventListener("popstate", arrive);
 addEventListener("resize", () => composer.fit());
 addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
-  if ($("more").open) $("more").open = false;
+  if ($("more").open) closeMenu();
   else if (sidebar.isShown) sidebar.show(false);
-  else if (conversation.running) say({ do: "stop" });
+  else if (conversation.running && !composer.isEditing(event.target)) stopOnSecond();
 });
+addEventListener("beforeunload", (event) => composer.uploads.isAnyBusy && event.preventDefault());
 arrive();

@@ -1,7 +1,7 @@
 // Markdown as nodes. Text of anybody's becomes text; the only addresses that become links are of
 // the web and of mail, and no picture is ever loaded from elsewhere.
 
-import { el, copier } from "./dom.js";
+import { el, copier, scrollable } from "./dom.js";
 import { highlighted } from "./python.js";
 import { inline } from "./inline.js";
 
@@ -52,7 +52,7 @@ export class Words {
 
   draw() {
     this.isScheduled = false;
-    const blocks = parsed(this.text.split("\n"));
+    const blocks = levelled(parsed(this.text.split("\n")));
     let same = 0;
     while (same < blocks.length && same < this.drawn.length && blocks[same].source === this.drawn[same]) same++;
     while (this.element.childNodes.length > same) this.element.lastChild.remove();
@@ -73,6 +73,17 @@ function parsed(lines) {
     block.source = lines.slice(at, end).join("\n");
     blocks.push(block);
     at = end;
+  }
+  return blocks;
+}
+
+/** Close up the levels that headings leave out: who goes by headings finds none missing. */
+function levelled(blocks) {
+  const open = [];
+  for (const block of blocks.filter((one) => one.kind === "heading")) {
+    while (open.length && open.at(-1) >= block.level) open.pop();
+    open.push(block.level);
+    block.level = open.length;
   }
   return blocks;
 }
@@ -171,7 +182,7 @@ function cells(row) {
 function drawn(block, fileNamed, depth) {
   switch (block.kind) {
     case "heading":
-      // Headings of an answer stand beneath those of the page.
+      // Headings of an answer stand beneath that of its turn.
       return el(`h${Math.min(block.level + 2, 6)}`, {}, inline(block.text, fileNamed));
     case "rule":
       return el("hr");
@@ -210,10 +221,10 @@ function table(rows, fileNamed) {
   const sides = cells(rows[1]).map((one) => (one.endsWith(":") ? (one.startsWith(":") ? "center" : "end") : "start"));
   const row = (source, tag) => {
     const texts = cells(source);
-    return el("tr", {}, sides.map((side, place) => el(tag, { class: side }, inline(texts[place] ?? "", fileNamed))));
+    return el("tr", {}, sides.map((side, place) => el(texts[place] ? tag : "td", { class: side }, inline(texts[place] ?? "", fileNamed))));
   };
-  return el("div", { class: "wide-table", tabindex: "0" },
-    el("table", {}, el("thead", {}, row(rows[0], "th")), el("tbody", {}, rows.slice(2).map((one) => row(one, "td")))));
+  return scrollable(el("div", { class: "wide-table" },
+    el("table", {}, el("thead", {}, row(rows[0], "th")), el("tbody", {}, rows.slice(2).map((one) => row(one, "td"))))));
 }
 
 /** Code with its language and a button to copy it. */
@@ -222,5 +233,5 @@ export function codeBlock(text, language) {
   const name = language.slice(0, 20);
   return el("div", { class: "code" },
     el("div", { class: "code-head" }, el("span", { class: "language" }, isPython ? "Python" : name || "Text"), copier(() => text)),
-    el("pre", { tabindex: "0" }, el("code", { dir: "ltr" }, isPython ? highlighted(text) : text)));
+    scrollable(el("pre", {}, el("code", { dir: "ltr" }, isPython ? highlighted(text) : text))));
 }

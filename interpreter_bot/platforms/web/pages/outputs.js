@@ -1,10 +1,11 @@
 // What code showed, in order: text, pictures, tables, pages.
 
-import { address, copier, count, el, icon } from "./dom.js";
+import { address, copier, count, el, icon, scrollable } from "./dom.js";
 import { Terminal } from "./terminal.js";
 
 const NUMERIC = /^\s*[-+]?(?:[\d,. ]+(?:e[-+]?\d+)?%?|nan|inf|<NA>|None)\s*$/i;
 const TALLEST = 900;
+const SHORT = 40;
 const frames = new Map();
 
 // A page says how tall it is. It is believed within bounds, and about itself alone.
@@ -60,6 +61,15 @@ export class Outputs {
     this.element.append(node);
   }
 
+  /** Make little of the error by which code is stopped: the person wanted it. */
+  calm() {
+    const last = this.element.querySelector(":scope > .error:last-child details");
+    if (!last?.querySelector("summary").textContent.startsWith("KeyboardInterrupt")) return;
+    last.open = false;
+    last.parentNode.classList.add("calm");
+    last.querySelector("summary").replaceChildren("Where it was stopped");
+  }
+
   replace(event) {
     const places = [...(this.displays.get(event.display) ?? [])].filter((place) => place.isConnected);
     for (const place of places) {
@@ -92,14 +102,14 @@ function drawn(event, say) {
     case "notice":
       return el("p", { class: "notice" }, event.text);
     default:
-      return el("pre", { class: `value ${event.type}`, dir: "auto", tabindex: "0" }, event.text);
+      return scrollable(el("pre", { class: `value ${event.type}`, dir: "auto" }, event.text));
   }
 }
 
 function failure(event) {
   const said = event.message ? `${event.name}: ${event.message}` : event.name;
   const trace = el("details", {}, el("summary", {}, el("strong", { dir: "auto" }, said.slice(0, 500))),
-    el("pre", { tabindex: "0" }, event.traceback));
+    scrollable(el("pre", {}, event.traceback)));
   trace.open = true;
   return trace;
 }
@@ -149,18 +159,37 @@ function table(event, say) {
   const side = (place) => (numeric[place] && place >= event.index_count ? "end" : "start");
   const cell = (row, place) =>
     place < event.index_count
-      ? el("th", { scope: "row", dir: "auto" }, row[place])
-      : el("td", { class: side(place), dir: "auto" }, row[place]);
-  const head = el("tr", {}, event.columns.map((name, place) => el("th", { scope: "col", class: side(place), dir: "auto" }, name)));
+      ? el("th", { scope: "row", dir: "auto" }, opened(row[place]))
+      : el("td", { class: side(place), dir: "auto" }, opened(row[place]));
+  // A heading without words is none.
+  const head = el("tr", {}, event.columns.map((name, place) =>
+    name ? el("th", { scope: "col", class: side(place), dir: "auto" }, opened(name)) : el("td", {})));
   const rows = event.rows.map((row) => el("tr", {}, row.map((_, place) => cell(row, place))));
-  const size = `${count(event.row_count, "row", "rows")} × ${count(event.column_count, "column", "columns")}`;
-  const shown = event.rows.length < event.row_count ? `${size}, the first ${event.rows.length.toLocaleString("en")} shown` : size;
   const asText = () => [event.columns, ...event.rows].map((row) => row.join("\t")).join("\n");
   const save = () => say({ do: "save", table: event.handle });
   const whole = event.handle
     ? el("button", { type: "button", class: "small", onclick: save }, icon("down"), el("span", {}, "All as CSV"))
     : null;
   return el("figure", {},
-    el("div", { class: "wide-table", tabindex: "0" }, el("table", { class: "data" }, el("thead", {}, head), el("tbody", {}, rows))),
-    el("div", { class: "output-tools" }, el("span", { class: "muted" }, shown), copier(asText), ...[whole].filter(Boolean)));
+    scrollable(el("div", { class: "wide-table" }, el("table", { class: "data" }, el("thead", {}, head), el("tbody", {}, rows)))),
+    el("div", { class: "output-tools" }, el("span", { class: "muted" }, extent(event)), copier(asText), ...[whole].filter(Boolean)));
+}
+
+/** A long text of a cell stands on one line until somebody wants to read it. */
+function opened(text) {
+  if (text.length <= SHORT && !text.includes("\n")) return text;
+  const button = el("button", { type: "button", class: "long", "aria-expanded": "false", title: "Show all of it", onclick: turn }, text);
+  function turn() {
+    button.setAttribute("aria-expanded", String(button.getAttribute("aria-expanded") === "false"));
+  }
+  return button;
+}
+
+/** Say how large a table is, and which part of it is here. */
+function extent({ columns, rows, row_count: allRows, column_count: allColumns, index_count: index }) {
+  const parts = [];
+  if (rows.length < allRows) parts.push(count(rows.length, "row", "rows"));
+  if (columns.length - index < allColumns) parts.push(count(columns.length - index, "column", "columns"));
+  const size = `${count(allRows, "row", "rows")} × ${count(allColumns, "column", "columns")}`;
+  return parts.length ? `${size}, the first ${parts.join(" and ")} shown` : size;
 }

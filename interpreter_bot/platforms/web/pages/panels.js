@@ -55,7 +55,8 @@ const DRAWERS = {
   help({ rows: all }) {
     const keys = [
       ["Enter", "Send; in Python mode a new line"], ["Ctrl or ⌘ + Enter", "Send, or run"],
-      ["Shift + Enter", "A new line"], ["Esc", "Stop what runs; variables are kept"],
+      ["Shift + Enter", "A new line"], ["Esc, twice", "Stop what runs; variables are kept"],
+      ["Tab, Shift + Tab", "In Python mode: indent and dedent; after Esc they leave the editor"],
     ];
     openPanel("Help", el("h3", {}, "Commands"), rows(all.map(([name, what]) => [el("code", {}, name), what])),
       el("h3", {}, "Keys"), rows(keys.map(([name, what]) => [el("kbd", {}, name), what])));

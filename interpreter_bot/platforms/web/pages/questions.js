@@ -1,6 +1,6 @@
 // What running code, or the bot, asks a person in the middle of a turn.
 
-import { el } from "./dom.js";
+import { el, scrollable } from "./dom.js";
 import { highlighted } from "./python.js";
 
 export function questionForm({ prompt, is_password: isSecret }, answer) {
@@ -12,8 +12,9 @@ export function questionForm({ prompt, is_password: isSecret }, answer) {
     answer(field.value);
     button.disabled = true;
   }
-  form.settle = () => {
-    const said = isSecret ? "•".repeat(Math.min(field.value.length, 12)) : field.value;
+  form.settle = (given) => {
+    // It may have been answered in another tab.
+    const said = isSecret ? "•".repeat(Math.min(field.value.length, 12)) : (given ?? "");
     form.replaceWith(el("pre", { class: "printed answered", dir: "auto" }, `${prompt}${said}`));
   };
   return form;

@@ -1,12 +1,14 @@
 // Printed text as a terminal shows it: a carriage return goes back to the start of the line, so
 // that a progress bar is one line that changes.
 
+import { scrollable } from "./dom.js";
+
 const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]?|[\]PX^_][^\u0007\u001b\n]*(?:\u0007|\u001b\\)?|[ -/]*[0-~]?)|[\u0000-\u0007\u000b\u000c\u000e-\u001a\u001c-\u001f\u007f-\u009f]/g;
 
 export class Terminal {
   constructor(stream) {
     this.stream = stream;
-    this.element = document.createElement("pre");
+    this.element = scrollable(document.createElement("pre"));
     this.element.className = `printed ${stream}`;
     this.element.dir = "auto";
     this.lines = document.createTextNode("");

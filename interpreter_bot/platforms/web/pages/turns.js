@@ -1,6 +1,6 @@
 // One turn: what was asked, and everything that came of it, in order.
 
-import { count, duration, el, icon, named, copier } from "./dom.js";
+import { count, duration, el, icon, named, copier, scrollable } from "./dom.js";
 import { fileCard, fileLink } from "./files.js";
 import { Words, codeBlock } from "./markdown.js";
 import { Outputs } from "./outputs.js";
@@ -30,7 +30,8 @@ export class Turn {
     this.stateWords = el("span", {});
     this.state = el("div", { class: "state" }, el("span", { class: "pulse", "aria-hidden": "true" }), this.stateWords);
     this.meta = el("footer", { class: "meta", hidden: true });
-    this.element = el("article", { class: "turn", "data-id": this.id, "aria-busy": "true" }, asked(head), this.body, this.state, this.meta);
+    this.asked = asked(head);
+    this.element = el("article", { class: "turn", "data-id": this.id, "aria-busy": "true" }, this.asked, this.body, this.state, this.meta);
     this.showState("Sending…");
     for (const event of head.events ?? []) this.apply(event);
   }
@@ -58,6 +59,10 @@ export class Turn {
     const withdraw = () => this.around.say({ do: "withdraw", id: this.id });
     const button = el("button", { type: "button", class: "small", onclick: withdraw }, "Withdraw");
     this.showState(`Waiting: ${count(ahead, "request", "requests")} before yours`, button);
+  }
+
+  on_withdrawn() {
+    this.isWithdrawn = true;
   }
 
   on_begun() {
@@ -114,7 +119,9 @@ export class Turn {
     const status = el("span", { class: "cell-status" });
     const block = codeBlock(code, "python");
     block.firstChild.firstChild.after(status);
-    const element = el("section", { class: "cell running", "aria-label": "Code and what it showed" }, block, outputs.element);
+    const element = el("div", { class: "cell running", role: "group", "aria-label": "Code and what it showed" }, block, outputs.element);
+    // From here on it is seen where it runs.
+    this.asked.querySelector(".code")?.remove();
     this.cells.set(cell, { element, outputs, status });
     if (this.draft) {
       this.draft.replaceWith(element);
@@ -147,8 +154,11 @@ export class Turn {
     found.element.classList.remove("running");
     found.element.classList.add(ending === "ok" ? "fine" : "failed");
     found.status.textContent = `${ending === "ok" ? "" : `${ENDINGS[ending] ?? ending} · `}${duration(seconds)}`;
-    if (reason || isLost) {
-      const words = [reason, isLost && !/variables/i.test(reason) ? "Variables are gone; files are kept." : ""];
+    if (ending === "stopped") found.outputs.calm();
+    // That it was stopped is said already.
+    const more = /^stopped\.?$/i.test(reason) ? "" : reason;
+    if (more || isLost) {
+      const words = [more, isLost && !/variables/i.test(reason) ? "Variables are gone; files are kept." : ""];
       found.outputs.add(el("p", { class: `notice ${ending === "stopped" && !isLost ? "" : "bad"}` }, words.filter(Boolean).join(" ")));
     }
     if (ending === "ok" && found.outputs.isEmpty && this.head.is_code) found.outputs.add(el("p", { class: "notice" }, "Done; it printed nothing."));
@@ -181,8 +191,8 @@ export class Turn {
     this.around.say({ do: "answer", turn: this.id, question, text });
   }
 
-  on_settled({ question }) {
-    this.questions.get(question)?.settle();
+  on_settled({ question, answer }) {
+    this.questions.get(question)?.settle(answer);
     this.questions.delete(question);
     this.showState("Running…");
   }
@@ -212,10 +222,15 @@ export class Turn {
     this.showState("");
     this.state.remove();
     if (this.files) this.body.append(this.files);
-    if (end.sentence) this.body.append(sentence(end, () => this.around.again(this)));
+    if (this.isToBeSaid(end)) this.body.append(sentence(end, () => this.around.again(this), this.isWithdrawn));
     this.element.removeAttribute("aria-busy");
     this.showMeta(end);
     this.around.spoke(end.sentence || (end.status === "done" ? "Done" : "Stopped"));
+  }
+
+  /** That a turn was stopped is said beside its time, or by the code that was. */
+  isToBeSaid(end) {
+    return end.sentence && !(end.status === "stopped" && /^stopped\.?$/i.test(end.sentence));
   }
 
   finishWords(end) {
@@ -233,7 +248,8 @@ export class Turn {
 
   showMeta(end) {
     const parts = [];
-    if (end.status === "stopped" && !/stopped/i.test(end.sentence)) parts.push("Stopped");
+    const isSaid = [...this.cells.values()].some((cell) => /^stopped/i.test(cell.status.textContent));
+    if (end.status === "stopped" && !isSaid) parts.push("Stopped");
     if (end.seconds > 0) parts.push(duration(end.seconds));
     const tokens = this.spent ? this.spent.input_tokens + this.spent.output_tokens : 0;
     const cached = this.spent?.cached_tokens ? ` (${this.spent.cached_tokens.toLocaleString("en")} from cache)` : "";
@@ -250,18 +266,19 @@ export class Turn {
   }
 }
 
+/** What was asked, under a heading by which one can go from turn to turn. */
 function asked(head) {
   if (!head.request && !head.files.length) return el("div", { class: "nothing-asked" });
   const files = head.files.length
     ? el("ul", { class: "asked-files", "aria-label": "Attached files" }, head.files.map((name) => el("li", {}, icon("file"), named(name))))
     : null;
-  if (head.is_code) return el("div", { class: "asked code-asked" }, files, el("span", { class: "muted" }, "You ran"));
-  return el("div", { class: "asked" }, files, head.request ? el("div", { class: "bubble", dir: "auto" }, head.request) : null);
+  if (head.is_code) return el("div", { class: "asked code-asked" }, files, el("h2", { class: "muted" }, "You ran"), codeBlock(head.request, "python"));
+  return el("div", { class: "asked" }, el("h2", { class: "unseen" }, "You asked"), files, head.request ? scrollable(el("div", { class: "bubble", dir: "auto" }, head.request)) : null);
 }
 
-function sentence(end, again) {
-  const isBad = !["done", "stopped"].includes(end.status);
-  const button = ["interrupted", "lost", "failed"].includes(end.status)
+function sentence(end, again, isWithdrawn) {
+  const isBad = !isWithdrawn && !["done", "stopped"].includes(end.status);
+  const button = isWithdrawn || ["interrupted", "lost", "failed"].includes(end.status)
     ? el("button", { type: "button", class: "small", onclick: again }, "Ask again")
     : null;
   return el("p", { class: `notice ${isBad ? "bad" : ""}`, role: isBad ? "alert" : null }, isBad ? icon("warn") : null, el("span", {}, end.sentence), button);

@@ -7,27 +7,53 @@ export class Uploads {
     Object.assign(this, { complain, changed });
     this.most = 0;
     this.thread = "";
-    this.items = [];
+    this.all = new Map();
   }
 
+  /** Show those of a conversation; those of others go on. Tells whether it was shown before. */
   open(thread, names) {
-    for (const item of this.items) item.request?.abort();
+    const isKnown = this.all.has(thread);
+    if (!isKnown) this.all.set(thread, names.map((name) => ({ name, thread, isDone: true })));
     this.thread = thread;
-    this.items = names.map((name) => ({ name, isDone: true }));
-    this.draw();
+    this.draw(thread);
+    return isKnown;
+  }
+
+  of(thread) {
+    return this.all.get(thread) ?? [];
   }
 
   get isBusy() {
-    return this.items.some((item) => !item.isDone);
+    return this.going(this.thread).length > 0;
   }
 
-  done() {
-    return this.items.filter((item) => item.isDone).map((item) => item.name);
+  get isAnyBusy() {
+    return [...this.all.keys()].some((thread) => this.going(thread).length > 0);
+  }
+
+  done(thread = this.thread) {
+    return this.of(thread).filter((item) => item.isDone).map((item) => item.name);
+  }
+
+  going(thread) {
+    return this.of(thread).filter((item) => !item.isDone).map((item) => item.name);
+  }
+
+  /** Add files that are there already. */
+  put(names) {
+    const known = new Set(this.done());
+    this.all.set(this.thread, [...names.filter((name) => !known.has(name)).map((name) => ({ name, thread: this.thread, isDone: true })), ...this.of(this.thread)]);
+    this.draw(this.thread);
   }
 
   clear() {
-    this.items = [];
-    this.draw();
+    this.all.set(this.thread, []);
+    this.draw(this.thread);
+  }
+
+  drop(thread) {
+    for (const item of this.of(thread)) item.request?.abort();
+    this.all.delete(thread);
   }
 
   add(files) {
@@ -39,7 +65,7 @@ export class Uploads {
   }
 
   upload(file) {
-    const item = { name: file.name, size: file.size, sent: 0, isDone: false, request: new XMLHttpRequest() };
+    const item = { name: file.name, thread: this.thread, size: file.size, sent: 0, isDone: false, request: new XMLHttpRequest() };
     const { request } = item;
     request.upload.onprogress = (event) => {
       item.sent = event.loaded;
@@ -49,15 +75,15 @@ export class Uploads {
       if (request.status !== 200) return this.failed(item, request.responseText);
       item.isDone = true;
       item.name = JSON.parse(request.responseText).name;
-      this.draw();
+      this.draw(item.thread);
     };
     request.onerror = () => this.failed(item, "the connection broke off.");
     request.onabort = () => this.remove(item);
     request.open("POST", address("/upload", { thread: this.thread, name: file.name }));
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.send(file);
-    this.items.push(item);
-    this.draw();
+    this.of(item.thread).push(item);
+    this.draw(item.thread);
   }
 
   failed(item, why) {
@@ -66,19 +92,20 @@ export class Uploads {
   }
 
   remove(item) {
-    this.items = this.items.filter((one) => one !== item);
-    this.draw();
+    this.all.set(item.thread, this.of(item.thread).filter((one) => one !== item));
+    this.draw(item.thread);
   }
 
   progress(item) {
+    if (item.thread !== this.thread) return;
     const part = item.size ? item.sent / item.size : 1;
     item.bar.value = part;
     item.words.textContent = part < 1 ? `${Math.floor(part * 100)} % of ${size(item.size)}` : "storing…";
   }
 
-  draw() {
-    $("uploads").replaceChildren(...this.items.map((item) => this.chip(item)));
-    this.changed();
+  draw(thread) {
+    if (thread === this.thread) $("uploads").replaceChildren(...this.of(thread).map((item) => this.chip(item)));
+    this.changed(thread);
   }
 
   chip(item) {
