@@ -52,6 +52,8 @@ async def test_the_token_becomes_a_cookie_and_leaves_the_address(serving_fake):
         assert response.headers["Location"] == "/"
         cookie = response.headers["Set-Cookie"]
     assert "HttpOnly" in cookie
+    # Whatever else is served on this host is sent it.
+    assert client.address.query["token"] not in cookie
     assert "SameSite=Strict" in cookie
     assert f"interpreter-bot-{client.address.port}=" in cookie
 
@@ -68,6 +70,7 @@ async def test_every_answer_carries_the_walls(serving_fake, path):
     async with serving_fake() as (_, client), client.get(path) as response:
         headers = response.headers
         assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["X-DNS-Prefetch-Control"] == "off"
         assert headers["Referrer-Policy"] == "no-referrer"
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
         assert headers["Server"] == "interpreter-bot"

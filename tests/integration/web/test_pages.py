@@ -187,6 +187,7 @@ async def test_a_page_of_code_runs_and_reaches_nothing(serving_fake, browsing):
       attempt("parent", () => parent.document.title);
       attempt("cookie", () => { if (!document.cookie) throw 0; });
       attempt("storage", () => localStorage.length);
+      attempt("peers", () => new RTCPeerConnection());
       attempt("top", () => { top.location.href = "about:blank"; });
       const image = new Image();
       image.onload = image.onerror = null;
@@ -442,3 +443,55 @@ async def test_a_download_that_a_turn_waits_for_has_a_bar_even_after_a_reload(
         await visits.answered(page)
         assert await page.value("document.querySelector('progress')") is None
         assert "Downloading" not in await page.text(".turn")
+
+
+async def test_a_wide_table_says_what_is_shown_and_long_cells_are_opened(serving_fake, browsing):
+    columns = tuple(f"c{number}" for number in range(100))
+    long = "word " * 60
+    table = values.Table(
+        columns=("", *columns),
+        rows=(("0", long, *("1",) * 99), ("1", "short", *("2",) * 99)),
+        row_count=50,
+        column_count=140,
+        index_count=1,
+        handle="t1",
+    )
+    async with serving_fake(visits.playing(table)) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "show")
+        await visits.answered(page)
+        assert "50 rows \u00d7 140 columns, the first 2 rows and 100 columns shown" in (
+            await page.text(".output.table")
+        )
+        await page.value("document.querySelector('.wide-table').scrollLeft = 1e6")
+        last = "[...document.querySelectorAll('thead th')].at(-1).getBoundingClientRect().right"
+        assert await page.value(f"{last} <= innerWidth")
+        tall = "document.querySelector('tbody tr').getBoundingClientRect().height"
+        before = await page.value(tall)
+        await page.value("document.querySelector('.long').scrollIntoView({block: 'nearest'})")
+        await page.click("tbody .long")
+        assert await page.value(tall) > 3 * before
+        await page.click("tbody .long")
+        assert await page.value(tall) == before
+        assert await page.value("document.querySelectorAll('tbody .long').length") == 1
+
+
+async def test_a_frame_is_as_tall_as_what_is_in_it_and_its_margins(serving_fake, browsing):
+    html = (
+        "<h2>Hello</h2><button>Press</button><p>End</p><script>setInterval(() => {"
+        " const root = document.documentElement;"
+        " const over = root.scrollHeight - root.clientHeight;"
+        " parent.postMessage({inner: innerHeight, over}, '*')"
+        "}, 50)</script>"
+    )
+    script = visits.playing(values.Html(html=html, plain="x"))
+    async with serving_fake(script) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await page.value(
+            "addEventListener('message', ({data}) => { if (data.inner) said = data }), said = {}"
+        )
+        await visits.say(page, "show")
+        await visits.answered(page)
+        frame = "parseInt(document.querySelector('iframe').style.height)"
+        await page.until(f"said.inner === {frame}")
+        assert await page.value("said.over") == 0

@@ -1,0 +1,145 @@
+"""What a conversation shows of its turns: places, notices, ends and questions."""
+
+import asyncio
+import dataclasses
+
+from interpreter_bot import values
+from tests.integration.web import visits
+
+LAST = "[...document.querySelectorAll('.turn')].at(-1)"
+
+
+async def test_earlier_turns_come_above_what_is_being_read(serving_fake, browsing):
+    async def echo(stage):
+        return "\n\n".join([stage.request.text] * 20)
+
+    async with serving_fake({"echo": echo}) as (bot, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "echo 0")
+        await visits.answered(page)
+        (request,) = bot.handled
+        template = bot.past[request.key][0]
+        bot.past[request.key][:] = [
+            _renamed(template, number, f"echo {number}") for number in range(1, 81)
+        ]
+        await page.call("Page.reload")
+        await visits.answered(page, 30)
+        await page.value("document.getElementById('scroll').scrollTop = 0")
+        await page.drawn()
+        place = (
+            "[...document.querySelectorAll('.turn')].find(e => e.innerText.includes('echo 51'))"
+            ".getBoundingClientRect().top"
+        )
+        before = await page.value(place)
+        await page.click("#earlier button")
+        await page.until("document.querySelectorAll('.turn').length === 80")
+        await page.drawn()
+        assert abs(await page.value(place) - before) < 60
+        assert await page.value("document.activeElement.id") == "scroll"
+
+
+def _renamed(turn, number, request):
+    return dataclasses.replace(
+        turn, id=number, request=request, request_id=f"{number:016}", answer=request * 20
+    )
+
+
+async def test_only_the_latest_word_about_a_conversation_stands(serving_fake, browsing):
+    async def hello(stage):
+        return "Hello."
+
+    async with serving_fake({"hello": hello}) as (bot, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "hello")
+        await visits.answered(page)
+        key = bot.handled[0].key
+        await bot.tell(key, "In 80 seconds its variables are let go.")
+        await bot.tell(key, "The variables of this conversation are gone.")
+        for _ in range(2):
+            await page.until("document.querySelector('.between')")
+            assert await page.text(".between") == "The variables of this conversation are gone."
+            await page.call("Page.reload")
+            await visits.answered(page)
+
+
+async def test_one_stop_is_said_once(serving_fake, browsing):
+    async def play(stage):
+        stage.reply.code(0, stage.request.text)
+        trace = "Cell 1, line 1\nKeyboardInterrupt"
+        await stage.stopped.wait()
+        stage.reply.output(0, values.Error("KeyboardInterrupt", "", trace))
+        stage.reply.finished(0, values.Finished(values.Ending.STOPPED, 1.5, "Stopped."))
+
+    async with serving_fake({"wait()": play}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "/py wait()")
+        await page.click("#stop")
+        await visits.answered(page)
+        for _ in range(2):
+            text = await page.text(".turn")
+            assert text.lower().count("stopped") == 2, text  # "Stopped · 1.5 s", "Where it was …"
+            assert "KeyboardInterrupt" not in text
+            await page.click(".calm summary")
+            assert "line 1" in await page.text(".calm")
+            await page.call("Page.reload")
+            await visits.answered(page)
+            await page.until("document.querySelector('.calm')")
+
+
+async def test_an_end_that_says_more_than_stopped_is_shown(serving_fake, browsing):
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        drawn = await page.value(
+            "(async () => { const {Turn} = await import('/turns.js');"
+            " const turn = new Turn({id: 'x', request: 'go', files: [], is_code: false,"
+            " events: [{kind: 'begun'}, {kind: 'over', status: 'stopped', text: '', seconds: 1,"
+            " turn: 1, sentence: 'The bot was restarted.'}]}, {spoke() {}});"
+            " return turn.element.textContent; })()"
+        )
+        assert "The bot was restarted." in drawn
+
+
+async def test_code_that_waits_is_seen_and_can_be_withdrawn_calmly(serving_fake, browsing):
+    gate = asyncio.Event()
+
+    async def wait(stage):
+        await gate.wait()
+
+    script = {"wait": wait, "x": wait}
+    async with serving_fake(script) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "wait")
+        await page.until("document.querySelector('.turn')")
+        await visits.say(page, "/py x = 12345")
+        await page.until(f"{LAST}.innerText.includes('before yours')")
+        assert "x = 12345" in await page.text(".code-asked")
+        await page.value(f"{LAST}.querySelector('.state button').click()")
+        await page.until(f"{LAST}.innerText.includes('withdrawn')")
+        assert "x = 12345" in await page.text(".code-asked")
+        assert await page.value(f"{LAST}.querySelector('.bad, [role=alert]')") is None
+        gate.set()
+        await visits.answered(page, 2)
+
+
+async def test_an_answer_given_in_another_tab_is_shown_but_no_secret(serving_fake, browsing):
+    async def play(stage):
+        stage.reply.code(0, stage.request.text)
+        for name, is_password in (("Name: ", False), ("Key: ", True)):
+            await stage.reply.ask(0, values.InputRequested(name, is_password=is_password))
+        stage.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+
+    async with serving_fake({"input()": play}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "/py input()")
+        other = await browser.page()
+        await other.go(await page.value("location.href"))
+        await other.click(".question input[type=text]")
+        await other.type("Ada")
+        await other.press("Enter")
+        await other.until("document.querySelector('.question input[type=password]')")
+        await other.type("hunter2")
+        await other.press("Enter")
+        # A tab that is not seen draws nothing.
+        await page.until(f"{visits.ENDED} === 1")
+        assert await page.text(".answered") == "Name: Ada\nKey: "
+        assert "hunter2" not in await page.value("document.body.innerText")
