@@ -1,42 +1,40 @@
-"""The command line: what can be said, and what each command calls.
+"""The command line: reads it, then the settings, and calls the command's module.
 
-Exit status: 0 all went well, 1 something that ran did not, 2 nothing was run.
+Exit status: 0 all went well, 1 something that ran did not, 2 nothing was run. What takes long to
+import is imported once it is known to be needed.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import pathlib
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
-from importlib import metadata
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
-import pydantic
+from interpreter_bot import errors, logs
+from interpreter_bot.commands import options as command_options
 
-from interpreter_bot import errors, logs, settings
+if TYPE_CHECKING:
+    from interpreter_bot import settings
 
 _REFUSED: Final = 2
-# In the order of the help. Only what is named is imported: `limits` and `exec` need a fraction.
-_MODULES: Final = {
-    "run": "run",
-    "ask": "ask",
-    "exec": "execute",
-    "doctor": "doctor",
-    "limits": "limits",
-}
+# They take seconds until they can say anything of their own.
+_SLOW: Final = frozenset({"run", "ask", "execute", "doctor"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     given = sys.argv[1:] if arguments is None else arguments
-    options = _parser(given).parse_args(given)
+    options = command_options.read(given)
     logs.configure("info" if options.verbose else options.log_level, is_json=False)
-    run: Callable[[settings.Settings, argparse.Namespace], int] = options.run
+    if options.module in _SLOW and sys.stderr.isatty():
+        sys.stderr.write("Starting…\n")
+    command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
     try:
-        return run(_settings(options), options)
+        status: int = command.run(_settings(options), options)
+        return status
     except errors.BotError as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"interpreter-bot: {line}\n")
@@ -49,25 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    """Make a parser of the command that comes first; of all, where none does."""
-    parser = argparse.ArgumentParser(
-        prog="interpreter-bot", description="A self-hosted code interpreter for chat."
-    )
-    version = f"interpreter-bot {metadata.version('interpreter-bot')}"
-    parser.add_argument("--version", action="version", version=version)
-    parser.add_argument("--config", type=pathlib.Path, help="a TOML file of settings")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log what happens")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name in given[:1] if given and given[0] in _MODULES else _MODULES:
-        module = importlib.import_module(f"interpreter_bot.commands.{_MODULES[name]}")
-        command = module.add_to(commands)
-        # What a person watches says its own sentences; what nobody watches warns in its log.
-        level = "warning" if name == "run" else "error"
-        command.set_defaults(run=module.run, log_level=level)
-    return parser
-
-
 def _dotted(location: tuple[int | str, ...]) -> str:
     return ".".join(map(str, location))
 
@@ -78,6 +57,10 @@ def _settings(options: argparse.Namespace) -> settings.Settings:
     Raises:
         SettingsError: they are wrong, or turn the sandbox off where only a flag may.
     """
+    import pydantic
+
+    from interpreter_bot import settings
+
     try:
         bot = settings.load(options.config)
     except pydantic.ValidationError as error:

@@ -1,5 +1,5 @@
-"""One module a command: its options, and what it does with the settings and them.
+"""One module a command: what it does with the settings and its options.
 
-Each has `add_to`, which adds its parser, and `run`, which returns the exit status. What a command
+Each has `run`, which returns the exit status; the options of all are in `options`. What a command
 prints is in `platforms/console`; what it works with is built by `app`.
 """

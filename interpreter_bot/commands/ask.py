@@ -5,32 +5,25 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-import pathlib
 import sys
 import uuid
+from collections.abc import AsyncIterator
 
 from interpreter_bot import settings, values
 from interpreter_bot.app import conversing
-from interpreter_bot.commands import parsers, terminals
-from interpreter_bot.platforms.console import answering, keeping, turns, writing
+from interpreter_bot.commands import terminals
+from interpreter_bot.platforms.console import (
+    answering,
+    chat_input,
+    keeping,
+    piped_input,
+    turns,
+    writing,
+)
 from interpreter_bot.sessions import ports, requests
 
 _NAME = "you"
-
-
-def add_to(commands: parsers.Commands) -> argparse.ArgumentParser:
-    """Add the command's parser."""
-    parser = commands.add_parser("ask", help="ask a question that is answered by running code")
-    parser.epilog = (
-        "Several prompts are several turns of one session. Exit status: 0 if every turn was "
-        "answered and everything was kept that --keep asks for; 1 if not; 2 if nothing was asked."
-    )
-    parser.add_argument("prompt", nargs="+", metavar="PROMPT", help="what you want to know")
-    parser.add_argument(
-        "--model", default="", metavar="M", help="one of the models of the settings"
-    )
-    terminals.add_options(parser)
-    return parser
+_CODE = "/py"
 
 
 def run(bot: settings.Settings, options: argparse.Namespace) -> int:
@@ -40,8 +33,22 @@ def run(bot: settings.Settings, options: argparse.Namespace) -> int:
         BotError: nothing was asked.
     """
     terminals.check_files(options.file)
+    prompts: list[str] = options.prompt
+    is_question = "-" in prompts or not (prompts or chat_input.is_possible())
+    piped = None
+    if is_question:
+        question = piped_input.text(most_characters=bot.sessions.message_characters)
+        prompts = [question if one == "-" else one for one in prompts or ["-"]]
+    elif prompts:
+        piped = piped_input.opened()
+    attachments = [
+        requests.Attachment(path.name, functools.partial(terminals.chunks, path))
+        for path in options.file
+    ]
+    if piped is not None:
+        attachments.append(requests.Attachment(piped.name, piped.chunks))
     keeper = keeping.Keeper(options.keep) if options.keep is not None else None
-    answers = answering.Answers(is_script=False)
+    answers = answering.Answers(is_script=is_question or piped is not None)
     writer = writing.Writer()
     out = writer.file(sys.stdout)
     reply: turns.Lines | turns.Printer
@@ -50,34 +57,47 @@ def run(bot: settings.Settings, options: argparse.Namespace) -> int:
     else:
         reply = turns.Printer(keeper, answers, out=out, err=writer.file(sys.stderr))
 
+    async def asked() -> AsyncIterator[str]:
+        if prompts:
+            for prompt in prompts:
+                yield prompt
+            return
+        async for line in chat_input.lines(writer):
+            yield line
+
     async def work(interruption: terminals.Interruption) -> int:
-        one = bot.for_one_session()
-        async with conversing.opened(one, os.environ, is_ephemeral=True) as held:
+        is_answered = True
+        async with conversing.opened(bot.for_one_session(), os.environ, is_ephemeral=True) as held:
             if options.model:
                 held.check_model(options.model)
             key = values.SessionKey("console", thread=uuid.uuid4().hex)
-            interruption.stop_it = functools.partial(held.stop, key)
-            ends = [
-                await held.handle(_request(key, prompt, options, number), reply)
-                for number, prompt in enumerate(options.prompt)
-            ]
-        return 0 if all(end.status is ports.Status.DONE for end in ends) else terminals.FAILED
+            async for prompt in asked():
+                interruption.stop_by(functools.partial(held.stop, key))
+                request = _request(key, prompt, options, tuple(attachments))
+                end = await held.handle(request, reply)
+                is_answered = is_answered and end.status is ports.Status.DONE
+                # Files come with the first question; they stay for the others.
+                attachments.clear()
+        # What was not answered in a chat was seen, and asked again where it mattered.
+        return 0 if is_answered or not prompts else terminals.FAILED
 
     return terminals.run(work, writer, keeper)
 
 
 def _request(
-    key: values.SessionKey, prompt: str, options: argparse.Namespace, number: int
+    key: values.SessionKey,
+    prompt: str,
+    options: argparse.Namespace,
+    attachments: tuple[requests.Attachment, ...],
 ) -> requests.Request:
-    # Files come with the first question; they stay for the others.
-    paths: list[pathlib.Path] = [] if number else options.file
-    attachments = tuple(
-        requests.Attachment(path.name, functools.partial(terminals.chunks, path)) for path in paths
-    )
+    command, _, code = prompt.lstrip().partition(" ")
+    is_code = not options.prompt and command == _CODE and bool(code.strip())
     return requests.Request(
         key=key,
         person=requests.Person(_NAME),
-        text=prompt,
+        text=code if is_code else prompt,
+        is_code=is_code,
         attachments=attachments,
         model=options.model,
+        approval=options.approval,
     )

@@ -6,17 +6,9 @@ import argparse
 import sys
 
 from interpreter_bot import settings
-from interpreter_bot.commands import parsers
 from interpreter_bot.kernels import pools
 from interpreter_bot.kernels.provisioning import doctors
 from interpreter_bot.platforms.console import findings
-
-
-def add_to(commands: parsers.Commands) -> argparse.ArgumentParser:
-    """Add the command's parser."""
-    parser = commands.add_parser("doctor", help="say which walls stand on this machine")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser
 
 
 def run(bot: settings.Settings, options: argparse.Namespace) -> int:

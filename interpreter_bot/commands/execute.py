@@ -8,7 +8,7 @@ import uuid
 
 from interpreter_bot import settings
 from interpreter_bot.app import pooling
-from interpreter_bot.commands import parsers, terminals
+from interpreter_bot.commands import terminals
 from interpreter_bot.platforms.console import (
     answering,
     json_lines,
@@ -18,21 +18,6 @@ from interpreter_bot.platforms.console import (
     writing,
 )
 from interpreter_bot.sessions import cells, ports
-
-
-def add_to(commands: parsers.Commands) -> argparse.ArgumentParser:
-    """Add the command's parser."""
-    parser = commands.add_parser("exec", help="run cells in one sandboxed session")
-    parser.epilog = (
-        "Exit status: 0 if every cell ended ok and everything was kept that --keep asks for; "
-        "1 if not, or if the output was not read to its end; 2 if nothing was run."
-    )
-    parser.add_argument(
-        "source", nargs="?", metavar="SCRIPT.py|NOTEBOOK.ipynb|-", help="cells to run first"
-    )
-    parser.add_argument("--cell", action="append", default=[], metavar="CODE", help="a cell")
-    terminals.add_options(parser)
-    return parser
 
 
 def run(bot: settings.Settings, options: argparse.Namespace) -> int:

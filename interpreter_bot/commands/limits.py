@@ -11,7 +11,6 @@ import rich.console
 import rich.table
 
 from interpreter_bot import settings
-from interpreter_bot.commands import parsers
 from interpreter_bot.kernels.provisioning import specs
 
 _AT_THE_LIMIT = {
@@ -33,13 +32,6 @@ _AT_THE_LIMIT = {
     "open_files": "OSError: too many open files",
     "address_space_bytes": "MemoryError in the code",
 }
-
-
-def add_to(commands: parsers.Commands) -> argparse.ArgumentParser:
-    """Add the command's parser."""
-    parser = commands.add_parser("limits", help="print the limits of a session")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser
 
 
 def run(bot: settings.Settings, options: argparse.Namespace) -> int:

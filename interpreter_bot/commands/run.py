@@ -17,7 +17,6 @@ from typing import Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.app import conversing
-from interpreter_bot.commands import parsers
 from interpreter_bot.platforms.discord import running as discord
 from interpreter_bot.platforms.slack import running as slack
 from interpreter_bot.platforms.web import serving
@@ -37,19 +36,6 @@ _UNFORESEEN: Final = "Something went wrong that nobody foresaw; what, is in the 
 
 _Opening = Callable[[], AbstractAsyncContextManager[str]]
 """Opens a platform, as often as it is called; gives a sentence about where it is."""
-
-
-def add_to(commands: parsers.Commands) -> argparse.ArgumentParser:
-    """Add the command's parser."""
-    parser = commands.add_parser("run", help="be the bot: web page, Slack, Discord")
-    parser.epilog = (
-        "Ends on SIGTERM or SIGINT once running turns are over; a second signal ends it at once. "
-        "Exit status: 0 ended as asked, 1 a platform failed, 2 nothing could be started."
-    )
-    parser.add_argument(
-        "--unsafe-no-sandbox", action="store_true", help="run everybody's code with your own rights"
-    )
-    return parser
 
 
 def run(bot: settings.Settings, options: argparse.Namespace) -> int:

@@ -5,7 +5,6 @@ Ctrl-C stops what runs and keeps its variables; a second one, or SIGTERM, ends e
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import pathlib
@@ -35,6 +34,11 @@ class Interruption:
         self._task = asyncio.current_task()
         self._stopping: asyncio.Future[object] | None = None
 
+    def stop_by(self, stop: Callable[[], Awaitable[object]]) -> None:
+        """Stop the next thing in this way, whatever became of an earlier one."""
+        self.stop_it = stop
+        self._stopping = None
+
     def stop(self) -> None:
         """Stop what runs; the second time, or before there is anything, end everything."""
         if self.stop_it is None or self._stopping is not None:
@@ -50,23 +54,6 @@ class Interruption:
 
 Work: TypeAlias = Callable[[Interruption], Awaitable[int]]
 """Does it, and returns the exit status."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of all commands that work for a terminal."""
-    parser.add_argument(
-        "--file",
-        action="append",
-        default=[],
-        type=pathlib.Path,
-        metavar="F",
-        help="a file to put into /mnt/data",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
-    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="save images and files")
-    parser.add_argument(
-        "--unsafe-no-sandbox", action="store_true", help="run the code with your own rights"
-    )
 
 
 def check_files(paths: Iterable[pathlib.Path]) -> None:

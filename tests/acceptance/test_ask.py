@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pty
 import signal
 import sys
 
@@ -32,11 +33,62 @@ class Ran:
         return [line for line in self.lines if line["type"] == kind]
 
 
+# What a terminal is told when a line is to be edited in it.
+PROMPT = b"\x1b[?2004h"
+WHERE_IS_THE_CURSOR, IT_IS_AT_THE_BEGINNING = b"\x1b[6n", b"\x1b[1;1R"
+
+
+async def _at_a_terminal(command, environment, typed):
+    """Type each text once what is awaited before it was shown; returns all that was shown."""
+    terminal, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=environment | {"TERM": "xterm", "NO_COLOR": "1"},
+        **dict.fromkeys(("stdin", "stdout", "stderr"), theirs),
+        start_new_session=True,
+    )
+    os.close(theirs)
+    loop = asyncio.get_running_loop()
+    more, shown = asyncio.Event(), b""
+
+    def read():
+        nonlocal shown
+        try:
+            chunk = os.read(terminal, 4096)
+        except OSError:
+            # The other side is closed.
+            loop.remove_reader(terminal)
+            return
+        if WHERE_IS_THE_CURSOR in chunk:
+            os.write(terminal, IT_IS_AT_THE_BEGINNING)
+        shown += chunk
+        more.set()
+
+    loop.add_reader(terminal, read)
+    seen = 0
+    try:
+        for awaited, text in typed:
+            async with asyncio.timeout(60):
+                while (found := shown.find(awaited, seen)) < 0:
+                    more.clear()
+                    await more.wait()
+            seen = found + len(awaited)
+            os.write(terminal, text)
+        status = await process.wait()
+    except TimeoutError:
+        process.kill()
+        pytest.fail(f"{awaited!r} is not shown after {shown[seen:]!r}")
+    finally:
+        loop.remove_reader(terminal)
+        os.close(terminal)
+    return shown.decode(), status
+
+
 @pytest.fixture
 def ask(tmp_path, short_path):
     """Run the command to its end, or until `stop` was printed: then it gets a SIGINT."""
 
-    async def run(script, *arguments, stop=None):
+    async def run(script, *arguments, stop=None, stdin=None, typed=()):
         async with openai_server.Server(script) as server:
             environment = {
                 "PATH": os.environ["PATH"],
@@ -49,10 +101,15 @@ def ask(tmp_path, short_path):
                 # Nearly all of these need nothing of the stack, and start sooner without it.
                 "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
             }
+            command = (sys.executable, "-m", "interpreter_bot", "ask", *map(str, arguments))
+            if typed:
+                shown, status = await _at_a_terminal(command, environment, typed)
+                run.requests = server.requests
+                return Ran(status, shown, "")
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "interpreter_bot", "ask", *map(str, arguments)),
+                *command,
                 env=environment,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
@@ -61,7 +118,7 @@ def ask(tmp_path, short_path):
                 begun += await process.stdout.read(100)
             if stop is not None:
                 process.send_signal(signal.SIGINT)
-            out, err = await process.communicate()
+            out, err = await process.communicate(stdin)
             run.requests = server.requests
             return Ran(process.returncode, (begun + out).decode(), err.decode())
 
@@ -139,3 +196,83 @@ async def test_escapes_in_a_models_words_do_not_reach_the_terminal(ask):
     assert "\x1b" not in ran.out
     assert ran.out.startswith("red ")
     assert ran.out.endswith("end\n")
+
+
+async def test_a_question_may_come_through_a_pipe(ask):
+    ran = await ask([openai_server.text("Four.")], stdin=b"How much is\n2 + 2?\n")
+    assert (ran.status, ran.out) == (0, "Four.\n")
+    assert ask.requests[0].messages[-1]["content"].endswith("How much is\n2 + 2?")
+
+
+async def test_a_dash_is_the_question_that_comes_through_a_pipe(ask):
+    script = [openai_server.text("One."), openai_server.text("Two.")]
+    ran = await ask(script, "first", "-", stdin=b"second")
+    assert (ran.status, ran.out) == (0, "One.\nTwo.\n")
+
+
+async def test_data_that_comes_through_a_pipe_is_a_file(ask):
+    data = b"a,b\n" + b"1,2\n" * 500_000
+    code = "print(len(open('stdin.csv', 'rb').read()))"
+    ran = await ask(
+        [openai_server.code(code), openai_server.text("Read.")], "how long?", stdin=data
+    )
+    assert (ran.status, ran.out) == (0, f"{len(data)}\nRead.\n")
+
+
+async def test_no_question_is_said_before_anything_starts(ask):
+    ran = await ask([], stdin=b" \n")
+    assert (ran.status, ran.out) == (2, "")
+    assert "There is nothing to ask" in ran.err
+    assert ran.err.count("\n") == 1
+
+
+async def test_without_a_prompt_a_terminal_is_a_chat(ask):
+    script = [
+        openai_server.code("x = 40\nprint('set')"),
+        openai_server.text("It is set."),
+        openai_server.failure(401, "bad key"),
+        openai_server.text("Still here."),
+    ]
+    typed = [
+        (PROMPT, b"set x\r"),
+        (b"It is set.", b""),
+        (PROMPT, b"/py print(x + 2)\r"),
+        (b"42\r\n", b""),
+        (PROMPT, b"\x03"),
+        (PROMPT, b"fail\r"),
+        (b"refused our API key", b""),
+        (PROMPT, b"hello\r"),
+        (b"Still here.", b""),
+        (PROMPT, b"\x04"),
+    ]
+    ran = await ask(script, typed=typed)
+    assert ran.status == 0
+    assert ran.out.startswith("Starting…\r\n")
+
+
+async def test_a_person_at_the_terminal_says_whether_code_runs(ask):
+    hidden = "print('a\u202eb')"
+    script = [
+        openai_server.code(hidden),
+        openai_server.code("print('second')"),
+        openai_server.text("Done."),
+    ]
+    typed = [
+        ("⟨U+202E⟩".encode(), b""),
+        (b"nobody can see", b""),
+        (b"Run this? [y/N] ", b"\n"),
+        (b"print('second')", b""),
+        (b"Run this? [y/N] ", b"y\n"),
+        (b"second\r\n", b""),
+        (b"Done.", b""),
+    ]
+    ran = await ask(script, "--approval", "every", "go", typed=typed)
+    assert ran.status == 0
+    assert ran.out.count("print('second')") == 1
+
+
+async def test_code_that_nobody_can_approve_does_not_run(ask):
+    script = [openai_server.code("print('ran')"), openai_server.text("Not run.")]
+    ran = await ask(script, "--approval", "plan", "--json", "go")
+    assert [line["text"] for line in ran.of("approve")] == ["print('ran')"]
+    assert ran.of("stdout") == []

@@ -44,6 +44,14 @@ class Answers:
             raise errors.BotError("The code asked for input, and there is none to give.")
         return line.decode("utf-8", "replace").removesuffix("\r")
 
+    async def agrees(self) -> bool:
+        """Wait for a yes; anything else, and the end of the input, is a no."""
+        try:
+            answer = await self.next()
+        except errors.BotError:
+            return False
+        return answer.strip().lower() in ("y", "yes")
+
     async def _fill(self, *, is_password: bool) -> None:
         """Read until a line is complete or nothing more comes."""
         descriptor = _stdin() if self._descriptor is None else self._descriptor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, TextIO
 
 from interpreter_bot.platforms.console import answering, json_lines, keeping, printing
-from interpreter_bot.screens import terminals
+from interpreter_bot.screens import hidden_characters, terminals
 from interpreter_bot.sessions import ports
 
 _DIM: Final = "2"
@@ -17,6 +17,7 @@ class Printer(printing.Printer):
 
     _spent = ports.Spent()
     _awaited = ""
+    _shown = ""
 
     def waiting(self, ahead: int) -> None:
         """Nobody else is here."""
@@ -46,12 +47,26 @@ class Printer(printing.Printer):
     def code(self, cell: int, code: str) -> None:
         """Print code that runs now; what it prints begins a line of its own."""
         self._out.close_line()
-        lines = terminals.harmless(code).rstrip("\n").split("\n")
-        self._say("\n".join(f"│ {line}" for line in lines), style=_DIM)
+        if code != self._shown:
+            self._show(code)
+        self._shown = ""
 
     async def approve(self, cell: int, code: str) -> str | None:
-        """Let it run: whoever started the command is at the terminal, and can stop it."""
+        """Show the code and ask; without anybody to answer it does not run."""
+        self._out.close_line()
+        revealed = hidden_characters.revealed(code)
+        self._show(revealed.text)
+        if revealed.warning:
+            self._say(revealed.warning, style=_BOLD_RED)
+        self._err.prompt("Run this? [y/N] ")
+        if not await self._answers.agrees():
+            return None
+        self._shown = code
         return code
+
+    def _show(self, code: str) -> None:
+        lines = terminals.harmless(code).rstrip("\n").split("\n")
+        self._say("\n".join(f"│ {line}" for line in lines), style=_DIM)
 
     def usage(self, spent: ports.Spent) -> None:
         """Keep it for the end."""
@@ -112,8 +127,9 @@ class Lines(json_lines.JsonLines):
         self._write("code", cell, {"text": code})
 
     async def approve(self, cell: int, code: str) -> str | None:
-        """Let it run: whoever started the command can stop it."""
-        return code
+        """Write the question; the next line of standard input is the answer."""
+        self._write("approve", cell, {"text": code})
+        return code if await self._answers.agrees() else None
 
     def usage(self, spent: ports.Spent) -> None:
         """Write what the turn has used so far."""

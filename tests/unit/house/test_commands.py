@@ -1,17 +1,17 @@
 """What a command imports: who runs a line of code is not to wait for what only the bot needs."""
 
 import json
+import resource
 import subprocess
 import sys
 
 import pytest
 
+MOST_CPU_SECONDS = 0.3
 HEAVY = {"aiohttp", "discord", "openai", "slack_bolt", "sqlalchemy"}
 SCRIPT = """
-import contextlib, io, json, sys
-from interpreter_bot import cli
-with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
-    cli.main([sys.argv[1], "--help"])
+import importlib, json, sys
+importlib.import_module(f"interpreter_bot.commands.{sys.argv[1]}")
 print(json.dumps(sorted(sys.modules)))
 """
 
@@ -21,7 +21,7 @@ print(json.dumps(sorted(sys.modules)))
     [
         ("limits", set()),
         ("doctor", set()),
-        ("exec", set()),
+        ("execute", set()),
         ("ask", {"aiohttp", "openai", "sqlalchemy"}),
         ("run", HEAVY),
     ],
@@ -31,3 +31,26 @@ def test_a_command_imports_what_it_needs(command, needed):
         [sys.executable, "-c", SCRIPT, command], capture_output=True, text=True, check=True
     )
     assert HEAVY & set(json.loads(done.stdout)) == needed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["--help"], 0),
+        (["ask", "--help"], 0),
+        (["-v", "--config", "x.toml", "run", "--help"], 0),
+        (["--version"], 0),
+        (["rnu"], 2),
+        ([], 2),
+        (["exec", "--nothing"], 2),
+    ],
+)
+def test_help_and_mistakes_are_answered_at_once(arguments, status):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "interpreter_bot", *arguments], capture_output=True, check=False
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == status
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert spent <= MOST_CPU_SECONDS

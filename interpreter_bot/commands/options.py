@@ -1,0 +1,130 @@
+"""All commands and their options, apart from what the commands do.
+
+It imports next to nothing, so that help, the version and a mistyped command are answered at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Final
+
+_NAME: Final = "interpreter-bot"
+_RUN: Final = (
+    "Ends on SIGTERM or SIGINT once running turns are over; a second signal ends it at once. "
+    "Exit status: 0 ended as asked, 1 a platform failed, 2 nothing could be started."
+)
+_ASK: Final = """\
+Several prompts are several turns of one session. Without a prompt, standard input is the question,
+or, at a terminal, a chat begins. With a prompt, what comes through a pipe is a file of the session.
+
+  interpreter-bot ask --file sales.csv "plot units by region" "and which region grew fastest?"
+  curl -s "$address" | interpreter-bot ask "how many rows have no price?"
+  interpreter-bot ask < question.txt
+  interpreter-bot ask
+
+Exit status: 0 if every turn was answered and everything was kept that --keep asks for; 1 if not;
+2 if nothing was asked."""
+_EXEC: Final = """\
+  interpreter-bot exec --file sales.csv --cell "import pandas as pd; pd.read_csv('sales.csv')"
+  interpreter-bot exec --keep results analysis.ipynb
+
+Exit status: 0 if every cell ended ok and everything was kept that --keep asks for; 1 if not, or if
+the output was not read to its end; 2 if nothing was run."""
+
+
+def read(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read a command line; ends the process where it asks for help, or is wrong.
+
+    Returns:
+        The options, and with them `module`, the command's in this package, and `log_level`.
+    """
+    parser = argparse.ArgumentParser(
+        prog=_NAME, description="A self-hosted code interpreter for chat."
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="say which version this is")
+    parser.add_argument("--config", type=pathlib.Path, help="a TOML file of settings")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log what happens")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, add_options, about, epilog in (
+        ("run", _add_run, "be the bot: web page, Slack, Discord", _RUN),
+        ("ask", _add_ask, "ask a question that is answered by running code", _ASK),
+        ("exec", _add_exec, "run cells in one sandboxed session", _EXEC),
+        ("doctor", _add_json, "say which walls stand on this machine", ""),
+        ("limits", _add_json, "print the limits of a session", ""),
+    ):
+        command = commands.add_parser(
+            name,
+            help=about,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter
+            if "\n" in epilog
+            else argparse.HelpFormatter,
+        )
+        add_options(command)
+        # What a person watches says its own sentences; what nobody watches warns in its log.
+        command.set_defaults(
+            module="execute" if name == "exec" else name,
+            log_level="warning" if name == "run" else "error",
+        )
+    return parser.parse_args(arguments)
+
+
+class _Version(argparse.Action):
+    """Looks the version up only where it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print it and end."""
+        parser.exit(message=f"{_NAME} {metadata.version(_NAME)}\n")
+
+
+def _add_run(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--unsafe-no-sandbox", action="store_true", help="run everybody's code with your own rights"
+    )
+
+
+def _add_ask(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "prompt", nargs="*", metavar="PROMPT", help="what you want to know; - is standard input"
+    )
+    command.add_argument(
+        "--model", default="", metavar="M", help="one of the models of the settings"
+    )
+    command.add_argument(
+        "--approval",
+        choices=("never", "plan", "every"),
+        default="never",
+        help="whether you are asked before the model's code runs: not, once a turn, every time",
+    )
+    _add_session(command)
+
+
+def _add_exec(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "source", nargs="?", metavar="SCRIPT.py|NOTEBOOK.ipynb|-", help="cells to run first"
+    )
+    command.add_argument("--cell", action="append", default=[], metavar="CODE", help="a cell")
+    _add_session(command)
+
+
+def _add_session(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        type=pathlib.Path,
+        metavar="F",
+        help="a file to put into /mnt/data",
+    )
+    command.add_argument("--json", action="store_true", help="print one JSON object per line")
+    command.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="save images and files")
+    command.add_argument(
+        "--unsafe-no-sandbox", action="store_true", help="run the code with your own rights"
+    )
+
+
+def _add_json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print one JSON object")

@@ -1,0 +1,132 @@
+"""Standard input that is no terminal: a question, or a file that comes through a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import select
+import stat
+import sys
+from collections.abc import AsyncIterator
+from typing import Final
+
+from interpreter_bot import errors
+
+_CHUNK_BYTES: Final = 1024 * 1024
+_HEAD_BYTES: Final = 4096
+_SILENT_SECONDS: Final = 2.0
+# What a file is, by how it begins; the rest is told apart by its first line.
+_SIGNATURES: Final = (
+    (b"PAR1", "parquet"),
+    (b"SQLite format 3\0", "sqlite"),
+    (b"%PDF-", "pdf"),
+    (b"\x89PNG\r\n", "png"),
+    (b"\xff\xd8\xff", "jpg"),
+    (b"\x1f\x8b", "gz"),
+    # An office document is one, too, but nothing at its beginning says which.
+    (b"PK\x03\x04", "zip"),
+)
+
+
+class PipeError(errors.BotError):
+    """Standard input cannot be used."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Piped:
+    """A file that is still to be read.
+
+    Attributes:
+        name: made up from how it begins, such as `stdin.csv`.
+        head: what was read of it to know that.
+        descriptor: where the rest comes from.
+    """
+
+    name: str
+    head: bytes
+    descriptor: int
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Give all of it, in pieces.
+
+        Raises:
+            PipeError: it cannot be read to its end.
+        """
+        chunk = self.head
+        while chunk:
+            yield chunk
+            try:
+                chunk = await asyncio.to_thread(os.read, self.descriptor, _CHUNK_BYTES)
+            except OSError as error:
+                raise PipeError("Standard input cannot be read.") from error
+
+
+def opened() -> Piped | None:
+    """Return the data in standard input, once some of it is there; None where there is none.
+
+    Raises:
+        PipeError: it cannot be read.
+    """
+    descriptor = _descriptor()
+    if descriptor is None or stat.S_ISCHR(os.fstat(descriptor).st_mode):
+        # A terminal is for answers, and /dev/null for whoever has none.
+        return None
+    head = _read(descriptor, _HEAD_BYTES)
+    return Piped(f"stdin.{_suffix(head)}", head, descriptor) if head else None
+
+
+def text(*, most_characters: int) -> str:
+    """Read a question to its end.
+
+    Raises:
+        PipeError: there is none, or it is no question.
+    """
+    descriptor = _descriptor()
+    read = b""
+    while descriptor is not None and (chunk := _read(descriptor, _CHUNK_BYTES)):
+        read += chunk
+        # A character takes four bytes at most.
+        if len(read) > 4 * most_characters:
+            raise PipeError(
+                f"Standard input is longer than the {most_characters:,} characters that a question "
+                "may have; give the question as an argument, and it becomes a file."
+            )
+    try:
+        question = read.decode().strip()
+    except UnicodeDecodeError as error:
+        raise PipeError("Standard input is no text, so it is no question.") from error
+    if not question:
+        raise PipeError("There is nothing to ask; see interpreter-bot ask --help.")
+    return question
+
+
+def _descriptor() -> int | None:
+    """Find standard input; a command may be started without any."""
+    try:
+        return sys.stdin.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _read(descriptor: int, most_bytes: int) -> bytes:
+    try:
+        if not select.select([descriptor], [], [], _SILENT_SECONDS)[0]:
+            # A pipe that nobody writes to or closes would look like a command that hangs.
+            sys.stderr.write("Waiting for standard input; </dev/null says that there is none.\n")
+        return os.read(descriptor, most_bytes)
+    except OSError as error:
+        raise PipeError("Standard input cannot be read.") from error
+
+
+def _suffix(head: bytes) -> str:
+    for signature, suffix in _SIGNATURES:
+        if head.startswith(signature):
+            return suffix
+    first, end, rest = head.decode("utf-8", "replace").lstrip("\ufeff").partition("\n")
+    if first[:1] in ("{", "["):
+        is_by_line = first.rstrip().endswith("}") and rest.startswith("{")
+        return "jsonl" if is_by_line else "json"
+    if "\t" in first:
+        return "tsv"
+    return "csv" if end and ("," in first or ";" in first) else "txt"
