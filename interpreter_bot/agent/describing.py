@@ -107,8 +107,9 @@ def _ended(finished: values.Finished, shown: str) -> str:
         case values.Ending.REFUSED:
             return f"[Nothing was run: {finished.reason}]"
         case ending:
-            lost = " All variables are gone; files are kept." if finished.kernel_lost else ""
-            return f"[The code was ended: {ending}. {finished.reason}{lost}]"
+            lost = "All variables are gone; files are kept." if finished.kernel_lost else ""
+            said = " ".join(filter(None, (f"{ending}.", finished.reason, lost)))
+            return f"[The code was ended: {said}]"
 
 
 def png_size(data: bytes) -> str:

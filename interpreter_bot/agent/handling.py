@@ -68,7 +68,7 @@ class Hands:
         """Say what code had shown that was stopped while it ran."""
         if self._screen is None:
             return NOT_RUN
-        stopped = values.Finished(values.Ending.STOPPED, 0.0, "The person stopped it.")
+        stopped = values.Finished(values.Ending.STOPPED, 0.0, "It was stopped before its end.")
         most = self._limits.output_characters
         return describing.execution(self._screen.outputs, stopped, most)
 

@@ -18,6 +18,7 @@ UNCOUNTABLE = (
     "The code made folders in /mnt/data that cannot be counted: they are nested too deeply, or "
     "closed to the bot. Delete them to go on."
 )
+DEAF = "The code did not react when it was stopped."
 LOST = "Its variables are gone; files in /mnt/data are kept."
 
 

@@ -135,10 +135,16 @@ class Kernel:
         started = time.monotonic()
         self._stepping_in = asyncio.get_running_loop().create_future()
         oom_kills = self.process.oom_kills()
+
+        def show_unless_stopped(output: values.Output) -> None:
+            # Who stopped it knows that; where it stood meanwhile is nothing that went wrong.
+            if not (self._is_stopped and _is_interrupt(output)):
+                show(output)
+
         listener = listening.Listener(
             self._connection,
             outputs.Reader(self._limits),
-            show=show,
+            show=show_unless_stopped,
             ask=ask,
             input_seconds=self._limits.input_seconds,
             object_to=self.condemn,
@@ -228,8 +234,8 @@ class Kernel:
         await listener.listen_on(_LAST_OUTPUT_SECONDS)
         seconds = time.monotonic() - started
         if stepped_in is not None:
-            self._died_of = stepped_in.reason
-            reason = f"{stepped_in.reason} {deaths.LOST}"
+            self._died_of = stepped_in.reason or deaths.DEAF
+            reason = f"{self._died_of} {deaths.LOST}"
             return values.Finished(stepped_in.ending, seconds, reason, kernel_lost=True)
         status = await self.process.last_words()
         if self.process.oom_kills() > oom_kills:
@@ -241,6 +247,13 @@ class Kernel:
         _log.info("a kernel died: %s", reason)
         reason = f"{reason} {deaths.LOST}"
         return values.Finished(ending, seconds, reason, kernel_lost=True)
+
+    @property
+    def _is_stopped(self) -> bool:
+        stepping_in = self._stepping_in
+        if stepping_in is None or not stepping_in.done():
+            return False
+        return stepping_in.result().ending is values.Ending.STOPPED
 
     async def stop(self, reason: str = "Stopped.") -> None:
         """Interrupt the running execution; variables survive where the code lets them."""
@@ -264,6 +277,10 @@ class Kernel:
         """Kill it and leave nothing behind."""
         await self.process.kill()
         self._connection.close()
+
+
+def _is_interrupt(output: values.Output) -> bool:
+    return isinstance(output, values.Error) and output.name == "KeyboardInterrupt"
 
 
 def _finished(status: str, stepped_in: _Intervention | None, seconds: float) -> values.Finished:

@@ -6,7 +6,7 @@ import datetime
 import time
 from typing import Final
 
-from interpreter_bot.sessions import addresses, conversations, reaping, turns
+from interpreter_bot.sessions import addresses, conversations, reaping, stops, turns
 from interpreter_bot.store import records
 
 _WARN_SECONDS: Final = 15.0
@@ -19,10 +19,6 @@ _EVENTS_AGE: Final = datetime.timedelta(days=1)
 _WARNING: Final = (
     "Nobody has used the Python of this conversation for {since}. In {left} its variables are let "
     "go; files stay. Any message keeps it."
-)
-_INTERRUPTED: Final = (
-    "The bot was restarted in the middle of an answer here. What was made until then is kept; "
-    "variables are gone. Please ask again."
 )
 
 
@@ -76,7 +72,7 @@ class Caretaker:
         for session_id in dict.fromkeys(turn.session_id for turn in orphans):
             session = await self._means.database.sessions.get(session_id)
             if session is not None:
-                await self._held.notify(session.key, _INTERRUPTED)
+                await self._held.notify(session.key, stops.INTERRUPTED)
 
     async def tidy(self) -> None:
         """Forget what nothing refers to any more."""

@@ -20,6 +20,7 @@ from interpreter_bot.sessions import (
     overviews,
     ports,
     requests,
+    stops,
     tables,
     turns,
     variables,
@@ -48,7 +49,7 @@ class Conversations(archives.Archive):
         self._lanes = lanes.Lanes(
             concurrent=bot.sessions.concurrent_turns, waiting=bot.sessions.waiting_requests
         )
-        self._stops: dict[values.SessionKey, asyncio.Event] = {}
+        self._stops: dict[values.SessionKey, stops.Stop] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._notify: dict[str, Notify] = {}
         self._unsaid: collections.deque[tuple[values.SessionKey, str]] = collections.deque(
@@ -87,7 +88,7 @@ class Conversations(archives.Archive):
                 reply.over(end)
                 return end
             except asyncio.CancelledError:
-                reply.over(turns.STOPPED)
+                reply.over(stops.Stop().end())
                 raise
             return await turns.take(self._means, request, reply, stop=stop)
 
@@ -201,6 +202,7 @@ class Conversations(archives.Archive):
                     await self._lanes.drained()
                 return
             for stop in self._stops.values():
+                stop.is_restart = True
                 stop.set()
         _log.warning("%d turns did not end when they were stopped", len(self._tasks))
         for task in list(self._tasks):
@@ -217,7 +219,7 @@ class Conversations(archives.Archive):
     @contextlib.asynccontextmanager
     async def _lane(
         self, request: requests.Request, reply: ports.Reply
-    ) -> AsyncIterator[asyncio.Event]:
+    ) -> AsyncIterator[stops.Stop]:
         """Have the conversation's lane; what is given stops the turn when it is set."""
         turn = self._lanes.turn(
             request.key,
@@ -226,7 +228,7 @@ class Conversations(archives.Archive):
             waiting=reply.waiting,
         )
         async with turn:
-            stop = self._stops[request.key] = asyncio.Event()
+            stop = self._stops[request.key] = stops.Stop()
             if (task := asyncio.current_task()) is not None:
                 self._tasks.add(task)
             try:

@@ -69,6 +69,8 @@ class Status(enum.StrEnum):
     """Somebody stopped it."""
     FAILED = "failed"
     """It ended in a sentence about what went wrong."""
+    INTERRUPTED = "interrupted"
+    """The bot was told to end in the middle of it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class End:
         status: how it ended.
         text: the model's last words, Markdown, in their final form: links that lead nowhere are
             gone. Takes the place of what the last step's `text` calls built up. Empty for code.
-        sentence: what went wrong, for people; empty where all went well.
+        sentence: what went wrong, or that it was stopped, for people; empty where all went well.
         seconds: wall time since the turn had its lane.
         turn_id: what the store calls it; 0 where it was not recorded.
     """

@@ -12,10 +12,12 @@ class Stage:
 
     Attributes:
         cell: number of the latest execution, from 0; -1 before the first.
+        last: how the latest execution ended; None while it runs, and before the first.
     """
 
     def __init__(self, reply: ports.Reply, recorder: recording.Recorder) -> None:
         self.cell = -1
+        self.last: values.Finished | None = None
         self._has_begun = False
         self._reply = reply
         self._recorder = recorder
@@ -51,6 +53,7 @@ class Stage:
         await self._recorder.run(code)
         self._has_begun = True
         self.cell += 1
+        self.last = None
         self._reply.code(self.cell, code)
 
     def output(self, output: values.Output) -> None:
@@ -68,6 +71,7 @@ class Stage:
 
     def end(self, finished: values.Finished) -> None:
         """The running code has ended."""
+        self.last = finished
         self._recorder.finished(finished)
         self._reply.finished(self.cell, finished)
 

@@ -6,7 +6,6 @@ person's own code -> what changed in the workspace -> links mended -> recorded
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import datetime
 import functools
@@ -41,6 +40,7 @@ from interpreter_bot.sessions import (
     recording,
     requests,
     stages,
+    stops,
     variables,
     workbenches,
 )
@@ -49,8 +49,6 @@ from interpreter_bot.store import databases, records
 _log = logging.getLogger(__name__)
 
 _FAULT: Final = "Something went wrong inside the bot. What was made until then is kept."
-STOPPED: Final = ports.End(status=ports.Status.STOPPED, sentence="Stopped.")
-"""The end of a turn that somebody stopped before it came to anything."""
 _MISSING: Final = "The answer speaks of files that do not exist: {names}."
 _BEHIND: Final = (
     "The database cannot be used right now. What is said here may be missing from the history "
@@ -82,7 +80,7 @@ class Means:
 
 
 async def take(
-    means: Means, request: requests.Request, reply: ports.Reply, *, stop: asyncio.Event
+    means: Means, request: requests.Request, reply: ports.Reply, *, stop: stops.Stop
 ) -> ports.End:
     """Take a request to its end.
 
@@ -95,15 +93,17 @@ async def take(
     started = time.monotonic()
     recorder = recording.Recorder(means.database)
     work = _Work(means, request, stages.Stage(reply, recorder), recorder)
-    end = STOPPED
+    end = stop.end()
     try:
         end = await _kept_from_falling(work.run(stop))
+        if end.status is ports.Status.STOPPED:
+            end = stop.end(end.text, last=work.stage.last)
     finally:
         seconds = time.monotonic() - started
         end = dataclasses.replace(end, seconds=seconds, turn_id=recorder.turn_id)
         try:
             if recorder.is_behind:
-                reply.announcement(work.cell, _BEHIND)
+                reply.announcement(max(work.stage.cell, 0), _BEHIND)
             reply.over(end)
         finally:
             writing = _written_down(means, recorder, end)
@@ -137,7 +137,11 @@ async def _written_down(means: Means, recorder: recording.Recorder, end: ports.E
 
 
 class _Work:
-    """What is done in one turn."""
+    """What is done in one turn.
+
+    Attributes:
+        stage: where all of it can be seen.
+    """
 
     def __init__(
         self,
@@ -148,24 +152,19 @@ class _Work:
     ) -> None:
         self._means = means
         self._request = request
-        self._stage = stage
+        self.stage = stage
         self._recorder = recorder
         self._loss: variables.Loss | None = None
         self._until = time.monotonic() + means.bot.turn.seconds
 
-    @property
-    def cell(self) -> int:
-        """The latest execution; 0 before the first."""
-        return max(self._stage.cell, 0)
-
-    async def run(self, stop: asyncio.Event) -> ports.End:
+    async def run(self, stop: stops.Stop) -> ports.End:
         """Do it.
 
         Raises:
             BotError: it could not be done; the sentence says why.
         """
         means = self._means
-        self._stage.begun()
+        self.stage.begun()
         # Seen to its end, or else a turn were left behind that runs in the store and nowhere else.
         session = await finishing.to_the_end(self._recorder.begin(self._request))
         await means.arrears.write()
@@ -174,12 +173,12 @@ class _Work:
         former = means.pool.live.get(key)
         self._loss = held.lost(former.kernel if former is not None else None)
         if self._loss is not None:
-            self._stage.notice(self._loss.sentence)
+            self.stage.notice(self._loss.sentence)
         async with means.pool.lease(key) as lease:
             bench = workbenches.Workbench(
                 lease,
                 await means.pool.workspace(key),
-                self._stage,
+                self.stage,
                 held=held,
                 approval=await self._approval(),
                 is_sandboxed=means.pool.is_sandboxed,
@@ -200,7 +199,7 @@ class _Work:
         wanted = self._means.bot.sessions.approval
         return await approvals.holding(scope, self._means.database, wanted, request.approval)
 
-    async def _done(self, bench: workbenches.Workbench, stop: asyncio.Event) -> ports.End:
+    async def _done(self, bench: workbenches.Workbench, stop: stops.Stop) -> ports.End:
         question = await stopping.ended_early(
             self._prepared(bench), stop=stop, seconds=self._seconds_left
         )
@@ -213,7 +212,7 @@ class _Work:
     async def _prepared(self, bench: workbenches.Workbench) -> preparing.Question | None:
         """Take what came along; then there is a question, or None: code that is to be run."""
         means, request = self._means, self._request
-        stored = await preparing.stored(request, bench, self._stage, means.bot.limits)
+        stored = await preparing.stored(request, bench, self.stage, means.bot.limits)
         if request.is_code:
             return None
         title = await preparing.title(request, means.database, means.catalogue.titles)
@@ -223,13 +222,13 @@ class _Work:
             told=await preparing.told(request, stored, bench),
         )
 
-    async def _run_code(self, bench: workbenches.Workbench, stop: asyncio.Event) -> ports.End:
+    async def _run_code(self, bench: workbenches.Workbench, stop: stops.Stop) -> ports.End:
         """Run the person's own code, without a model."""
         shown: list[values.Output] = []
 
         def show(output: values.Output) -> None:
             shown.append(output)
-            self._stage.output(output)
+            self.stage.output(output)
 
         finished = await stopping.ended_early(
             bench.run(self._request.text, show=show), stop=stop, seconds=self._seconds_left
@@ -237,7 +236,7 @@ class _Work:
         end = ports.End(status=ports.Status.DONE)
         if isinstance(finished, stopping.Interruption):
             end = self._interrupted(finished)
-            finished = values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
+            finished = self.stage.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
         most = self._means.bot.turn.output_characters
         earlier = [] if self._loss is None else [messages.Told(self._loss.remark, is_ours=True)]
         entries = earlier + memories.of_code(self._request.text, shown, finished, most)
@@ -246,7 +245,7 @@ class _Work:
         return end
 
     async def _ask(
-        self, bench: workbenches.Workbench, question: preparing.Question, stop: asyncio.Event
+        self, bench: workbenches.Workbench, question: preparing.Question, stop: stops.Stop
     ) -> ports.End:
         """Let a model answer."""
         means, model = self._means, question.model
@@ -278,7 +277,7 @@ class _Work:
             ),
             transcript=transcript,
             workbench=bench,
-            watcher=self._stage,
+            watcher=self.stage,
             budget=tab.budget,
             cache_key=addresses.cache_key(self._request.key),
             approve=bench.approved,
@@ -305,7 +304,7 @@ class _Work:
             return dataclasses.replace(end, text=rewritten.text)
         rewritten = links.rewritten(end.text, names)
         if rewritten.missing:
-            self._stage.notice(_MISSING.format(names=", ".join(rewritten.missing)))
+            self.stage.notice(_MISSING.format(names=", ".join(rewritten.missing)))
         return dataclasses.replace(end, text=rewritten.text)
 
     @property
@@ -314,6 +313,6 @@ class _Work:
 
     def _interrupted(self, interruption: stopping.Interruption) -> ports.End:
         if interruption is stopping.Interruption.STOPPED:
-            return STOPPED
+            return ports.End(status=ports.Status.STOPPED)
         sentence = budgets.time_is_up(self._means.bot.turn.seconds)
         return ports.End(status=ports.Status.FAILED, sentence=sentence)

@@ -126,7 +126,8 @@ class Workbench:
             await asyncio.wait({running})
         except asyncio.CancelledError:
             try:
-                await kernel.stop()
+                # Why it is over, the end of the turn says.
+                await kernel.stop("")
                 await asyncio.wait({running})
             except asyncio.CancelledError:
                 running.cancel()

@@ -11,7 +11,6 @@ _GENERAL: Final = {
     values.Ending.TIMED_OUT: "The code took too long and was stopped.",
     values.Ending.OUT_OF_MEMORY: "The code used more memory than it may have, and was stopped.",
     values.Ending.CRASHED: "The Python process ended unexpectedly.",
-    values.Ending.STOPPED: "Stopped.",
     values.Ending.REFUSED: "The code was not run.",
     values.Ending.ERROR: "The code ended with an error.",
 }
@@ -35,6 +34,9 @@ def sentence(finished: values.Finished, *, has_shown: bool, has_error: bool = Fa
         return finished.reason or ("" if has_shown else SILENT)
     if finished.ending is values.Ending.ERROR and has_error:
         return finished.reason
+    if finished.ending is values.Ending.STOPPED and not finished.reason:
+        # A person did it, as the end of the turn says.
+        return _LOST if finished.kernel_lost else ""
     text = finished.reason or _GENERAL[finished.ending]
     if finished.kernel_lost:
         # The reason says so itself where the kernel died of it.

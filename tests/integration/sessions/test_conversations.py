@@ -122,12 +122,14 @@ async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(opene
         await waiting.until("waiting")
     await asyncio.gather(running, second)
     late = await house.run("3")
-    assert reply.end.status is ports.Status.STOPPED
+    assert reply.end.status is ports.Status.INTERRUPTED
+    assert "The bot was restarted" in reply.end.sentence
+    assert "Stopped" not in reply.end.sentence + reply.of("finished")[0].reason
     for refused in (waiting, late):
         assert "shut down" in refused.end.sentence
     async with opened() as house:
         (turn,) = await house.held.history(KEY)
-        assert turn.status == "stopped"
+        assert turn.status == "interrupted"
 
 
 async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(opened):

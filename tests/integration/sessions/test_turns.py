@@ -118,8 +118,15 @@ async def test_stopping_a_persons_own_code(opened):
         await house.held.stop(KEY)
         await running
         after = await house.run("print(k)")
+        (turn, _) = await house.held.history(KEY)
     assert reply.end.status is Status.STOPPED
-    assert reply.of("finished")[0].ending is values.Ending.STOPPED
+    # One stop is said once: no traceback, and no other word of it.
+    assert reply.end.sentence == "Stopped. Variables are kept."
+    (finished,) = reply.of("finished")
+    assert (finished.ending, finished.reason) == (values.Ending.STOPPED, "")
+    assert [output.plain for output in reply.of("output")] == ["0\n"]
+    assert turn.parts[1].output.plain == "0\n"
+    assert len(turn.parts) == 3
     assert [output.plain for output in after.of("output")] == ["1\n"]
 
 
