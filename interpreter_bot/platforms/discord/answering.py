@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, NoReturn
 
 import discord
@@ -132,6 +132,14 @@ class InteractionDesk:
                 await self._interaction.followup.delete_message(number)
         except faults.ANY as error:
             _log.info("what stands of an answer could not be taken away", exc_info=error)
+
+    async def find(
+        self, sheet: sheets.Sheet, since: float, known: Collection[int]
+    ) -> desks.Posted | None:
+        """Look for a message where the bot writes by itself; a token lists none of its own."""
+        if self._is_direct or self._place.is_member:
+            return await self._channel.find(sheet, since, known)
+        return None
 
     async def edit(
         self, posted: desks.Posted, before: sheets.Sheet, sheet: sheets.Sheet

@@ -63,7 +63,7 @@ class Attendant:
         told = informing.limits(
             self._talks.limits,
             is_sandboxed=self._talks.is_sandboxed,
-            file_bytes=interaction.filesize_limit,
+            file_bytes=places.of_interaction(interaction).file_bytes,
         )
         await self._interactor.tell(interaction, told)
 

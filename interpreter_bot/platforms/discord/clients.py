@@ -26,6 +26,9 @@ _log = logging.getLogger(__name__)
 
 _READY_SECONDS: Final = 2.0
 _SYNC_SECONDS: Final = 20.0
+# The library waits for the end of a limit that is not longer, and else says so at once. Threads
+# are limited for minutes.
+_LIMIT_SECONDS: Final = 30.0
 
 
 class _Hearing(discord.Client):
@@ -162,6 +165,7 @@ def make(chosen: settings.Discord, *, with_content: bool) -> Client:
         "chunk_guilds_at_startup": False,
         "max_messages": None,
         "guild_ready_timeout": _READY_SECONDS,
+        "max_ratelimit_timeout": _LIMIT_SECONDS,
     }
     if not chosen.sharding:
         return Single(**fields)

@@ -6,11 +6,20 @@ A desk carries one message at a time and translates what Discord says about it.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, Protocol
+import datetime
+import logging
+from collections.abc import Collection
+from typing import Any, Final, Literal, Protocol
 
 import discord
 
 from interpreter_bot.platforms.discord import buttons, faults, places, sheets
+
+_log = logging.getLogger(__name__)
+
+_MOST_LOOKED_AT: Final = 100
+# So much Discord's clock may be behind ours.
+_CLOCK_SECONDS: Final = 30.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,6 +47,17 @@ class Desk(Protocol):
     async def send(self, index: int, sheet: sheets.Sheet, nonce: str) -> Posted:
         """Post the `index`th message; sent twice with one `nonce` it is posted once."""
 
+    async def find(
+        self, sheet: sheets.Sheet, since: float, known: Collection[int]
+    ) -> Posted | None:
+        """Return a message that stands as a sheet: it was posted, and nobody heard of it.
+
+        Args:
+            sheet: how it stands.
+            since: not before this moment, on the clock of the world.
+            known: ids of others.
+        """
+
     async def edit(self, posted: Posted, before: sheets.Sheet, sheet: sheets.Sheet) -> Posted:
         """Let a message be another sheet."""
 
@@ -60,6 +80,7 @@ class ChannelDesk:
         answers: discord.Message | None = None,
     ) -> None:
         self._channel = client.get_partial_messageable(place.channel_id, guild_id=place.guild_id)
+        self._me = client.user.id if client.user is not None else 0
         self._allowed = mentions(author)
         self._answers = answers
 
@@ -88,6 +109,23 @@ class ChannelDesk:
             **fields,
         )
         return Posted(message.id, tuple(message.attachments))
+
+    async def find(
+        self, sheet: sheets.Sheet, since: float, known: Collection[int]
+    ) -> Posted | None:
+        """Look for a message among the latest, which say no more under which nonce they came."""
+        begin = datetime.datetime.fromtimestamp(since - _CLOCK_SECONDS, datetime.UTC)
+        after = discord.Object(discord.utils.time_snowflake(begin))
+        names = [upload.name for upload in sheet.uploads]
+        try:
+            async for message in self._channel.history(limit=_MOST_LOOKED_AT, after=after):
+                is_ours = message.author.id == self._me and message.id not in known
+                named = [file.filename for file in message.attachments]
+                if is_ours and message.content == sheet.content.strip() and named == names:
+                    return Posted(message.id, tuple(message.attachments))
+        except discord.Forbidden as error:
+            _log.info("whether a message was posted could not be looked up", exc_info=error)
+        return None
 
     async def edit(self, posted: Posted, before: sheets.Sheet, sheet: sheets.Sheet) -> Posted:
         """Edit a message; files that stay are not sent again."""

@@ -41,9 +41,12 @@ ARCHIVED: Final = 50083
 NO_REPLIES: Final = 160002
 THREAD_EXISTS: Final = 160004
 
+FILES_REFUSED: Final = frozenset({TOO_LARGE, FILE_TOO_LARGE})
+"""Files, or all that was sent with one message, are too large."""
+
 CONNECTION: Final = (OSError, aiohttp.ClientError, TimeoutError)
 """What is raised when Discord could not be reached, or went away before it answered."""
-ANY: Final = (discord.HTTPException, *CONNECTION)
+ANY: Final = (discord.HTTPException, discord.RateLimited, *CONNECTION)
 """What any request to Discord may raise."""
 UNSENT: Final = aiohttp.ClientConnectorError
 """The one of these after which it is certain that nothing was carried out."""
@@ -55,7 +58,7 @@ def is_passing(error: BaseException) -> bool:
     """Say whether the same request may succeed later."""
     if isinstance(error, discord.HTTPException):
         return error.status >= _SERVER or error.status == _LIMITED
-    return isinstance(error, CONNECTION)
+    return isinstance(error, (discord.RateLimited, *CONNECTION))
 
 
 def code_of(error: BaseException) -> int:

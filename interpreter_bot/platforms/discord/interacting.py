@@ -25,6 +25,7 @@ from interpreter_bot.sessions import conversations
 _log = logging.getLogger(__name__)
 
 _FAILED: Final = "Something went wrong; what, is in the bot's log."
+_TOO_LARGE: Final = "⚠️ Discord refuses the file as too large. It stays in /mnt/data."
 _LEAVING: Final = "I am about to be restarted. Please try again in a moment."
 _ANSWERED: Final = frozenset({faults.ALREADY_ANSWERED, faults.UNKNOWN_INTERACTION})
 _ACKNOWLEDGED: Final = "acknowledged"
@@ -199,6 +200,9 @@ class Interactor:
         cause = getattr(error, "original", error)
         if isinstance(cause, errors.BotError):
             text = f"⚠️ {escaping.plain(str(cause))}"
+        elif faults.code_of(cause) in faults.FILES_REFUSED:
+            _log.info("Discord refused a file", exc_info=cause)
+            text = _TOO_LARGE
         elif faults.code_of(cause) in _ANSWERED:
             _log.warning("an interaction was answered too late, or by somebody else")
             return

@@ -20,6 +20,7 @@ from interpreter_bot.platforms.discord import (
     memberships,
     permits,
     places,
+    posting,
     preferences,
     recents,
     requesting,
@@ -61,7 +62,7 @@ class Listener:
         self._options = allowed
         self._requester = requester
         self._files = files
-        self._threads = threads.Threads(client, talks, allowed)
+        self._threads = threads.Threads(client, talks, allowed, requester.spawn)
         self._members = memberships.Memberships(client, allowed)
         self._orders: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self.recents = recents.Recents()
@@ -275,7 +276,12 @@ class Listener:
     ) -> None:
         """Answer in a thread on the message, or else by a reply to it."""
         message = recent.message
-        thread_id = await self._threads.open(message, speaking.title(said.text))
+        is_open = asyncio.Event()
+        self._requester.spawn(posting.type_until(is_open, message.channel.typing), "typing")
+        try:
+            thread_id = await self._threads.open(message, speaking.title(said.text))
+        finally:
+            is_open.set()
         if recent.is_deleted:
             return
         if recent.message is not message:

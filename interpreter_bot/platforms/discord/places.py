@@ -12,6 +12,8 @@ from interpreter_bot.sessions import requests
 
 PLATFORM: Final = "discord"
 _OWN_MARK: Final = "person-"
+MARGIN_BYTES: Final = 64 * 1024
+"""A file of exactly the limit is refused: Discord counts what comes around it, too."""
 
 Author: TypeAlias = discord.User | discord.Member | discord.ClientUser
 
@@ -31,7 +33,7 @@ class Place:
     key: values.SessionKey
     channel_id: int
     guild_id: int | None
-    file_bytes: int = discord.utils.DEFAULT_FILE_SIZE_LIMIT_BYTES
+    file_bytes: int = discord.utils.DEFAULT_FILE_SIZE_LIMIT_BYTES - MARGIN_BYTES
     is_member: bool = True
 
     def scope(self, person: str = "") -> values.Scope:
@@ -41,10 +43,8 @@ class Place:
 
 def of_channel(channel: object, guild: discord.Guild | None) -> Place:
     """Return the place that a channel, a thread or a direct conversation is."""
-    default = discord.utils.DEFAULT_FILE_SIZE_LIMIT_BYTES
-    most_bytes = guild.filesize_limit if guild else default
     guild_id = guild.id if guild else None
-    return Place(_key(channel, guild_id), getattr(channel, "id", 0), guild_id, most_bytes)
+    return Place(_key(channel, guild_id), getattr(channel, "id", 0), guild_id, _most_bytes(guild))
 
 
 def of_thread(place: Place, thread_id: int) -> Place:
@@ -72,7 +72,18 @@ def of_interaction(interaction: discord.Interaction, owner: int | None = None) -
         key = dataclasses.replace(key, thread=f"{_OWN_MARK}{owner or interaction.user.id}")
     elif channel is not None:
         key = _key(channel, guild_id)
-    return Place(key, channel_id, guild_id, interaction.filesize_limit, is_member)
+    # Of an answer only the first message is in the name of a person who may send larger files;
+    # the others are the bot's own.
+    most_bytes = _most_bytes(interaction.guild)
+    if not is_member:
+        most_bytes = interaction.filesize_limit - MARGIN_BYTES
+    return Place(key, channel_id, guild_id, most_bytes, is_member)
+
+
+def _most_bytes(guild: discord.Guild | None) -> int:
+    """Return the largest file that the bot itself may send."""
+    default = discord.utils.DEFAULT_FILE_SIZE_LIMIT_BYTES
+    return (guild.filesize_limit if guild else default) - MARGIN_BYTES
 
 
 def channel_of(key: values.SessionKey) -> int | None:

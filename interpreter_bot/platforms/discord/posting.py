@@ -12,7 +12,7 @@ import dataclasses
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, TypeAlias
 
 import discord
@@ -22,15 +22,20 @@ from interpreter_bot.platforms.discord import desks, faults, sheets
 _log = logging.getLogger(__name__)
 
 Draw: TypeAlias = Callable[[], tuple[sheets.Sheet, ...]]
+Refused: TypeAlias = Callable[[tuple[sheets.Upload, ...]], Awaitable[None]]
+"""Hears of files that Discord does not take as they are, and draws others from then on."""
 
 _TYPING_SECONDS: Final = 8.0
 _MOST_TRIES: Final = 8
 _LONGEST_WAIT_SECONDS: Final = 20.0
+_LONGEST_LIMIT_SECONDS: Final = 600.0
+# Discord knows a nonce for "the past few minutes".
+NONCE_SECONDS: Final = 60.0
 # A message to an archived thread opens it again, unless it is locked.
 _CLOSED: Final = faults.CANNOT_DIRECT | {
     *(faults.UNKNOWN_CHANNEL, faults.NO_ACCESS, faults.NO_PERMISSION, faults.ARCHIVED)
 }
-_FILES_REFUSED: Final = frozenset({faults.TOO_LARGE, faults.FILE_TOO_LARGE})
+_TOO_LARGE: Final = 413
 _AS_NEW: Final = frozenset({faults.TOO_MANY_EDITS, faults.ARCHIVED})
 
 
@@ -41,12 +46,24 @@ class _Slot:
     Attributes:
         sheet: how it stands; while it does not, how it was to be posted first. Discord answers a
             second request under the same nonce with what the first one posted.
+        tried: when that was requested first, on the clock of the world.
+        is_refused: it does not stand, and is to be posted otherwise.
     """
 
     sheet: sheets.Sheet
     posted: desks.Posted | None = None
     nonce: str = dataclasses.field(default_factory=lambda: secrets.token_hex(12))
+    tried: float | None = None
+    is_refused: bool = False
     is_gone: bool = False
+
+
+class _FilesRefusedError(Exception):
+    """Discord does not take these files as they are."""
+
+    def __init__(self, uploads: tuple[sheets.Upload, ...]) -> None:
+        super().__init__()
+        self.uploads = uploads
 
 
 class Poster:
@@ -56,6 +73,7 @@ class Poster:
         self,
         desk: desks.Desk,
         draw: Draw,
+        refused: Refused,
         *,
         pace_seconds: float,
         instead_of: Poster | None = None,
@@ -65,11 +83,13 @@ class Poster:
         Args:
             desk: where it goes.
             draw: says how it should stand now.
+            refused: hears which files of that Discord does not take.
             pace_seconds: between two rounds, while it changes.
             instead_of: an earlier answer in the same place, whose messages this one takes.
         """
         self._desk = desk
         self._draw = draw
+        self._refused = refused
         self._pace_seconds = pace_seconds
         self._slots: list[_Slot] = instead_of._slots if instead_of is not None else []
         self._has_changed = asyncio.Event()
@@ -96,6 +116,7 @@ class Poster:
             while not self.is_lost.is_set():
                 await self._has_changed.wait()
                 self._has_changed.clear()
+                self._is_urgent.clear()
                 is_last = self._is_last
                 started = time.monotonic()
                 is_done = await self._round(patient=is_last)
@@ -106,7 +127,6 @@ class Poster:
                 failures = 0 if is_done else failures + 1
                 if failures:
                     self._has_changed.set()
-                self._is_urgent.clear()
                 # Whoever insists while Discord refuses is shut out altogether.
                 rest = self._pace_seconds * 2**failures - (time.monotonic() - started)
                 with contextlib.suppress(TimeoutError):
@@ -121,7 +141,7 @@ class Poster:
         of a global rate limit would let all others wait for ever (discord.py 2.7).
         """
         is_over = asyncio.Event()
-        task = asyncio.create_task(self._type(is_over), name="typing")
+        task = asyncio.create_task(type_until(is_over, self._desk.type), name="typing")
         try:
             yield
         except BaseException:
@@ -131,23 +151,21 @@ class Poster:
             is_over.set()
             await asyncio.wait((task,))
 
-    async def _type(self, is_over: asyncio.Event) -> None:
-        while not is_over.is_set():
-            try:
-                await self._desk.type()
-            except faults.ANY as error:
-                _log.debug("typing could not be shown", exc_info=error)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_TYPING_SECONDS):
-                    await is_over.wait()
-
     async def _round(self, *, patient: bool) -> bool:
         """Bring what stands to what is wanted; says whether that succeeded."""
-        for attempt in range(_MOST_TRIES if patient else 1):
+        attempt = 0
+        while attempt < (_MOST_TRIES if patient else 1):
             if attempt:
                 await asyncio.sleep(min(0.5 * 2**attempt, _LONGEST_WAIT_SECONDS))
             try:
                 await self._reconcile_anywhere()
+            except _FilesRefusedError as error:
+                # They are drawn otherwise from now on, at last as a sentence.
+                await self._refused(error.uploads)
+                continue
+            except discord.RateLimited as error:
+                _log.info("Discord takes nothing for %.0f s", error.retry_after)
+                await asyncio.sleep(min(error.retry_after, _LONGEST_LIMIT_SECONDS))
             except faults.ANY as error:
                 if faults.code_of(error) in _CLOSED:
                     _log.warning("an answer cannot be shown where it was asked", exc_info=error)
@@ -158,6 +176,7 @@ class Poster:
                 return True
             if self.is_lost.is_set():
                 return True
+            attempt += 1
         return False
 
     async def _reconcile_anywhere(self) -> None:
@@ -174,6 +193,9 @@ class Poster:
             slot = self._slots[index]
             if slot.is_gone:
                 continue
+            if slot.is_refused:
+                slot.sheet, slot.nonce, slot.tried = sheet, secrets.token_hex(12), None
+                slot.is_refused = False
             if slot.posted is None:
                 await self._send(index, slot)
             if slot.posted is not None and slot.sheet != sheet:
@@ -183,6 +205,15 @@ class Poster:
             self._slots.pop()
 
     async def _send(self, index: int, slot: _Slot) -> None:
+        now = time.time()
+        slot.tried = slot.tried or now
+        if now - slot.tried > NONCE_SECONDS:
+            # The nonce is forgotten by now: it is looked for, so that it does not stand twice.
+            known = {other.posted.id for other in self._slots if other.posted is not None}
+            slot.posted = await self._desk.find(slot.sheet, slot.tried, known)
+            if slot.posted is not None:
+                return
+            slot.tried = now
         try:
             slot.posted = await self._desk.send(index, slot.sheet, slot.nonce)
         except discord.HTTPException as error:
@@ -190,6 +221,7 @@ class Poster:
                 # The first answer to an interaction stands already, empty; somebody deleted it.
                 slot.is_gone = True
                 return
+            slot.is_refused = _is_about_files(slot.sheet, error)
             plain = _without(slot.sheet, error)
             if plain is None:
                 raise
@@ -197,7 +229,7 @@ class Poster:
             slot.posted = await self._desk.send(index, plain, slot.nonce)
 
     async def _anew(self, index: int, slot: _Slot, sheet: sheets.Sheet) -> None:
-        slot.posted, slot.sheet, slot.nonce = None, sheet, secrets.token_hex(12)
+        slot.posted, slot.sheet, slot.nonce, slot.tried = None, sheet, secrets.token_hex(12), None
         await self._send(index, slot)
 
     async def _change(
@@ -239,13 +271,34 @@ class Poster:
             _log.debug("a message to be deleted was gone already")
 
 
+async def type_until(is_over: asyncio.Event, type_: Callable[[], Awaitable[object]]) -> None:
+    """Show that something is being written, until it is over."""
+    while not is_over.is_set():
+        try:
+            await type_()
+        except faults.ANY as error:
+            _log.debug("typing could not be shown", exc_info=error)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TYPING_SECONDS):
+                await is_over.wait()
+
+
+def _is_about_files(sheet: sheets.Sheet, error: discord.HTTPException) -> bool:
+    is_too_large = error.status == _TOO_LARGE or error.code in faults.FILES_REFUSED
+    return is_too_large and bool(sheet.uploads)
+
+
 def _without(sheet: sheets.Sheet, error: discord.HTTPException) -> sheets.Sheet | None:
-    """Return what to send instead of a sheet that is refused; None where that would not help."""
+    """Return what to send instead of a sheet that is refused; None where that would not help.
+
+    Raises:
+        _FilesRefusedError: its files have to be other ones.
+    """
     if faults.is_passing(error):
         return None
-    if error.code in _FILES_REFUSED and sheet.uploads:
-        told = "⚠️ Discord refused the files of this message as too large."
-    elif error.code == faults.NO_PERMISSION and sheet.uploads:
+    if _is_about_files(sheet, error):
+        raise _FilesRefusedError(sheet.uploads) from error
+    if error.code == faults.NO_PERMISSION and sheet.uploads:
         told = "⚠️ I am not permitted to attach files here."
     elif error.status == 400 and error.code not in _CLOSED:
         _log.error("Discord refused a message", exc_info=error)

@@ -75,6 +75,7 @@ class DiscordReply:
         self._poster: posting.Poster = posting.Poster(
             desk,
             self._draw,
+            self._repack,
             pace_seconds=manner.pace_seconds,
             instead_of=instead_of._poster if instead_of is not None else None,
         )
@@ -119,9 +120,20 @@ class DiscordReply:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._poster.run(), name="post an answer")
             await self._has_ended.wait()
-            for artifact in self._story.artifacts:
-                self._files += await self._spool.prepare(artifact)
+            await self._pack()
             self._poster.finish()
+
+    async def _pack(self) -> None:
+        files: list[sheets.Part] = []
+        for artifact in self._story.artifacts:
+            files += await self._spool.prepare(artifact)
+        self._files = files
+
+    async def _repack(self, refused: tuple[sheets.Upload, ...]) -> None:
+        """Take smaller files, or none, in the place of those that Discord refused."""
+        self._spool.refuse(refused)
+        if self._files:
+            await self._pack()
 
     def _draw(self) -> tuple[sheets.Sheet, ...]:
         return sheets.lay_out([*self._teller.parts(), *self._files], self._offered())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -26,7 +27,14 @@ _OTHERS: Final = frozenset(
 async def sync_or_go_without(client: discord.Client, tree: app_commands.CommandTree[Any]) -> None:
     """Bring Discord's list of commands to ours; where it does not take it, go on with the old."""
     try:
-        await sync(client, tree)
+        while True:
+            try:
+                await sync(client, tree)
+            except discord.RateLimited as error:
+                _log.warning("commands may not be changed for %.0f s", error.retry_after)
+                await asyncio.sleep(error.retry_after)
+            else:
+                return
     except faults.ANY as error:
         _log.error("Discord did not take the list of commands: %s", error)
     except app_commands.AppCommandError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias
 
 import discord
 
@@ -14,7 +15,11 @@ from interpreter_bot.sessions import conversations
 
 _log = logging.getLogger(__name__)
 
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, object], str], object]
+"""Lets something run as a task of a name."""
+
 _MOST_KNOWN: Final = 10_000
+_LOOK_SECONDS: Final = 0.2
 _WAITS_SECONDS: Final = (0.5, 2.0, 8.0)
 
 
@@ -26,8 +31,10 @@ class Threads:
         client: discord.Client,
         talks: conversations.Conversations,
         allowed: settings.Discord,
+        spawn: Spawn,
     ) -> None:
         self._client = client
+        self._spawn = spawn
         self._talks = talks
         self._options = allowed
         self._known: dict[int, bool] = {}
@@ -56,25 +63,47 @@ class Threads:
         self._know(thread_id, is_ours=True)
 
     async def open(self, message: discord.Message, title: str) -> int | None:
-        """Open a thread on a message; returns its id, or None where that is not allowed."""
-        if not isinstance(message.channel, discord.TextChannel):
+        """Open a thread on a message.
+
+        Returns:
+            Its id; None where that is not allowed, or not for the next minutes.
+        """
+        guild, channel = message.guild, message.channel
+        if guild is None or not isinstance(channel, discord.TextChannel):
             return None
-        if message.guild is not None and message.guild.get_thread(message.id) is not None:
+        if guild.get_thread(message.id) is not None:
             # It was opened when the message was answered for the first time.
             return message.id
-        me = message.guild.me if message.guild is not None else None
-        if me is not None:
-            held = message.channel.permissions_for(me)
-            if not (held.create_public_threads and held.send_messages_in_threads):
-                return None
-        return await self._open(message, title)
+        me = guild.get_member(self._client.user.id) if self._client.user is not None else None
+        held = channel.permissions_for(me) if me is not None else None
+        if held and not (held.create_public_threads and held.send_messages_in_threads):
+            return None
+        opened: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        self._spawn(self._open(message, title, opened), f"thread on message {message.id}")
+        # The library answers only when the next one might be opened, too; Discord has told of
+        # this one before.
+        while not opened.done() and guild.get_thread(message.id) is None:
+            await asyncio.wait((opened,), timeout=_LOOK_SECONDS)
+        return opened.result() if opened.done() else message.id
 
-    async def _open(self, message: discord.Message, title: str) -> int | None:
+    async def _open(
+        self, message: discord.Message, title: str, opened: asyncio.Future[int | None]
+    ) -> None:
+        try:
+            opened.set_result(await self._create(message, title))
+        finally:
+            if not opened.done():
+                opened.set_result(None)
+
+    async def _create(self, message: discord.Message, title: str) -> int | None:
         for wait_seconds in (*_WAITS_SECONDS, None):
             try:
                 thread = await message.create_thread(
                     name=title, auto_archive_duration=self._options.archive_minutes
                 )
+            except discord.RateLimited as error:
+                _log.warning("no thread may be opened for %.0f s", error.retry_after)
+                return None
             except faults.ANY as error:
                 if faults.code_of(error) == faults.THREAD_EXISTS:
                     return message.id

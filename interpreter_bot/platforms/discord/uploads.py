@@ -16,11 +16,15 @@ import zipfile
 from typing import Final
 
 from interpreter_bot import values
-from interpreter_bot.platforms.discord import escaping, sheets
+from interpreter_bot.platforms.discord import escaping, places, sheets
 
 _log = logging.getLogger(__name__)
 
 _COPY_BYTES: Final = 1024 * 1024
+_MIB: Final = 1024 * 1024
+# What Discord may mean after all where it refuses files as too large: the 25 MiB of any request,
+# or a server's limit that has become another one. Largest first.
+_SMALLER_BYTES: Final = tuple(most * _MIB - places.MARGIN_BYTES for most in (24, 10, 8))
 _UNLIKED: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MOST_NAME: Final = 80
 _MOST_DESCRIPTION: Final = 1000
@@ -84,6 +88,7 @@ class Spool:
         self._count = 0
         self._shown: set[str] = set()
         self._made: dict[tuple[str, int], sheets.Upload] = {}
+        self._refused: set[str] = set()
         self.saved: dict[str, pathlib.Path] = {}
 
     def close(self) -> None:
@@ -121,7 +126,17 @@ class Spool:
             )
             self._made[name, version] = known
             self._shown.add(hashlib.sha256(data).hexdigest())
-        return known if known.size_bytes <= self._most_bytes else self._oversized(name, len(data))
+        is_taken = known.size_bytes <= self._most_bytes and known.id not in self._refused
+        return known if is_taken else self._oversized(name, len(data))
+
+    def refuse(self, uploads: tuple[sheets.Upload, ...]) -> None:
+        """Hear that Discord did not take some files together, the largest of them, or any."""
+        largest = max(upload.size_bytes for upload in uploads)
+        smaller = [most for most in _SMALLER_BYTES if most < min(largest, self._most_bytes)]
+        if smaller:
+            self._most_bytes = smaller[0]
+        else:
+            self._refused |= {upload.id for upload in uploads}
 
     async def prepare(self, artifact: values.Artifact) -> tuple[sheets.Part, ...]:
         """Bring an artifact into a form that may be sent; or say why there is none.
@@ -131,6 +146,8 @@ class Spool:
         path = self.saved.get(artifact.name)
         if path is None or artifact.sha256 in self._shown:
             return ()
+        if _id(artifact.name) in self._refused:
+            return (self._refusal(artifact, "Discord refused it"),)
         if artifact.size_bytes <= self._most_bytes:
             return (self._upload(artifact.name, path, artifact.size_bytes),)
         try:
@@ -147,6 +164,8 @@ class Spool:
             archive.write(path, liked(short))
         size = packed.stat().st_size
         name = f"{artifact.name}.zip"
+        if any(known.startswith(_id(name)) for known in self._refused):
+            return (self._refusal(artifact, "Discord refused it in parts, too"),)
         if size <= self._most_bytes:
             return (self._upload(name, packed, size),)
         count = -(-size // self._most_bytes)
@@ -172,7 +191,7 @@ class Spool:
 
     def _upload(self, name: str, path: pathlib.Path, size_bytes: int) -> sheets.Upload:
         return sheets.Upload(
-            id=f"file {name}",
+            id=_id(name),
             version=0,
             name=liked(name.rsplit("/", 1)[-1]),
             size_bytes=size_bytes,
@@ -190,6 +209,10 @@ class Spool:
     def _oversized(self, name: str, size_bytes: int) -> str:
         size, most = _size(size_bytes), _size(self._most_bytes)
         return f"⚠️ {escaping.line(name)} ({size}) is too large: {most} are allowed here."
+
+
+def _id(name: str) -> str:
+    return f"file {name}"
 
 
 def _size(count: int) -> str:

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import time
 import uuid
+import zlib
 from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -69,6 +70,7 @@ class Gateway:
         self._identified = -1e9
         self._sockets: dict[web.WebSocketResponse, web.Request] = {}
         self._dropped: set[web.WebSocketResponse] = set()
+        self._compressors: dict[web.WebSocketResponse, Any] = {}
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if self.is_refusing:
@@ -76,19 +78,21 @@ class Gateway:
         socket = web.WebSocketResponse(autoping=True)
         await socket.prepare(request)
         self._sockets[socket] = request
+        if request.query.get("compress") == "zlib-stream":
+            self._compressors[socket] = zlib.compressobj()
         if self.is_silent:
             await socket.close(code=1001)
             return socket
         sending = None
         session = None
         try:
-            await socket.send_json({"op": 10, "d": {"heartbeat_interval": 41_250}})
+            await self._tell(socket, {"op": 10, "d": {"heartbeat_interval": 41_250}})
             async for frame in socket:
                 if frame.type is not WSMsgType.TEXT:
                     break
                 message = json.loads(frame.data)
                 if message["op"] == 1:
-                    await socket.send_json({"op": 11})
+                    await self._tell(socket, {"op": 11})
                 elif message["op"] == 2:
                     session = await self._identify(socket, message["d"])
                     if session is not None:
@@ -101,6 +105,7 @@ class Gateway:
                         sending = asyncio.create_task(self._send(session, socket, seq))
         finally:
             self._sockets.pop(socket, None)
+            self._compressors.pop(socket, None)
             if sending is not None:
                 sending.cancel()
                 with contextlib.suppress(asyncio.CancelledError, ConnectionError):
@@ -113,13 +118,22 @@ class Gateway:
                     self.sessions.remove(session)
         return socket
 
+    async def _tell(self, socket: web.WebSocketResponse, told: Any) -> None:
+        """Send something, compressed as a stream where the client wants that."""
+        compressor = self._compressors.get(socket)
+        if compressor is None:
+            await socket.send_json(told)
+            return
+        data = compressor.compress(json.dumps(told).encode())
+        await socket.send_bytes(data + compressor.flush(zlib.Z_SYNC_FLUSH))
+
     async def _send(self, session: Session, socket: web.WebSocketResponse, cursor: int) -> None:
         while not socket.closed:
             session.changed.clear()
             while cursor < len(session.events):
                 event = session.events[cursor]
                 cursor += 1
-                await socket.send_str(json.dumps(event))
+                await self._tell(socket, event)
             await session.changed.wait()
 
     async def _identify(
@@ -132,7 +146,7 @@ class Gateway:
         self._identified = now
         if now - before < self.identify_seconds:
             self.hasty += 1
-            await socket.send_json({"op": 9, "d": False})
+            await self._tell(socket, {"op": 9, "d": False})
             return None
         refused = [n for n in self.refused_intents if data["intents"] & PRIVILEGED[n]]
         if refused:
@@ -161,13 +175,21 @@ class Gateway:
             },
         )
         for guild in mine:
-            session.push("GUILD_CREATE", guild.payload(self._bot))
+            if guild.late_seconds:
+                # An outage: Discord tells of some guilds later, or not at all.
+                loop = asyncio.get_running_loop()
+                loop.call_later(guild.late_seconds, self._tell_of, session, guild)
+            else:
+                self._tell_of(session, guild)
         return session
+
+    def _tell_of(self, session: Session, guild: worlds.Guild) -> None:
+        session.push("GUILD_CREATE", guild.payload(self._bot))
 
     async def _resume(self, socket: web.WebSocketResponse, data: dict[str, Any]) -> Session | None:
         session = next((s for s in self.sessions if s.id == data["session_id"]), None)
         if session is None or data["token"] != self._token:
-            await socket.send_json({"op": 9, "d": False})
+            await self._tell(socket, {"op": 9, "d": False})
             return None
         self.resumes.append(session.id)
         session.socket = socket
@@ -185,12 +207,7 @@ class Gateway:
         wanted = GUILD_MESSAGES if guild else DIRECT_MESSAGES
         if guild and not guild.has_bot:
             return
-        is_plain = (
-            guild is None
-            or message.author is self._bot
-            or self._bot.mention in message.content
-            or (message.reference is not None and message.reference.author is self._bot)
-        )
+        is_plain = guild is None or message.author is self._bot or self._bot in message.mentioned
         times = 1 + (self.duplicates if kind == "MESSAGE_CREATE" else 0)
         for session in self.sessions:
             if session.intents & wanted and _is_mine(session, guild):
@@ -218,7 +235,7 @@ class Gateway:
     async def ask_to_reconnect(self) -> None:
         """Send op 7."""
         for socket in list(self._sockets):
-            await socket.send_json({"op": 7, "d": None})
+            await self._tell(socket, {"op": 7, "d": None})
 
     def forget(self) -> None:
         """Forget the sessions: none can be resumed, and nobody is told of anything meanwhile."""

@@ -19,6 +19,7 @@ class Interaction:
 
     Attributes:
         is_user_install: the bot is not in this place; only answers to interactions are heard.
+        user_limit: the largest file that the person may send, who pays for that.
         answer: type of the first answer; 0 before it.
         original: the message that the first answer made or stands on.
         modal: what was opened.
@@ -32,6 +33,7 @@ class Interaction:
     data: dict[str, Any]
     message: worlds.Message | None = None
     is_user_install: bool = False
+    user_limit: int = 0
     id: int = dataclasses.field(default_factory=worlds.snowflake)
     token: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
     created: float = dataclasses.field(default_factory=time.monotonic)
@@ -40,6 +42,21 @@ class Interaction:
     modal: dict[str, Any] | None = None
     choices: list[dict[str, Any]] | None = None
     followups: list[worlds.Message] = dataclasses.field(default_factory=list)
+
+    @property
+    def file_limit(self) -> int:
+        """The largest file of an answer: of the guild, or of the person where that is more."""
+        guild = self.channel.guild
+        return max(guild.file_limit if guild else 10 * worlds.MIB, self.user_limit)
+
+    @property
+    def is_hushed(self) -> bool:
+        """Only who did it sees answers: an app of theirs, where others' apps are not wanted."""
+        guild = self.channel.guild
+        if guild is None or not self.is_user_install:
+            return False
+        held = guild.permissions(self.user, self.channel)
+        return not held & worlds.PERMISSIONS["use_external_apps"]
 
     @property
     def messages(self) -> list[worlds.Message]:
@@ -66,7 +83,7 @@ class Interaction:
             "locale": "en-US",
             "app_permissions": str(worlds.USUAL),
             "entitlements": [],
-            "attachment_size_limit": guild.file_limit if guild else 10 * worlds.MIB,
+            "attachment_size_limit": self.file_limit,
         }
         if self.is_user_install:
             told["authorizing_integration_owners"] = {"1": str(self.user.id)}

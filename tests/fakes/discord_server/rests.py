@@ -45,6 +45,8 @@ class Rest:
         self.typing: list[int] = []
         self.shards = 1
         self.delay_seconds = 0.0
+        self.nonce_seconds = 180.0
+        self.invalid = 0
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         path = request.path.removeprefix("/api/v10")
@@ -63,6 +65,7 @@ class Rest:
             await asyncio.sleep(self.delay_seconds)
         is_tokened = path.startswith(("/webhooks/", "/interactions/"))
         if not is_tokened and request.headers.get("Authorization") != f"Bot {self.world.token}":
+            self.invalid += 1
             return _json(401, {"code": 0, "message": "401: Unauthorized"})
         fault = next((f for f in self.planned if f.matches(request.method, path)), None)
         body, files = await _read(request)
@@ -71,11 +74,14 @@ class Rest:
             major = parts.get("channel") or parts.get("token") or ""
             headers, wait = self.buckets.take(request.method, kind, major)
             if wait is not None:
-                return _limited(headers, wait, is_global=False)
+                self.invalid += kind != "threads"
+                return _limited(headers, wait, scope="shared" if kind == "threads" else "user")
         if fault is not None:
             fault.times -= 1
             if fault.kind == "limit":
-                return _limited(headers, fault.retry_after, is_global=fault.is_global)
+                self.invalid += not fault.is_shared
+                scope = "global" if fault.is_global else "shared" if fault.is_shared else "user"
+                return _limited(headers, fault.retry_after, scope=scope)
             if fault.kind == "ban":
                 return web.Response(status=429, text="error 1015", content_type="text/html")
             if fault.kind == "status":
@@ -84,6 +90,7 @@ class Rest:
             told = await getattr(self, name)(body=body, files=files, query=request.query, **parts)
         except rules.RefusedError as error:
             self.refusals.append(f"{error.code} {request.method} {path}: {error}")
+            self.invalid += error.status in (401, 403)
             return _json(error.status, error.payload, headers)
         if fault is not None and fault.kind == "cut" and request.transport is not None:
             request.transport.abort()
@@ -154,12 +161,15 @@ class Rest:
         self._need(channel, "view_channel", code=50001)
         return channel
 
+    def _may(self, channel: worlds.Channel, name: str) -> bool:
+        guild = channel.guild
+        held = guild.permissions(self.world.bot, channel) if guild else worlds.EVERYTHING
+        return bool(held & worlds.PERMISSIONS[name])
+
     def _need(
         self, channel: worlds.Channel, name: str, *, code: int = 50013, status: int = 403
     ) -> None:
-        guild = channel.guild
-        bit = worlds.PERMISSIONS[name]
-        if guild is not None and not guild.permissions(self.world.bot, channel) & bit:
+        if not self._may(channel, name):
             raise rules.RefusedError(status, code, f"Missing Permissions: {name}")
 
     @_route("GET", "/channels/{channel}", "channel")
@@ -177,7 +187,7 @@ class Rest:
     @_route("POST", "/channels/{channel}/messages/{message}/threads", "threads")
     async def thread_on(self, *, channel: str, message: str, body: Any, **_: Any) -> Any:
         parent = self._channel(channel)
-        if parent.type != worlds.TEXT:
+        if parent.type not in (worlds.TEXT, worlds.ANNOUNCEMENT):
             raise rules.RefusedError(400, 50024, "Cannot execute action on this channel type")
         self._need(parent, "create_public_threads")
         starter = parent.messages.get(int(message))
@@ -235,7 +245,7 @@ class Rest:
         if place.type == worlds.FORUM:
             raise rules.RefusedError(400, 50008, "Cannot send messages in a non-text channel")
         self._need(place, "send_messages_in_threads" if place.is_thread else "send_messages")
-        if place.is_locked:
+        if place.is_locked and not self._may(place, "manage_threads"):
             raise rules.RefusedError(403, 50083, "Thread is archived")
         if place.is_closed:
             raise rules.RefusedError(403, 50007, "Cannot send messages to this user")
@@ -243,7 +253,8 @@ class Rest:
             self._need(place, "attach_files")
         if body.get("enforce_nonce"):
             for known in place.messages.values():
-                if known.nonce == body["nonce"] and known.author is self.world.bot:
+                is_new = time.monotonic() - known.created < self.nonce_seconds
+                if known.nonce == body["nonce"] and known.author is self.world.bot and is_new:
                     return known.payload()
         place.is_archived = False
         message = worlds.Message(place, self.world.bot, nonce=body.get("nonce"))
@@ -257,7 +268,8 @@ class Rest:
                 raise rules.RefusedError(400, 50035, "Unknown message")
         self._write(message, body, files)
         self.world.post(message)
-        return message.payload()
+        # A message that is looked up later does not say it any more.
+        return message.payload() | {"nonce": message.nonce}
 
     @_route("PATCH", "/channels/{channel}/messages/{message}", "message")
     async def edit(self, *, channel: str, message: str, body: Any, files: Any, **_: Any) -> Any:
@@ -281,7 +293,7 @@ class Rest:
         """Let a new message be what was sent."""
         rules.check_message(body, len(files))
         self._need_mentions(body)
-        message.content = body.get("content") or ""
+        message.content = (body.get("content") or "").strip()
         message.flags |= int(body.get("flags") or 0)
         message.components = body.get("components") or []
         message.attachments = self._attach(message, body, files, limit)
@@ -292,7 +304,7 @@ class Rest:
         rules.check_message(body, len(files), is_edit=True)
         self._need_mentions(body)
         if "content" in body:
-            message.content = body["content"] or ""
+            message.content = (body["content"] or "").strip()
         if "components" in body:
             message.components = body["components"] or []
         if "attachments" in body:
@@ -320,7 +332,8 @@ class Rest:
     ) -> list[worlds.Attachment]:
         guild = message.channel.guild
         limit = limit or (guild.file_limit if guild else 10 * worlds.MIB)
-        if any(len(data) > limit for _, data in files.values()):
+        sizes = [len(data) for _, data in files.values()]
+        if max(sizes, default=0) >= limit or sum(sizes) > rules.MOST_FORM_BYTES:
             raise rules.RefusedError(413, 40005, "Request entity too large")
         kept = {attachment.id: attachment for attachment in message.attachments}
         made = []
@@ -374,13 +387,13 @@ class Rest:
     def _reply(
         self, interaction: interactions.Interaction, body: Any, files: Any, *, is_loading: bool
     ) -> worlds.Message:
-        is_ephemeral = int(body.get("flags") or 0) & rules.EPHEMERAL
+        is_ephemeral = int(body.get("flags") or 0) & rules.EPHEMERAL or interaction.is_hushed
         message = worlds.Message(interaction.channel, self.world.bot, is_loading=is_loading)
         message.seen_by = interaction.user if is_ephemeral else None
         if is_loading:
             message.flags = int(body.get("flags") or 0) | 1 << 7
         else:
-            self._write(message, body, files)
+            self._write(message, body, files, interaction.file_limit)
         self.world.post(message)
         return message
 
@@ -418,7 +431,7 @@ class Rest:
         if found.is_loading:
             found.is_loading = False
             found.flags &= ~(1 << 7)
-        told = self._edit(found, body, files)
+        told = self._edit(found, body, files, self.register.following(token).file_limit)
         found.pings |= rules.pings(found, body.get("allowed_mentions"))
         return told
 
@@ -472,9 +485,10 @@ async def _read(request: web.Request) -> tuple[Any, dict[int, tuple[str, bytes]]
     return body, files
 
 
-def _limited(headers: Any, wait: float, *, is_global: bool) -> web.Response:
+def _limited(headers: Any, wait: float, *, scope: str) -> web.Response:
+    is_global = scope == "global"
     told = {"message": "You are being rate limited.", "retry_after": wait, "global": is_global}
-    return _json(429, told, headers)
+    return _json(429, told, {**headers, "X-RateLimit-Scope": scope})
 
 
 def _json(status: int, told: Any, headers: Any = None) -> web.Response:

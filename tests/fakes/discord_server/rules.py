@@ -13,7 +13,12 @@ from tests.fakes.discord_server import worlds
 
 EPHEMERAL = 1 << 6
 SUPPRESS_EMBEDS = 1 << 2
-MOST_REQUEST_BYTES = 100 * worlds.MIB
+MOST_REQUEST_BYTES = 200 * worlds.MIB
+MOST_FORM_BYTES = 25 * worlds.MIB
+"""Of all that is sent with one message, however large the files of a guild may be."""
+MOST_INVALID = 300
+"""Answers 401, 403 and 429 (but of shared limits) after which Discord shuts a bot out for an hour:
+10,000 in ten minutes, and so many in a test."""
 _FILE_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 
 
@@ -47,34 +52,40 @@ class Fault:
     code: int = 0
     retry_after: float = 0.05
     is_global: bool = False
+    is_shared: bool = False
 
     def matches(self, method: str, path: str) -> bool:
         return self.times > 0 and method == self.method and bool(re.search(self.path, path))
 
 
 class Buckets:
-    """Rate limits as the headers tell them. `window_seconds` is Discord's five, or shorter."""
+    """Rate limits as the headers tell them. `window_seconds` is Discord's five, or shorter.
+
+    That of opening threads is long, and shared by all bots in a channel.
+    """
 
     def __init__(self, window_seconds: float = 5.0) -> None:
         self.window_seconds = window_seconds
+        self.most_threads = 50
         self.breaches: list[str] = []
         self._used: dict[str, list[float]] = {}
 
     def take(self, method: str, kind: str, major: str) -> tuple[Mapping[str, str], float | None]:
         """Headers of the answer, and how long to wait where the limit is reached."""
-        limit = 2 if kind == "commands" else 5
+        limit = {"commands": 2, "threads": self.most_threads}.get(kind, 5)
+        window = self.window_seconds * (60 if kind == "threads" else 1)
         bucket = f"{method}-{kind}"
         now = time.monotonic()
         used = self._used.setdefault(f"{bucket}:{major}", [])
-        if used and now - used[0] >= self.window_seconds:
+        if used and now - used[0] >= window:
             used.clear()
         wait = None
         if len(used) >= limit:
-            wait = self.window_seconds - (now - used[0])
+            wait = window - (now - used[0])
             self.breaches.append(f"{bucket}:{major}")
         else:
             used.append(now)
-        left = self.window_seconds - (now - used[0])
+        left = window - (now - used[0])
         return {
             "X-RateLimit-Limit": str(limit),
             "X-RateLimit-Remaining": str(limit - len(used)),

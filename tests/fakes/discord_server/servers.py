@@ -11,6 +11,7 @@ the test said `expect(code)`; faults raise at the end of the `async with`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,7 +84,9 @@ class Server:
             for ping in message.pings & {"everyone", "role"}
         ]
         late = [] if self._expected & {10062, 40060} else self.register.faults
-        return refused + self.rest.unexpected + late + self.gateway.faults + pinged
+        invalid = self.rest.invalid
+        banned = [f"{invalid} invalid requests"] if invalid > rules.MOST_INVALID else []
+        return refused + self.rest.unexpected + late + self.gateway.faults + pinged + banned
 
     def expect(self, *codes: int) -> None:
         """Take refusals with these codes for what the test is about."""
@@ -141,8 +144,9 @@ class Server:
     ) -> worlds.Channel:
         """A new thread on a message: it has the id of that message."""
         parent = starter.channel
+        is_public = parent.type != worlds.ANNOUNCEMENT
         thread = worlds.Channel(
-            worlds.PUBLIC_THREAD,
+            worlds.PUBLIC_THREAD if is_public else worlds.ANNOUNCEMENT_THREAD,
             name,
             guild=parent.guild,
             parent=parent,
@@ -152,10 +156,13 @@ class Server:
         assert parent.guild
         parent.guild.channels.append(thread)
         starter.thread = thread
+        starter.flags |= worlds.HAS_THREAD
         if is_told:
             self.gateway.push(
                 "THREAD_CREATE", thread.payload() | {"newly_created": True}, guild=parent.guild
             )
+            self.gateway.push_message("MESSAGE_UPDATE", starter)
+            self.post(worlds.Message(thread, owner, type=worlds.THREAD_STARTER, reference=starter))
         return thread
 
     def post(self, message: worlds.Message) -> worlds.Message:
@@ -187,7 +194,8 @@ class Server:
 
     async def _cdn(self, request: web.Request) -> web.StreamResponse:
         attachment = self._attachments.get(int(request.match_info["number"]))
-        if attachment is None or attachment.serve == "gone":
+        is_over = time.time() > int(request.query.get("ex", "0"), 16)
+        if attachment is None or attachment.serve == "gone" or is_over:
             return web.Response(status=404)
         if attachment.serve == "endless":
             response = web.StreamResponse()
@@ -209,6 +217,7 @@ class Server:
         reference: worlds.Message | None = None,
         snapshots: Sequence[worlds.Message] = (),
         webhook_id: int | None = None,
+        is_pinging: bool = True,
     ) -> worlds.Message:
         """Write a message."""
         return self.post(
@@ -220,6 +229,7 @@ class Server:
                 reference=reference,
                 snapshots=list(snapshots),
                 webhook_id=webhook_id,
+                is_pinging=is_pinging,
             )
         )
 
@@ -271,6 +281,7 @@ class Server:
         *,
         focused: str = "",
         is_user_install: bool = False,
+        user_limit: int = 0,
     ) -> interactions.Interaction:
         """Use a slash command such as "interpreter reset"; with `focused`, complete that option."""
         first, *rest = name.split()
@@ -295,7 +306,13 @@ class Server:
         if files:
             data["resolved"] = {"attachments": files}
         kind = interactions.AUTOCOMPLETE if focused else interactions.COMMAND
-        made = interactions.Interaction(kind, user, channel, data, is_user_install=is_user_install)
+        guild = channel.guild
+        if guild is not None:
+            may = worlds.PERMISSIONS["use_application_commands"]
+            assert guild.permissions(user, channel) & may, "Discord would not offer it"
+        made = interactions.Interaction(
+            kind, user, channel, data, is_user_install=is_user_install, user_limit=user_limit
+        )
         return await self._answered(made)
 
     async def menu(

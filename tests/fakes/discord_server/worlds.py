@@ -9,8 +9,13 @@ import time
 from typing import Any
 
 EPOCH_MS = 1_420_070_400_000
-TEXT, DM, VOICE, PUBLIC_THREAD, FORUM = 0, 1, 2, 11, 15
+TEXT, DM, VOICE, ANNOUNCEMENT, ANNOUNCEMENT_THREAD, PUBLIC_THREAD, FORUM = 0, 1, 2, 5, 10, 11, 15
+_WORDS = frozenset({0, 19, 20, 23})
+"""Types of messages that somebody wrote; others are Discord's own."""
+THREAD_STARTER = 21
+HAS_THREAD = 1 << 5
 MIB = 1024 * 1024
+CDN_SECONDS = 24 * 60 * 60
 
 PERMISSIONS = {
     "manage_channels": 1 << 4,
@@ -21,13 +26,22 @@ PERMISSIONS = {
     "embed_links": 1 << 14,
     "attach_files": 1 << 15,
     "read_message_history": 1 << 16,
+    "use_application_commands": 1 << 31,
+    "manage_threads": 1 << 34,
     "create_public_threads": 1 << 35,
     "send_messages_in_threads": 1 << 38,
+    "use_external_apps": 1 << 50,
 }
+_OF_SILENCED = PERMISSIONS["view_channel"] | PERMISSIONS["read_message_history"]
 USUAL = sum(bit for name, bit in PERMISSIONS.items() if not name.startswith("manage"))
 EVERYTHING = sum(PERMISSIONS.values())
 
 _counter = itertools.count()
+
+
+def bits(names: set[str]) -> int:
+    """Permissions as a number."""
+    return sum(PERMISSIONS[name] for name in names)
 
 
 def snowflake() -> int:
@@ -109,12 +123,14 @@ class Attachment:
 
     @property
     def payload(self) -> dict[str, Any]:
+        # Each address is good for a day from when it was told.
+        url = f"{self.url}?ex={int(time.time()) + CDN_SECONDS:x}"
         return {
             "id": str(self.id),
             "filename": self.filename,
             "size": len(self.data) if self.size is None else self.size,
-            "url": self.url,
-            "proxy_url": self.url,
+            "url": url,
+            "proxy_url": url,
             "content_type": "application/octet-stream",
             "description": self.description,
         }
@@ -128,6 +144,7 @@ class Message:
         forms: (loop time, content) of each form, oldest first.
         pings: whom it notified: user ids, "everyone", "role".
         seen_by: the only person who sees it, of an ephemeral message.
+        is_pinging: who wrote what it replies to is mentioned by it.
         nonce: by which its author recognises it.
     """
 
@@ -144,6 +161,8 @@ class Message:
     forms: list[tuple[float, str]] = dataclasses.field(default_factory=list)
     pings: set[Any] = dataclasses.field(default_factory=set)
     seen_by: User | None = None
+    is_pinging: bool = True
+    created: float = dataclasses.field(default_factory=time.monotonic)
     is_loading: bool = False
     snapshots: list[Message] = dataclasses.field(default_factory=list)
     thread: Channel | None = None
@@ -165,6 +184,15 @@ class Message:
                     found[item["label"]] = item["custom_id"]
         return found
 
+    @property
+    def mentioned(self) -> list[User]:
+        """Whom it mentions."""
+        found = [user for user in self.channel.people if user.mention in self.content]
+        original = self.reference
+        if original is not None and self.is_pinging and original.author not in found:
+            found.append(original.author)
+        return found
+
     def payload(self, *, is_blank: bool = False) -> dict[str, Any]:
         """The wire form; without the message-content intent it may be blank."""
         guild = self.channel.guild
@@ -177,9 +205,7 @@ class Message:
             "edited_timestamp": self.edited,
             "tts": False,
             "mention_everyone": False,
-            "mentions": [
-                user.payload for user in self.channel.people if user.mention in self.content
-            ],
+            "mentions": [user.payload for user in self.mentioned],
             "mention_roles": [],
             "attachments": [] if is_blank else [file.payload for file in self.attachments],
             "embeds": [],
@@ -199,7 +225,7 @@ class Message:
                 del member["user"]
                 told["member"] = member
         if self.reference is not None:
-            told["type"] = 19
+            told["type"] = self.type or 19
             told["message_reference"] = {
                 "message_id": str(self.reference.id),
                 "channel_id": str(self.reference.channel.id),
@@ -223,6 +249,7 @@ class Channel:
 
     Attributes:
         denied: permissions that nobody has here who is not the owner of the guild.
+        overwrites: of roles, by their ids: permissions that they have here, and have not.
         is_closed: of a direct conversation: its person takes no messages of bots.
     """
 
@@ -233,6 +260,7 @@ class Channel:
     owner: User | None = None
     recipients: list[User] = dataclasses.field(default_factory=list)
     denied: set[str] = dataclasses.field(default_factory=set)
+    overwrites: dict[int, tuple[set[str], set[str]]] = dataclasses.field(default_factory=dict)
     messages: dict[int, Message] = dataclasses.field(default_factory=dict)
     is_archived: bool = False
     is_locked: bool = False
@@ -242,7 +270,7 @@ class Channel:
 
     @property
     def is_thread(self) -> bool:
-        return self.type == PUBLIC_THREAD
+        return self.type in (PUBLIC_THREAD, ANNOUNCEMENT_THREAD)
 
     @property
     def people(self) -> list[User]:
@@ -256,7 +284,11 @@ class Channel:
     def of_bots(self) -> list[Message]:
         """What bots wrote here for all to see, oldest first."""
         found = (self.messages[number] for number in sorted(self.messages))
-        return [message for message in found if message.author.is_bot and not message.seen_by]
+        return [
+            message
+            for message in found
+            if message.author.is_bot and not message.seen_by and message.type in _WORDS
+        ]
 
     def payload(self) -> dict[str, Any]:
         told: dict[str, Any] = {"id": str(self.id), "type": self.type, "flags": 0}
@@ -293,14 +325,28 @@ class Channel:
             "topic": None,
             "available_tags": [],
             "permission_overwrites": [
-                {"id": str(self.guild.id), "type": 0, "allow": "0", "deny": str(deny)}
+                {"id": str(self.guild.id), "type": 0, "allow": "0", "deny": str(deny)},
+                *(
+                    {
+                        "id": str(role),
+                        "type": 0,
+                        "allow": str(bits(may)),
+                        "deny": str(bits(may_not)),
+                    }
+                    for role, (may, may_not) in self.overwrites.items()
+                ),
             ],
         }
 
 
 @dataclasses.dataclass(eq=False)
 class Guild:
-    """A server. `tier` decides how large files may be."""
+    """A server. `tier` decides how large files may be.
+
+    Attributes:
+        silenced: members who are in a timeout.
+        late_seconds: how long after the beginning of a session it becomes available.
+    """
 
     name: str
     owner: User
@@ -309,6 +355,8 @@ class Guild:
     channels: list[Channel] = dataclasses.field(default_factory=list)
     roles: list[Role] = dataclasses.field(default_factory=list)
     has_bot: bool = True
+    silenced: set[User] = dataclasses.field(default_factory=set)
+    late_seconds: float = 0.0
     id: int = dataclasses.field(default_factory=snowflake)
 
     def __post_init__(self) -> None:
@@ -347,7 +395,13 @@ class Guild:
             held |= role.permissions
         for name in channel.all_denied:
             held &= ~PERMISSIONS[name]
-        return held
+        place = channel.parent or channel
+        mine = [
+            place.overwrites[r.id] for r in self.members.get(user, ()) if r.id in place.overwrites
+        ]
+        held &= ~bits({name for _, denied in mine for name in denied})
+        held |= bits({name for allowed, _ in mine for name in allowed})
+        return held & _OF_SILENCED if user in self.silenced else held
 
     def member_payload(self, user: User) -> dict[str, Any]:
         return {

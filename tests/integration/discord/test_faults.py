@@ -6,6 +6,7 @@ import random
 import pytest
 
 from interpreter_bot import values
+from interpreter_bot.platforms.discord import posting
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
 
@@ -164,7 +165,7 @@ async def test_a_file_of_too_many_parts_is_refused_with_the_reason(discord_serve
     )
     assert set(files) == {"small.txt"}
     assert "`noise.bin` (12.0 MiB) is too large to be sent here" in text
-    assert "10.0 MiB are allowed" in text
+    assert "9.9 MiB are allowed" in text
 
 
 async def test_a_better_server_takes_larger_files(discord_server, lab, connect):
@@ -172,6 +173,96 @@ async def test_a_better_server_takes_larger_files(discord_server, lab, connect):
     data = _noise(12 * worlds.MIB)
     files, _ = await _give(discord_server, connect, lab, "noise.bin", data)
     assert files["noise.bin"] == data
+
+
+async def test_a_file_of_exactly_the_limit_arrives(discord_server, lab, connect):
+    data = bytes(10 * worlds.MIB)
+    files, _ = await _give(discord_server, connect, lab, "even.bin", data)
+    assert set(files) == {"even.bin.zip", "small.txt"}
+
+
+async def test_a_file_that_is_too_large_for_any_request_comes_in_another_form(
+    discord_server, lab, connect
+):
+    discord_server.expect(40005)
+    lab.tier = 3
+    data = bytes(26 * worlds.MIB)
+    files, text = await _give(discord_server, connect, lab, "huge.bin", data)
+    assert set(files) == {"huge.bin.zip", "small.txt"}
+    assert "refused" not in text
+
+
+async def test_files_for_somebody_who_may_send_larger_ones_all_arrive(discord_server, lab, connect):
+    data = bytes(12 * worlds.MIB)
+
+    async def script(turn):
+        turn.run(0, "make()", "ok\n")
+        turn.make(0, "a.bin", data)
+        turn.make(0, "b.bin", data + b"b")
+        return turn.done()
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(script):
+        done = await discord_server.command(
+            alice, channel, "py", {"code": "1"}, user_limit=500 * worlds.MIB
+        )
+        await steps.finished(done)
+        await steps.answered(channel)
+    found = {name for m in channel.of_bots for name in m.files}
+    assert found == {"a.bin.zip", "b.bin.zip"}
+
+
+async def test_an_answer_stands_once_even_when_discord_was_away_for_long(
+    discord_server, connect, monkeypatch
+):
+    # The few minutes for which Discord knows a nonce are less than half a second here.
+    monkeypatch.setattr(posting, "NONCE_SECONDS", 0.2)
+    discord_server.rest.nonce_seconds = 0.4
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    discord_server.plan("POST", r"/messages$", kind="cut")
+    async with connect(_grow, edit_seconds=0.6):
+        discord_server.say(alice, direct, "go")
+        await steps.answered(direct)
+    assert [message.content for message in direct.of_bots] == ["0 1 2 3 4 5 and done"]
+
+
+async def test_a_long_limit_is_waited_for(discord_server, connect, monkeypatch):
+    monkeypatch.setattr(posting, "_LONGEST_LIMIT_SECONDS", 0.5)
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    fault = discord_server.plan(
+        "POST", r"/messages$", kind="limit", retry_after=219.0, is_shared=True, times=3
+    )
+    async with connect():
+        discord_server.say(alice, direct, "go")
+        await steps.answered(direct)
+    assert fault.times == 0
+
+
+async def test_where_threads_are_limited_for_minutes_it_answers_by_a_reply(
+    discord_server, lab, connect
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    fault = discord_server.plan(
+        "POST", "/threads$", kind="limit", retry_after=219.0, is_shared=True
+    )
+    async with connect():
+        asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
+        async with asyncio.timeout(10):
+            await steps.answered(channel)
+    assert fault.times == 0
+    assert channel.of_bots[0].content == "You said: hello"
+    assert channel.of_bots[0].reference is asked
+    assert discord_server.rest.typing[0] == channel.id
+
+
+async def test_a_thread_is_used_before_the_next_one_may_be_opened(discord_server, lab, connect):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    discord_server.rest.buckets.most_threads = 1
+    async with connect(closing_seconds=0.5):
+        async with asyncio.timeout(10):
+            await steps.ask_in_thread(discord_server, alice, channel)
 
 
 async def test_files_that_discord_refuses_do_not_take_the_words_along(discord_server, connect):
