@@ -37,6 +37,7 @@ def system(
     packages: Mapping[str, str] = MappingProxyType({}),
     network: str = NO_NETWORK,
     note: str = "",
+    is_planned: bool = False,
 ) -> str:
     """Write the system prompt.
 
@@ -46,6 +47,7 @@ def system(
         packages: versions of what is installed, by name; empty where nobody knows.
         network: a sentence about what can be reached.
         note: what the operator wants to add.
+        is_planned: a person allows a plan before anything runs.
     """
     text = read("system").format(
         seconds=f"{limits.execution_seconds:,.0f}",
@@ -55,7 +57,8 @@ def system(
         network=network,
         packages=_installed(packages),
     )
-    return "\n\n".join(filter(None, (text, note, f"Today is {today:%A, %d %B %Y}.")))
+    plan = read("plan") if is_planned else ""
+    return "\n\n".join(filter(None, (text, plan, note, f"Today is {today:%A, %d %B %Y}.")))
 
 
 def _installed(packages: Mapping[str, str]) -> str:

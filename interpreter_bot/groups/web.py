@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pydantic
 
@@ -23,5 +23,8 @@ class Web(tables.Group):
     allowed_hosts: tuple[str, ...] = ()
     """Names other than those of loopback under which browsers may ask for the page, such as
     "bot.example.org" or "bot.example.org:8443". Without a port, any port."""
+    approval: Literal["never", "plan", "every"] = "never"
+    """Whether whoever uses the page is asked before the model's code runs; who does can choose a
+    stricter one there."""
     token_file: pathlib.Path | None = None
     """Holds the token, made where there is none. Default: in the data directory."""

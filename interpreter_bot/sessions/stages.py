@@ -13,11 +13,13 @@ class Stage:
     Attributes:
         cell: number of the latest execution, from 0; -1 before the first.
         last: how the latest execution ended; None while it runs, and before the first.
+        has_words: whether the model has written to the person.
     """
 
     def __init__(self, reply: ports.Reply, recorder: recording.Recorder) -> None:
         self.cell = -1
         self.last: values.Finished | None = None
+        self.has_words = False
         self._has_begun = False
         self._reply = reply
         self._recorder = recorder
@@ -33,6 +35,7 @@ class Stage:
 
     def text(self, delta: str) -> None:
         """The model writes to the person."""
+        self.has_words = self.has_words or bool(delta.strip())
         self._recorder.text(delta)
         self._reply.text(delta)
 

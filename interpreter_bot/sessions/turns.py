@@ -274,6 +274,7 @@ class _Work:
                 today=today,
                 packages=means.pool.packages,
                 note=means.bot.agent.note,
+                is_planned=bench.approval == "plan",
             ),
             transcript=transcript,
             workbench=bench,

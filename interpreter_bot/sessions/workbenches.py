@@ -11,6 +11,9 @@ from interpreter_bot.kernels import executing, leases, workspaces
 from interpreter_bot.sessions import collecting, finishing, requests, stages, variables
 
 UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
+_NO_PLAN: Final = (
+    "A plan in plain words is wanted before the first code: what it does, to which files."
+)
 _NOT_APPROVED: Final = "The person did not let this code run. Ask them what they want instead."
 
 
@@ -19,6 +22,7 @@ class Workbench:
 
     Attributes:
         workspace: the files.
+        approval: whether a person is asked before the model's code runs.
     """
 
     def __init__(
@@ -35,7 +39,8 @@ class Workbench:
         self._lease = lease
         self._stage = stage
         self._held = held
-        self._approval = approval
+        self.approval = approval
+        self._was_asked_for_plan = False
         self._is_sandboxed = is_sandboxed
         self._mark: workspaces.Mark | None = None
         self._cpu_seconds = 0.0
@@ -49,8 +54,12 @@ class Workbench:
         Raises:
             BotError: it may not.
         """
-        if self._approval == "never" or (self._approval == "plan" and self._stage.cell >= 0):
+        if self.approval == "never" or (self.approval == "plan" and self._stage.cell >= 0):
             return code
+        if self.approval == "plan" and not (self._stage.has_words or self._was_asked_for_plan):
+            # Once: code is a plan of its own where a model finds no words.
+            self._was_asked_for_plan = True
+            raise errors.BotError(_NO_PLAN)
         approved = await self._stage.approve(code)
         if approved is None:
             raise errors.BotError(_NOT_APPROVED)

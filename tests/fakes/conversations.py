@@ -23,7 +23,7 @@ import re
 import time
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import histories, overviews, ports
+from interpreter_bot.sessions import approvals, histories, overviews, ports
 
 
 @dataclasses.dataclass
@@ -124,6 +124,7 @@ class Conversations:
         self._claimed = set()
         self._models = {}
         self._notify = {}
+        self._choices = {}
         self.limits = limits or settings.Limits()
         self.is_sandboxed = True
         self.models = tuple(models)
@@ -322,6 +323,16 @@ class Conversations:
         if title is not None and title not in self.models:
             raise errors.BotError(f"There is no model {title}.")
         self._models[key] = title or self.models[0]
+
+    async def choices(self, scope):
+        return dict(self._choices)
+
+    async def choose(self, scope, name, value):
+        assert (scope.platform, scope.person) == ("web", "web")
+        self._choices[name] = value
+
+    async def approval(self, scope, at_least="never"):
+        return approvals.strictest(self._choices.get("approval"), at_least)
 
     async def usage(self, key, person):
         assert person.id

@@ -16,6 +16,7 @@ HELP: Final = (
     ("/files", "Show the files of this conversation."),
     ("/limits", "Show what one conversation may use."),
     ("/model [NAME]", "Show the models, or choose one for this conversation."),
+    ("/approval [never|plan|every]", "Show or choose whether you are asked before code runs."),
     ("/usage", "Show what was spent."),
     ("/stop", "Stop what runs; variables are kept."),
     ("/reset", "Start anew with a fresh Python; files are kept."),
@@ -25,7 +26,7 @@ HELP: Final = (
 """Every command, with what it does."""
 
 _NAMES: Final = frozenset(
-    {"py", "files", "limits", "model", "usage", "stop", "reset", "notebook", "help"}
+    {"py", "files", "limits", "model", "approval", "usage", "stop", "reset", "notebook", "help"}
 )
 
 

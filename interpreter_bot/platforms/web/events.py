@@ -10,6 +10,7 @@ import hashlib
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import values
+from interpreter_bot.screens import hidden_characters
 from interpreter_bot.sessions import ports
 
 Event: TypeAlias = dict[str, Any]
@@ -80,9 +81,18 @@ def asking(cell: int, question: int, request: values.InputRequested) -> Event:
     }
 
 
-def approving(cell: int, question: int, source: str) -> Event:
-    """Ask whether code may run."""
-    return {"kind": "approving", "cell": cell, "question": question, "code": source}
+def approving(cell: int, question: int, source: str, *, is_planned: bool = False) -> Event:
+    """Ask whether code may run, or the plan that was just said and begins with it."""
+    revealed = hidden_characters.revealed(source)
+    return {
+        "kind": "approving",
+        "cell": cell,
+        "question": question,
+        "code": source,
+        "shown": revealed.text,
+        "warning": revealed.warning,
+        "is_planned": is_planned,
+    }
 
 
 def settled(question: int, answer: str | None = None) -> Event:

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 
 import aiohttp
 from aiohttp import web
@@ -24,7 +24,7 @@ from interpreter_bot.platforms.web import (
     showing,
     turns,
 )
-from interpreter_bot.sessions import conversations, requests
+from interpreter_bot.sessions import approvals, conversations, requests
 
 _log = logging.getLogger(__name__)
 
@@ -42,9 +42,16 @@ class Listener:
     """The websockets of all tabs. Requests are carried out in tasks that outlive their tab."""
 
     def __init__(
-        self, bot: conversations.Conversations, hub: hubs.Hub, tasks: asyncio.TaskGroup
+        self,
+        bot: conversations.Conversations,
+        hub: hubs.Hub,
+        tasks: asyncio.TaskGroup,
+        *,
+        approval: requests.Approval = "never",
     ) -> None:
+        """Args: `approval` is what the page's own settings demand."""
         self._bot = bot
+        self._approval = approval
         self._hub = hub
         self._tasks = tasks
         self._sockets: set[web.WebSocketResponse] = set()
@@ -59,6 +66,7 @@ class Listener:
             "delete": self._delete,
             "rename": self._rename,
             "choose": self._choose,
+            "approve": self._approve,
             "show": self._show,
             "save": self._save,
         }
@@ -134,6 +142,7 @@ class Listener:
             raise errors.BotError(
                 "There is no model to answer this. Switch to Python to run code, or set one up."
             )
+        is_planned = await self._bot.approval(measuring.HERE, self._approval) == "plan"
         # A tab that lost its connection does not know what arrived, and says it again.
         if await self._bot.claim("web", turn_id):
             request = requests.Request(
@@ -143,12 +152,14 @@ class Listener:
                 files=files,
                 is_code=is_code,
                 id=turn_id,
+                approval=self._approval,
             )
             # Looked up here, where messages of a tab come one by one: later the next may be there.
             is_first = not self._hub.of(key.thread) and await self._is_new(key)
             head = pasts.heading(text, files, is_code=is_code, started=time.time())
             turn = self._hub.begin(key.thread, turn_id, head)
-            self._start(self._carry_out(request, turn), f"web: turn {turn_id}")
+            work = self._carry_out(request, turn, is_planned=is_planned)
+            self._start(work, f"web: turn {turn_id}")
             if is_first:
                 self._start(self._entitle(request), f"web: title of {turn_id}")
         _accept(watcher, turn_id)
@@ -158,10 +169,13 @@ class Listener:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _carry_out(self, request: requests.Request, turn: turns.Turn) -> None:
+    async def _carry_out(
+        self, request: requests.Request, turn: turns.Turn, *, is_planned: bool
+    ) -> None:
         # Nothing is awaited before it has its place in the lane, or a burst would lose its order.
+        reply = replying.TabReply(self._hub, turn, is_planned=is_planned)
         try:
-            await self._bot.handle(request, replying.TabReply(self._hub, turn))
+            await self._bot.handle(request, reply)
         finally:
             self._hub.end(request.key.thread, turn)
 
@@ -188,6 +202,8 @@ class Listener:
         if command.name == "model" and command.rest:
             title = commands.meant(command.rest, self._bot.models)
             await self._choose(watcher, {**message, "model": title})
+        elif command.name == "approval" and command.rest:
+            await self._approve(watcher, {**message, "approval": command.rest.lower()})
         elif command.name in panels.NAMES:
             await self._show(watcher, {**message, "panel": command.name})
         elif command.name == "stop":
@@ -245,10 +261,18 @@ class Listener:
         await self._bot.choose_model(key, title or None)
         self._hub.tell("model", {"model": await self._bot.model(key)}, thread=key.thread)
 
+    async def _approve(self, watcher: hubs.Watcher, message: _Message) -> None:
+        """Choose whether to be asked before code runs, and show what holds then."""
+        wanted = str(message.get("approval"))
+        if wanted not in get_args(requests.Approval):
+            raise errors.BotError("Please say never, plan or every.")
+        await self._bot.choose(measuring.HERE, approvals.NAME, wanted)
+        await self._show(watcher, {**message, "panel": "approval"})
+
     async def _show(self, watcher: hubs.Watcher, message: _Message) -> None:
         key = measuring.key(message.get("thread"))
         name = str(message.get("panel"))
-        shown = await panels.panel(self._bot, name, key, measuring.PERSON)
+        shown = await panels.panel(self._bot, name, key, approval=self._approval)
         watcher.send(hubs.written("panel", {"panel": name} | shown))
 
     async def _save(self, watcher: hubs.Watcher, message: _Message) -> None:

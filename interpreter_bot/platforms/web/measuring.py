@@ -12,6 +12,9 @@ from interpreter_bot.sessions import requests
 PERSON: Final = requests.Person("web", "you")
 """Whoever has the token. There is only one."""
 
+HERE: Final = values.Scope("web", person=PERSON.id)
+"""Where they choose: for all conversations of the page."""
+
 MOST_TEXT_CHARACTERS: Final = 100_000
 """Longest message; longer ones are better sent as a file."""
 

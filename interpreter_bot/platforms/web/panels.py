@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms.web import commands, events
-from interpreter_bot.sessions import conversations, requests
+from interpreter_bot.platforms.web import commands, events, measuring
+from interpreter_bot.sessions import approvals, conversations, requests
 
-NAMES: Final = frozenset({"files", "limits", "model", "usage", "help"})
+NAMES: Final = frozenset({"files", "limits", "model", "approval", "usage", "help"})
 
 _LIMITS: Final = (
     ("execution_seconds", "Time for one piece of code", "It is stopped; variables are kept."),
@@ -30,9 +30,19 @@ _LIMITS: Final = (
 
 
 async def panel(
-    bot: conversations.Conversations, name: str, key: values.SessionKey, person: requests.Person
+    bot: conversations.Conversations,
+    name: str,
+    key: values.SessionKey,
+    *,
+    approval: requests.Approval = "never",
 ) -> events.Event:
     """Gather what a panel shows.
+
+    Args:
+        bot: who knows.
+        name: of the panel.
+        key: the conversation that it is beside.
+        approval: what the page's own settings demand.
 
     Raises:
         BotError: it cannot be had, or there is no such panel.
@@ -44,8 +54,12 @@ async def panel(
             return {"rows": limits(bot.limits), "is_sandboxed": bot.is_sandboxed}
         case "model":
             return {"models": bot.models, "model": await bot.model(key)}
+        case "approval":
+            chosen = (await bot.choices(measuring.HERE)).get(approvals.NAME)
+            holds = await bot.approval(measuring.HERE, approval)
+            return {"chosen": approvals.strictest(chosen), "holds": holds}
         case "usage":
-            return await _usage(bot, key, person)
+            return await _usage(bot, key, measuring.PERSON)
         case "help":
             return {"rows": commands.HELP}
     raise errors.BotError("There is nothing of that name to show.")

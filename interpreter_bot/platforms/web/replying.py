@@ -10,9 +10,12 @@ from interpreter_bot.sessions import ports
 class TabReply:
     """The reply of one request: remembered and shown by its turn in the hub."""
 
-    def __init__(self, hub: hubs.Hub, turn: turns.Turn) -> None:
+    def __init__(self, hub: hubs.Hub, turn: turns.Turn, *, is_planned: bool = False) -> None:
+        """Args: `is_planned` says that what is asked about is a plan, where one was said."""
         self._hub = hub
         self._turn = turn
+        self._is_planned = is_planned
+        self._has_words = False
 
     def waiting(self, ahead: int) -> None:
         """Show how many come before."""
@@ -36,6 +39,7 @@ class TabReply:
 
     def text(self, delta: str) -> None:
         """Show the model's words."""
+        self._has_words = self._has_words or bool(delta.strip())
         self._turn.say(events.text(delta))
 
     def writing(self, delta: str) -> None:
@@ -44,7 +48,10 @@ class TabReply:
 
     async def approve(self, cell: int, code: str) -> str | None:
         """Ask in the page; whoever answers first has answered."""
-        return await self._turn.ask(lambda number: events.approving(cell, number, code))
+        is_planned = self._is_planned and self._has_words
+        return await self._turn.ask(
+            lambda number: events.approving(cell, number, code, is_planned=is_planned)
+        )
 
     def code(self, cell: int, code: str) -> None:
         """Show what is run."""

@@ -61,7 +61,7 @@ async def serve(
     with await _bound(web_settings) as door:
         port = door.getsockname()[1]
         async with asyncio.TaskGroup() as tasks:
-            listener = listening.Listener(bot, hub, tasks)
+            listener = listening.Listener(bot, hub, tasks, approval=web_settings.approval)
             lists = tasks.create_task(showing.keep_listed(bot, hub), name="web: lists")
             app = _application(bot, gate, hub, listener)
             # No access log: it would have the token in it.

@@ -213,7 +213,7 @@ async def test_input_goes_to_the_person_and_the_answer_to_the_code(opened):
 @pytest.mark.parametrize(("approval", "asked_for"), [("every", 2), ("plan", 1), ("never", 0)])
 async def test_code_runs_when_the_person_approves(opened, approval, asked_for):
     script = [
-        openai_server.code("print('one')"),
+        openai_server.code("print('one')", "I will print two words."),
         openai_server.code("print('two')"),
         openai_server.text("Done."),
     ]
@@ -223,6 +223,22 @@ async def test_code_runs_when_the_person_approves(opened, approval, asked_for):
     assert len(reply.of("approve")) == asked_for
     first = "edited" if asked_for else "one"
     assert [output.plain for output in reply.of("output")] == [f"{first}\n", "two\n"]
+
+
+async def test_a_plan_is_wanted_in_words_before_it_is_asked_about(opened):
+    script = [
+        openai_server.code("print('one')"),
+        openai_server.code("print('one')", "I will print a word."),
+        openai_server.text("Done."),
+    ]
+    reply = replies.Reply(approvals=["print('one')"])
+    async with opened(*script) as house:
+        await house.ask("go", reply, approval="plan")
+        first, second, _ = house.server.requests
+    assert "in one to five short lines of plain words" in first.messages[0]["content"]
+    assert "A plan in plain words is wanted" in second.messages[-1]["content"]
+    assert reply.of("approve") == ["print('one')"]
+    assert [output.plain for output in reply.of("output")] == ["one\n"]
 
 
 @pytest.mark.parametrize("who", ["operator", "platform", "server", "channel", "person"])

@@ -51,9 +51,11 @@ export async function askedToReset() {
 }
 
 export function openPanel(title, ...content) {
+  const hadFocus = $("panel-body").contains(document.activeElement);
   $("panel-title").textContent = title;
   $("panel-body").replaceChildren(...content);
   if (!$("panel").open) $("panel").showModal();
+  else if (hadFocus) $("panel-body").querySelector("input:checked")?.focus();
 }
 
 export function closePanel() {

@@ -14,7 +14,7 @@ const ID = /^[A-Za-z0-9_-]{16,64}$/;
 const ELSEWHERE_MILLISECONDS = 2000;
 const TWICE_MILLISECONDS = 2000;
 const OFFLINE = "There is no connection right now.";
-const COMMANDS = new Set(["files", "limits", "model", "usage", "stop", "reset", "notebook", "help"]);
+const COMMANDS = new Set(["files", "limits", "model", "approval", "usage", "stop", "reset", "notebook", "help"]);
 const pending = new Map();
 let about = null;
 let thread = "";
@@ -255,6 +255,7 @@ $("walls").textContent = "Code runs without a sandbox: it can read and change wh
 menuOf([
   ["Download as notebook", saveNotebook],
   ["Model", () => say({ do: "show", panel: "model" })],
+  ["Approval", () => say({ do: "show", panel: "approval" })],
   ["Usage", () => say({ do: "show", panel: "usage" })],
   ["Limits", () => say({ do: "show", panel: "limits" })],
   ["Help", () => say({ do: "show", panel: "help" })],

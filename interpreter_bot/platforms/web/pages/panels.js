@@ -12,6 +12,12 @@ function rows(pairs) {
   return el("table", { class: "rows" }, el("tbody", {}, pairs.map(([name, ...rest]) => el("tr", {}, el("th", { scope: "row" }, name), rest.map((one) => el("td", {}, one))))));
 }
 
+const APPROVALS = {
+  never: "Never",
+  plan: "Once for each answer, about a plan in plain words",
+  every: "Every time, about the code",
+};
+
 const DRAWERS = {
   files({ files, most_bytes: most }, { thread }) {
     const total = files.reduce((sum, file) => sum + file.size_bytes, 0);
@@ -34,6 +40,15 @@ const DRAWERS = {
     const choices = models.map((title) =>
       el("label", { class: "check" }, el("input", { type: "radio", name: "model", value: title, checked: title === model, onchange: choose }), el("span", {}, plain(title))));
     openPanel("Models", el("fieldset", {}, el("legend", { class: "muted" }, "Who answers in this conversation"), choices));
+  },
+
+  approval({ chosen, holds }, { say }) {
+    const order = Object.keys(APPROVALS);
+    const choices = order.map((one) =>
+      el("label", { class: "check" }, el("input", { type: "radio", name: "approval", value: one, checked: one === chosen, onchange: () => say({ do: "approve", approval: one }) }), el("span", {}, APPROVALS[one])));
+    const more = order.indexOf(holds) > order.indexOf(chosen)
+      ? el("p", { class: "notice" }, `Who runs this bot wants more, which holds: ${APPROVALS[holds].toLowerCase()}`) : null;
+    openPanel("Approval", el("fieldset", {}, el("legend", { class: "muted" }, "Are you asked before the model's code runs?"), choices), ...[more].filter(Boolean));
   },
 
   usage(used) {

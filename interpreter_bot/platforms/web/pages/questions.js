@@ -20,23 +20,27 @@ export function questionForm({ prompt, is_password: isSecret }, answer) {
   return form;
 }
 
-export function approvalForm({ code }, answer) {
-  const shown = el("pre", { tabindex: "0" }, el("code", { dir: "ltr" }, highlighted(code)));
+/** Ask whether code may run; of code that belongs to a plan which was said, the plan is asked about. */
+export function approvalForm({ code, shown, warning, is_planned: isPlanned }, answer) {
+  const title = isPlanned ? "May this plan be carried out?" : "May this code run?";
+  const read = scrollable(el("pre", {}, el("code", { dir: "ltr" }, highlighted(shown))));
+  const folded = isPlanned && !warning ? el("details", {}, el("summary", {}, "The code it begins with"), read) : read;
   const field = el("textarea", { "aria-label": "Code to run", rows: Math.min(code.split("\n").length + 1, 24), spellcheck: "false", hidden: true });
-  field.value = code;
   const edit = el("button", { type: "button", class: "small", onclick: change }, "Edit");
-  const form = el("form", { class: "approval", onsubmit: run, "aria-label": "May this code run?" },
-    el("p", {}, "May this code run?"), shown, field,
+  const form = el("form", { class: "approval", onsubmit: run, "aria-label": title },
+    el("p", {}, title), warning ? el("p", { class: "notice bad" }, warning) : null, folded, field,
     el("div", { class: "row" }, el("button", { type: "submit", class: "small strong" }, "Run"), edit,
       el("button", { type: "button", class: "small", onclick: () => answer(null) }, "Do not run")));
   function change() {
+    field.value = code;
     field.hidden = false;
-    shown.hidden = edit.hidden = true;
+    folded.hidden = edit.hidden = true;
     field.focus();
   }
   function run(event) {
     event.preventDefault();
-    answer(field.value);
+    // A field makes line ends its own: what was not changed runs as it came.
+    answer(field.hidden ? code : field.value);
   }
   form.settle = () => form.remove();
   return form;

@@ -184,7 +184,7 @@ export class Turn {
     this.questions.set(event.question, form);
     this.add(form);
     this.showState("");
-    this.around.spoke("May this code run?");
+    this.around.spoke(form.ariaLabel);
   }
 
   answer(question, text) {
@@ -194,7 +194,7 @@ export class Turn {
   on_settled({ question, answer }) {
     this.questions.get(question)?.settle(answer);
     this.questions.delete(question);
-    this.showState("Running…");
+    this.showState(answer === null ? "Thinking…" : "Running…");
   }
 
   on_artifact(file) {

@@ -1,0 +1,96 @@
+"""Being asked before code runs: what is seen, what is chosen, and what then runs."""
+
+from interpreter_bot import settings
+from tests.integration.web import visits
+
+HIDDEN = "total = 1\r\nif total:\u202e pass\n"
+
+
+def _asking(code, seen, *, words=""):
+    async def play(stage):
+        stage.reply.step(1)
+        if words:
+            stage.reply.text(words)
+        seen.append((stage.request.approval, await stage.reply.approve(0, code)))
+        return "Done."
+
+    return {"go": play}
+
+
+async def test_what_cannot_be_seen_in_code_is_shown_and_runs_unchanged(serving_fake, browsing):
+    seen = []
+    async with serving_fake(_asking(HIDDEN, seen)) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "go")
+        await page.until("document.querySelector('.approval')")
+        assert "May this code run?" in await page.text(".approval")
+        assert "if total:⟨U+202E⟩ pass" in await page.text(".approval pre")
+        assert "a character that nobody can see" in await page.text(".approval .bad")
+        await page.click(".approval .strong")
+        await visits.answered(page)
+        assert seen == [("never", HIDDEN)]
+
+
+async def test_code_is_edited_or_refused(serving_fake, browsing):
+    seen = []
+    async with serving_fake(_asking("x = 1", seen)) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "go")
+        await page.click(".approval [type=button]")
+        await page.type("y = 2; ")
+        await page.click(".approval .strong")
+        await visits.answered(page)
+        await visits.say(page, "go")
+        await page.click(".approval .row button:last-child")
+        await visits.answered(page, 2)
+        (_, edited), (_, refused) = seen
+        assert "y = 2" in edited
+        assert "x = 1" in edited
+        assert refused is None
+
+
+async def test_a_plan_is_asked_about_in_words(serving_fake, browsing):
+    seen = []
+    script = _asking("x = 1", seen, words="I will read the table and count its rows.")
+    async with serving_fake(script) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "/approval plan")
+        await page.until("document.getElementById('panel').open")
+        await page.press("Escape")
+        await visits.say(page, "go")
+        await page.until("document.querySelector('.approval')")
+        assert "May this plan be carried out?" in await page.text(".approval")
+        assert "I will read the table" in await page.text(".words")
+        assert not await page.value("document.querySelector('.approval details').open")
+        await page.click(".approval summary")
+        assert await page.text(".approval pre") == "x = 1"
+        await page.click(".approval .strong")
+        await visits.answered(page)
+        assert seen == [("never", "x = 1")]
+
+
+async def test_a_person_chooses_and_the_operator_may_want_more(serving_fake, browsing):
+    seen = []
+    web = settings.Web(port=0, approval="plan")
+    async with (
+        serving_fake(_asking("x = 1", seen), web=web) as (_, client),
+        browsing() as browser,
+    ):
+        page = await visits.opened(browser, client)
+        await page.click("#more summary")
+        await page.click("#more .list button:nth-child(3)")
+        await page.until("document.getElementById('panel').open")
+        assert "Who runs this bot wants more" in await page.text("#panel")
+        await page.click("#panel label:last-of-type")
+        await page.until("!document.getElementById('panel').innerText.includes('wants more')")
+        assert await page.value("document.activeElement.value") == "every"
+        await page.press("Escape")
+        await visits.say(page, "/approval sometimes")
+        await page.until("document.getElementById('complaint').innerText.includes('never, plan')")
+        await page.value(f"{visits.FIELD}.value = ''")
+        await visits.say(page, "go")
+        await page.until("document.querySelector('.approval')")
+        assert "May this code run?" in await page.text(".approval")
+        await page.click(".approval .strong")
+        await visits.answered(page)
+        assert seen == [("plan", "x = 1")]
