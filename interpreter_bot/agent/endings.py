@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from interpreter_bot.agent import budgets
+from interpreter_bot.agent import budgets, claims
 
 
 class Ending(enum.StrEnum):
@@ -39,9 +39,11 @@ class Outcome:
         text: the model's last words to the person; what there is of them where it was cut short.
         sentence: for people, empty where `ending` is ANSWERED.
         spent: what it cost.
+        unfounded: what `text` claims without ground, though the model was asked again.
     """
 
     ending: Ending
     text: str
     sentence: str
     spent: budgets.Spent
+    unfounded: claims.Unfounded = claims.NOTHING

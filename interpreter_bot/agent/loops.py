@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from typing import Final
 
-from interpreter_bot import settings
+from interpreter_bot import errors, settings
 from interpreter_bot.agent import (
     asking,
     budgets,
+    claims,
     endings,
     failures,
     guards,
@@ -25,6 +27,8 @@ from interpreter_bot.agent import (
 )
 from interpreter_bot.agent.endings import Ending
 
+_log = logging.getLogger(__name__)
+
 # Answers that broke off, and answers without a word, that are put up with in one turn.
 _CUTS: Final = 3
 _EMPTY: Final = 3
@@ -35,6 +39,7 @@ _GO_ON: Final = (
     "[Your last message was cut off {why}. Go on exactly where it stopped, without repeating it. "
     "A call that you had begun has to be made again.]"
 )
+_AGAIN: Final = "The model was asked to check this answer, and answers again."
 _SAY_SOMETHING: Final = "[Your last message was empty. Call run_code, or answer the person.]"
 
 
@@ -114,19 +119,27 @@ class _Turn:
             cache_key=job.cache_key,
         )
         self._words: list[str] = []
+        self._known = (job.system, *(claims.text(one) for one in job.transcript.entries))
+        self._doubted = ""
+        self._unfounded = claims.NOTHING
+        self._may_go_on = True
         self._cuts = 0
         self._empty = 0
 
     def outcome(self, ending: Ending, sentence: str = "") -> endings.Outcome:
-        text = "".join([*self._words, self._asking.heard])
-        return endings.Outcome(ending, text.strip(), sentence, self._job.budget.spent)
+        text = "".join([*self._words, self._asking.heard]).strip() or self._doubted
+        return endings.Outcome(
+            ending, text, sentence, self._job.budget.spent, unfounded=self._unfounded
+        )
 
     async def run(self) -> endings.Outcome:
         try:
             while True:
                 reply = await self._ask()
                 if self._is_answer(reply):
-                    return self.outcome(Ending.ANSWERED)
+                    if await self._stands(reply):
+                        return self.outcome(Ending.ANSWERED)
+                    continue
                 await self._do(reply.calls)
         except _OverError as over:
             return self.outcome(over.ending, over.sentence)
@@ -159,6 +172,7 @@ class _Turn:
         if reply.finish is messages.Finish.FILTERED:
             raise _OverError(Ending.REFUSED, failures.RefusedError.__doc__ or "")
         self._asking.heard = ""
+        self._may_go_on = asked.may_call and not asked.is_last
         if reply.is_reasoning_refused:
             self._transcript.forget_reasoning()
         if asked.is_cut or reply.finish is messages.Finish.LENGTH:
@@ -181,6 +195,31 @@ class _Turn:
             raise _OverError(Ending.EMPTY, "The language model gave no answer. Please ask again.")
         self._transcript.remark(_SAY_SOMETHING)
         return False
+
+    async def _stands(self, reply: messages.Reply) -> bool:
+        """Say whether an answer may be the last; what it claims without ground is objected to."""
+        text = "".join(self._words)
+        self._unfounded = await self._claimed(text)
+        if not self._unfounded or self._doubted or reply.is_second_try or not self._may_go_on:
+            return True
+        self._doubted, self._words = text.strip(), []
+        self._transcript.remark(self._unfounded.remark)
+        self._job.watcher.notice(_AGAIN)
+        return False
+
+    async def _claimed(self, text: str) -> claims.Unfounded:
+        entries = self._transcript.entries
+        files: tuple[str, ...] = ()
+        if claims.missing(text, (), ()):
+            try:
+                existing = [info.name for info in await self._job.workbench.list_files()]
+                files = claims.missing(text, existing, entries)
+            except errors.WorkspaceError as error:
+                _log.info("nobody knows which files there are", exc_info=error)
+        if self._guard.has_succeeded or not claims.has_data(entries):
+            return claims.Unfounded(files)
+        shown = (one.text for one in entries if isinstance(one, messages.Answered))
+        return claims.Unfounded(files, claims.figures_of_nothing(text, (*self._known, *shown)))
 
     def _cut(self, reply: messages.Reply, why: str) -> messages.Reply:
         """Keep what came of an answer that broke off, and let the model go on."""

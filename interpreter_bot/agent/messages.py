@@ -174,6 +174,7 @@ class Reply:
     manner: Manner = Manner.NATIVE
     finish: Finish = Finish.STOP
     usage: Usage | None = None
+    is_second_try: bool = False
     reasoning: Reasoning | None = None
     is_reasoning_refused: bool = False
 

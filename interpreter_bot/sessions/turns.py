@@ -18,6 +18,7 @@ from typing import Final
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import (
     budgets,
+    claims,
     endings,
     links,
     loops,
@@ -49,7 +50,6 @@ from interpreter_bot.store import databases, records
 _log = logging.getLogger(__name__)
 
 _FAULT: Final = "Something went wrong inside the bot. What was made until then is kept."
-_MISSING: Final = "The answer speaks of files that do not exist: {names}."
 _BEHIND: Final = (
     "The database cannot be used right now. What is said here may be missing from the history "
     "later, and the model may not remember it."
@@ -154,6 +154,7 @@ class _Work:
         self._request = request
         self.stage = stage
         self._recorder = recorder
+        self._unfounded = claims.NOTHING
         self._loss: variables.Loss | None = None
         self._until = time.monotonic() + means.bot.turn.seconds
 
@@ -288,24 +289,25 @@ class _Work:
         finally:
             is_whole = transcript.entries[:count] != tuple(question.earlier[:count])
             self._recorder.memory(memories.detail(count, transcript, is_whole=is_whole))
+        self._unfounded = outcome.unfounded
         status = _STATUSES.get(outcome.ending, ports.Status.FAILED)
         return ports.End(status=status, text=outcome.text, sentence=outcome.sentence)
 
     async def _mended(self, end: ports.End, bench: workbenches.Workbench) -> ports.End:
         """Mend the links of the answer, and say which files it only claims."""
         rewritten = links.rewritten(end.text, ())
-        if not rewritten.missing:
-            # It speaks of no file.
-            return end
-        try:
-            names = [info.name for info in await bench.list_files()]
-        except errors.WorkspaceError as error:
-            # Nobody knows which of them exist; the answer is worth more than that.
-            _log.info("the links of an answer could not be looked into", exc_info=error)
-            return dataclasses.replace(end, text=rewritten.text)
-        rewritten = links.rewritten(end.text, names)
+        files: tuple[str, ...] = ()
         if rewritten.missing:
-            self.stage.notice(_MISSING.format(names=", ".join(rewritten.missing)))
+            try:
+                names = [info.name for info in await bench.list_files()]
+                files = links.rewritten(end.text, names).missing
+            except errors.WorkspaceError as error:
+                # Nobody knows which of them exist; the answer is worth more than that.
+                _log.info("the links of an answer could not be looked into", exc_info=error)
+        claimed = self._unfounded
+        files = tuple(dict.fromkeys([*files, *claimed.files]))
+        for sentence in dataclasses.replace(claimed, files=files).sentences:
+            self.stage.notice(sentence)
         return dataclasses.replace(end, text=rewritten.text)
 
     @property

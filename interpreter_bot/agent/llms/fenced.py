@@ -71,11 +71,12 @@ def with_both(guess: messages.Reply, reply: messages.Reply) -> messages.Reply:
     An estimate even where the server counted both: it is no measure of one prompt.
     """
     if guess.usage is None:
-        return dataclasses.replace(reply, usage=None)
+        return dataclasses.replace(reply, usage=None, is_second_try=True)
     written = fitting.message_tokens(messages.Said(reply.text, reply.calls))
     known = reply.usage or messages.Usage(guess.usage.tokens, written)
     both = guess.usage + known
-    return dataclasses.replace(reply, usage=dataclasses.replace(both, is_estimated=True))
+    usage = dataclasses.replace(both, is_estimated=True)
+    return dataclasses.replace(reply, usage=usage, is_second_try=True)
 
 
 def _append(said: list[dict[str, Any]], message: messages.Message) -> None:

@@ -6,12 +6,10 @@ gives some that it cannot know, it is asked again.
 
 from __future__ import annotations
 
-import bisect
 import re
-from collections.abc import Iterator
 from typing import Final
 
-from interpreter_bot.agent import messages, prompting
+from interpreter_bot.agent import figures, messages, prompting
 
 # Where files are said to be that a person sent.
 _FOLDER: Final = "/mnt/data/"
@@ -26,10 +24,6 @@ _KIND_OF_PICTURE: Final = re.compile(
     r"\b(?:hist\w*|scatter\w*|bars?|lines?|pie|heatmap|time)\b", re.IGNORECASE
 )
 _GROUPS: Final = re.compile(r"\b(?:by|per|each)\b", re.IGNORECASE)
-_NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
-_LIST_MARK: Final = re.compile(
-    r"^[ \t*_#>-]*(?:step )?\d+[.):](?=[\s*_])", re.MULTILINE | re.IGNORECASE
-)
 
 
 def reminder(transcript: tuple[messages.Message, ...]) -> str:
@@ -61,23 +55,8 @@ def is_guess(reply: messages.Reply, prompt: messages.Prompt) -> bool:
     if reply.calls or reply.finish is not messages.Finish.STOP:
         return False
     told = [one.text for one in prompt.messages if not isinstance(one, messages.Said)]
-    known = sorted({value for text in (prompt.system, *told) for value, _ in _numbers(text)})
+    known = figures.known((prompt.system, *told))
     return not all(
-        _is_among(value, places, known)
-        for value, places in _numbers(_LIST_MARK.sub("", reply.text))
+        figures.is_among(value, places, known)
+        for value, places in figures.of(figures.without_list_marks(reply.text))
     )
-
-
-def _is_among(value: float, places: int, known: list[float]) -> bool:
-    """Say whether a number is known, or is a known one that was rounded to its decimal places."""
-    slack = 0.5 * 10.0**-places + 1e-9 if places else 0.0
-    at = bisect.bisect_left(known, value - slack)
-    return at < len(known) and known[at] <= value + slack
-
-
-def _numbers(text: str) -> Iterator[tuple[float, int]]:
-    """Find numbers, and how many decimal places each has; groups of thousands may have commas."""
-    for found in _NUMBER.findall(text):
-        number = found.replace(",", "")
-        if number.count(".") <= 1:
-            yield float(number), len(number.partition(".")[2])

@@ -297,12 +297,16 @@ async def test_a_file_written_twice_is_given_once_as_it_is_at_the_end(opened):
         openai_server.code("open('f.txt', 'w').write('draft')"),
         openai_server.code("open('f.txt', 'w').write('final version')"),
         openai_server.text("See `f.txt` and [g](sandbox:/mnt/data/g.txt)."),
+        openai_server.text("See `f.txt` and [g](sandbox:/mnt/data/g.txt), and saved.csv."),
     ]
     async with opened(*script) as house:
         reply = await house.ask("go")
     assert reply.files == {"f.txt": b"final version"}
     assert len(reply.of("artifact")) == 1
-    assert reply.of("announcement") == ["The answer speaks of files that do not exist: g.txt."]
+    assert reply.of("announcement") == [
+        "The model was asked to check this answer, and answers again.",
+        "The answer speaks of files that do not exist: g.txt, saved.csv.",
+    ]
 
 
 async def test_a_platform_that_fails_ends_the_turn_but_not_the_bot(opened):

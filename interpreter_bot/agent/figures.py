@@ -1,0 +1,42 @@
+"""Numbers in texts, and whether they can come from others. Pure."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+_NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
+_LIST_MARK: Final = re.compile(
+    r"^[ \t*_#>-]*(?:step )?\d+[.):](?=[\s*_])", re.MULTILINE | re.IGNORECASE
+)
+
+
+def without_list_marks(text: str) -> str:
+    """Leave out the numbers that only number the lines of a list."""
+    return _LIST_MARK.sub("", text)
+
+
+def of(text: str) -> Iterator[tuple[float, int]]:
+    """Find numbers, and how many decimal places each has; groups of thousands may have commas."""
+    for found in _NUMBER.findall(text):
+        number = found.replace(",", "")
+        if number.count(".") <= 1:
+            yield float(number), len(number.partition(".")[2])
+
+
+def known(texts: Iterable[str]) -> list[float]:
+    """Return all numbers of some texts, in order."""
+    return sorted({value for text in texts for value, _ in of(text)})
+
+
+def is_among(value: float, places: int, known: list[float]) -> bool:
+    """Say whether a number is known, or is a known one that was rounded to its decimal places."""
+    return is_near(value, 0.5 * 10.0**-places + 1e-9 if places else 0.0, known)
+
+
+def is_near(value: float, slack: float, known: list[float]) -> bool:
+    """Say whether a number is known but for so much."""
+    at = bisect.bisect_left(known, value - slack)
+    return at < len(known) and known[at] <= value + slack

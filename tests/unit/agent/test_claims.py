@@ -1,0 +1,156 @@
+"""Claims without ground are found, and nothing else is taken for one."""
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from interpreter_bot.agent import claims, messages
+
+EXISTING = ("sales.csv", "out/plot.png", "My report.pdf")
+TOLD = (
+    messages.Told("[The person sent the file 'sales.csv'; it is at /mnt/data/sales.csv.]\n\nmean?"),
+    messages.Said("I look.", (messages.Call("1", "run_code", "open('never.csv')"),)),
+    messages.Answered("1", "FileNotFoundError: no such file: 'old.xlsx'"),
+    messages.Told("I put it into budget.xlsx, I think"),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("I saved the table to `result.csv`.", ["result.csv"]),
+        ("The chart is saved as trend.png, the rest in rest.json.", ["trend.png", "rest.json"]),
+        ("I created `fib.py` and `notes.md`.", ["fib.py", "notes.md"]),
+        ("See **summary_2024.xlsx** for all rows.", ["summary_2024.xlsx"]),
+        ("It is at /mnt/data/clean.parquet.", ["clean.parquet"]),
+        ("It is at `/mnt/data/sub/clean.parquet`", ["sub/clean.parquet"]),
+        ("- `a.csv`: the rows\n- `b.csv`: the columns", ["a.csv", "b.csv"]),
+        ("Ich habe `auswertung.pdf` gespeichert.", ["auswertung.pdf"]),
+        ("[the file](sandbox:/mnt/data/gone.csv)", ["gone.csv"]),
+        ("Saved: `Q3 final report.docx`", ["Q3 final report.docx"]),
+        ("The file is not sorted. I wrote never.csv.", ["never.csv"]),
+    ],
+)
+def test_a_file_that_does_not_exist_is_a_claim(text, names):
+    assert list(claims.missing(text, EXISTING, TOLD)) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # They exist, whatever they are called on the way.
+        "`sales.csv`, plot.png, out/plot.png, SALES.CSV, /mnt/data/sales.csv and `My report.pdf`",
+        # Others spoke of them.
+        "I found budget.xlsx nowhere; old.xlsx is gone.",
+        # Code, quotations, addresses, expressions.
+        "```python\ndf.to_csv('x.csv')\n```",
+        "~~~\nsaved x.csv\n~~~",
+        "Run `df.to_csv('x.csv')` there.",
+        "    df.to_csv('x.csv')",
+        "> I saved x.csv",
+        "See https://example.org/data/x.csv and www.example.org/y.pdf.",
+        "`response.json()` gives a dict, so does response.json().",
+        "Call numpy.random, df.head, os.path and Node.js; ASP.NET 4.5, e.g., i.e.",
+        "It is in /home/anna/x.csv, ~/y.csv and C:\\z.csv, and matches *.csv or <name>.csv.",
+        # Programs.
+        "The entry point is `main.py`; settings.yaml and requirements.txt are read at the start.",
+        # What might be, is advised, or is not there.
+        "You can save it as analysis.py and run it.",
+        "If you want, I write a report.pdf.",
+        "Please upload costs.xlsx.",
+        "There is no file called costs.xlsx.",
+        "I couldn't find costs.xlsx.",
+        "Files such as a.csv or b.json work.",
+        "Du kannst es in daten.csv speichern.",
+        "Vous pouvez l'enregistrer dans donnees.csv.",
+        "Replace your_file.csv, example.csv, my_data.xlsx, filename.txt and file1.csv there.",
+        "A CSV or .csv file; version 1.2.md5; 3.14; a.b.c",
+    ],
+)
+def test_nothing_else_is_a_claim_of_a_file(text):
+    assert claims.missing(text, EXISTING, TOLD) == ()
+
+
+KNOWN = (
+    "Today is Saturday, 21 November 2026. One run may take 120 seconds.",
+    "[The person sent sales.csv (12.4 KiB); region,amount\nnorth,118.25\nsouth,97]\n\nOver 85?",
+    "I ran: mean 0.4273, total 1,234,567.891",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "figures"),
+    [
+        ("The mean is 73.2.", ["73.2"]),
+        ("There are 4,812 rows, of which 37 lack a value.", ["4,812", "37"]),
+        ("South sold 41 % of everything.", ["41"]),
+        ("1. North: 118.25\n2. South: 219.5", ["219.5"]),
+        ("Total: **1,234,999**", ["1,234,999"]),
+        ("Im Mittel sind es 73.2 je Tag.", ["73.2"]),
+        ("In May it was 340.", ["340"]),
+    ],
+)
+def test_a_figure_out_of_nothing_is_a_claim(text, figures):
+    assert list(claims.figures_of_nothing(text, KNOWN)) == figures
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Told, printed, or a rounding or a percentage of that.
+        "North has 118.25, about 118.3; south 97; the mean is 0.43 or 42.73 %, in all 1,234,568.",
+        "It is 1.23 million in all, or 1,235 thousand.",
+        "You asked for those over 85, on 21 November 2026, within 120 s.",
+        # What people say anyway.
+        "There are 3 columns and 12 months, since 1998, in 100 % of the cases (p < 0.05, 95 %).",
+        "1. First\n2. Then\n17. Last\n- Step 42: done",
+        "Python 3.11 and pandas 2.2.3, at 14:35, on 2024-05-17 or 17.05.24; figure 23, row 41.",
+        # What might be.
+        "For example, with values of 33, 47 and 61.8 the median is 47.",
+        "If it were 73.2, more would be sold.",
+        "Typically 68.27 % lie within one standard deviation.",
+        "Zum Beispiel 73.2.",
+        # Code.
+        "```\nx = 73.2\n```\nUse `round(x, 73)`.",
+        "> it was 73.2",
+        "See https://example.org/73.2/x.",
+        "Hello! What do you want to know?",
+    ],
+)
+def test_nothing_else_is_a_claim_of_a_figure(text):
+    assert claims.figures_of_nothing(text, KNOWN) == ()
+
+
+@hypothesis.given(st.floats(13, 1e9), st.integers(0, 4))
+def test_what_was_printed_may_be_said_in_any_rounding(value, places):
+    answer = f"The mean is {value:,.{places}f}, in all {value:.{places}f}."
+    assert claims.figures_of_nothing(answer, (f"mean: {value!r}",)) == ()
+
+
+_WORDS = st.text(alphabet="ab 1.,:;`>\n/-_[]()~#*csv", max_size=60)
+
+
+@hypothesis.given(_WORDS, st.lists(st.sampled_from(["a.csv", "b/a.csv", "sales.csv"])), _WORDS)
+def test_whatever_exists_or_was_named_by_others_is_never_missing(before, names, after):
+    text = before + " ".join(names) + after
+    found = claims.missing(text, (), ())
+    assert claims.missing(text, found, ()) == ()
+    told = (messages.Told(" ".join(found)),)
+    assert set(claims.missing(text, (), told)) <= set(found)
+
+
+def test_figures_are_made_up_of_data_only():
+    assert claims.has_data(TOLD)
+    assert not claims.has_data((messages.Told("What is 12 times 37?"), messages.Said("444")))
+
+
+def test_hostile_text_takes_no_time():
+    for text in (
+        "a." * 50_000,
+        "`" * 50_001,
+        "a/" * 50_000 + "x.csv",
+        "1." * 50_000,
+        "- " * 50_000,
+    ):
+        claims.missing(text, (), ())
+        claims.figures_of_nothing(text, ())
