@@ -44,6 +44,8 @@ class Catcher:
         self._has_looked_back = False
         self._last = 0
         self._since: int | None = None
+        self._begun: int | None = None
+        self._looked_at: set[int] = set()
         self._direct: dict[int, None] = {}
         self._lock = asyncio.Lock()
 
@@ -64,6 +66,7 @@ class Catcher:
         """Remember that a new session begins: what it brings is not what was missed before."""
         if self._since is None:
             self._since = self._last - _MARGIN
+            self._looked_at.clear()
 
     async def look_back(self) -> None:
         """Remember, once, that something may have been written before the bot was started.
@@ -89,44 +92,68 @@ class Catcher:
         async with self._lock:
             if self._since is None:
                 return
-            since, self._since = discord.Object(self._since), None
-            missed: list[discord.Message] = []
-            for channel in self._changed(since.id):
-                missed += await self._read(channel, since)
-            for message in sorted(missed, key=lambda one: one.id):
-                self.note(message)
-                await self._listener.heard(message)
-            if missed:
-                _log.info("%d messages were looked up that may have been missed", len(missed))
+            since, self._since = self._since, None
+            self._begun = since
+            found: list[discord.abc.Messageable] = []
+            for guild in self._client.guilds:
+                found += self._changed(guild, since)
+            found += [self._client.get_partial_messageable(number) for number in self._direct]
+            await self._hear(found, since)
 
-    def _changed(self, since: int) -> list[discord.abc.Messageable]:
-        """Find channels in which something was written."""
-        found: list[discord.abc.Messageable] = []
+    async def catch_up_in(self, guild: discord.Guild) -> None:
+        """Hear what was written on a server that Discord told of later than of the others."""
+        async with self._lock:
+            if self._since is None and self._begun is not None:
+                await self._hear(self._changed(guild, self._begun), self._begun)
+
+    async def _hear(self, channels: list[discord.abc.Messageable], since: int) -> None:
+        """Hear what was written in some channels, oldest first."""
+        if len(channels) > _MOST_CHANNELS:
+            _log.warning("of %d channels only %d are looked up", len(channels), _MOST_CHANNELS)
+        missed: list[discord.Message] = []
+        for channel in channels[: -_MOST_CHANNELS - 1 : -1]:
+            missed += await self._read(channel, discord.Object(since))
+        for message in sorted(missed, key=lambda one: one.id):
+            self.note(message)
+            try:
+                await self._listener.heard(message)
+            except Exception:
+                # One that goes wrong does not keep the others from being heard.
+                _log.exception("a message that was missed could not be taken: %d", message.id)
+        if missed:
+            _log.info("%d messages were looked up that may have been missed", len(missed))
+
+    def _changed(self, guild: discord.Guild, since: int) -> list[discord.abc.Messageable]:
+        """Find channels of a server in which something was written; once in a session."""
         allowed = self._options.guilds
-        for guild in self._client.guilds:
-            if allowed and guild.id not in allowed:
-                continue
-            known: list[discord.TextChannel | discord.VoiceChannel | discord.Thread] = []
-            known += guild.text_channels
-            known += guild.voice_channels
-            known += guild.threads
-            found += [one for one in known if (one.last_message_id or 0) > since]
-        found += [self._client.get_partial_messageable(number) for number in self._direct]
-        found.reverse()
-        if len(found) > _MOST_CHANNELS:
-            _log.warning("of %d channels only %d are looked up", len(found), _MOST_CHANNELS)
-        return found[:_MOST_CHANNELS]
+        if (
+            guild.id in self._looked_at
+            or guild.unavailable
+            or (allowed and guild.id not in allowed)
+        ):
+            return []
+        self._looked_at.add(guild.id)
+        known: list[discord.TextChannel | discord.VoiceChannel | discord.Thread] = []
+        known += guild.text_channels
+        known += guild.voice_channels
+        known += guild.threads
+        return [one for one in known if (one.last_message_id or 0) > since]
 
     async def _read(
         self, channel: discord.abc.Messageable, since: discord.Object
     ) -> list[discord.Message]:
-        try:
-            return [
-                message
+        """Read a channel; around a message that the library cannot read, from both ends."""
+        found: dict[int, discord.Message] = {}
+        for is_oldest_first in (True, False):
+            try:
                 async for message in channel.history(
-                    limit=_MOST_MESSAGES, after=since, oldest_first=True
-                )
-            ]
-        except faults.ANY as error:
-            _log.info("what was missed in a channel could not be read", exc_info=error)
-            return []
+                    limit=_MOST_MESSAGES, after=since, oldest_first=is_oldest_first
+                ):
+                    found[message.id] = message
+            except faults.ANY as error:
+                _log.info("what was missed in a channel could not be read", exc_info=error)
+            except Exception:
+                _log.exception("a message that may have been missed could not be read")
+                continue
+            break
+        return list(found.values())

@@ -102,6 +102,10 @@ class _Hearing(discord.Client):
         await self.catcher.look_back()
         await self.catcher.catch_up()
 
+    async def on_guild_available(self, guild: discord.Guild) -> None:
+        """Hear that a server can be used, perhaps long after the others."""
+        await self.catcher.catch_up_in(guild)
+
     async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:
         """Log what went wrong with an event; the others go on."""
         if self.is_leaving:

@@ -61,6 +61,9 @@ class Editor:
         is_late = time.monotonic() - recent.heard > self._options.rerun_seconds
         if is_late or message.content == recent.message.content:
             return
+        if not await self._listener.is_still_for_us(message):
+            # Perhaps it cannot even be read any more: the answer to what it was stands.
+            return
         if not await self._talks.claim(places.PLATFORM, event):
             return
         recent.message = message

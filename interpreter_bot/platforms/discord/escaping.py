@@ -23,6 +23,10 @@ _LINK: Final = re.compile(
     r"|(?P<bare><?(?P<url>https?://[^\s<>\"]+)>?)",
     re.IGNORECASE,
 )
+# Of these, with or without a scheme, clients make an invitation to join.
+_INVITATION: Final = re.compile(
+    r"(?<!\w)discord(?=(?:\.gg|\.new|(?:app)?\.com[/\\]+invite)[/\\])", re.IGNORECASE
+)
 _ADDRESS: Final = re.compile(r"https?://|www\.|[\w-]+\.[a-z]{2,}(?:/|\s|$)", re.IGNORECASE)
 _MARKUP: Final = re.compile(r"[\\*_~`|\[\]<>]")
 _TAIL: Final = re.compile(r"[.,;:!?*_~|)'\]]+\Z")
@@ -52,6 +56,7 @@ def plain(text: str) -> str:
     """Return text within a line as it is: nothing in it is markup, mention or link."""
     text = " ".join(terminals.harmless(text).split())
     text = _MARKUP.sub(r"\\\g<0>", text)
+    text = _INVITATION.sub(f"\\g<0>{_BREAK}", text)
     return text.replace("@", f"@{_BREAK}").replace("://", f":{_BREAK}//")
 
 
@@ -122,6 +127,7 @@ def _row(row: str) -> str:
 def _outside(text: str) -> str:
     # Backticks that close nothing could open code together with others, or close it.
     text = _LINK.sub(_link, text.replace("`", _LOOKALIKE))
+    text = _INVITATION.sub(f"\\g<0>{_BREAK}", text)
     return _MENTION.sub(lambda found: f"{found[0]}{_BREAK}", text)
 
 

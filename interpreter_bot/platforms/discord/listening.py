@@ -129,10 +129,18 @@ class Listener:
                 return found
         return message.channel
 
+    async def is_still_for_us(self, message: discord.Message) -> bool:
+        """Say whether a message that was changed wants an answer of ours now, as far as we see."""
+        return await self._is_for_us(message, message.channel, is_told=False)
+
     async def _is_for_us(
-        self, message: discord.Message, channel: discord.abc.MessageableChannel
+        self,
+        message: discord.Message,
+        channel: discord.abc.MessageableChannel,
+        *,
+        is_told: bool = True,
     ) -> bool:
-        """Say whether a message wants an answer of ours."""
+        """Say whether a message wants an answer of ours; where it cannot be read, that is told."""
         if message.guild is None:
             return True
         if any(user.id == self._me for user in message.mentions):
@@ -144,7 +152,8 @@ class Listener:
         if not chosen.follow_threads:
             return False
         if not self._client.intents.message_content:
-            await self._tell_once(channel)
+            if is_told:
+                await self._tell_once(channel)
             return False
         return True
 

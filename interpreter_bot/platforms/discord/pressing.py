@@ -16,6 +16,7 @@ from interpreter_bot.platforms.discord import (
     places,
     questions,
     sheets,
+    stale_answers,
     stories,
 )
 from interpreter_bot.sessions import histories
@@ -75,8 +76,13 @@ class Presser:
             return
         if not await self._interactor.begins(interaction, is_silent=True):
             return
-        if not await self._interactor.requester.stop_numbered(button.number):
+        requester = self._interactor.requester
+        if not await requester.stop_numbered(button.number):
             await self._interactor.tell(interaction, "Nothing is running any more.")
+            if not requester.is_running(button.number):
+                # As it stands now: who pressed the button may have seen it as it was.
+                message = await interaction.original_response()
+                await stale_answers.mend(message, requester.is_running)
 
     async def _show_code(
         self, interaction: discord.Interaction[Any], place: places.Place, turn_id: int

@@ -96,6 +96,10 @@ class Requester:
             return True
         return run.reply is not None and run.reply.is_running and await self._talks.stop(key)
 
+    def is_running(self, number: int) -> bool:
+        """Say whether a request is on its way here, by its number."""
+        return number in self._runs
+
     async def stop_numbered(self, number: int) -> bool:
         """Stop a request by its number; see `stop`."""
         run = self._runs.get(number)

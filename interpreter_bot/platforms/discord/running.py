@@ -30,6 +30,7 @@ from interpreter_bot.platforms.discord import (
     places,
     pressing,
     requesting,
+    stale_answers,
 )
 from interpreter_bot.sessions import conversations
 
@@ -127,7 +128,7 @@ async def running(
             client, connection = await _connect(
                 talks, chosen, requester, session, token=token, with_content=False
             )
-        talks.notify_through(places.PLATFORM, _notifying(client))
+        talks.notify_through(places.PLATFORM, _notifying(client, requester))
         try:
             # A group of its own: answers that are being given do not end with the connection.
             async with _tasks() as watching:
@@ -302,7 +303,7 @@ async def _close(
         _log.info("the connection to Discord had ended", exc_info=error)
 
 
-def _notifying(client: clients.Client) -> conversations.Notify:
+def _notifying(client: clients.Client, requester: requesting.Requester) -> conversations.Notify:
     """Return what says a sentence in a conversation."""
 
     async def notify(key: values.SessionKey, sentence: str) -> None:
@@ -315,5 +316,8 @@ def _notifying(client: clients.Client) -> conversations.Notify:
             await channel.send(escaping.small(f"🔹 {escaping.plain(sentence)}"))
         except faults.ANY as error:
             raise faults.DiscordError("Discord did not take the message.") from error
+        if client.user is not None:
+            # What there is to tell may be that the bot was killed in the midst of an answer.
+            await stale_answers.mend_all(channel, client.user.id, requester.is_running)
 
     return notify

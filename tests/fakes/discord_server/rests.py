@@ -410,11 +410,11 @@ class Rest:
 
     def _followed(self, token: str, number: str) -> worlds.Message:
         interaction = self.register.following(token)
-        for message in interaction.messages:
-            if number in ("@original", str(message.id)):
-                return message
         if number == "@original" and interaction.original is not None:
             return interaction.original
+        for message in interaction.messages:
+            if number == str(message.id):
+                return message
         raise rules.RefusedError(404, 10008, "Unknown Message")
 
     @_route("GET", "/webhooks/{application}/{token}/messages/{message}", "webhook")

@@ -144,6 +144,7 @@ class Message:
         forms: (loop time, content) of each form, oldest first.
         pings: whom it notified: user ids, "everyone", "role".
         seen_by: the only person who sees it, of an ephemeral message.
+        oddity: what its wire form has beside, that no library expects.
         is_pinging: who wrote what it replies to is mentioned by it.
         nonce: by which its author recognises it.
     """
@@ -162,6 +163,7 @@ class Message:
     pings: set[Any] = dataclasses.field(default_factory=set)
     seen_by: User | None = None
     is_pinging: bool = True
+    oddity: dict[str, Any] = dataclasses.field(default_factory=dict)
     created: float = dataclasses.field(default_factory=time.monotonic)
     is_loading: bool = False
     snapshots: list[Message] = dataclasses.field(default_factory=list)
@@ -214,6 +216,7 @@ class Message:
             "flags": self.flags,
             "components": [] if is_blank else self.components,
         }
+        told |= self.oddity
         if self.webhook_id is not None:
             told["webhook_id"] = str(self.webhook_id)
         if self.nonce is not None:

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.integration.discord import conftest, steps
 
 
@@ -57,6 +59,24 @@ async def test_a_mention_that_is_added_is_heard(discord_server, lab, connect):
         thread = await steps.thread_in(channel)
         await steps.answered(thread)
     assert [request.text for request in talks.handled] == ["forgot you"]
+
+
+@pytest.mark.parametrize("refused", [set(), {"message_content"}], ids=["seen", "hidden"])
+async def test_an_edit_that_does_not_address_it_any_more_lets_the_answer_stand(
+    discord_server, lab, connect, refused
+):
+    discord_server.gateway.refused_intents |= refused
+    alice, channel = lab.person("alice"), lab.channel("general")
+    mention = discord_server.bot.mention
+    async with connect() as talks:
+        asked = discord_server.say(alice, channel, f"{mention} one")
+        thread = await steps.thread_in(channel)
+        await steps.answered(thread)
+        discord_server.edit(asked, "people among themselves")
+        discord_server.say(alice, thread, f"{mention} two")
+        await steps.answered(thread, 2)
+    assert [message.content for message in thread.of_bots] == ["You said: one", "You said: two"]
+    assert [request.text for request in talks.handled] == ["one", "two"]
 
 
 async def _opening(discord_server, until, alice, channel, text):

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.platforms.discord import faults, running
+from interpreter_bot.platforms.discord import clients, faults, running
 from tests.fakes import discord_conversations
 from tests.fakes.discord_server import gateways, worlds
 from tests.integration.discord import conftest, steps
@@ -207,6 +207,39 @@ async def test_an_event_that_cannot_be_read_costs_only_itself(
     assert [request.text for request in talks.handled] == ["hello"]
     assert "an event was left out that could not be read: MESSAGE_CREATE" in caplog.text
     assert len(discord_server.gateway.identifies) == 1
+
+
+async def test_what_was_missed_around_a_message_that_cannot_be_read_is_heard(
+    discord_server, lab, connect, until, monkeypatch, caplog
+):
+    alice, odd, plain = lab.person("alice"), lab.channel("odd"), lab.channel("plain")
+    mention = discord_server.bot.mention
+    discord_server.say(alice, odd, f"{mention} before it")
+    unreadable = discord_server.say(alice, odd, f"{mention} itself")
+    unreadable.oddity = {"interaction": {"id": "1", "type": 2, "user": alice.payload}}
+    discord_server.say(alice, odd, f"{mention} after it")
+    discord_server.say(alice, plain, f"{mention} elsewhere")
+    async with connect() as talks:
+        await until(lambda: len(talks.handled) == 3)
+        await steps.answered(await steps.thread_in(plain))
+    assert {request.text for request in talks.handled} == {"before it", "after it", "elsewhere"}
+    assert "could not be read" in caplog.text
+
+
+async def test_a_server_that_is_told_of_late_is_caught_up_with(
+    discord_server, lab, connect, monkeypatch
+):
+    monkeypatch.setattr(clients, "_READY_SECONDS", 0.2)
+    late = discord_server.guild("Late")
+    late.late_seconds = 1.0
+    alice, bob = lab.person("alice"), late.person("bob")
+    near, far = lab.channel("near"), late.channel("far")
+    discord_server.say(alice, near, f"{discord_server.bot.mention} one")
+    discord_server.say(bob, far, f"{discord_server.bot.mention} two")
+    async with connect() as talks:
+        await steps.answered(await steps.thread_in(near))
+        await steps.answered(await steps.thread_in(far))
+    assert [request.text for request in talks.handled] == ["one", "two"]
 
 
 async def test_what_is_no_event_at_all_ends_it_when_answers_stand(discord_server, lab, connect):

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from interpreter_bot import settings
+from interpreter_bot import settings, values
 from tests.fakes import discord_conversations
+from tests.fakes.discord_server import worlds
 from tests.integration.discord import conftest, steps
 
 
@@ -68,6 +69,54 @@ async def test_roles_are_looked_up_where_discord_does_not_tell_them(
         await until(lambda: channel.of_bots)
         assert "not among those" in channel.of_bots[0].content
     assert [request.text for request in talks.handled] == ["of the crew"]
+
+
+def _left(server, person, channel):
+    """What a bot that was killed in the midst of an answer leaves behind."""
+    stop = {"type": 2, "style": 4, "label": "Stop", "custom_id": f"ib:stop:123:{person.id}"}
+    return server.post(
+        worlds.Message(
+            channel,
+            server.bot,
+            "```py\nslow()\n```\n-# ⏳ running …",
+            components=[{"type": 1, "components": [stop]}],
+        )
+    )
+
+
+async def test_an_answer_that_nobody_writes_any_more_says_so(discord_server, lab, connect, until):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    direct = discord_server.direct(alice)
+    ended = "```py\nslow()\n```\n-# ⏹️ This answer was interrupted."
+    async with connect() as talks:
+        told, pressed = _left(discord_server, alice, channel), _left(discord_server, alice, direct)
+        key = values.SessionKey("discord", str(lab.id), str(channel.id))
+        await talks.notify["discord"](key, "I was restarted.")
+        await until(lambda: told.content == ended)
+        assert told.buttons == {}
+        done = await discord_server.click(alice, pressed, "Stop")
+        await until(lambda: "Nothing is running" in done.text)
+        await until(lambda: pressed.content == ended)
+        assert pressed.buttons == {}
+
+
+async def test_an_answer_that_is_being_written_is_let_be(discord_server, connect, until):
+    gate = asyncio.Event()
+
+    async def script(turn):
+        turn.reply.step(1)
+        await gate.wait()
+        return await conftest.echo_later(turn)
+
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    async with connect(script) as talks:
+        discord_server.say(alice, direct, "go")
+        await until(lambda: direct.of_bots and "Stop" in direct.of_bots[0].buttons)
+        await talks.notify["discord"](talks.handled[0].key, "Something else.")
+        assert "Stop" in direct.of_bots[0].buttons
+        gate.set()
+        await until(lambda: direct.of_bots[0].content == "You said: go")
 
 
 @pytest.mark.parametrize("restricted", ["guilds", "channels"])

@@ -20,11 +20,13 @@ _PIECES = st.sampled_from(
             "https://x.example",
             "\\",
         ),
+        *("discord.gg/x", "https://discord.com/invite/y", "[z](https://discord.gg/z)"),
         *("[https://a.example](https://b.example)", "\u200b", "\u202e", "*", "_", "py", "text"),
     ]
 )
 _TEXTS = st.lists(_PIECES | st.text(max_size=5), max_size=40).map("".join)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_INVITATION = re.compile(r"\bdiscord(\.gg|\.com/invite)/", re.IGNORECASE)
 _MENTION = re.compile(r"@(everyone|here)|(?<!\\)<(@[!&]?|#)\d")
 
 
@@ -33,6 +35,7 @@ def test_prose_mentions_nobody_and_closes_its_fences(text):
     told = escaping.prose(text)
     assert told.count("```") % 2 == 0
     assert not _MENTION.search(_CODE.sub("", told))
+    assert not _INVITATION.search(_CODE.sub("", told))
     assert not set(told) & set("\u202e\u2066")
 
 
@@ -57,6 +60,7 @@ def test_plain_is_no_markup(text):
     told = escaping.plain(text)
     assert "\n" not in told
     assert not _MENTION.search(told)
+    assert not _INVITATION.search(told)
     assert not re.search(r"(?<!\\)(\\\\)*[*_~`|<]", told.replace("\\\\", ""))
     assert "://" not in told
 
