@@ -1,7 +1,10 @@
 """The seccomp filter: what no analysis needs, and attacks on the host kernel do.
 
 A deny list: an allow list is stronger, but breaks what people install. Denied calls fail with
-EPERM, so that code gets an exception it can show; calls of another architecture kill.
+EPERM, so that code gets an exception it can show, or with ENOSYS where a library then takes an
+older call; so do calls newer than this list. Calls of another architecture kill.
+
+Longer than most modules, as half of it is one table.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
     "kcmp": (312, 272),
     "pidfd_getfd": (438, 438),
     "name_to_handle_at": (303, 264),
@@ -87,14 +91,15 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "move_pages": (279, 239),
     "mknod": (133, None),
     "mknodat": (259, 33),
+    # kernel memory that older kernels count for nobody
+    "msgget": (68, 186),
+    "semget": (64, 190),
 }
 # Where no control group holds the session: what would undo its share of the cores, and memory
 # that no process shows while it is held.
 _DENIED_WHERE_WATCHED = {
     "sched_setaffinity": (203, 122),
     "shmget": (29, 194),
-    "semget": (64, 190),
-    "msgget": (68, 186),
 }
 _ABSENT_WHERE_WATCHED = {"memfd_create": (319, 279)}
 # Answered "no such call", so that libraries fall back to the older one they know.
@@ -105,11 +110,31 @@ _ABSENT = {
     "io_uring_register": (427, 427),
     # Contexts are so many for the whole machine, whoever has them.
     "io_setup": (206, 0),
+    "io_pgetevents": (333, 292),
+    # Instances are so many for each user of the host, and those of its root are taken with ours;
+    # what is watched may be a file of all sessions, and tell one what another does.
+    "inotify_init": (253, None),
+    "inotify_init1": (294, 26),
+    # Rules and programs that a session would leave in the host kernel's memory by the megabyte,
+    # the latter out of one pool, without which nobody's filter could be made.
+    "landlock_create_ruleset": (444, 444),
+    "landlock_add_rule": (445, 445),
+    "landlock_restrict_self": (446, 446),
+    "seccomp": (317, 277),
+    # Pages that go from pipe to socket to file: a wide door, and libraries copy without it.
+    "splice": (275, 76),
+    "tee": (276, 77),
 }
+# The last call that was there to be looked at: file_setattr, of Linux 6.17.
+_NEWEST = 469
+
 _CLONE = (56, 220)
 _IOCTL = (16, 29)
 _SOCKETS = ((41, 198), (53, 199))  # socket, socketpair
 _SETSOCKOPT = (54, 208)
+_GETSOCKOPT = (55, 209)
+_PRCTL = (157, 167)
+_FCNTL = (72, 25)
 _CLOSE_RANGE = (436, 436)
 _MMAP = (9, 222)
 _AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -128,23 +153,39 @@ _ERRNO = 0x00050000
 _NUMBER, _ARCHITECTURE = 0, 4
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _HIGH_HALF = 4
-_X32_BIT = 0x40000000
+# By their flags. What was never sent out of band cannot be received so.
+_SENDS = {
+    (44, 206): _FOURTH_ARGUMENT,  # sendto
+    (46, 211): _THIRD_ARGUMENT,  # sendmsg
+    (307, 269): _FOURTH_ARGUMENT,  # sendmmsg
+}
 # NEWNS|NEWCGROUP|NEWUTS|NEWIPC|NEWUSER|NEWPID|NEWNET, and NEWTIME.
 _NAMESPACES = 0x7E020000 | 0x80
 # A thread that shares no descriptors holds files that no look at its process shows.
 _THREAD, _SHARED_FILES = 0x10000, 0x400
 _CLOSE_RANGE_UNSHARE = 2
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+# Everything about interfaces, bridges, drivers and namespaces. The sockets that the bot connected
+# are in the host's network namespace, and would speak of that.
+_SIOC_FIRST, _SIOC_BEYOND = 0x890B, 0x8A00
+_PR_SET_SECCOMP, _PR_FUTEX_HASH = 22, 78
+# Changes in directories that all share. And locks of open files, of which the kernel counts
+# neither number nor memory; the answer is that of a kernel without them.
+_F_NOTIFY, _F_OFD = 1026, (36, 37, 38)
+_MSG_OOB = 1
 _MAP_SHARED, _MAP_ANONYMOUS = 1, 0x20
 _MOST_SHARED_BYTES = 64 * 1024 * 1024
 _SOL_SOCKET = 1
 # Those that go beyond the system's limits by force are refused to who has no privilege.
 _BUFFER_OPTIONS = (7, 8)  # SO_SNDBUF, SO_RCVBUF
+# SO_ATTACH_FILTER, _BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF: of the pool that filters are of.
+_PROGRAM_OPTIONS = (26, 50, 51, 52)
+_SO_PASSPIDFD, _SO_PEERPIDFD = 76, 77
 _UNIX, _INTERNET = 1, (2, 10)
 # 0 is the usual one of the two. The others (MPTCP, SMC, SCTP, DCCP, L2TP, …) lead nowhere on a
 # loopback, hold memory of their own, and make the host load modules.
 _INTERNET_PROTOCOLS = (0, 6, 17)  # TCP, UDP
-_RAW, _KIND = 3, 0xF
+_STREAM, _DATAGRAM, _RAW, _KIND = 1, 2, 3, 0xF
 # libzmq lists interfaces; the other netlink protocols (audit, netfilter, generic, …) list nothing
 # that analysis needs and are much of the host kernel.
 _NETLINK, _NETLINK_ROUTE = 16, 0
@@ -165,53 +206,76 @@ def _only(number: int | None, body: bytes) -> bytes:
     return _instruction(_JUMP_EQUAL, number, 0, len(body) // 8) + body
 
 
+def _refused(numbers: tuple[int, ...], error: int = errno.EPERM) -> bytes:
+    """Build the rule that refuses some values of what is loaded, and allows all others."""
+    rule = b"".join(_only(number, _answer(error)) for number in numbers)
+    return rule + _instruction(_RETURN, _ALLOW)
+
+
 def _arguments(column: int) -> bytes:
     """Build the rules that look at an argument; each ends its own call's story."""
     allow = _instruction(_RETURN, _ALLOW)
+    second, third = _instruction(_LOAD, _SECOND_ARGUMENT), _instruction(_LOAD, _THIRD_ARGUMENT)
     clone = _instruction(_LOAD, _FIRST_ARGUMENT) + _instruction(_JUMP_SET, _NAMESPACES, 0, 1)
     clone += _answer(errno.EPERM) + _instruction(_AND, _THREAD | _SHARED_FILES)
     clone += _instruction(_JUMP_EQUAL, _THREAD, 0, 1) + _answer(errno.EPERM) + allow
-    ioctl = _instruction(_LOAD, _SECOND_ARGUMENT)
-    ioctl += _instruction(_JUMP_EQUAL, _TIOCSTI, 1, 0)
-    ioctl += _instruction(_JUMP_EQUAL, _TIOCLINUX, 0, 1) + _answer(errno.EPERM) + allow
-    close_range = _instruction(_LOAD, _THIRD_ARGUMENT)
-    close_range += _instruction(_JUMP_SET, _CLOSE_RANGE_UNSHARE, 0, 1)
+    ioctl = second + _instruction(_JUMP_GREATER_EQUAL, _SIOC_BEYOND, 2, 0)
+    ioctl += _instruction(_JUMP_GREATER_EQUAL, _SIOC_FIRST, 0, 1) + _answer(errno.EPERM)
+    ioctl += _refused((_TIOCSTI, _TIOCLINUX))
+    close_range = third + _instruction(_JUMP_SET, _CLOSE_RANGE_UNSHARE, 0, 1)
     close_range += _answer(errno.EPERM) + allow
-    return (
-        _only(_CLONE[column], clone)
-        + _only(_IOCTL[column], ioctl)
-        + _only(_CLOSE_RANGE[column], close_range)
-        + _only(_SETSOCKOPT[column], _same_buffers())
-        + b"".join(_only(numbers[column], _sockets()) for numbers in _SOCKETS)
-    )
+    fcntl = second + _only(_F_NOTIFY, _answer(errno.EPERM)) + _refused(_F_OFD, errno.EINVAL)
+    prctl = _instruction(_LOAD, _FIRST_ARGUMENT) + _refused((_PR_SET_SECCOMP, _PR_FUTEX_HASH))
+    rules = {
+        _CLONE: clone,
+        _IOCTL: ioctl,
+        _CLOSE_RANGE: close_range,
+        _FCNTL: fcntl,
+        _PRCTL: prctl,
+        _SETSOCKOPT: _set_options(),
+        _GETSOCKOPT: _of_sockets(_refused((_SO_PEERPIDFD,))),
+        **{numbers: _sockets() for numbers in _SOCKETS},
+        **{numbers: _not_urgent(offset) for numbers, offset in _SENDS.items()},
+    }
+    return b"".join(_only(numbers[column], rule) for numbers, rule in rules.items())
+
+
+def _not_urgent(offset: int) -> bytes:
+    """Build the rule that nothing is sent out of band: rarely used, and often flawed, code."""
+    flags = _instruction(_LOAD, offset) + _instruction(_JUMP_SET, _MSG_OOB, 0, 1)
+    return flags + _answer(errno.ENOTSUP) + _instruction(_RETURN, _ALLOW)
 
 
 def _sockets() -> bytes:
-    """Build the rule for families of sockets, and the protocols that each may speak."""
+    """Build the rule for families of sockets, and the kinds and protocols of each."""
     allow = _instruction(_RETURN, _ALLOW)
     refuse = _answer(errno.EPROTONOSUPPORT)
     protocol = _instruction(_LOAD, _THIRD_ARGUMENT)
     netlink = protocol + _only(_NETLINK_ROUTE, allow) + refuse
-    internet = protocol + b"".join(_only(number, allow) for number in _INTERNET_PROTOCOLS)
+    known = protocol + b"".join(_only(number, allow) for number in _INTERNET_PROTOCOLS) + refuse
+    internet = _instruction(_LOAD, _SECOND_ARGUMENT) + _instruction(_AND, _KIND)
     # Raw sockets have the system's own answer, whatever their protocol: no right to them.
-    internet += _instruction(_LOAD, _SECOND_ARGUMENT) + _instruction(_AND, _KIND)
-    internet += _only(_RAW, allow) + refuse
+    internet += _only(_RAW, allow) + _only(_STREAM, known) + _only(_DATAGRAM, known) + refuse
     rule = _instruction(_LOAD, _FIRST_ARGUMENT) + _only(_UNIX, allow) + _only(_NETLINK, netlink)
     rule += b"".join(_only(family, internet) for family in _INTERNET)
     return rule + _answer(errno.EAFNOSUPPORT)
 
 
-def _same_buffers() -> bytes:
+def _of_sockets(rule: bytes) -> bytes:
+    """Build the rule for options: those of all sockets are looked at, by their number."""
+    level = _instruction(_LOAD, _SECOND_ARGUMENT) + _instruction(_JUMP_EQUAL, _SOL_SOCKET, 1, 0)
+    return level + _instruction(_RETURN, _ALLOW) + _instruction(_LOAD, _THIRD_ARGUMENT) + rule
+
+
+def _set_options() -> bytes:
     """Build the rule that leaves buffers of sockets as they are, and says that it was done.
 
     What waits in them is memory that no process shows, and that control groups of version 1 do
-    not count; with their size its sum is bounded.
+    not count; with their size its sum is bounded. Programs are refused, and handles on whoever
+    is at the other end, which may be the bot.
     """
-    allow = _instruction(_RETURN, _ALLOW)
-    size = _instruction(_LOAD, _SECOND_ARGUMENT)
-    size += _instruction(_JUMP_EQUAL, _SOL_SOCKET, 1, 0) + allow
-    size += _instruction(_LOAD, _THIRD_ARGUMENT)
-    return size + b"".join(_only(option, _answer(0)) for option in _BUFFER_OPTIONS) + allow
+    same = b"".join(_only(option, _answer(0)) for option in _BUFFER_OPTIONS)
+    return _of_sockets(same + _refused((*_PROGRAM_OPTIONS, _SO_PASSPIDFD)))
 
 
 def _little_shared_memory() -> bytes:
@@ -249,8 +313,8 @@ def build(*, is_watched: bool) -> bytes:
     program += _instruction(_JUMP_EQUAL, _AUDIT_ARCHITECTURES[machine], 1, 0)
     program += _instruction(_RETURN, _KILL)
     program += _instruction(_LOAD, _NUMBER)
-    if machine == "x86_64":
-        program += _instruction(_JUMP_GREATER_EQUAL, _X32_BIT, 0, 1) + _answer(errno.ENOSYS)
+    # The numbers of x86-64's other table are far beyond, too.
+    program += _instruction(_JUMP_GREATER_EQUAL, _NEWEST + 1, 0, 1) + _answer(errno.ENOSYS)
     for absent in (_ABSENT | (_ABSENT_WHERE_WATCHED if is_watched else {})).values():
         program += _only(absent[column], _answer(errno.ENOSYS))
     for denied in (_DENIED | (_DENIED_WHERE_WATCHED if is_watched else {})).values():

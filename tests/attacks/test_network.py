@@ -121,6 +121,15 @@ async def test_raw_sockets_are_refused(attempt, kind):
     assert await attempt(f"socket.socket(socket.{kind}, socket.SOCK_RAW, 255)") == "EPERM"
 
 
+@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6"])
+@pytest.mark.parametrize("kind", [0, *range(4, 16)])
+async def test_unusual_kinds_are_closed(attempt, family, kind):
+    # The system would answer ESOCKTNOSUPPORT, after it looked for a module of this kind.
+    for flags in (0, "socket.SOCK_CLOEXEC", "socket.SOCK_NONBLOCK"):
+        opened = f"socket.socket(socket.{family}, {kind} | {flags}, 0)"
+        assert await attempt(opened) == "EPROTONOSUPPORT"
+
+
 @pytest.mark.parametrize("family", CLOSED_FAMILIES)
 async def test_unusual_socket_families_are_closed(attempt, family):
     assert await attempt(f"socket.socket({CLOSED_FAMILIES[family]}, 2, 0)") == "EAFNOSUPPORT"
@@ -153,6 +162,59 @@ async def test_loopback_is_the_only_interface_and_leads_nowhere(run):
     )
 
     assert ran.text.splitlines() == ["['lo']", "0"]
+
+
+# What the sockets that a kernel is handed could tell of where they were connected: the host.
+TELLING = {
+    "list of interfaces": "fcntl.ioctl(one, 0x8912, struct.pack('iP', 4096, 0))",
+    "name of an interface": "fcntl.ioctl(one, 0x8910, struct.pack('16si20x', b'', 2))",
+    "index of an interface": "fcntl.ioctl(one, 0x8933, struct.pack('16si20x', b'lo', 0))",
+    "address of an interface": "fcntl.ioctl(one, 0x8915, struct.pack('16s24x', b'lo'))",
+    "hardware address": "fcntl.ioctl(one, 0x8927, struct.pack('16s24x', b'lo'))",
+    "driver": "fcntl.ioctl(one, 0x8946, struct.pack('16s24x', b'lo'))",
+    "namespace": "fcntl.ioctl(one, 0x894C)",
+    "file": "fcntl.ioctl(one, 0x89E0)",
+    "private call": "fcntl.ioctl(one, 0x89FF, bytes(40))",
+    "beyond 32 bits": "call('ioctl', one, 0x8910 | 1 << 32, bytes(40))",
+    "who is there": "call('getsockopt', one, 1, 77, bytes(4), struct.pack('i', 4))",
+    "who sends": "call('setsockopt', one, 1, 76, struct.pack('i', 1), 4)",
+}
+
+
+@pytest.mark.parametrize("what", TELLING)
+async def test_no_socket_tells_of_the_hosts_network(run, what):
+    ran = await run(
+        boxes.code(f"""
+        inherited = [int(n) for n in os.listdir("/proc/self/fd") if int(n) > 2]
+        inherited = [one for one in inherited if os.path.exists(f"/proc/self/fd/{{one}}")]
+        sockets = [one for one in inherited if stat.S_ISSOCK(os.fstat(one).st_mode)]
+        print(len(sockets))
+        with socket.socket() as fresh:
+            for one in [*sockets, fresh.fileno()]:
+                attempt(lambda: {TELLING[what]})
+        """)
+    )
+
+    count, *answers = ran.text.splitlines()
+    assert int(count) >= 3
+    assert answers == ["EPERM"] * (int(count) + 1)
+
+
+async def test_no_socket_tells_where_the_bot_keeps_it(bot, run):
+    ran = await run(
+        boxes.code("""
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                with socket.socket(fileno=os.dup(int(name))) as one:
+                    print(one.family.name, repr(one.getsockname()), repr(one.getpeername()))
+            except OSError as error:
+                print(error.errno)
+        """)
+    )
+
+    assert "AF_UNIX" in ran.text
+    assert str(bot.settings.paths.runtime) not in ran.text
+    assert str(os.getpid()) not in ran.text
 
 
 async def test_network_namespace_is_not_the_hosts(run):
