@@ -14,10 +14,16 @@ from typing import Any, NoReturn
 from . import channels, inits, roots, syscalls
 
 
-def main(control: int) -> None:
-    """Serve until the bot closes its end of `control`, a packet socket's descriptor."""
+def main(control: int, place: int) -> None:
+    """Serve until the bot closes its end of `control`.
+
+    Args:
+        control: a packet socket's descriptor.
+        place: that of the directory we were imported from.
+    """
     channel = socket.socket(fileno=control)
-    os.set_inheritable(control, False)
+    for descriptor in (control, place):
+        os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     received = channels.receive(channel)
     if received is None:
@@ -27,7 +33,7 @@ def main(control: int) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         try:
             server = _ForkServer(channel, start)
-            server.enter()
+            server.enter(place)
             server.preload()
         except OSError as error:
             channels.send(channel, {"event": "failed", "reason": str(error)}, [])
@@ -42,8 +48,12 @@ class _ForkServer:
         self._is_walled: bool = start["walls"]
         self._workspaces: str = start["workspaces"]
 
-    def enter(self) -> None:
-        """Leave the host for namespaces and a root of our own; nothing is imported before."""
+    def enter(self, place: int) -> None:
+        """Leave the host for namespaces and a root of our own; nothing is imported before.
+
+        Args:
+            place: a descriptor of the host's, closed on the way.
+        """
         if not self._is_walled:
             os.makedirs(os.environ["HOME"], mode=0o700, exist_ok=True)
             return
@@ -59,6 +69,7 @@ class _ForkServer:
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
         start = self._start
         trees = roots.Trees(start["readable"], start["hidden"], start["workspaces"])
+        os.close(place)
         # Until here a root's user id let us walk into closed homes. From here on we are no one.
         os.setgroups([]) if start["is_mapped_outside"] else None
         os.setresgid(0, 0, 0)
@@ -67,6 +78,8 @@ class _ForkServer:
         syscalls.die_with_parent(signal.SIGKILL)
         trees.enter(cores=start["cores"])
         syscalls.forbid_new_privileges()
+        # Where an installation is edited in place, this names the bot's own directory.
+        sys.path[:] = [entry for entry in sys.path if os.path.exists(entry)]
         self._workspaces = roots.WORKSPACES
         self._pid_namespace = os.open(f"{roots.HOST_PROC}/self/ns/pid", os.O_RDONLY)
 

@@ -20,6 +20,8 @@ from . import channels, roots, syscalls, walls
 Spec = dict[str, Any]
 
 _ENTERED = b"."
+# Where no control group weighs sessions, the bot still comes before what they compute.
+_NICENESS = 5
 _HERE = os.path.dirname(__file__)
 # What a pipe takes at once, whatever its letters are.
 _REASON_CHARACTERS = 1000
@@ -69,16 +71,15 @@ class _Init:
         """Build walls, fork, serve until the kernel or the bot is gone."""
         is_walled = self._spec["walls"]
         if is_walled:
-            syscalls.set_dumpable(False)
             spec = self._spec
             walls.separate(
                 temporary_bytes=spec["temporary_bytes"],
                 uid=spec["uid"],
                 readable=spec["readable"],
             )
-        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-            # Should the machine run out of memory, the bot is not who should pay.
-            file.write("1000")
+        walls.give_up_first()
+        if is_walled:
+            syscalls.set_dumpable(False)
         pidfd = os.pidfd_open(os.getpid())
         self._say({"event": "separated"}, pidfd)
         os.close(pidfd)
@@ -89,6 +90,8 @@ class _Init:
         for entrance in received[1]:
             os.write(entrance, b"0")
             os.close(entrance)
+        if is_walled:
+            walls.enter_cgroup_namespace()
         wakeup, waker = socket.socketpair()
         waker.setblocking(False)
         # Before there is a child whose end could be missed.
@@ -167,6 +170,7 @@ class _Init:
         os.close(masked)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
+        os.nice(_NICENESS)
         walls.limit(self._spec["rlimits"])
         if self._spec["walls"]:
             if self._spec["affinity"]:

@@ -79,7 +79,8 @@ class Trees:
             name: syscalls.open_tree(f"/dev/{source}") for name, source in _DEVICES.items()
         }
         self._workspaces = syscalls.open_tree(workspaces)
-        self._guest = syscalls.open_tree(os.path.dirname(os.path.abspath(__file__)))
+        # By its real name: the descriptor we were imported through is of a namespace we have left.
+        self._guest = syscalls.open_tree(os.path.dirname(os.path.realpath(__file__)))
         # A new /proc may only be mounted where an unmasked one is still in sight.
         self._proc = syscalls.open_tree("/proc")
         self._hidden = [path for path in hidden if os.path.isdir(path) and self._is_covered(path)]

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import os
 import resource
+from typing import Any
 
 from . import filters, roots, syscalls
 
 _PROC_MASKED = (
-    "kcore",
-    "keys",
-    "kmsg",
-    "sched_debug",
-    "sysrq-trigger",
-    "timer_list",
-    "interrupts",
+    *("buddyinfo", "cmdline", "config.gz", "diskstats", "interrupts", "iomem", "ioports"),
+    *("kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats", "locks", "modules"),
+    *("partitions", "sched_debug", "schedstat", "softirqs", "swaps", "sysrq-trigger"),
+    *("timer_list", "timer_stats", "zoneinfo"),
 )
+_PROC_EMPTIED = ("acpi", "asound", "driver", "pressure", "scsi")
+_EMPTY = "/run"
 _PROC_READ_ONLY = ("sys", "irq", "bus", "fs")
 _NAMESPACES = (
-    syscalls.CLONE_NEWNS
-    | syscalls.CLONE_NEWNET
-    | syscalls.CLONE_NEWIPC
-    | syscalls.CLONE_NEWUTS
-    | syscalls.CLONE_NEWCGROUP
+    syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
 )
 _INSIDE_ID = 1000
 # Least, usual and most bytes that one TCP socket may queue. The most, which is tens of megabytes
@@ -64,24 +60,39 @@ def mask_proc(files: dict[str, str]) -> None:
     Args:
         files: name in /proc to the text it shows instead.
     """
-    os.makedirs("/tmp/.proc", mode=0o755)
+    source = "/tmp/.proc"
     read_only = syscalls.MS_BIND | syscalls.MS_REMOUNT | syscalls.MS_RDONLY
     for name, text in files.items():
-        with open(f"/tmp/.proc/{name}", "w") as file:
+        with open(source, "w") as file:
             file.write(text)
-        os.chmod(f"/tmp/.proc/{name}", 0o444)
-        syscalls.mount(f"/tmp/.proc/{name}", f"/proc/{name}", None, syscalls.MS_BIND)
+        os.chmod(source, 0o444)
+        syscalls.mount(source, f"/proc/{name}", None, syscalls.MS_BIND)
         syscalls.mount(None, f"/proc/{name}", None, read_only | syscalls.MS_NOSUID)
-        os.unlink(f"/tmp/.proc/{name}")
-    os.rmdir("/tmp/.proc")
-    for name in _PROC_MASKED:
-        if os.path.exists(f"/proc/{name}"):
-            syscalls.mount("/dev/null", f"/proc/{name}", None, syscalls.MS_BIND)
+        os.unlink(source)
+    there = set(os.listdir("/proc"))
+    for cover, names in (("/dev/null", _PROC_MASKED), (_EMPTY, _PROC_EMPTIED)):
+        for name in there.intersection(names):
+            syscalls.mount(cover, f"/proc/{name}", None, syscalls.MS_BIND)
     for name in _PROC_READ_ONLY:
         path = f"/proc/{name}"
         syscalls.mount(path, path, None, syscalls.MS_BIND | syscalls.MS_REC)
         flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
         syscalls.mount(None, path, None, read_only | flags)
+
+
+def give_up_first() -> None:
+    """Let this process and its children be the first to go, should the machine's memory be used up.
+
+    The bot, with whatever else the machine does, is not who should pay.
+    """
+    # Of a process that nobody may look into, this file is the host's root's.
+    syscalls.set_dumpable(True)
+    _write("/proc/self/oom_score_adj", "1000")
+
+
+def enter_cgroup_namespace() -> None:
+    """See the control groups we are in as the topmost there are; their names are the bot's."""
+    syscalls.unshare(syscalls.CLONE_NEWCGROUP)
 
 
 def enter_user_namespace(uid: int) -> None:
@@ -104,12 +115,12 @@ def enter_user_namespace(uid: int) -> None:
     _write("/proc/sys/user/max_user_namespaces", "0")
 
 
-def limit(limits: dict[str, int]) -> None:
-    """Set resource limits, soft and hard alike, so that they cannot be raised again.
+def limit(limits: dict[str, Any]) -> None:
+    """Set resource limits that cannot be raised again.
 
     Args:
-        limits: names of RLIMIT constants without their prefix, to values. DATA gets as much
-            more as the stacks of eight threads.
+        limits: names of RLIMIT constants without their prefix, to values, or to pairs of what is
+            and what code may make of it. DATA gets as much more as the stacks of eight threads.
     """
     if "DATA" in limits:
         limits = limits | {"DATA": limits["DATA"] + _STACKS_BYTES}
@@ -117,8 +128,9 @@ def limit(limits: dict[str, int]) -> None:
         kind = getattr(resource, f"RLIMIT_{name}")
         # An inherited hard limit may be lower than ours; asking for more would be refused.
         _, hard = resource.getrlimit(kind)
-        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (bound, bound))
+        wanted, most = value if isinstance(value, list) else (value, value)
+        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (min(wanted, bound), bound))
 
 
 def confine(*, is_watched: bool) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import pathlib
+import resource
 from collections.abc import AsyncIterator
 
 from interpreter_bot import errors, settings
@@ -18,6 +20,7 @@ from interpreter_bot.kernels import beneath, handing, launching, workspaces
 from interpreter_bot.kernels.provisioning import (
     cgroups,
     forkservers,
+    hierarchies,
     identities,
     provisioners,
     seams,
@@ -55,6 +58,7 @@ class Grounds:
             KernelStartError: the kernels' Python cannot be used.
             SettingsError: so are directories, or the provisioner.
         """
+        raise_open_files()
         await asyncio.to_thread(seams.check, bot.kernels.provisioner)
         runtime = await asyncio.to_thread(own_directory, bot.paths.runtime)
         if len(os.fsencode(runtime)) > _PATH_BYTES:
@@ -114,9 +118,24 @@ class Grounds:
         launched.workspace = workspace
 
 
-def memory_bytes() -> int:
-    """Return the machine's memory, or what a control group leaves us of it."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+@functools.cache
+def memory_bytes(proc: pathlib.Path = pathlib.Path("/proc/self")) -> int:
+    """Return the machine's memory, or what a control group leaves us of it.
+
+    Args:
+        proc: where `cgroup` and `mountinfo` are read; tests point it elsewhere.
+    """
+    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine_bytes, *hierarchies.memory_bounds(proc)])
+
+
+def raise_open_files() -> None:
+    """Open as many files as we ever may: a shell's usual 1024 are soon used up.
+
+    Descriptors that sessions keep in flight count for us too, where they run as our user.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _make_workspaces(directory: pathlib.Path) -> None:

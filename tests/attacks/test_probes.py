@@ -60,7 +60,11 @@ LIMITS = {
     "NPROC": lambda limits: limits.processes,
     "NOFILE": lambda limits: limits.open_files,
     "FSIZE": lambda limits: limits.file_bytes,
-    "CORE": lambda _: 0,
+    # What keeps a crash from starting a handler of the host's, which 0 does not.
+    "CORE": lambda _: 1,
+    "NICE": lambda _: 0,
+    "RTPRIO": lambda _: 0,
+    "SIGPENDING": lambda _: 1024,
 }
 
 
@@ -69,6 +73,12 @@ async def test_resource_limit_is_reported_as_configured(bot, run, name):
     ran = await run(f"import resource; print(*resource.getrlimit(resource.RLIMIT_{name}))")
 
     assert ran.text.split() == [str(LIMITS[name](bot.limits))] * 2
+
+
+async def test_stacks_grow_as_usual_and_a_little_deeper(run):
+    ran = await run("import resource; print(*resource.getrlimit(resource.RLIMIT_STACK))")
+
+    assert ran.text.split() == [str(8 * boxes.MIB), str(64 * boxes.MIB)]
 
 
 async def test_cores_that_can_be_used_are_those_configured(bot, run):

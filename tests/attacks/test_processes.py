@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pathlib
 import shutil
 
 import pytest
@@ -124,7 +125,13 @@ async def test_privilege_is_not_to_be_had(attempt, name):
     assert await attempt(PRIVILEGES[name]) in {"EPERM", "EACCES", "EINVAL", "ENOMEM"}
 
 
-@pytest.mark.parametrize("name", ["AS", "DATA", "NPROC", "NOFILE", "FSIZE", "CORE", "MEMLOCK"])
+LIMITS = [
+    *("AS", "CORE", "DATA", "FSIZE", "MEMLOCK", "MSGQUEUE", "NICE", "NOFILE", "NPROC", "RTPRIO"),
+    "SIGPENDING",
+]
+
+
+@pytest.mark.parametrize("name", LIMITS)
 async def test_limit_cannot_be_raised(run, name):
     ran = await run(
         "import resource\n"
@@ -137,6 +144,38 @@ async def test_limit_cannot_be_raised(run, name):
     )
 
     assert ran.text.split() == ["refused", "refused"]
+
+
+async def test_session_goes_first_when_the_machine_runs_out_of_memory(bot, run, key_of):
+    ran = await run(
+        boxes.code("""
+        path = "/proc/self/oom_score_adj"
+        attempt(lambda: put(path, "0"))
+        print(open(path).read().strip())
+        print(subprocess.check_output(["cat", path], text=True).strip())
+        """)
+    )
+
+    scores = [_oom_score(pid) for pid in bot.pids(key_of())]
+    if os.geteuid():
+        # Without a privilege nobody can keep code from lowering its own; the doctor says so.
+        assert scores[0] == 1000
+    else:
+        assert ran.text.split() == ["EACCES", "1000", "1000"]
+        assert scores == [1000, 1000]
+    assert _oom_score("self") < 1000
+
+
+def _oom_score(pid):
+    return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
+async def test_session_comes_after_the_bot_on_the_cores(bot, run, key_of):
+    await run("1")
+
+    nicer = os.getpriority(os.PRIO_PROCESS, bot.pids(key_of())[1])
+
+    assert nicer > os.getpriority(os.PRIO_PROCESS, 0)
 
 
 async def test_setuid_program_gives_no_user_away(bot, run, key_of):

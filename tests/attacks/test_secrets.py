@@ -1,10 +1,13 @@
 """What a kernel could know of the bot: environment, descriptors, memory, other processes."""
 
+import asyncio
 import json
 import os
+import pathlib
 
 import pytest
 
+from interpreter_bot import settings
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -138,6 +141,84 @@ async def test_no_connection_file_is_there(run):
     )
 
     assert ran.word == "[] ['/run/']"
+
+
+HIDDEN = (
+    *("buddyinfo", "cmdline", "config.gz", "diskstats", "interrupts", "iomem", "ioports"),
+    *("kallsyms", "key-users", "keys", "locks", "modules", "partitions", "schedstat", "softirqs"),
+    *("swaps", "timer_list", "timer_stats", "zoneinfo", "acpi", "asound", "driver", "pressure"),
+    "scsi",
+)
+
+
+async def test_hosts_affairs_are_not_told_by_proc(run):
+    ran = await run(
+        boxes.code(f"""
+        import json
+        told = dict()
+        for name in {HIDDEN}:
+            path = "/proc/" + name
+            if os.path.isdir(path):
+                told[name] = os.listdir(path)
+            elif os.path.exists(path):
+                told[name] = open(path, "rb").read(100).decode(errors="replace")
+        print(json.dumps(told))
+        """)
+    )
+
+    told = json.loads(ran.text)
+    assert {name: shown for name, shown in told.items() if shown} == {}
+    assert "cmdline" in told
+
+
+@pytest.mark.parametrize("name", ["loadavg", "vmstat", "sys/kernel/random/boot_id"])
+async def test_what_libraries_read_of_the_host_is_there_and_not_its_own(run, name):
+    ran = await run(f"print(open('/proc/{name}').read())")
+
+    assert ran.word
+    assert ran.word != (await asyncio.to_thread(pathlib.Path(f"/proc/{name}").read_text)).strip()
+
+
+async def test_boot_is_another_for_each_session(run):
+    read = "print(open('/proc/sys/kernel/random/boot_id').read())"
+
+    assert (await run(read, key="a")).word != (await run(read, key="b")).word
+
+
+async def test_libraries_that_ask_for_the_machine_get_answers(run):
+    ran = await run(
+        "import os, psutil\n"
+        "print(len(os.getloadavg()), psutil.swap_memory().sin, psutil.disk_io_counters())\n"
+        "print(psutil.cpu_percent() >= 0, psutil.boot_time() > 0, psutil.pids())"
+    )
+
+    assert ran.text.splitlines() == ["3 0 None", "True True [1, 2]"]
+
+
+async def test_control_groups_do_not_name_the_bot(run):
+    ran = await run("print(open('/proc/self/cgroup').read())")
+
+    assert {line.split(":")[2] for line in ran.text.split()} == {"/"}
+
+
+async def test_nothing_in_the_process_names_the_place_of_the_bot(bot, run):
+    """But its environment, which is that of the kernel, too, and the session's own files."""
+    ran = await run(
+        boxes.code("""
+        import gc, json
+        told = [open(f"/proc/{pid}/cmdline").read() for pid in ("1", "self")]
+        told += [*sys.argv, *sys.orig_argv, *sys.path, *os.environ.values()]
+        told += [str(getattr(module, "__file__", "")) for module in list(sys.modules.values())]
+        told += [one.__code__.co_filename for one in gc.get_objects() if hasattr(one, "__code__")]
+        told += [line for line in open("/proc/self/mountinfo") if "/mnt/data" not in line]
+        print(json.dumps(sorted(set(told))))
+        """)
+    )
+
+    package = pathlib.Path(settings.__file__).parent
+    places = {str(package), str(bot.settings.paths.data), str(bot.settings.paths.runtime)}
+    told = json.loads(ran.text)
+    assert {text for text in told if any(place in text for place in places)} == set()
 
 
 async def test_mounts_show_no_other_sessions_directory(bot, run):

@@ -11,6 +11,7 @@ import dataclasses
 import logging
 import os
 import pathlib
+import resource
 import shutil
 from collections.abc import Sequence
 from typing import Final
@@ -19,6 +20,9 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels.provisioning import probes, remedies, watching
 
 _SOCKET_PATH_BYTES: Final = 107
+# A session may keep as many in flight between sockets as it may open, which count for the bot's
+# own user too where they have one.
+_SESSIONS_OF_FILES: Final = 4
 _INSIDE: Final = {
     "read-only root": "read_only_root",
     "files": "files",
@@ -30,6 +34,8 @@ _INSIDE: Final = {
     "privileges": "privileges",
     "system calls": "system_calls",
     "nested namespaces": "nested",
+    "core dumps": "core_dumps",
+    "out of memory": "out_of_memory",
     "memory of a process": "process_memory",
     "processes": "processes",
     "cpu": "cpu",
@@ -40,7 +46,9 @@ _INSIDE: Final = {
 }
 """By name of finding: the check that kernels run."""
 _WALLS: Final = {"user namespace", "namespaces", "memory of a session", "workspace", *_INSIDE} - {
+    "core dumps",
     "host name",
+    "out of memory",
     "python",
 }
 
@@ -73,7 +81,7 @@ def examine(bot: settings.Settings, open_pool: probes.OpenPool) -> tuple[Finding
         bot: the settings in effect.
         open_pool: `pools.Pool.open`, which stands above this room.
     """
-    about_host = (_disk(bot), _runtime(bot))
+    about_host = (_disk(bot), _runtime(bot), _open_files(bot))
     told = _Complaints()
     logger = logging.getLogger("interpreter_bot.kernels")
     logger.addHandler(told)
@@ -211,6 +219,14 @@ def _runtime(bot: settings.Settings) -> Finding:
     if not is_writable:
         detail = f"{there} cannot be written to"
     return _finding("runtime directory", is_writable and size <= _SOCKET_PATH_BYTES, detail)
+
+
+def _open_files(bot: settings.Settings) -> Finding:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    needed = _SESSIONS_OF_FILES * bot.limits.open_files
+    is_active = most == resource.RLIM_INFINITY or most >= needed
+    detail = f"at most {most}; {_SESSIONS_OF_FILES} times that of a session is {needed}"
+    return _finding("open files of the bot", is_active, detail)
 
 
 def _existing(path: pathlib.Path) -> pathlib.Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -63,15 +64,21 @@ def spawn(
     environment: Environment, control: int, *, cores: int, home: str = WALLED_HOME
 ) -> subprocess.Popen[bytes]:
     """Start the process with an empty hand: no environment, no descriptors, no terminal."""
-    return subprocess.Popen(
-        [environment.executable, "-I", "-B", str(_GUEST), str(control)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        env=_clean_environment(environment, cores=cores, home=home),
-        pass_fds=[control],
-        cwd="/",
-        start_new_session=True,
-    )
+    # By a name that tells kernels nothing of where we are installed; see `guest/__main__`.
+    place = os.open(_GUEST.parents[1], os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        start = f"/proc/self/fd/{place}/{_GUEST.parent.name}/{_GUEST.name}"
+        return subprocess.Popen(
+            [environment.executable, "-I", "-B", start, str(control), str(place)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=_clean_environment(environment, cores=cores, home=home),
+            pass_fds=[control, place],
+            cwd="/",
+            start_new_session=True,
+        )
+    finally:
+        os.close(place)
 
 
 def interrogate(python: pathlib.Path) -> Environment:

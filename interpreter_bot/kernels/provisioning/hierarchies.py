@@ -152,6 +152,28 @@ def own(proc: pathlib.Path) -> tuple[str | None, dict[str, str]]:
     return unified, hierarchies
 
 
+def memory_bounds(proc: pathlib.Path) -> list[int]:
+    """List what the groups that this process is in may have of memory, as far as they tell.
+
+    Args:
+        proc: as in `own`.
+    """
+    try:
+        unified, places = own(proc)
+    except (OSError, ValueError):
+        return []
+    bounds = []
+    # Each group of version 2 tells its own bound, the root of all none; one of version 1 all.
+    for place in [pathlib.Path(unified), *pathlib.Path(unified).parents] if unified else []:
+        with contextlib.suppress(OSError):
+            bounds += [int(word) for word in _words(str(place), "memory.max") if word != "max"]
+    if "memory" in places:
+        with contextlib.suppress(OSError):
+            words = pathlib.Path(places["memory"], "memory.stat").read_text("ascii").split()
+            bounds.append(int(words[words.index("hierarchical_memory_limit") + 1]))
+    return bounds
+
+
 def _unescaped(field: bytes) -> str:
     return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), field))
 

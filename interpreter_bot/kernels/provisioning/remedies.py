@@ -58,6 +58,15 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         "sandbox.first_uid and first_uid + uid_count, and none is root. A user of its own for the "
         "bot, as in deploy/interpreter-bot.service, is the usual choice, and needs nothing more.",
     ),
+    "core dumps": (
+        "A crash starts the host's own handler, as root and outside of every limit.",
+        "`sudo sysctl kernel.core_pattern=core`; or, where the pattern begins with `|`, start the "
+        "bot with a hard limit of core files above 0 (systemd: `LimitCORE=infinity`).",
+    ),
+    "out of memory": (
+        "Should the machine's memory be used up, the bot may be ended instead of a session.",
+        _REPORT,
+    ),
     "memory of a process": ("Code would be killed for memory where it now gets an error.", _LIMITS),
     "memory of a session": ("One session could use up the machine's memory.", _LIMITS),
     "control group": (
@@ -79,6 +88,11 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     "disk": (
         "Sessions cannot keep files.",
         "Free space, or set paths.data to a directory that the bot may write to and that has room.",
+    ),
+    "open files of the bot": (
+        "One session may keep all others from getting a kernel.",
+        "Raise the hard limit of open files: systemd: `LimitNOFILE=65536`; Docker: `--ulimit "
+        "nofile=65536`.",
     ),
     "runtime directory": (
         "No kernel can be reached: socket paths end at 107 bytes.",

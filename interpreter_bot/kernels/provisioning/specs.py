@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import uuid
 
 from interpreter_bot import settings
 
 # V8, which draws Altair's charts, reserves 64 GiB that it never fills. What is filled is bounded
 # by RLIMIT_DATA, the control group and the watch.
 _ADDRESS_ALLOWANCE_BYTES = 128 * settings.GIB
+# What a new thread takes of the address space, so not more than is usual.
+_STACK_BYTES = 8 * settings.MIB
+_DEEP_STACK_BYTES = 64 * settings.MIB
 
 
 def address_space_bytes(limits: settings.Limits) -> int:
@@ -50,16 +54,22 @@ def build(
     }
 
 
-def _resources(limits: settings.Limits) -> dict[str, int]:
+def _resources(limits: settings.Limits) -> dict[str, int | list[int]]:
     return {
         "AS": address_space_bytes(limits),
         "DATA": limits.memory_bytes,
         "NPROC": limits.processes,
         "NOFILE": limits.open_files,
         "FSIZE": limits.file_bytes,
-        "CORE": 0,
+        # Not 0, which a handler that dumps are piped to ignores, being the host's root: 1 is the
+        # kernel's word for no dump at all.
+        "CORE": 1,
         "MEMLOCK": 64 * settings.KIB,
         "MSGQUEUE": 0,
+        "NICE": 0,
+        "RTPRIO": 0,
+        "SIGPENDING": 1024,
+        "STACK": [_STACK_BYTES, _DEEP_STACK_BYTES],
     }
 
 
@@ -72,9 +82,14 @@ def some_processors(cores: float) -> list[int]:
 
 
 def _proc_files(limits: settings.Limits) -> dict[str, str]:
-    """Say in /proc what the session has, not what the host has."""
+    """Say in /proc what the session has, not what the host has, where libraries read it."""
     total = limits.memory_bytes // settings.KIB
     rows = {"MemTotal": total, "MemFree": total, "MemAvailable": total}
     rows |= dict.fromkeys(("Buffers", "Cached", "Shmem", "SReclaimable", "Active", "Inactive"), 0)
     rows |= {"SwapTotal": 0, "SwapFree": 0}
-    return {"meminfo": "".join(f"{name + ':':<16}{value:>8} kB\n" for name, value in rows.items())}
+    return {
+        "meminfo": "".join(f"{name + ':':<16}{value:>8} kB\n" for name, value in rows.items()),
+        "loadavg": "0.00 0.00 0.00 1/2 2\n",
+        "vmstat": "pswpin 0\npswpout 0\n",
+        "sys/kernel/random/boot_id": f"{uuid.uuid4()}\n",
+    }

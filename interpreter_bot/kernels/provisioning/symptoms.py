@@ -12,6 +12,7 @@ import errno
 import importlib.util
 import os
 import platform
+import resource
 import signal
 import socket
 import sys
@@ -197,6 +198,31 @@ def nested(_: Told) -> Seen:
     return wrong, f"clone: {_word(number)}; user.max_user_namespaces is 0"
 
 
+def core_dumps(_: Told) -> Seen:
+    """See whether a crash starts a program of the host's, which a limit of 0 does not keep from."""
+    pattern = _bytes_of("/proc/sys/kernel/core_pattern").decode("utf-8", "replace").strip()
+    limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    is_open = pattern.startswith("@") or (pattern.startswith("|") and limit != 1)
+    seen = f"kernel.core_pattern is {pattern!r}, the limit is {limit}"
+    return ([seen] if is_open else []), seen
+
+
+def out_of_memory(_: Told) -> Seen:
+    """See who goes first should the machine's memory be used up, and try to change it."""
+    path = "/proc/self/oom_score_adj"
+    score = _bytes_of(path).decode().strip()
+    answer = _answer(lambda: _put(path, "0"))
+    _answer(lambda: _put(path, score))
+    can = "code may change that" if answer == _ALLOWED else "code cannot change that"
+    seen = f"oom_score_adj is {score}; {can}"
+    return ([] if score == "1000" else [seen]), seen
+
+
+def _put(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
 def python(told: Told) -> Seen:
     """Look for the modules that the fork server is to preload."""
     tops = dict.fromkeys(name.partition(".")[0] for name in told["preload"])
@@ -217,5 +243,7 @@ CHECKS = (
     privileges,
     system_calls,
     nested,
+    core_dumps,
+    out_of_memory,
     python,
 )

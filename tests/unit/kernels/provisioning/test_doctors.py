@@ -4,19 +4,20 @@ import asyncio
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels.provisioning import doctors, probes, remedies
+from interpreter_bot.kernels.provisioning import doctors, probes, remedies, symptoms
 
 MIB = 1024 * 1024
 OWN = probes.own_namespaces()
 
 # Checks whose failure is told, and takes no wall away.
-NO_WALLS = {"host_name", "python"}
+NO_WALLS = {"core_dumps", "host_name", "out_of_memory", "python"}
 
 RUN = """
 import json, pathlib, sys
@@ -190,6 +191,30 @@ def test_host_that_lacks_room_is_told(tmp_path):
     assert not (tmp_path / "d").exists()
 
 
+@pytest.mark.parametrize(("open_files", "is_enough"), [(64, True), (1 << 30, False)])
+def test_a_bot_with_few_open_files_is_told(monkeypatch, open_files, is_enough):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+    bot = settings.Settings(limits=settings.Limits(open_files=open_files))
+    assert doctors._open_files(bot).is_active is is_enough
+
+
+# What the host does with a core dump, and the limit: whether a program of its own is started.
+PATTERNS = {
+    ("core", 0): False,
+    ("|/lib/systemd/systemd-coredump %P", 1): False,
+    ("|/lib/systemd/systemd-coredump %P", 0): True,
+    ("@/run/coredump.socket", 1): True,
+}
+
+
+@pytest.mark.parametrize(("pattern", "limit"), PATTERNS)
+def test_a_handler_of_crashes_is_told(monkeypatch, pattern, limit):
+    monkeypatch.setattr(symptoms, "_bytes_of", lambda _: pattern.encode())
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    wrong, _ = symptoms.core_dumps({})
+    assert bool(wrong) is PATTERNS[pattern, limit]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="speaks of root's user ids")
 def test_range_of_ids_that_root_does_not_have_is_named():
     there = settings.Sandbox()
@@ -210,6 +235,7 @@ def test_wall_checks_see_what_goes_through_where_there_are_no_walls(tmp_path):
     with probes._canaries(tmp_path, small, bot) as told:
         # Being root, it would really write; and what is denied differs by machine.
         left_out = ["read_only_root", "privileges", "system_calls", "nested", "python"]
+        left_out += ["core_dumps"]
         wrong = unconfined("symptoms.py", left_out, **told)
     # subprocess closes descriptors; what goes wrong without is seen in a kernel only.
     assert wrong.pop("descriptors") == []
