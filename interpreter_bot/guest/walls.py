@@ -16,7 +16,6 @@ _PROC_MASKED = (
 )
 _PROC_EMPTIED = ("acpi", "asound", "driver", "pressure", "scsi")
 _EMPTY = "/run"
-_PROC_READ_ONLY = ("sys", "irq", "bus", "fs")
 _NAMESPACES = (
     syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
 )
@@ -55,7 +54,9 @@ def separate(*, temporary_bytes: int, uid: int, readable: list[str]) -> None:
 
 
 def mask_proc(files: dict[str, str]) -> None:
-    """Hide or replace what /proc tells about the host.
+    """Hide or replace what /proc tells about the host, and make all of it read-only.
+
+    Code has its own files in there too: it could unmake that it is the first to go.
 
     Args:
         files: name in /proc to the text it shows instead.
@@ -73,11 +74,8 @@ def mask_proc(files: dict[str, str]) -> None:
     for cover, names in (("/dev/null", _PROC_MASKED), (_EMPTY, _PROC_EMPTIED)):
         for name in there.intersection(names):
             syscalls.mount(cover, f"/proc/{name}", None, syscalls.MS_BIND)
-    for name in _PROC_READ_ONLY:
-        path = f"/proc/{name}"
-        syscalls.mount(path, path, None, syscalls.MS_BIND | syscalls.MS_REC)
-        flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
-        syscalls.mount(None, path, None, read_only | flags)
+    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+    syscalls.mount(None, "/proc", None, read_only | flags)
 
 
 def give_up_first() -> None:

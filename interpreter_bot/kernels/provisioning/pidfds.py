@@ -18,13 +18,3 @@ def send_signal(pidfd: int, signum: int) -> None:
     if pidfd >= 0:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, signum)
-
-
-def give_up_first(pid: int) -> None:
-    """Let a process and its children be the first to go, should the machine's memory be used up.
-
-    A root without the capability for it, as in a container, is refused, and nothing is lost: the
-    process has done the same, and the doctor tells that code may undo it.
-    """
-    with contextlib.suppress(OSError):
-        pathlib.Path(f"/proc/{pid}/oom_score_adj").write_text("1000", "ascii")

@@ -153,9 +153,6 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
                 entry.close()
         (self._init_fd,) = await self._expect("separated", 1)
         self._pid = pidfds.pid_of(self._init_fd)
-        if os.geteuid() == 0:
-            # It did so itself; by root's word, code cannot take it back.
-            pidfds.give_up_first(self._pid)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._init_fd, self._init_ended)
         # It enters its group by itself: doing that to another process waits for all processors.

@@ -213,9 +213,8 @@ def out_of_memory(_: Told) -> Seen:
     score = _bytes_of(path).decode().strip()
     answer = _answer(lambda: _put(path, "0"))
     _answer(lambda: _put(path, score))
-    can = "code may change that" if answer == _ALLOWED else "code cannot change that"
-    seen = f"oom_score_adj is {score}; {can}"
-    return ([] if score == "1000" else [seen]), seen
+    seen = f"oom_score_adj is {score}; code that changes it: {answer}"
+    return ([] if score == "1000" and answer != _ALLOWED else [seen]), seen
 
 
 def _put(path: str, text: str) -> None:
