@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from . import channels, inits, roots, syscalls
+from . import channels, inits, installers, roots, syscalls
 
 
 def main(control: int, place: int) -> None:
@@ -78,6 +78,7 @@ class _ForkServer:
         syscalls.die_with_parent(signal.SIGKILL)
         trees.enter(cores=start["cores"])
         syscalls.forbid_new_privileges()
+        os.environ.update(installers.furnish(roots.TOOLS, start["packages"]))
         # Where an installation is edited in place, this names the bot's own directory.
         sys.path[:] = [entry for entry in sys.path if os.path.exists(entry)]
         self._workspaces = roots.WORKSPACES

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
+import shlex
 import subprocess
 import sys
 import warnings
@@ -78,6 +80,18 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
     def init_environment(self) -> None:
         """Leave colours off, which ipykernel would ask of every program that code starts."""
         os.environ["PAGER"] = "cat"
+
+    def init_magics(self) -> None:
+        """Let `%pip` and its kind be the programs, with no advice to start the kernel again."""
+        super().init_magics()
+        pip = f"{shlex.quote(sys.executable)} -m pip"
+        for name in ("pip", "uv", "conda", "mamba", "micromamba"):
+            program = pip if name == "pip" else name
+            run = functools.partial(self._run_program, program)
+            self.register_magic_function(run, magic_name=name)
+
+    def _run_program(self, program: str, line: str) -> None:
+        self.system(f"{program} {line}")
 
     def init_history(self) -> None:
         """Keep history in memory only: a database would be one open file of all kernels."""

@@ -138,14 +138,64 @@ async def test_pip_lists_packages_too(run):
     assert re.search(r"^pandas==\d", ran.text, re.MULTILINE), ran.plain
 
 
-async def test_installing_a_package_fails_in_words(run):
+# However code tries to install what is not there.
+INSTALL = {
+    "pip": "!pip install --index-url http://127.0.0.1:9/simple surely-not-there",
+    "pip for a user": "!pip install -q --user surely-not-there pandas",
+    "pip from an address": "!pip install http://127.0.0.1:9/there-1.0-py3-none-any.whl",
+    "pip of a program": "subprocess.run([sys.executable, '-m', 'pip', 'install', 'not-there'])",
+    "pip magic": "%pip install surely-not-there",
+    "uv": "!uv pip install surely-not-there",
+    "uv magic": "%uv pip install surely-not-there",
+    "conda": "!conda install -y surely-not-there",
+    "conda magic": "%conda install surely-not-there",
+}
+
+
+@pytest.mark.parametrize("way", INSTALL)
+async def test_installing_says_at_once_that_there_is_no_network(run, way):
+    ran = await run("import subprocess, sys\n" + INSTALL[way], seconds=8)
+
+    assert ran.ending is Ending.OK
+    *others, line = ran.text.splitlines()
+    assert others == [] or way == "pip from an address"
+    assert line.startswith("ERROR: There is no network here, so nothing can be installed;")
+    assert ", openpyxl, " in line
+
+
+async def test_programs_see_that_nothing_was_installed(run):
     ran = await run(
-        "!pip install --no-input --retries 0 --timeout 2 --disable-pip-version-check "
-        "--index-url http://127.0.0.1:9/simple surely-not-there"
+        "import subprocess, sys\n"
+        "for words in (['pip', 'install', 'not-there'], ['uv', 'pip', 'install', 'x']):\n"
+        "    print(subprocess.run(words, stderr=subprocess.DEVNULL).returncode)"
     )
 
-    assert ran.ending in {Ending.OK, Ending.ERROR}
-    assert "ERROR" in ran.plain
+    assert ran.text.split() == ["1", "1"]
+
+
+async def test_what_pip_can_do_without_a_network_it_does(run):
+    ran = await run(
+        boxes.code("""
+        import zipfile
+        with zipfile.ZipFile("/mnt/data/sent-1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("sent.py", "answer = 42")
+            wheel.writestr("sent-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: sent\\n"
+                "Version: 1.0\\n")
+            wheel.writestr("sent-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\n"
+                "Root-Is-Purelib: true\\nTag: py3-none-any\\n")
+            wheel.writestr("sent-1.0.dist-info/RECORD", "")
+        pip = [sys.executable, "-m", "pip"]
+        subprocess.check_call([*pip, "install", "-q", "--target", "/mnt/data/own",
+            "/mnt/data/sent-1.0-py3-none-any.whl"])
+        sys.path.append("/mnt/data/own")
+        import sent
+        print(sent.answer)
+        print(subprocess.check_output([*pip, "install", "numpy"], text=True).split(":")[0])
+        """),
+        seconds=30,
+    )
+
+    assert ran.text.splitlines() == ["42", "Requirement already satisfied"]
 
 
 async def test_opening_a_socket_to_the_world_is_refused_at_once(run):

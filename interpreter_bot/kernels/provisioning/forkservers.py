@@ -124,6 +124,7 @@ class ForkServer:
             "gid": os.getegid(),
             "readable": environment.readable,
             "hidden": environment.hidden,
+            "packages": list(environment.packages),
             "workspaces": str(self._workspaces),
             "cores": self._cores,
             "preload": list(self._kernels.preload),
