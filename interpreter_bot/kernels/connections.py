@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from typing import Literal
 
 from interpreter_bot.kernels import channels, messages
@@ -30,6 +31,8 @@ class Connection:
             "iopub": channels.Channel("SUB", _address(info, "iopub")),
             "stdin": channels.Channel("DEALER", _address(info, "stdin")),
         }
+        self.reading_seconds = 0.0
+        """What reading messages took so far of the event loop, which is everybody's."""
 
     @property
     def received_bytes(self) -> int:
@@ -116,7 +119,12 @@ class Connection:
             MalformedMessage: what came is none; the next may be.
             LostChannel: there will be none, unless it is renewed.
         """
-        return self._signer.unpack(await self._channels[name].receive(), about=about)
+        frames = await self._channels[name].receive()
+        began = time.thread_time()
+        try:
+            return self._signer.unpack(frames, about=about)
+        finally:
+            self.reading_seconds += time.thread_time() - began
 
     def rest(self) -> None:
         """Hold nothing of what came and is not whole, as long as nobody listens."""

@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 _LAST_OUTPUT_SECONDS: Final = 0.05
 _INTERRUPTS_SECONDS: Final = 1.0
+# What is read of an execution, in relation to what is shown: the same display may come anew.
+_READ_SHARE: Final = 4
 
 
 class Process(Protocol):
@@ -146,6 +148,7 @@ class Kernel:
             outputs.Reader(self._limits),
             show=show_unless_stopped,
             ask=ask,
+            most_bytes=_READ_SHARE * _shown_bytes(self._limits),
             input_seconds=self._limits.input_seconds,
             object_to=self.condemn,
             give_up=functools.partial(self.step_in, values.Ending.STOPPED),
@@ -281,6 +284,10 @@ class Kernel:
 
 def _is_interrupt(output: values.Output) -> bool:
     return isinstance(output, values.Error) and output.name == "KeyboardInterrupt"
+
+
+def _shown_bytes(limits: settings.Limits) -> int:
+    return limits.output_bytes + limits.displays * limits.display_bytes
 
 
 def _finished(status: str, stepped_in: _Intervention | None, seconds: float) -> values.Finished:

@@ -20,7 +20,10 @@ _log = logging.getLogger(__name__)
 
 _BREATH_MESSAGES: Final = 16
 _BREATH_BYTES: Final = 256 * 1024
+_BREATH_READING_SECONDS: Final = 0.005
 _MOST_MESSAGES: Final = 100_000
+# As many displays as are shown, each as large as may be, take half of it.
+_MOST_READING_SECONDS: Final = 4.0
 _MOST_MALFORMED: Final = 100
 _MOST_QUESTIONS: Final = 100
 _PROMPT_CHARACTERS: Final = 2000
@@ -33,7 +36,7 @@ _DEATH_SECONDS: Final = 1.0
 _LARGEST: Final = zmtp.MOST_BYTES // settings.MIB
 _LOST: Final = "Some of the output was lost on the way."
 _LEFT_OUT: Final = f"Something of more than {_LARGEST} MiB was left out of the output."
-_INTRICATE: Final = "Something of too many values was left out of the output."
+_INTRICATE: Final = "Something of too many or too long values was left out of the output."
 _FLOOD_PAUSE_SECONDS: Final = 0.005
 _FLOOD_MESSAGES: Final = 2000
 
@@ -59,6 +62,7 @@ class Listener:
         *,
         show: Show,
         ask: Ask | None,
+        most_bytes: int,
         input_seconds: float,
         object_to: Objection,
         give_up: Callable[[str], None],
@@ -77,6 +81,9 @@ class Listener:
         self._said: set[str] = set()
         self._heard = 0
         self._breathed_at_bytes = connection.received_bytes
+        self._breathed_at_seconds = connection.reading_seconds
+        self._most_bytes = connection.received_bytes + most_bytes
+        self._most_seconds = connection.reading_seconds + _MOST_READING_SECONDS
         self._tasks: list[asyncio.Task[None]] = []
         self._asking_since: float | None = None
         self._seconds_asked = 0.0
@@ -232,22 +239,33 @@ class Listener:
                 if message.content.get("execution_state") == "idle":
                     self._idle.set()
                 continue
+            began = time.thread_time()
             for output in self._reader.read(message):
                 self._show(output)
+            self._connection.reading_seconds += time.thread_time() - began
 
     def _has_heard_much(self) -> bool:
         """Say whether what came since the last breath took long to read."""
-        return self._connection.received_bytes - self._breathed_at_bytes > _BREATH_BYTES
+        size_bytes = self._connection.received_bytes - self._breathed_at_bytes
+        seconds = self._connection.reading_seconds - self._breathed_at_seconds
+        return size_bytes > _BREATH_BYTES or seconds > _BREATH_READING_SECONDS
 
     async def _breathe(self) -> None:
-        """Let others have the event loop, the longer the more was heard."""
-        size_bytes = self._connection.received_bytes - self._breathed_at_bytes
-        self._breathed_at_bytes = self._connection.received_bytes
-        if self._heard > _MOST_MESSAGES:
+        """Let others have the event loop, the longer the more was heard, and what it took."""
+        connection = self._connection
+        size_bytes = connection.received_bytes - self._breathed_at_bytes
+        seconds = connection.reading_seconds - self._breathed_at_seconds
+        self._breathed_at_bytes = connection.received_bytes
+        self._breathed_at_seconds = connection.reading_seconds
+        if (
+            self._heard > _MOST_MESSAGES
+            or connection.received_bytes > self._most_bytes
+            or connection.reading_seconds > self._most_seconds
+        ):
             self._object("The Python process sent more messages than anyone could read.")
             await asyncio.sleep(_IDLE_SECONDS)
         is_flood = self._heard > _FLOOD_MESSAGES or size_bytes > _BREATH_BYTES
-        await asyncio.sleep(_FLOOD_PAUSE_SECONDS if is_flood else 0)
+        await asyncio.sleep(max(seconds, _FLOOD_PAUSE_SECONDS if is_flood else 0))
 
     async def _hear_questions(self) -> None:
         for _ in range(_MOST_QUESTIONS):

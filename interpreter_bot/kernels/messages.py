@@ -26,6 +26,12 @@ _VERSION: Final = "5.3"
 # what is far beyond any display is not read.
 _MOST_CONTAINERS: Final = 50_000
 _MOST_VALUES: Final = 100_000
+# Real headers have less than one; what is about another execution costs no more to drop than this.
+_MOST_HEADER_BYTES: Final = 64 * 1024
+# Time to read a number grows with the square of its length. None that is shown has so many.
+_MOST_DIGITS: Final = 64
+# Looking past them takes long, where there is one in every few characters of a very long text.
+_MOST_ESCAPES: Final = 4_000_000
 _STRUCTURE: Final = b'"[{,'
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(_STRUCTURE))
 # Those of a name and of a text.
@@ -41,7 +47,7 @@ class ForeignMessage(MalformedMessage):
 
 
 class IntricateMessage(MalformedMessage):
-    """The Python process sent a message that holds too many values to be read."""
+    """The Python process sent a message that holds too many values, or too long ones."""
 
 
 class OversizedMessage(MalformedMessage):
@@ -116,7 +122,7 @@ class Signer:
 
         Raises:
             ForeignMessage: it is about another request.
-            IntricateMessage: it holds more than is read.
+            IntricateMessage: it holds more values, or longer ones, than are read.
             MalformedMessage: it is not one, not signed with our key, or too large.
         """
         if sum(map(len, frames)) > most_bytes:
@@ -129,11 +135,14 @@ class Signer:
         if len(signed) != _PARTS:
             raise MalformedMessage
         signature, *parts = signed
-        if not hmac.compare_digest(signature, self._sign(parts)):
+        if any(len(part) > _MOST_HEADER_BYTES for part in parts[:-1]):
             raise MalformedMessage
+        # Before the signature, which takes longer and proves less.
         parent = _load(parts[1])
         if about and parent.get("msg_id") != about:
             raise ForeignMessage
+        if not hmac.compare_digest(signature, self._sign(parts)):
+            raise MalformedMessage
         header, metadata, content = (_load(part) for part in (parts[0], *parts[2:]))
         return Message(
             msg_id=_identifier(header, "msg_id"),
@@ -149,7 +158,7 @@ def _load(part: zmtp.Part) -> dict[str, object]:
         raise IntricateMessage
     try:
         # Bytes would be taken for UTF-16 or UTF-32 where they look like it.
-        loaded = json.loads(str(part, "utf-8"))
+        loaded = _DECODER.decode(str(part, "utf-8"))
     except (ValueError, RecursionError) as error:
         raise MalformedMessage from error
     if not isinstance(loaded, dict):
@@ -157,10 +166,27 @@ def _load(part: zmtp.Part) -> dict[str, object]:
     return loaded
 
 
+def _whole(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise IntricateMessage
+    return int(digits)
+
+
+def _broken(digits: str) -> float:
+    if len(digits) > _MOST_DIGITS:
+        raise IntricateMessage
+    return float(digits)
+
+
+_DECODER: Final = json.JSONDecoder(parse_int=_whole, parse_float=_broken)
+
+
 def _is_intricate(part: zmtp.Part) -> bool:
     """Say whether a document holds more than is read, without reading it."""
     if not _is_too_much(part):
         return False
+    if part.count(b"\\") > _MOST_ESCAPES:
+        return True
     # What was printed is text: leave quotes, brackets and commas only, then no strings.
     part = part.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
     if part.count(b'"') > _QUOTES_A_VALUE * _MOST_VALUES:

@@ -1,12 +1,15 @@
 """Kernels that fight the bot with everything they have: each comes to an end, alone."""
 
+import asyncio
 import gc
 import os
 import pathlib
+import time
 
 import pytest
 
 from interpreter_bot import values
+from interpreter_bot.kernels import listening
 from tests.attacks import boxes, speaking
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -75,6 +78,82 @@ async def test_flood_of_messages_leaves_no_memory_behind(run):
 
     assert ran.ending in {Ending.TIMED_OUT, Ending.CRASHED, Ending.OUT_OF_MEMORY}
     assert resident() - before < 32 * boxes.MIB
+
+
+LONG = """
+MOST = 15 * 1024 * 1024 - 1000
+numbers = b'{"msg_id": "x", "a": [' + b",".join([b"9" * 4299] * (MOST // 4300)) + b"]}"
+floats = b'{"a": [' + b",".join([b"0." + b"9" * 148] * 99_000) + b"]}"
+quotes = b'{"a": "' + b'\\\\",' * (MOST // 3) + b'"}'
+keys = b"{" + b",".join(b'"%d%s":1' % (n, b"k" * 140) for n in range(99_000)) + b"}"
+idle = b'{"execution_state": "busy", "a": "' + b"x" * MOST + b'"}'
+"""
+# What takes long to read: what is sent, and the most it may take at a time. A display as large as
+# may be takes 0.05 to 0.1 seconds.
+HEAVY = {
+    "parents of numbers": ("header('stream'), numbers, {}, stream", 0.05),
+    "headers of numbers": ("numbers, about, {}, stream", 0.05),
+    "metadata of numbers": ("header('stream'), about, numbers, stream", 0.05),
+    "foreign messages": ("header('stream'), {'msg_id': 'another'}, {}, idle", 0.05),
+    "long numbers": ("header('display_data'), about, {}, numbers", 0.15),
+    "long fractions": ("header('display_data'), about, {}, floats", 0.15),
+    "escaped quotes and commas": ("header('display_data'), about, {}, quotes", 0.15),
+    "long keys": ("header('display_data'), about, {}, keys", 0.2),
+    "states": ("header('status'), about, {}, idle", 0.15),
+}
+
+
+@pytest.fixture
+async def holding():
+    """The longest that anything held the event loop, in processor time, in a list of one.
+
+    Not in time: on a busy machine that would say more about its other work.
+    """
+    longest = [0.0]
+
+    async def watch():
+        while True:
+            began = time.thread_time()
+            await asyncio.sleep(0.001)
+            longest[0] = max(longest[0], time.thread_time() - began)
+
+    watching = asyncio.create_task(watch())
+    yield longest
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
+@pytest.mark.parametrize("what", HEAVY)
+async def test_no_message_holds_the_event_loop(run, holding, what):
+    parts, most_seconds = HEAVY[what]
+    await run(speaking.PRELUDE + LONG)
+
+    ran = await run(f"{speaking.PRELUDE}\nfor _ in range(2): raw(iopub, {parts})\nprint('after')")
+
+    assert ran.ending is Ending.OK
+    assert ran.text.endswith("after\n")
+    assert holding[0] < most_seconds
+
+
+async def test_messages_that_take_long_to_read_end_the_kernel(run, monkeypatch):
+    monkeypatch.setattr(listening, "_MOST_READING_SECONDS", 0.3)
+    await run(speaking.PRELUDE + LONG)
+
+    ran = await run(
+        f"{speaking.PRELUDE}\nwhile True: raw(iopub, header('x'), about, {{}}, keys)", seconds=9
+    )
+
+    assert ran.ending is Ending.CRASHED
+    assert "more messages than anyone could read" in ran.finished.reason
+
+
+async def test_more_than_could_ever_be_shown_ends_the_kernel(run):
+    ran = await run(
+        f"{speaking.PRELUDE}\nwhile True: iopub.send_multipart([b'x' * 1_000_000])", seconds=9
+    )
+
+    assert ran.ending is Ending.CRASHED
+    assert "more messages than anyone could read" in ran.finished.reason
 
 
 async def test_oversized_message_costs_its_own_execution_only(run):

@@ -115,8 +115,9 @@ UNHEARD = {
     "a parent that is a list": "raw(iopub, header('stream'), [about], {}, stream)",
     "a parent id that is an object": "raw(iopub, header('stream'), {'msg_id': {}}, {}, stream)",
     "invalid UTF-8": "raw(iopub, header('stream'), about, {}, b'{\"text\": \"\\xff\"}')",
-    "a number of a million digits": "raw(iopub, header('stream'), about, {}, b'{\"text\": '"
-    " + b'9' * 1_000_000 + b'}')",
+    "a parent that is large": "raw(iopub, header('stream'), about | LARGE, {}, stream)",
+    "a header that is large": "raw(iopub, header('stream') | LARGE, about, {}, stream)",
+    "metadata that are large": "raw(iopub, header('stream'), about, LARGE, stream)",
     "a text that is a number": "publish('stream', {'name': 'stdout', 'text': 5})",
     "a text that is missing": "publish('stream', {'name': 'stdout'})",
     "an unknown type": "publish('forged', stream)",
@@ -136,21 +137,32 @@ UNHEARD = {
 
 @pytest.mark.parametrize("what", UNHEARD)
 async def test_broken_or_foreign_message_is_not_heard(run, what):
-    ran = await run(speaking.PRELUDE + UNHEARD[what] + "\ntime.sleep(0.05)\nprint('after')")
+    large = "LARGE = {'x': 'x' * 70_000}\n"
+
+    ran = await run(speaking.PRELUDE + large + UNHEARD[what] + "\ntime.sleep(0.05)\nprint('after')")
 
     assert ran.ending is Ending.OK, ran
     assert ran.plain == "after\n"
 
 
-@pytest.mark.parametrize("opening", ["[", '{"a":'])
-async def test_message_that_is_too_intricate_is_not_heard_but_missed(run, opening):
-    deep = f"raw(iopub, header('stream'), about, {{}}, b'{opening}' * 200_000)"
-    ran = await run(f"{speaking.PRELUDE}{deep}\ntime.sleep(0.05)\nprint('after')")
+INTRICATE = {
+    "lists in lists": "b'[' * 200_000",
+    "objects in objects": """b'{"a":' * 200_000""",
+    "a long number": """b'{"text": ' + b'9' * 65 + b'}'""",
+    "a number of a million digits": """b'{"text": ' + b'9' * 1_000_000 + b'}'""",
+    "a long fraction": """b'{"text": 0.' + b'9' * 65 + b'}'""",
+}
+
+
+@pytest.mark.parametrize("what", INTRICATE)
+async def test_message_that_is_too_intricate_is_not_heard_but_missed(run, what):
+    sending = f"raw(iopub, header('stream'), about, {{}}, {INTRICATE[what]})"
+    ran = await run(f"{speaking.PRELUDE}{sending}\ntime.sleep(0.05)\nprint('after')")
 
     assert ran.ending is Ending.OK
     assert (ran.word, ran.notices) == (
         "after",
-        ["Something of too many values was left out of the output."],
+        ["Something of too many or too long values was left out of the output."],
     )
 
 
