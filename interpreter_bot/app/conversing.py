@@ -14,6 +14,7 @@ import pydantic
 from interpreter_bot import logs, settings
 from interpreter_bot.agent.llms import catalogues, discovering
 from interpreter_bot.agent.llms.embedded import opening
+from interpreter_bot.app import spools
 from interpreter_bot.kernels import pools
 from interpreter_bot.sessions import caring, conversations, reaping, turns
 from interpreter_bot.store import addresses, databases
@@ -44,6 +45,7 @@ async def opened(
     """
     async with contextlib.AsyncExitStack() as stack:
         pool = await stack.enter_async_context(pools.Pool.open(bot, is_ephemeral=is_ephemeral))
+        stack.enter_context(spools.opened(bot.paths.data))
         memory = _memory(bot, stack, is_ephemeral=is_ephemeral)
         database = await stack.enter_async_context(memory)
         catalogue, notice = await _models(bot, environment, stack)

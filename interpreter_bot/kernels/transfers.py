@@ -2,7 +2,8 @@
 
 An upload grows in a staging directory beside the one the sandbox sees, and appears whole under
 a name that nothing has yet. Each holds a lock on its file for as long as it lives, so leftovers
-of a bot that died are told from uploads that another replica is busy with.
+of a bot that died are told from uploads that another replica is busy with. Both ways are one
+module, though a long one, because they share their threads and their distrust of what is there.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ CHUNK_BYTES = 256 * settings.KIB
 """Most that is read at once."""
 STAGING = ".incoming"
 """Name of the staging directory, a sibling of the directory that the sandbox sees."""
+# Compressing file systems hold little of what is well compressed.
+_HOLLOW_TIMES = 16
+_HOLLOW_BYTES = settings.MIB
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -249,6 +253,17 @@ class Content:
             )
         self.info = values.FileInfo(self.info.name, status.st_size, status.st_mtime_ns)
         self._remaining = status.st_size
+        self._held_bytes = status.st_blocks * 512
+
+    def check_held(self) -> None:
+        """Refuse a file that holds next to nothing of its size: copied, it would hold all of it.
+
+        Raises:
+            FileTooLargeError: it does.
+        """
+        size_bytes = self.info.size_bytes
+        if size_bytes > _HOLLOW_BYTES and self._held_bytes * _HOLLOW_TIMES < size_bytes:
+            raise errors.FileTooLargeError(f"{self.info.name} is next to nothing but holes.")
 
     def close(self) -> None:
         """Close the file. Blocks while another task reads."""

@@ -176,10 +176,11 @@ class Workspace:
 
         Raises:
             FileMissingError: there is no such regular file (any more).
-            FileTooLargeError: it is larger than `most_bytes`.
+            FileTooLargeError: it is larger than `most_bytes`, or sparse.
         """
         digest, size_bytes = hashlib.sha256(), 0
         async with self.read(info.name, most_bytes=most_bytes) as content:
+            content.check_held()
             async for chunk in content:
                 await transfers.in_thread(into.write, chunk)
                 await transfers.in_thread(digest.update, chunk)

@@ -2,6 +2,8 @@
 
 start taking a kernel -> attachments into the workspace, described -> the agent's loop, or the
 person's own code -> what changed in the workspace -> links mended -> recorded
+
+It is long because all ways in which a turn can end meet here.
 """
 
 from __future__ import annotations

@@ -271,6 +271,18 @@ async def test_huge_sparse_file_is_refused_and_counts_what_it_holds(workspace):
     assert await workspace.usage() == workspaces.scanning.Usage(0, 1, False, False)
 
 
+async def test_a_file_of_holes_is_not_given_back_but_may_be_read(workspace):
+    with (workspace.directory / "holes").open("wb") as file:
+        file.write(b"x")
+        file.truncate(3 * MIB)
+    (workspace.directory / "full").write_bytes(b"x" * 3 * MIB)
+    full, holes = await workspace.list()
+    with pytest.raises(errors.FileTooLargeError, match="holes"):
+        await workspace.collect(holes, io.BytesIO(), most_bytes=10 * MIB)
+    assert (await workspace.collect(full, io.BytesIO(), most_bytes=10 * MIB)).size_bytes == 3 * MIB
+    assert len(await _bytes(workspace, "holes")) == 3 * MIB
+
+
 async def test_closed_content_reads_no_further(workspace):
     await workspace.put("a", _chunks(b"x"))
     async with workspace.read("a") as content:
