@@ -56,7 +56,8 @@ class Slack(tables.Group):
     """Who sees and ends everybody's sessions, besides the workspace's own admins."""
 
     agent_view: bool = True
-    """The app has Slack's agent view: sessions with a status, a native Stop, streamed text."""
+    """The app has Slack's agent view: sessions with a status, a native Stop, and text that is
+    streamed in direct messages."""
     code: Literal["hidden", "short", "full"] = "short"
     """How much of the model's code an answer shows."""
     follows_threads: bool = True
@@ -77,6 +78,8 @@ class Slack(tables.Group):
     """After this time a streamed answer goes on in another message; Slack ends them at 300."""
     stream_characters: Annotated[int, pydantic.Field(ge=1000, le=11_000)] = 9_000
     """Likewise after so much text; Slack refuses what is above 12,000."""
+    sharing_seconds: tables.Seconds = 12.0
+    """How long Slack may take to show a file; then it is sent again."""
     ping_seconds: tables.Seconds = 5.0
     """How soon a dead connection is noticed and replaced."""
     drain_seconds: Annotated[float, pydantic.Field(ge=0)] = 10.0

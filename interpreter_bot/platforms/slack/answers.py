@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 from interpreter_bot.platforms.rendering import fences
@@ -44,7 +46,16 @@ class Task:
         return f"{said}: {self.output}" if self.output else said
 
 
-Piece: TypeAlias = Text | Task
+@dataclasses.dataclass(frozen=True, slots=True)
+class Picture:
+    """One that stands between texts. `about` says what it is, for who does not see it."""
+
+    name: str
+    data: bytes
+    about: str
+
+
+Piece: TypeAlias = Text | Task | Picture
 
 
 class Answer:
@@ -70,14 +81,26 @@ class Answer:
             gap = "\n\n" if self._has_words else ""
             self.pieces.append(Text(f"{gap}{text.strip(chr(10))}\n\n"))
 
+    def picture(self, picture: Picture) -> None:
+        """Add a picture; what comes before it and after it are texts of their own."""
+        self.pieces.append(picture)
+
     def task(self, task: Task) -> None:
         """Add a task, or change it."""
         self.pieces.append(task)
 
     @property
-    def has_text(self) -> bool:
-        """Whether there is anything to read, besides what was done."""
-        return any(isinstance(p, Text) and p.text.strip() for p in self.pieces)
+    def has_anything(self) -> bool:
+        """Whether there is anything to read or to see, besides what was done."""
+        return any(
+            isinstance(p, Picture) or (isinstance(p, Text) and bool(p.text.strip()))
+            for p in self.pieces
+        )
+
+    def after(self, pictures: int) -> int:
+        """Say which piece follows the first so many pictures, which are shown already."""
+        found = [n + 1 for n, piece in enumerate(self.pieces) if isinstance(piece, Picture)]
+        return found[pictures - 1] if pictures else 0
 
     @property
     def _has_words(self) -> bool:
@@ -96,22 +119,29 @@ class Answer:
         self.pieces[self._step_begins :] = [*kept, Text(text)]
         return True
 
-    def markdown(self, *, with_details: bool) -> str:
-        """Say all of it where nothing can be streamed."""
-        latest = {p.id: p for p in self.pieces if isinstance(p, Task)}
-        details = {p.id: p.details for p in reversed(self.pieces) if isinstance(p, Task)}
-        parts: list[str] = []
-        seen: set[str] = set()
-        for piece in self.pieces:
-            if isinstance(piece, Text):
-                parts.append(piece.text)
-            elif piece.id not in seen:
-                seen.add(piece.id)
-                gap = "\n\n" if parts and not parts[-1].endswith("\n\n") else ""
-                more = details[piece.id] if with_details else ""
-                code = f"\n{fences.fenced(more, language='python')}" if more else ""
-                parts.append(f"{gap}{latest[piece.id].line}{code}\n\n")
-        return "".join(parts).strip("\n")
+
+def runs(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """Part pieces where pictures begin or end: each run is pictures, or has none."""
+    for _, run in itertools.groupby(pieces, key=lambda piece: isinstance(piece, Picture)):
+        yield list(run)
+
+
+def markdown(pieces: Sequence[Piece], *, with_details: bool) -> str:
+    """Say all of what is no picture, where nothing can be streamed."""
+    latest = {p.id: p for p in pieces if isinstance(p, Task)}
+    details = {p.id: p.details for p in reversed(pieces) if isinstance(p, Task)}
+    parts: list[str] = []
+    seen: set[str] = set()
+    for piece in pieces:
+        if isinstance(piece, Text):
+            parts.append(piece.text)
+        elif isinstance(piece, Task) and piece.id not in seen:
+            seen.add(piece.id)
+            gap = "\n\n" if parts and not parts[-1].endswith("\n\n") else ""
+            more = details[piece.id] if with_details else ""
+            code = f"\n{fences.fenced(more, language='python')}" if more else ""
+            parts.append(f"{gap}{latest[piece.id].line}{code}\n\n")
+    return "".join(parts).strip("\n")
 
 
 def open_fence(text: str) -> fences.Fence | None:

@@ -20,6 +20,8 @@ _TABLE_COLUMNS: Final = 20
 _TABLE_CHARACTERS: Final = 9_000
 MOST_CHARACTERS: Final = 12_500
 """Of all blocks of a message; Slack refuses what is a little above 13,000."""
+_MOST_BLOCKS: Final = 50
+_ALT_CHARACTERS: Final = 1_000
 _NOTE_CHARACTERS: Final = 2_000
 _MOST_WHOLES: Final = 5
 
@@ -43,6 +45,24 @@ def note(text: str) -> Block:
     """Make a line of small print, from any text."""
     shown = markdown.escaped(markdown.one_line(text, _NOTE_CHARACTERS))
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": shown}]}
+
+
+def picture(file: str, name: str, about: str) -> Block:
+    """Make a picture of a file that is in Slack already."""
+    title, alt = plain(name), about[:_ALT_CHARACTERS]
+    return {"type": "image", "slack_file": {"id": file}, "title": title, "alt_text": alt}
+
+
+def packed(made: Sequence[Block]) -> list[list[Block]]:
+    """Part blocks into messages, each as full as Slack takes it."""
+    messages: list[list[Block]] = [[]]
+    for block in made:
+        current = messages[-1]
+        is_full = len(current) == _MOST_BLOCKS or size([*current, block]) > MOST_CHARACTERS
+        if current and is_full:
+            messages.append(current := [])
+        current.append(block)
+    return messages
 
 
 def button(text: str, action: str, value: str, *, style: str = "") -> Block:

@@ -15,7 +15,6 @@ class Place:
         thread: timestamp of the thread's root; empty for the channel itself.
         asked: timestamp of the message that is answered; empty for a command.
         user: who asked.
-        user_team: their own workspace.
     """
 
     workspace: workspaces.Workspace
@@ -23,7 +22,6 @@ class Place:
     thread: str
     asked: str
     user: str
-    user_team: str = ""
 
     @property
     def is_direct(self) -> bool:
@@ -39,5 +37,4 @@ def of(workspace: workspaces.Workspace, message: incoming.Message) -> Place:
         thread=message.root,
         asked=message.ts,
         user=message.user,
-        user_team=message.user_team,
     )

@@ -71,6 +71,12 @@ class Posts:
             await self._delete(ts)
         del self._ts[len(wanted) :], self._shown[len(wanted) :]
 
+    async def clear(self) -> None:
+        """Take them all back."""
+        for ts in self._ts:
+            await self._delete(ts)
+        self.adopt(())
+
     def _content(self, text: str, below: Sequence[blocks.Block]) -> dict[str, Any]:
         shown = [*([blocks.prose(text)] if text else []), *below]
         # What a notification says, and what clients show that know no blocks.

@@ -177,13 +177,15 @@ class Replier:
         self._cell = running
         self._task(tasks.TITLES[finished.ending], state, output=took)
         self._cell = None
-        self._answer.paragraph(shown.text)
+        for part in shown.parts:
+            if isinstance(part, str):
+                self._answer.paragraph(part)
+            else:
+                self._answer.picture(part)
         self._table = self._table or shown.table
         self._wholes += shown.wholes
         for made in shown.files:
-            self._made.append(
-                uploads.of_bytes(made.name, made.data, made.about, is_image=made.is_image)
-            )
+            self._made.append(uploads.of_bytes(made.name, made.data, made.about, is_image=False))
 
     def save(self, cell: int, name: str) -> ports.Saving | None:
         """See the port."""
@@ -251,7 +253,7 @@ class Replier:
         below.append(blocks.note(tasks.small_print(end, None if self._is_code else self._spent)))
         if not self._is_code and end.status is ports.Status.DONE and end.turn_id:
             below.append(blocks.feedback(str(end.turn_id)))
-        if not (self._answer.has_text or self._made or self._table):
+        if not (self._answer.has_anything or self._made or self._table):
             self._answer.paragraph("_Done; there is nothing to show._")
         try:
             await self._show.finish(self._answer, below, is_rewritten=self._is_rewritten)
@@ -260,11 +262,12 @@ class Replier:
         except failures.SlackError as error:
             _log.warning("an answer could not be shown", exc_info=error)
             await self._apologize(error)
+        complaints = list(self._show.complaints)
         if self._made:
             batch, self._made = self._made, []
-            complaints = await self._show.upload(batch)
-            if complaints:
-                await self._show.say("\n".join(markdown.defused(c) for c in complaints))
+            complaints += await self._show.upload(batch)
+        if complaints:
+            await self._show.say("\n".join(markdown.defused(c) for c in complaints))
 
     async def _apologize(self, error: errors.BotError) -> None:
         """Say that the answer could not be said, as plainly as can be."""

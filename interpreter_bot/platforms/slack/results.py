@@ -8,7 +8,7 @@ from typing import Final
 
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import choosing, endings, fences, items, tables
-from interpreter_bot.platforms.slack import blocks, markdown
+from interpreter_bot.platforms.slack import answers, blocks, markdown
 from interpreter_bot.screens import showing
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
@@ -20,12 +20,11 @@ _DRAWN_CHARACTERS: Final = 2_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Made:
-    """A file of ours: a picture, or what is not shown in a message."""
+    """A file of ours: what is not shown in a message."""
 
     name: str
     data: bytes
     about: str = ""
-    is_image: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,16 +32,21 @@ class Shown:
     """What becomes of the outputs of one execution.
 
     Attributes:
-        text: Markdown, harmless.
+        parts: Markdown, harmless, and pictures, in order.
         table: a block for the end of the message, of which there may be one.
         files: in order.
         wholes: handle and size of each table of which the kernel may still have all.
     """
 
-    text: str
+    parts: tuple[str | answers.Picture, ...]
     table: blocks.Block | None
     files: tuple[Made, ...]
     wholes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All of it that is Markdown."""
+        return "\n\n".join(part for part in self.parts if isinstance(part, str) and part)
 
 
 class Results:
@@ -61,7 +65,7 @@ class Results:
         made_files: bool = False,
     ) -> Shown:
         """Show one execution; one that is not finished is shown as it stands."""
-        parts: list[str] = []
+        parts: list[str | answers.Picture] = []
         files: list[Made] = []
         table = None
         wholes: list[tuple[str, str]] = []
@@ -81,7 +85,7 @@ class Results:
                     else:
                         parts.append(_drawn(item, files, cell, is_last=finished is not None))
                 case items.PictureItem():
-                    files.append(Made(item.name, item.data, item.alt, is_image=True))
+                    parts.append(answers.Picture(item.name, item.data, item.alt))
                 case items.FileItem():
                     files.append(Made(item.name, item.data, item.about))
                     parts.append(f"_{markdown.defused(item.name)}: {markdown.defused(item.about)}_")
@@ -92,7 +96,7 @@ class Results:
                     pass
         if finished is not None:
             parts.append(_end(standing, finished, made_files=made_files))
-        return Shown("\n\n".join(filter(None, parts)), table, tuple(files), tuple(wholes))
+        return Shown(tuple(filter(None, parts)), table, tuple(files), tuple(wholes))
 
     def _block(self, cell: int, item: items.TableItem) -> blocks.Block | None:
         """Make the answer's one table block, if this may be it."""

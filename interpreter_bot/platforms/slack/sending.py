@@ -94,17 +94,25 @@ class Sender:
         known: workspaces.Workspaces,
     ) -> None:
         self.session: Final = session
-        self._options = slack
+        self.options: Final = slack
         self._workspaces = known
         self._clients: dict[str, AsyncWebClient] = {}
         self._lanes: collections.OrderedDict[tuple[str, str], _Lane] = collections.OrderedDict()
         self._not_before: dict[_Limited, float] = {}
         self._made: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
-        self._lacking: dict[tuple[str, str], tuple[float, str]] = {}
+        self._lacking: dict[tuple[str, str], float] = {}
 
     def has_made(self, channel: str, ts: str) -> bool:
         """Say whether a message is one that this process posted and knows of."""
         return (channel, ts) in self._made
+
+    def lacks(self, team: str, feature: str) -> bool:
+        """Say whether a workspace is known not to have a method, or something else of Slack's."""
+        return self._lacking.get((team, feature), 0.0) > time.monotonic()
+
+    def note_lacking(self, team: str, feature: str, seconds: float) -> None:
+        """Take note of that, for a while."""
+        self._lacking[team, feature] = time.monotonic() + seconds
 
     async def call(
         self,
@@ -155,7 +163,7 @@ class Sender:
 
     def _lane(self, team: str, channel: str) -> _Lane:
         key = (team, channel)
-        lane = self._lanes.pop(key, None) or _Lane(self._options.posting_seconds)
+        lane = self._lanes.pop(key, None) or _Lane(self.options.posting_seconds)
         self._lanes[key] = lane
         while len(self._lanes) > _MOST_LANES:
             oldest = next(iter(self._lanes))
@@ -215,9 +223,8 @@ class Sender:
     ) -> Answer:
         if self._workspaces.has_left(workspace.team):
             raise failures.GoneError(method, "token_revoked")
-        until, code = self._lacking.get((workspace.team, method), (0.0, ""))
-        if until > time.monotonic():
-            raise failures.RefusedError(method, code)
+        if self.lacks(workspace.team, method):
+            raise failures.RefusedError(method, "feature_not_enabled")
         client = self._client(workspace)
         is_json = method.startswith(_READS_JSON)
         try:
@@ -255,7 +262,7 @@ class Sender:
             _log.info("Slack refused %s: %s", method, code)
         if method in _OPTIONAL and code in failures.LACKING:
             # Asked anew in a while: the plan may change, or the app be installed again.
-            self._lacking[team, method] = time.monotonic() + _LACKING_SECONDS, code
+            self.note_lacking(team, method, _LACKING_SECONDS)
         return refused
 
     def _client(self, workspace: workspaces.Workspace) -> AsyncWebClient:
@@ -263,7 +270,7 @@ class Sender:
         if client is None or client.token != workspace.token:
             client = AsyncWebClient(
                 token=workspace.token,
-                base_url=self._options.api_base_url,
+                base_url=self.options.api_base_url,
                 session=self.session,
                 timeout=_TIMEOUT_SECONDS,
                 # Trying again is what this class is for.

@@ -17,6 +17,7 @@ from interpreter_bot.platforms.slack import (
     markdown,
     places,
     posts,
+    sections,
     sending,
     streams,
     uploads,
@@ -65,11 +66,12 @@ class Showing:
         self._options = slack
         self.stop_key = stop_key
         self._heading = heading
-        self._payload = payload
         self._crowd = crowd
         self.is_stopped = False
         self.is_unwanted = False
-        self._posts = posts.Posts(sender, place, most_characters=slack.stream_characters)
+        self._sections = sections.Sections(
+            sender, sends, place, slack, heading=heading, payload=payload
+        )
         self._stream: streams.Stream | None = None
         self._streamed = 0
         self._has_status = False
@@ -79,11 +81,21 @@ class Showing:
     @property
     def thread(self) -> str:
         """Where files and questions go."""
-        return self._place.thread or self._posts.first
+        return self._sections.thread
+
+    @property
+    def complaints(self) -> Sequence[str]:
+        """Sentences about pictures that could not be shown."""
+        return self._sections.complaints
 
     async def begin(self, title: str = "") -> None:
-        """Give the first sign that somebody works on it."""
-        if self._options.agent_view and self._place.thread and not self._heading:
+        """Give the first sign that somebody works on it.
+
+        In channels a stream is live for one person only, and all others see its first words until
+        it ends: there the answer is posted and edited.
+        """
+        has_sessions = self._options.agent_view and self._place.thread and not self._heading
+        if has_sessions and self._place.is_direct:
             self._has_status = await self._set_status("processing", title)
             if self._has_status:
                 self._stream = streams.Stream(
@@ -94,6 +106,8 @@ class Showing:
                 )
                 return
         await self._edit(answers.Answer())
+        if has_sessions and not self._place.is_direct:
+            self._has_status = await self._set_status("processing", title)
 
     async def status(self, status: Status) -> None:
         """Say in which state the session is, where Slack shows that."""
@@ -134,16 +148,30 @@ class Showing:
             if self._stream is None:
                 await self._edit(answer, live())
                 return
-            pieces = answer.pieces[self._streamed :]
-            waiting = self._waiting()
-            if pieces or waiting:
-                try:
-                    await self._stream.append([*waiting, *pieces])
-                except streams.BrokenStreamError as error:
-                    await self._give_up(error)
-                    await self._edit(answer, live())
-                else:
-                    self._streamed += len(pieces)
+            try:
+                await self._append(self._stream, answer)
+            except streams.BrokenStreamError as error:
+                await self._give_up(error)
+                await self._edit(answer, live())
+
+    async def _append(self, stream: streams.Stream, answer: answers.Answer) -> None:
+        """Stream what is new. Pictures have messages of their own between those of the stream."""
+        if waiting := self._waiting():
+            await stream.append(waiting)
+        for run in answers.runs(answer.pieces[self._streamed :]):
+            shown = [piece for piece in run if isinstance(piece, answers.Picture)]
+            if shown:
+                await self._part(stream, answer)
+                await self._sections.show_pictures(shown)
+            else:
+                await stream.append(run)
+            self._streamed += len(run)
+
+    async def _part(self, stream: streams.Stream, answer: answers.Answer) -> None:
+        """End the messages of a stream before a picture."""
+        await stream.part()
+        await self._sections.part(answer, stream.timestamps if stream.is_tainted else None)
+        stream.timestamps, stream.is_tainted = [], False
 
     def _waiting(self) -> list[answers.Task]:
         """Say in a stream what the request waits for, and when it does no longer."""
@@ -173,7 +201,7 @@ class Showing:
         self.is_stopped = self.is_stopped or isinstance(error, streams.StoppedStreamError)
         _log.info("an answer is not streamed any further: %s", error)
         await stream.abandon()
-        self._posts.adopt(stream.timestamps)
+        self._sections.adopt(stream.timestamps)
 
     async def finish(
         self,
@@ -190,34 +218,40 @@ class Showing:
         async with self._busy:
             if self._stream is not None and not is_rewritten:
                 try:
-                    await self._end_stream(self._stream, answer, below)
+                    if await self._end_stream(self._stream, answer, below):
+                        return
                 except streams.BrokenStreamError as error:
                     await self._give_up(error)
-                else:
-                    if not self._stream.is_tainted:
-                        return
-                    self._posts.adopt(self._stream.timestamps)
             elif self._stream is not None:
                 await self._give_up(streams.BrokenStreamError("its end was written anew"))
             self._stream = None
             try:
-                await self._posts.show(self._markdown(answer), below=below, payload=self._payload)
+                await self._sections.finish(answer, below)
             finally:
                 await self.status("active")
 
     async def _end_stream(
         self, stream: streams.Stream, answer: answers.Answer, below: Sequence[blocks.Block]
-    ) -> None:
-        await stream.append([*self._waiting(), *answer.pieces[self._streamed :]])
-        if stream.has_room_for(below):
-            await stream.stop(below, status="active")
-            return
-        apart = [block for block in below if block["type"] == "table"]
-        rest = [block for block in below if block["type"] != "table"]
-        await stream.stop(rest, status="active")
-        if not stream.is_tainted:
+    ) -> bool:
+        """End a stream; says whether nothing is left to be posted."""
+        pieces = answer.pieces[self._streamed :]
+        await stream.append(self._waiting())
+        if any(isinstance(piece, answers.Picture) for piece in pieces):
+            text = next(answers.runs(pieces))
+            if not isinstance(text[0], answers.Picture):
+                await stream.append(text)
+            await self._part(stream, answer)
+            return False
+        await stream.append(pieces)
+        apart = [] if stream.has_room_for(below) else [b for b in below if b["type"] == "table"]
+        await stream.stop([block for block in below if block not in apart], status="active")
+        if stream.is_tainted:
+            self._sections.adopt(stream.timestamps)
+            return False
+        if apart:
             content = {"text": "The table", "blocks": apart}
             await posts.post(self.sender, self._place, content, self.thread)
+        return True
 
     async def refuse(self, sentence: str) -> None:
         """Say why nothing is going to be done, though there was a sign that it would.
@@ -230,17 +264,8 @@ class Showing:
         await self.finish(answer, (), is_rewritten=False)
 
     async def _edit(self, answer: answers.Answer, live: str = "") -> None:
-        text = f"{self._markdown(answer)}\n\n{live}".strip("\n")
         note = [blocks.note(self.note)] if self.note else []
-        await self._posts.show(
-            text or "_Working on it…_",
-            below=[*note, blocks.stop(self.stop_key)],
-            payload=self._payload,
-        )
-
-    def _markdown(self, answer: answers.Answer) -> str:
-        text = answer.markdown(with_details=self._options.code == "short")
-        return f"{self._heading}\n\n{text}".strip("\n") if self._heading else text
+        await self._sections.show(answer, live, [*note, blocks.stop(self.stop_key)])
 
     async def settled(self, answer: answers.Answer, live: Callable[[], str]) -> str:
         """Return the thread in which a question can be asked: what was said stands before it.

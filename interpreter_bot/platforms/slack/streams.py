@@ -1,4 +1,8 @@
-"""An answer as messages that are streamed, each for as long as Slack lets a stream live."""
+"""An answer as messages that are streamed, each for as long as Slack lets a stream live.
+
+Only in direct messages: elsewhere a stream is live for one person, and all others see its first
+words until it ends.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,7 @@ class Stream:
         self.is_tainted = False
 
     async def append(self, pieces: Iterable[answers.Piece]) -> None:
-        """Show more.
+        """Show more; pictures cannot be streamed.
 
         Raises:
             BrokenStreamError: the stream is over, or cannot begin.
@@ -64,9 +68,9 @@ class Stream:
         for piece in pieces:
             if isinstance(piece, answers.Text):
                 self._held += piece.text
-                continue
-            chunks = await self._flush(chunks, is_all=True)
-            chunks.append(self._task(piece))
+            elif isinstance(piece, answers.Task):
+                chunks = await self._flush(chunks, is_all=True)
+                chunks.append(self._task(piece))
         chunks = await self._flush(chunks, is_all=False)
         if chunks:
             await self._send(chunks)
@@ -93,6 +97,16 @@ class Stream:
         if not self._open:
             raise BrokenStreamError("nothing was streamed")
         await self._stop(blocks=list(below) or None, session_status=status)
+
+    async def part(self) -> None:
+        """End the message that is open, if any; what is appended next begins another one.
+
+        Raises:
+            BrokenStreamError: it is over already.
+            SlackError: Slack refused it.
+        """
+        chunks = await self._flush([], is_all=True)
+        await self._rotate("", chunks)
 
     def has_room_for(self, below: Sequence[blocks.Block]) -> bool:
         """Say whether blocks fit under the message that is open."""
@@ -156,21 +170,12 @@ class Stream:
 
     async def _start(self, chunks: list[dict[str, Any]]) -> None:
         place = self._place
-        recipient = (
-            {}
-            if place.is_direct
-            else {
-                "recipient_team_id": place.user_team or place.workspace.team,
-                "recipient_user_id": place.user,
-            }
-        )
         answer = await self._try(
             "chat.startStream",
             channel=place.channel,
             thread_ts=place.thread,
             task_display_mode="timeline",
             chunks=chunks,
-            **recipient,
         )
         self._open = str(answer["ts"])
         self._began = self._clock()

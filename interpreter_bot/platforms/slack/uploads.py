@@ -8,9 +8,10 @@ import io
 import json
 import logging
 import tempfile
+import time
 import zipfile
-from collections.abc import AsyncIterator, Sequence
-from typing import IO, Final
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import IO, Any, Final
 
 import aiohttp
 
@@ -22,8 +23,10 @@ _CHUNK_BYTES: Final = 256 * 1024
 _MOST_BYTES: Final = 1024**3
 _ALT_CHARACTERS: Final = 1000
 _TRIES: Final = 5
-# Slack shares a file some seconds after it said that it would.
-_POLL_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+_FIRST_LOOK_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 2.0
+PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
+"""What Slack shows in blocks."""
 _TOO_LARGE: Final = frozenset({"file_upload_size_restricted"})
 
 
@@ -77,29 +80,99 @@ class Uploads:
         self._most_bytes = most_bytes
 
     async def send(self, place: places.Place, thread: str, batch: Sequence[Outgoing]) -> list[str]:
-        """Send files in one message: pictures first, then the others, each in order.
+        """Send files in one message, in order, and see to it that it is there.
+
+        Slack says that a file is shared before it is, and sometimes it never is: then it is sent
+        once more.
 
         Returns:
             Sentences about those that could not be sent.
         """
         complaints: list[str] = []
-        sent: list[dict[str, str]] = []
         try:
-            for outgoing in sorted(batch, key=lambda one: not one.is_image):
-                try:
-                    sent.append(await self._put(place, outgoing))
-                except failures.GoneError:
-                    raise
-                except failures.SlackError as error:
-                    complaints.append(f"{outgoing.name} could not be sent: {error}")
-            if sent:
-                await self._complete(place, thread, sent)
+            missing = await self._try(place, thread, batch, complaints)
+            if missing:
+                _log.warning("Slack took %d files and does not show them", len(missing))
+                missing = await self._try(place, thread, missing, complaints)
+            complaints += [
+                f"{one.name} was sent twice, and Slack does not show it." for one in missing
+            ]
         except failures.SlackError as error:
             complaints.append(f"The files could not be sent: {error}")
         finally:
             for outgoing in batch:
                 outgoing.file.close()
         return complaints
+
+    async def _try(
+        self,
+        place: places.Place,
+        thread: str,
+        batch: Sequence[Outgoing],
+        complaints: list[str],
+    ) -> list[Outgoing]:
+        """Send files; returns those that Slack took and does not show.
+
+        Raises:
+            SlackError: it takes none.
+        """
+        sent: dict[str, Outgoing] = {}
+        named: list[dict[str, str]] = []
+        for outgoing in batch:
+            try:
+                named.append(await self._put(place, outgoing))
+            except failures.GoneError:
+                raise
+            except failures.SlackError as error:
+                complaints.append(f"{outgoing.name} could not be sent: {error}")
+            else:
+                sent[named[-1]["id"]] = outgoing
+        if not named:
+            return []
+        await self._complete(place, named, thread=thread)
+        until = time.monotonic() + self._sender.options.sharing_seconds
+        return [
+            one for file, one in sent.items() if not await self._look(place, file, _shown, until)
+        ]
+
+    async def keep(self, place: places.Place, picture: Outgoing) -> str:
+        """Bring a picture to Slack for a block, without showing it; returns its id there.
+
+        Raises:
+            SlackError: it cannot be shown so.
+        """
+        size = picture.file.seek(0, io.SEEK_END)
+        named = await self._bring(place, picture, picture.name, size)
+        await self._complete(place, [named])
+        until = time.monotonic() + self._sender.options.sharing_seconds
+        if not await self._look(place, named["id"], _is_picture, until):
+            raise failures.SlackError("Slack does not know it for a picture.")
+        return named["id"]
+
+    async def _look(
+        self,
+        place: places.Place,
+        file: str,
+        has: Callable[[Mapping[str, Any]], object],
+        until: float,
+    ) -> bool:
+        """Look at what Slack knows of a file, until it is as it should be or the time is over."""
+        pause = _FIRST_LOOK_SECONDS
+        while True:
+            try:
+                answer = await self._sender.call(place.workspace, "files.info", file=file)
+            except failures.GoneError:
+                raise
+            except failures.SlackError as error:
+                # Then what Slack said when it took the file has to do.
+                _log.info("a file could not be looked at: %s", error)
+                return True
+            if has(answer.get("file") or {}):
+                return True
+            if time.monotonic() >= until:
+                return False
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     async def _put(self, place: places.Place, outgoing: Outgoing) -> dict[str, str]:
         """Bring the bytes of one file to Slack; zipped, where it is too large otherwise.
@@ -159,25 +232,41 @@ class Uploads:
             return False
 
     async def _complete(
-        self, place: places.Place, thread: str, sent: Sequence[dict[str, str]]
+        self, place: places.Place, named: Sequence[dict[str, str]], *, thread: str | None = None
     ) -> None:
-        async def find() -> sending.Answer | None:
-            """Sharing is not immediate: look a few times."""
-            for seconds in (*_POLL_SECONDS, 0.0):
-                answer = await self._sender.call(place.workspace, "files.info", file=sent[0]["id"])
-                if answer["file"].get("shares"):
-                    return answer
-                await asyncio.sleep(seconds)
-            return None
+        """End an upload; files go where `thread` is, or nowhere where that is None."""
+        has = _is_picture if thread is None else _shown
+        is_lost = False
 
-        await self._sender.call(
-            place.workspace,
-            "files.completeUploadExternal",
-            find=find,
-            files=json.dumps(sent),
-            channel_id=place.channel,
-            thread_ts=thread or None,
-        )
+        async def find() -> sending.Answer | None:
+            nonlocal is_lost
+            is_lost = True
+            until = time.monotonic() + self._sender.options.sharing_seconds / 2
+            return {} if await self._look(place, named[0]["id"], has, until) else None
+
+        try:
+            await self._sender.call(
+                place.workspace,
+                "files.completeUploadExternal",
+                find=find,
+                files=json.dumps(named),
+                channel_id=None if thread is None else place.channel,
+                thread_ts=thread or None,
+            )
+        except failures.GoneError:
+            raise
+        except failures.RefusedError:
+            # The first try, whose answer was lost, has ended it; whether it is there is looked at.
+            if not is_lost:
+                raise
+
+
+def _shown(facts: Mapping[str, Any]) -> object:
+    return facts.get("shares")
+
+
+def _is_picture(facts: Mapping[str, Any]) -> bool:
+    return facts.get("mimetype") in PICTURES
 
 
 async def _read(file: IO[bytes]) -> AsyncIterator[bytes]:

@@ -11,7 +11,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import aiohttp
@@ -77,6 +77,11 @@ class Server:
         self.signs_with_bot_id = True
         # By method, Slack's word for what this workspace's plan or the app's scopes do not hold.
         self.lacking: dict[str, str] = {}
+        # How long Slack looks at a file before it is shared or can be shown in a block.
+        self.sharing_seconds = 0.02
+        # So many batches are said to be shared, and never are.
+        self.forgets_to_share = 0
+        self.has_picture_blocks = True
         self.calls: list[tuple[float, str, dict[str, Any]]] = []
         self.errors: list[tuple[str, str, str]] = []
         self.problems: list[str] = []
@@ -155,7 +160,17 @@ class Server:
     def answers(self, channel: str, root: str) -> list[dict[str, Any]]:
         """List the app's replies that are complete."""
         own = self.replies(channel, root)
-        return [m for m in own if m.get("stream", "closed") != "open"]
+        is_ended = ("'action_id': 'stop'" not in str(m.get("blocks")) for m in own)
+        ended = [m for m, is_so in zip(own, is_ended, strict=True) if is_so]
+        return [m for m in ended if m.get("stream", "closed") != "open"]
+
+    def seen(self, user: str, channel: str, ts: str) -> str:
+        """Say what somebody sees of the text of a message."""
+        message = self.world.messages[channel, ts]
+        frozen = message.get("seen")
+        if frozen is not None and frozen["by"] != user:
+            return str(frozen["text"])
+        return "".join([message["text"], *validating.texts(message.get("blocks", []))])
 
     def status(self, channel: str, root: str) -> str:
         """Say the last status of a session."""
@@ -372,6 +387,12 @@ class Server:
             self._delivering.add(task)
             task.add_done_callback(self._delivering.discard)
         return delivery
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something after the call that it comes from was answered."""
+        task = asyncio.create_task(work)
+        self._delivering.add(task)
+        task.add_done_callback(self._delivering.discard)
 
     async def _deliver(self, delivery: Delivery) -> None:
         for attempt in range(4):

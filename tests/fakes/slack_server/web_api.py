@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import mimetypes
 import re
 import time
 from typing import Any
@@ -83,6 +84,7 @@ _WORDS = (True, False, 1, 0, "1", "0", "true", "false")
 # What apps that are sold outside of the Marketplace get of threads: one page a minute, of 15.
 _READING = ("conversations.replies", "conversations.history")
 _READ_BY_DISTRIBUTED = 15
+_PICTURES = ("image/png", "image/jpeg", "image/gif")
 NAMED = re.compile(r"<[@#][A-Z0-9]+>")
 # Other apps' business: left out of `limits`, as they belong to no team.
 _TEAMLESS = {"apps.connections.open"}
@@ -241,7 +243,10 @@ class WebApi:
         if arguments.get("unfurl_links") is not False or arguments.get("unfurl_media") is not False:
             self.slack.problem("a message whose links unfurl")
         message = self._own(team, root) | self._content(arguments)
+        pictures = self._pictures(message.get("blocks", []))
         self.world.messages[channel, message["ts"]] = message
+        for file in pictures:
+            self._share(file, channel, message)
         return {"channel": channel, "ts": message["ts"], "message": message}
 
     def _own(self, team: worlds.Team, root: str | None) -> dict[str, Any]:
@@ -271,6 +276,10 @@ class WebApi:
         if message.get("stream") == "open":
             raise RefusalError("streaming_state_conflict")
         content = self._content(arguments)
+        known = self._pictures(message.get("blocks", []))
+        if added := set(self._pictures(content.get("blocks", []))) - set(known):
+            # Nobody but the bot may see the file then: everybody gets an empty frame.
+            self.slack.problem(f"pictures that an edit added are not shown: {added}")
         for name in ("blocks", "markdown"):
             message.pop(name, None)
         message.update(content)
@@ -302,6 +311,9 @@ class WebApi:
         message |= {"text": "", "markdown": "", "stream": "open", "started": time.monotonic()}
         message["tasks"] = {}
         self._grow(message, arguments)
+        if where.kind != "im":
+            # All but the recipient see the first piece until the end.
+            message["seen"] = {"by": arguments["recipient_user_id"], "text": message["text"]}
         self.world.messages[channel, message["ts"]] = message
         return {"channel": channel, "ts": message["ts"]}
 
@@ -316,6 +328,8 @@ class WebApi:
         message["markdown"] += text
         message["text"] = message["markdown"]
         for chunk in given:
+            if chunk["type"] == "blocks" and self._pictures(chunk["blocks"]):
+                self.slack.problem("pictures in a stream are not shown")
             if chunk["type"] == "task_update":
                 task = message["tasks"].setdefault(chunk["id"], {"details": ""})
                 added = {k: v for k, v in chunk.items() if v is not None and k != "details"}
@@ -350,9 +364,12 @@ class WebApi:
         message = self._stream(team, channel, ts)
         blocks = validating.parsed(arguments.get("blocks") or [])
         validating.message_blocks(blocks)
+        if self._pictures(blocks):
+            self.slack.problem("pictures in a stream are not shown")
         self.slack.pings += validating.pings(blocks)
         self._grow(message, arguments)
         message["stream"] = "closed"
+        message.pop("seen", None)
         message["blocks"] = blocks
         if arguments.get("metadata"):
             message["metadata"] = validating_metadata(arguments["metadata"])
@@ -427,28 +444,62 @@ class WebApi:
             raise RefusalError("file_upload_size_restricted")
         file = f"F{self.world.number()}"
         facts = {"id": file, "name": filename, "size": int(length), "is_uploaded": False, **more}
+        facts |= {"mimetype": "", "shares": {}}
         self.world.files[file] = facts
         return {"file_id": file, "upload_url": f"{self.slack.root}/upload/{file}"}
 
-    def _files_completeUploadExternal(
+    async def _files_completeUploadExternal(
         self, team: worlds.Team, files: Any, channel_id: str = "", **more: Any
     ) -> dict[str, Any]:
-        self._channel(team, channel_id)
+        if channel_id:
+            self._channel(team, channel_id)
         files = json.loads(files) if isinstance(files, str) else files
         found = []
         for named in files:
             facts = self.world.files.get(named.get("id"))
-            if facts is None or not facts["is_uploaded"] or facts.get("shares"):
+            if facts is None or not facts["is_uploaded"] or facts.get("is_complete"):
                 raise RefusalError("file_not_found")
             found.append(facts | {"title": named.get("title") or facts["name"]})
+            facts["is_complete"] = True
         comment = more.get("initial_comment", "")
         self.slack.pings += validating.pings(comment, [facts["title"] for facts in found])
-        message = self._own(team, more.get("thread_ts")) | {"text": comment, "files": found}
-        self.world.messages[channel_id, message["ts"]] = message
-        for facts in found:
-            self.world.files[facts["id"]]["shares"] = {channel_id: message["ts"]}
-        self.world.batches.append({"channel": channel_id, "files": found, **more})
+        self.slack.later(self._processed(team, channel_id, found, more))
         return {"files": [{"id": facts["id"], "title": facts["title"]} for facts in found]}
+
+    async def _processed(
+        self, team: worlds.Team, channel: str, found: list[dict[str, Any]], more: dict[str, Any]
+    ) -> None:
+        """Look at files and share them, some time after it was said that this is done."""
+        await asyncio.sleep(self.slack.sharing_seconds)
+        for facts in found:
+            kind = mimetypes.guess_type(facts["name"])[0] or "application/octet-stream"
+            self.world.files[facts["id"]]["mimetype"] = kind
+        if not channel or self.slack.forgets_to_share > 0:
+            self.slack.forgets_to_share -= bool(channel)
+            return
+        comment = more.get("initial_comment", "")
+        message = self._own(team, more.get("thread_ts")) | {"text": comment, "files": found}
+        self.world.messages[channel, message["ts"]] = message
+        for facts in found:
+            self._share(facts["id"], channel, message)
+        self.world.batches.append({"channel": channel, "files": found, **more})
+
+    def _share(self, file: str, channel: str, message: dict[str, Any]) -> None:
+        kind = "public" if self.world.channels[channel].kind == "channel" else "private"
+        share = {"ts": message["ts"], "thread_ts": message.get("thread_ts")}
+        shares = self.world.files[file].setdefault("shares", {})
+        shares.setdefault(kind, {}).setdefault(channel, []).append(share)
+
+    def _pictures(self, blocks: list[dict[str, Any]]) -> list[str]:
+        """Find the files that blocks show; one that Slack has not looked at is refused."""
+        named = [b["slack_file"] for b in blocks if b["type"] == "image" and "slack_file" in b]
+        if named and not self.slack.has_picture_blocks:
+            raise RefusalError("invalid_blocks", errors=["invalid slack file"])
+        for one in named:
+            facts = self.world.files.get(one.get("id"), {})
+            if one.keys() != {"id"} or facts.get("mimetype") not in _PICTURES:
+                raise RefusalError("invalid_blocks", errors=["invalid slack file"])
+        return [one["id"] for one in named]
 
     # Views --------------------------------------------------------------------------------
 

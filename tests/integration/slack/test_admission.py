@@ -45,13 +45,6 @@ async def test_guests_and_strangers_are_let_in_by_the_settings(slack, held):
     assert await allowed(slack, held, "UGUEST", allows_guests=True)
 
 
-async def test_stranger_who_is_let_in_is_streamed_to_as_one_of_their_own_workspace(slack, held):
-    async with connected(slack, held, allows_strangers=True):
-        ts = slack.say("USTRANGER", "C1", "<@UBOT> hi", user_team="T9")
-        await slack.until(lambda: slack.answers("C1", ts))
-    assert slack.called("chat.startStream")[0]["recipient_team_id"] == "T9"
-
-
 @pytest.mark.parametrize(
     ("setting", "ids", "sentence"),
     [

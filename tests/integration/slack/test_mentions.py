@@ -18,7 +18,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 async def test_mention_is_answered_in_its_thread(slack, held, app):
     ts = slack.say("U1", "C1", "<@UBOT> what is 2 &lt; 3?")
     [answer] = await slack.until(lambda: slack.answers("C1", ts))
-    assert answer["text"] == "echo: what is 2 < 3?"
+    assert answer["blocks"][0]["text"] == "echo: what is 2 < 3?"
     assert answer["thread_ts"] == ts
     [request] = held.requests
     assert request.key == values.SessionKey("slack", "T1", "C1", ts)
@@ -26,10 +26,11 @@ async def test_mention_is_answered_in_its_thread(slack, held, app):
     assert (request.person.id, request.person.name) == ("U1", "Person U1")
     await slack.until(lambda: slack.status("C1", ts) == "active")
     assert [s["status"] for s in slack.world.statuses] == ["processing", "active"]
-    assert [block["type"] for block in answer["blocks"]] == ["context", "context_actions"]
+    kinds = [block["type"] for block in answer["blocks"]]
+    assert kinds == ["markdown", "context", "context_actions"]
 
 
-async def test_answer_holds_text_code_outputs_and_one_batch_of_files(slack, held, app):
+async def test_answer_holds_text_code_outputs_pictures_and_one_batch_of_files(slack, held, app):
     async def script(request, reply, held):
         reply.step(1)
         reply.text("I will **look**.")
@@ -51,20 +52,20 @@ async def test_answer_holds_text_code_outputs_and_one_batch_of_files(slack, held
         return ports.End(status=ports.Status.DONE, text="There it is.", turn_id=7, seconds=1.2)
 
     held.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> plot")
+    ts = slack.say("U1", "DU1", "<@UBOT> plot")
     await slack.until(lambda: slack.world.batches)
-    [answer, files] = slack.answers("C1", ts)
+    [answer, rest, files] = slack.answers("DU1", ts)
     assert answer["text"].startswith("I will **look**.")
     assert "```\nhi\n```" in answer["text"]
-    assert answer["text"].rstrip().endswith("There it is.")
+    assert rest["blocks"][1]["text"].endswith("There it is.")
     assert answer["tasks"]["cell-0"]["status"] == "complete"
     assert answer["tasks"]["cell-0"]["details"] == "print('hi')\nplot()"
-    kinds = [block["type"] for block in answer["blocks"]]
-    assert kinds == ["table", "context", "context_actions"]
+    kinds = [block["type"] for block in rest["blocks"]]
+    assert kinds == ["image", "markdown", "table", "context", "context_actions"]
     [batch] = slack.world.batches
-    assert [f["name"] for f in batch["files"]] == ["figure-1.png", "report.csv"]
+    assert [f["name"] for f in batch["files"]] == ["report.csv"]
     assert batch["thread_ts"] == ts == files["thread_ts"]
-    assert slack.world.contents[batch["files"][1]["id"]] == b"a,b\n1,2\n"
+    assert slack.world.contents[batch["files"][0]["id"]] == b"a,b\n1,2\n"
 
 
 async def test_second_mention_in_a_thread_goes_to_the_same_session(slack, held, app):
@@ -134,10 +135,10 @@ async def test_mentions_in_generated_text_reach_nobody(slack, held, app):
 
 async def test_text_of_all_scripts_survives(slack, held, app):
     said = "مرحبا שלום 你好 👩‍👩‍👧‍👦 🏴󠁧󠁢󠁥󠁮󠁧󠁿 é\n\n" * 300
-    ts = slack.say("U1", "C1", f"<@UBOT> {said}")
+    ts = slack.say("U1", "DU1", f"<@UBOT> {said}")
     await slack.until(lambda: held.ends)
     answers = await slack.until(
-        lambda: slack.status("C1", ts) == "active" and slack.answers("C1", ts)
+        lambda: slack.status("DU1", ts) == "active" and slack.answers("DU1", ts)
     )
     joined = "".join(answer["text"] for answer in answers)
     assert joined.replace("\n", "") == f"echo: {said}".replace("\n", "").strip()
@@ -154,9 +155,9 @@ async def test_long_answer_goes_on_in_further_messages_with_fences_closed(slack,
         return ports.End(status=ports.Status.DONE, text=text)
 
     held.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> long")
-    await slack.until(lambda: slack.status("C1", ts) == "active")
-    answers = slack.answers("C1", ts)
+    ts = slack.say("U1", "DU1", "<@UBOT> long")
+    await slack.until(lambda: slack.status("DU1", ts) == "active")
+    answers = slack.answers("DU1", ts)
     assert len(answers) == 3
     for answer in answers:
         assert len(answer["text"]) <= 10_000
@@ -176,9 +177,9 @@ async def test_stream_is_replaced_before_slack_ends_it(slack, held):
 
     held.script = script
     async with connected(slack, held, stream_seconds=0.4):
-        ts = slack.say("U1", "C1", "<@UBOT> slow")
-        await slack.until(lambda: slack.status("C1", ts) == "active")
-        answers = slack.answers("C1", ts)
+        ts = slack.say("U1", "DU1", "<@UBOT> slow")
+        await slack.until(lambda: slack.status("DU1", ts) == "active")
+        answers = slack.answers("DU1", ts)
     assert len(answers) >= 3
     assert "".join(a["text"] for a in answers).split() == (
         " ".join(f"part {n}." for n in range(12)).split()
@@ -190,7 +191,7 @@ async def test_stream_that_slack_ended_goes_on_by_editing(slack, held, app):
     async def script(request, reply, held):
         reply.step(1)
         reply.text("one ")
-        message = await slack.until(lambda: slack.replies("C1", request.id))
+        message = await slack.until(lambda: slack.replies("DU1", request.id))
         message[0]["stream"] = "expired"
         reply.text("two ")
         await asyncio.sleep(0.3)
@@ -198,18 +199,18 @@ async def test_stream_that_slack_ended_goes_on_by_editing(slack, held, app):
         return ports.End(status=ports.Status.DONE, turn_id=5)
 
     held.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> slow")
-    await slack.until(lambda: slack.status("C1", ts) == "active")
-    [answer] = slack.answers("C1", ts)
+    ts = slack.say("U1", "DU1", "<@UBOT> slow")
+    await slack.until(lambda: slack.status("DU1", ts) == "active")
+    [answer] = slack.answers("DU1", ts)
     assert answer["blocks"][0]["text"] == "one two three"
     assert [b["type"] for b in answer["blocks"]] == ["markdown", "context", "context_actions"]
 
 
-@pytest.mark.parametrize("fault", ["no streams", "no agents", "not in this channel"])
+@pytest.mark.parametrize("fault", ["no streams", "no agents", "not there"])
 async def test_without_streams_the_answer_is_posted_and_edited(slack, held, app, fault):
     slack.can_stream = fault != "no streams"
     slack.has_agents = fault != "no agents"
-    slack.world.channels["C1"].can_stream = fault != "not in this channel"
+    slack.world.channels["DU1"].can_stream = fault != "not there"
     going = asyncio.Event()
 
     async def script(request, reply, held):
@@ -220,11 +221,11 @@ async def test_without_streams_the_answer_is_posted_and_edited(slack, held, app,
         return ports.End(status=ports.Status.DONE, turn_id=3)
 
     held.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> go")
+    ts = slack.say("U1", "DU1", "<@UBOT> go")
     [answer] = await slack.until(
         lambda: [
             m
-            for m in slack.replies("C1", ts)
+            for m in slack.replies("DU1", ts)
             if m.get("blocks", [{}])[0].get("text") == "it has begun"
         ]
     )
@@ -232,20 +233,20 @@ async def test_without_streams_the_answer_is_posted_and_edited(slack, held, app,
     going.set()
     await slack.until(lambda: answer["blocks"][-1]["type"] == "context_actions")
     assert answer["blocks"][0]["text"] == "it has begun and ended"
-    assert len(slack.replies("C1", ts)) == 1
+    assert len(slack.replies("DU1", ts)) == 1
 
 
 async def test_final_words_take_the_place_of_what_was_streamed(slack, held, app):
     async def script(request, reply, held):
         reply.step(1)
         reply.text("See [it](sandbox:/mnt/data/x.csv).")
-        await slack.until(lambda: slack.replies("C1", request.id))
+        await slack.until(lambda: slack.replies("DU1", request.id))
         return ports.End(status=ports.Status.DONE, text="See it.", turn_id=1)
 
     held.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> go")
-    await slack.until(lambda: slack.status("C1", ts) == "active")
-    [answer] = slack.answers("C1", ts)
+    ts = slack.say("U1", "DU1", "<@UBOT> go")
+    await slack.until(lambda: slack.status("DU1", ts) == "active")
+    [answer] = slack.answers("DU1", ts)
     assert answer["blocks"][0]["text"] == "See it."
 
 
@@ -321,9 +322,9 @@ async def test_code_is_shown_as_much_as_the_setting_says(slack, held, style, sho
 
     held.script = script
     async with connected(slack, held, code=style):
-        ts = slack.say("U1", "C1", "<@UBOT> go")
-        await slack.until(lambda: slack.status("C1", ts) == "active")
-    [answer] = slack.answers("C1", ts)
+        ts = slack.say("U1", "DU1", "<@UBOT> go")
+        await slack.until(lambda: slack.status("DU1", ts) == "active")
+    [answer] = slack.answers("DU1", ts)
     assert answer["text"].count("```python\nprint(12345)\n```") == shows
     assert answer["tasks"]["cell-0"]["details"] == ("print(12345)" if style == "short" else "")
 
@@ -379,9 +380,9 @@ async def test_long_text_and_large_table_both_fit(slack, held, app, is_streamed)
         reply.text("word " * 1_700)
 
     held.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> df")
+    ts = slack.say("U1", "DU1", "<@UBOT> df")
     await slack.until(
-        lambda: [b for m in slack.answers("C1", ts) for b in m["blocks"] if b["type"] == "table"]
+        lambda: [b for m in slack.answers("DU1", ts) for b in m["blocks"] if b["type"] == "table"]
     )
     await slack.until(lambda: held.ends)
 
@@ -394,13 +395,13 @@ async def test_request_that_waits_says_so_in_a_stream(slack, held, app):
         return await fake.echo(request, reply, held)
 
     held.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> one")
+    ts = slack.say("U1", "DU1", "<@UBOT> one")
     await slack.until(lambda: held.requests)
-    slack.say("U2", "C1", "<@UBOT> two", thread=ts)
-    [message] = await slack.until(lambda: [m for m in slack.replies("C1", ts) if m.get("tasks")])
+    slack.say("U1", "DU1", "<@UBOT> two", thread=ts)
+    [message] = await slack.until(lambda: [m for m in slack.replies("DU1", ts) if m.get("tasks")])
     assert message["tasks"]["waiting"]["title"] == "Waiting: 1 before this"
     going.set()
-    await slack.until(lambda: len(slack.answers("C1", ts)) == 2)
+    await slack.until(lambda: len(slack.answers("DU1", ts)) == 2)
     assert message["tasks"]["waiting"]["status"] == "complete"
 
 
@@ -416,20 +417,20 @@ async def test_what_a_turn_waits_for_is_shown_and_goes_away(slack, held, app, is
         return await fake.echo(request, reply, held)
 
     held.script = script
-    ts = slack.say("U1", "C1", "<@UBOT> one")
+    ts = slack.say("U1", "DU1", "<@UBOT> one")
     said = "25%: Downloading the demo model (1.1 GB). Free."
     if is_streamed:
         [message] = await slack.until(
-            lambda: [m for m in slack.replies("C1", ts) if m.get("tasks")]
+            lambda: [m for m in slack.replies("DU1", ts) if m.get("tasks")]
         )
         assert message["tasks"]["waiting"]["title"] == said
     else:
         await slack.until(
-            lambda: [m for m in slack.replies("C1", ts) if said in str(m.get("blocks"))]
+            lambda: [m for m in slack.replies("DU1", ts) if said in str(m.get("blocks"))]
         )
     going.set()
     [answer] = await slack.until(
-        lambda: [m for m in slack.answers("C1", ts) if "echo: one" in str(m)]
+        lambda: [m for m in slack.answers("DU1", ts) if "echo: one" in str(m)]
     )
     if is_streamed:
         assert message["tasks"]["waiting"]["status"] == "complete"

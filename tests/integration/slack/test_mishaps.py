@@ -78,11 +78,11 @@ async def test_stop_in_slack_is_heeded_though_its_event_goes_to_another_process(
             await asyncio.sleep(0.05)
 
     held.script = talking
-    ts = slack.say("U1", "C1", "<@UBOT> run")
-    [answer] = await slack.until(lambda: slack.replies("C1", ts))
+    ts = slack.say("U1", "DU1", "<@UBOT> run")
+    [answer] = await slack.until(lambda: slack.replies("DU1", ts))
     answer["stream"] = "stopped by user"
     await slack.until(lambda: held.ends)
-    await slack.until(lambda: slack.status("C1", ts) == "active")
+    await slack.until(lambda: slack.status("DU1", ts) == "active")
     assert "Stopped." in answer["blocks"][0]["text"]
 
 
@@ -145,9 +145,9 @@ async def test_many_answers_at_once_share_the_rate_of_streams(slack, held):
 
     held.script = talking
     async with connected(slack, held, streaming_seconds=1 / slack.speed):
-        asked = [slack.say("U1", "C1", f"<@UBOT> {number}") for number in range(8)]
+        asked = [slack.say("U1", "DU1", f"<@UBOT> {number}") for number in range(8)]
         await slack.until(lambda: len(held.ends) == 8, seconds=30)
-        await slack.until(lambda: all(slack.status("C1", ts) == "active" for ts in asked))
+        await slack.until(lambda: all(slack.status("DU1", ts) == "active" for ts in asked))
     assert [name for name, *_ in slack.errors if name == "chat.appendStream"] == []
 
 
@@ -173,13 +173,13 @@ async def test_stream_that_began_unheard_is_not_left_behind_when_time_is_up(
     monkeypatch.setattr(streams, "_LONGEST_WAIT_SECONDS", 0.2)
     slack.fail("chat.startStream", Fault("drop"), Fault("drop after"))
     slack.fail("conversations.replies", Fault("slow", seconds=0.3))
-    ts = slack.say("U1", "C1", "<@UBOT> go")
-    await slack.until(lambda: slack.status("C1", ts) == "active")
-    [answer] = slack.replies("C1", ts)
+    ts = slack.say("U1", "DU1", "<@UBOT> go")
+    await slack.until(lambda: slack.status("DU1", ts) == "active")
+    [answer] = slack.replies("DU1", ts)
     assert answer.get("stream") != "open"
 
 
-async def test_files_that_slack_shares_late_are_sent_once(slack, held, app):
+async def test_files_that_slack_shares_late_are_sent_once(slack, held):
     async def script(request, reply, held):
         reply.code(0, "x")
         reply.finished(0, fake.done())
@@ -197,9 +197,10 @@ async def test_files_that_slack_shares_late_are_sent_once(slack, held, app):
         return None
 
     slack.choose_fault = late
-    ts = slack.say("U1", "C1", "<@UBOT> go")
-    await slack.until(lambda: slack.status("C1", ts) == "active")
-    await slack.until(lambda: looked and time.monotonic() - looked[0] > 2.5)
+    async with connected(slack, held, sharing_seconds=4):
+        ts = slack.say("U1", "C1", "<@UBOT> go")
+        await slack.until(lambda: slack.status("C1", ts) == "active")
+        await slack.until(lambda: looked and time.monotonic() - looked[0] > 2.5)
     assert len(slack.called("files.completeUploadExternal")) == 1
     assert [f["name"] for f in slack.world.batches[0]["files"]] == ["R&D _1_.txt"]
     assert "could not" not in str(slack.answers("C1", ts))
@@ -260,7 +261,7 @@ async def test_answer_that_reaches_another_process_is_said_so(slack, held, app):
     held.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     [question] = await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if "Name?" in str(m.get("blocks"))]
+        lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
     )
     async with connected(slack, held):
         slack.random.choice = lambda sockets: sockets[-1]
@@ -279,7 +280,7 @@ async def test_form_that_comes_too_late_says_so(slack, held, app):
     held.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     [question] = await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if "Name?" in str(m.get("blocks"))]
+        lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
     )
     slack.click("U1", "C1", question["ts"], "input_answer")
     [view] = await slack.until(lambda: slack.world.modals)

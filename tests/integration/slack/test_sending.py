@@ -36,9 +36,9 @@ async def test_whatever_breaks_once_everything_arrives_once(slack, held, method,
     slack.fail(method, Fault(kind, seconds=0.1))
     # Leaving it lets everything be said that is still to be said.
     async with connected(slack, held, drain_seconds=10):
-        ts = slack.say("U1", "C1", "<@UBOT> go")
+        ts = slack.say("U1", "DU1", "<@UBOT> go")
         await slack.until(lambda: slack.world.batches and held.ends)
-    said = slack.replies("C1", ts)
+    said = slack.replies("DU1", ts)
     text = "".join(
         "".join(b["text"] for b in m.get("blocks", []) if b["type"] == "markdown") or m["text"]
         for m in said
@@ -66,11 +66,11 @@ async def test_posted_answer_arrives_once_whatever_breaks_once(slack, held, app,
 
 async def test_retry_after_holds_for_every_call_of_that_method(slack, held, app):
     slack.fail("chat.startStream", Fault("ratelimited", seconds=0.6))
-    first = slack.say("U1", "C1", "<@UBOT> one")
+    first = slack.say("U1", "DU1", "<@UBOT> one")
     await slack.until(lambda: slack.called("chat.startStream"))
     started = time.monotonic()
-    second = slack.say("U1", "C2", "<@UBOT> two")
-    await slack.until(lambda: slack.answers("C1", first) and slack.answers("C2", second))
+    second = slack.say("U2", "DU2", "<@UBOT> two")
+    await slack.until(lambda: slack.answers("DU1", first) and slack.answers("DU2", second))
     times = [at for at, name, _ in slack.calls if name == "chat.startStream"]
     assert len(times) == 3
     assert min(times[1:]) >= started + 0.5
@@ -78,9 +78,9 @@ async def test_retry_after_holds_for_every_call_of_that_method(slack, held, app)
 
 async def test_stream_that_would_wait_long_is_posted_instead(slack, held, app):
     slack.fail("chat.startStream", Fault("ratelimited", seconds=60))
-    ts = slack.say("U1", "C1", "<@UBOT> one")
+    ts = slack.say("U1", "DU1", "<@UBOT> one")
     [answer] = await slack.until(
-        lambda: slack.status("C1", ts) == "active" and slack.answers("C1", ts)
+        lambda: slack.status("DU1", ts) == "active" and slack.answers("DU1", ts)
     )
     assert answer["blocks"][0]["text"] == "echo: one"
 
@@ -111,9 +111,9 @@ async def test_slack_that_is_gone_for_a_while_is_waited_for(slack, held, app):
 
 async def test_channel_that_refuses_messages_ends_the_turn_quietly(slack, held, app, caplog):
     archived = Fault("error", error="is_archived")
-    slack.fail("chat.startStream", archived)
-    # The answer, and the sentence that it could not be shown.
-    slack.fail("chat.postMessage", archived, archived)
+    slack.fail("chat.update", archived)
+    # The sentence that it could not be shown.
+    slack.fail("chat.postMessage", Fault("slow", seconds=0), archived)
     slack.say("U1", "C1", "<@UBOT> one")
     await slack.until(lambda: held.ends)
     await slack.until(lambda: "could not be shown" in caplog.text)

@@ -41,9 +41,9 @@ async def test_all_of_a_table_is_a_button_away(slack, held, app):
     held.script = showing(HEAD)
     held.tables["t1"] = b",a\n0,1\n1,2\n"
     ts, answer = await answered(slack)
-    assert "12,345 rows x 1 columns, the first 1 shown" in answer["text"]
-    assert [block["type"] for block in answer["blocks"]][:2] == ["table", "actions"]
-    [button] = answer["blocks"][1]["elements"]
+    assert "12,345 rows x 1 columns, the first 1 shown" in answer["blocks"][0]["text"]
+    assert [block["type"] for block in answer["blocks"]][1:3] == ["table", "actions"]
+    [button] = answer["blocks"][2]["elements"]
     assert button["text"]["text"] == "All 12,345 rows as CSV"
     slack.click("U2", "C1", answer["ts"], "whole_table_0")
     [batch] = await slack.until(lambda: slack.world.batches)
@@ -65,7 +65,7 @@ async def test_table_of_another_channel_cannot_be_had_nor_by_a_guest(slack, held
     held.script = showing(HEAD)
     held.tables["t1"] = b"x"
     _, answer = await answered(slack)
-    [button] = answer["blocks"][1]["elements"]
+    [button] = answer["blocks"][2]["elements"]
     slack.click("UGUEST", "C1", answer["ts"], "whole_table_0")
     await slack.until(lambda: slack.world.responses)
     button["value"] = "T1/C2/1.2/t1"
@@ -81,8 +81,8 @@ async def test_table_that_is_all_there_has_no_button(slack, held, app):
     whole = values.Table(columns=("a",), rows=(("1",),), row_count=1, column_count=1)
     held.script = showing(whole)
     _, answer = await answered(slack)
-    assert [block["type"] for block in answer["blocks"]][:2] == ["table", "context"]
-    assert "below" not in answer["text"]
+    assert [block["type"] for block in answer["blocks"]][1:3] == ["table", "context"]
+    assert "below" not in answer["blocks"][0]["text"]
 
 
 async def test_pages_formulas_drawings_and_sounds_are_pictures_and_files(slack, held, app):
@@ -95,11 +95,14 @@ async def test_pages_formulas_drawings_and_sounds_are_pictures_and_files(slack, 
         values.Image(mime="image/svg+xml", data=b"<svg/>", preview=PNG, plain="a drawing"),
         values.Html(html=f'<audio controls src="data:audio/wav;base64,{sound}"></audio>'),
     )
-    _, answer = await answered(slack)
+    ts, _ = await answered(slack)
     [batch] = await slack.until(lambda: slack.world.batches)
     names = [file["name"] for file in batch["files"]]
-    assert names[:3] == ["sales-channel.png", "formula-1.png", "drawing-1.png"]
-    assert names[3:] == ["sales-channel.html", "drawing-1.svg", "sound-1.wav"]
-    alts = [slack.world.files[file["id"]].get("alt_txt") for file in batch["files"]]
-    assert alts[:3] == ["Preview: Sales _!channel_", "x squared", "a drawing"]
-    assert "interactive" in answer["text"]
+    assert names == ["sales-channel.html", "drawing-1.svg", "sound-1.wav"]
+    blocks = [block for message in slack.answers("C1", ts) for block in message.get("blocks", ())]
+    shown = [block for block in blocks if block["type"] == "image"]
+    titles = [block["title"]["text"] for block in shown]
+    assert titles == ["sales-channel.png", "formula-1.png", "drawing-1.png"]
+    alts = [block["alt_text"] for block in shown]
+    assert alts == ["Preview: Sales _!channel_", "x squared", "a drawing"]
+    assert "interactive" in str(blocks)

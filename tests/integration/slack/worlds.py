@@ -17,6 +17,7 @@ def settings_for(server, **more):
         "streaming_seconds": 0.05,
         "editing_seconds": 0.05,
         "ping_seconds": 0.2,
+        "sharing_seconds": 0.3,
         "drain_seconds": 2,
     }
     return settings.Slack(**{**given, **more})

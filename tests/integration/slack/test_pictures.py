@@ -1,0 +1,181 @@
+"""Text and pictures in the order in which they came, whatever this Slack can show; and files."""
+
+import asyncio
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.sessions import ports
+from tests.fakes import slack_conversations as fake
+from tests.integration.slack.worlds import connected
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
+IN_ORDER = ["one", "figure-1.png", "two", "figure-2.png", "figure-3.png", "three"]
+
+
+def drawing(*, pause=0.0):
+    """Say one, draw, say two, draw twice, say three."""
+
+    async def script(request, reply, held):
+        for step, (word, figures) in enumerate((("one", 1), ("two", 2), ("three", 0))):
+            reply.step(step + 1)
+            reply.text(f"{word}!")
+            if figures:
+                reply.code(step, f"plot({step})")
+                for _ in range(figures):
+                    reply.output(step, values.Image(mime="image/png", data=PNG, plain="<Figure>"))
+                reply.finished(step, fake.done())
+            await asyncio.sleep(pause)
+        return ports.End(status=ports.Status.DONE, text="three!", turn_id=3)
+
+    return script
+
+
+def read(slack, channel, ts):
+    """Read a thread as people see it: words and names of pictures, in order."""
+    seen = []
+    for message in slack.answers(channel, ts):
+        parts = [file["name"] for file in message.get("files", ())]
+        parts += [message.get("markdown", "")] if "markdown" in message else []
+        for block in message.get("blocks", ()):
+            parts += [block["title"]["text"]] if block["type"] == "image" else []
+            parts += [block["text"]] if block["type"] == "markdown" else []
+        for part in parts:
+            words = [word for word in ("one", "two", "three") if f"{word}!" in part]
+            seen += [part] if part.endswith(".png") else words
+    return seen
+
+
+async def answered(slack, channel="C1", said="<@UBOT> draw"):
+    ts = slack.say("U1", channel, said)
+    await slack.until(lambda: slack.status(channel, ts) == "active")
+    return ts
+
+
+@pytest.mark.parametrize("channel", ["C1", "DU1"])
+@pytest.mark.parametrize("pause", [0.0, 0.3])
+async def test_text_and_pictures_are_in_order(slack, held, app, channel, pause):
+    held.script = drawing(pause=pause)
+    ts = await answered(slack, channel)
+    assert read(slack, channel, ts) == IN_ORDER
+    assert slack.world.batches == []
+    last = slack.answers(channel, ts)[-1]["blocks"][-1]["type"]
+    assert last == "context_actions"
+
+
+async def test_quick_answer_is_two_messages_with_its_pictures_in_the_second(slack, held):
+    held.script = drawing()
+    async with connected(slack, held, editing_seconds=5):
+        ts = await answered(slack)
+    first, second = slack.answers("C1", ts)
+    kinds = [block["type"] for block in second["blocks"]]
+    assert [block["type"] for block in first["blocks"]] == ["markdown"]
+    assert kinds[:5] == ["image", "markdown", "image", "image", "markdown"]
+    assert kinds[5:] == ["context", "context_actions"]
+
+
+@pytest.mark.parametrize("channel", ["C1", "DU1"])
+@pytest.mark.parametrize("pause", [0.0, 0.3])
+async def test_where_no_block_shows_pictures_they_are_files_in_their_places(
+    slack, held, app, channel, pause
+):
+    slack.has_picture_blocks = False
+    held.script = drawing(pause=pause)
+    ts = await answered(slack, channel)
+    slack.forgive("chat.postMessage: invalid_blocks")
+    assert read(slack, channel, ts) == IN_ORDER
+    assert [len(batch["files"]) for batch in slack.world.batches] == [1, 2]
+    held.script = drawing()
+    kept = len(slack.called("files.completeUploadExternal"))
+    again = await answered(slack, channel, "<@UBOT> again")
+    assert read(slack, channel, again) == IN_ORDER
+    # That it cannot be is remembered: no picture is brought there twice.
+    assert len(slack.called("files.completeUploadExternal")) == kept + 2
+
+
+async def test_picture_that_slack_does_not_look_at_in_time_is_a_file(slack, held):
+    slack.sharing_seconds = 0.3
+    held.script = drawing()
+    async with connected(slack, held, sharing_seconds=0.1):
+        ts = await answered(slack)
+    assert [word for word in read(slack, "C1", ts) if word[0] != "f"] == ["one", "two", "three"]
+    assert {file["name"] for batch in slack.world.batches for file in batch["files"]} == {
+        name for name in IN_ORDER if name[0] == "f"
+    }
+
+
+async def test_raw_code_has_its_pictures_in_the_thread_below(slack, held, app):
+    held.script = drawing()
+    slack.command("U1", "C1", "/py", "plot()")
+    await slack.until(lambda: held.ends)
+    images = await slack.until(
+        lambda: [
+            (message, block)
+            for message in slack.world.messages.values()
+            for block in message.get("blocks", ())
+            if block["type"] == "image"
+        ]
+    )
+    assert len(images) == 3
+    [root] = [m for m in slack.world.messages.values() if not m.get("thread_ts")]
+    assert "ran:" in str(root["blocks"])
+    assert {message["thread_ts"] for message, _ in images} == {root["ts"]}
+
+
+async def test_many_pictures_are_in_as_few_messages_as_hold_them(slack, held, app):
+    async def script(request, reply, held):
+        reply.code(0, "plots()")
+        for _ in range(60):
+            reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure>"))
+        reply.finished(0, fake.done())
+
+    held.script = script
+    ts = await answered(slack)
+    names = read(slack, "C1", ts)
+    assert names == [f"figure-{number}.png" for number in range(1, 61)]
+    assert len(slack.answers("C1", ts)) <= 4
+
+
+async def test_answer_in_a_channel_grows_for_all_who_look_on(slack, held, app):
+    going = asyncio.Event()
+
+    async def script(request, reply, held):
+        reply.step(1)
+        reply.text("first words")
+        await asyncio.sleep(0.2)
+        reply.text(", and more of them")
+        await going.wait()
+
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    try:
+        for user in ("U1", "U2"):
+            await slack.until(
+                lambda user=user: (
+                    slack.replies("C1", ts)
+                    and "and more of them"
+                    in slack.seen(user, "C1", slack.replies("C1", ts)[0]["ts"])
+                )
+            )
+        assert slack.status("C1", ts) == "processing"
+    finally:
+        going.set()
+    await slack.until(lambda: slack.status("C1", ts) == "active")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_file_that_slack_forgets_to_share_is_sent_again_or_said(slack, held, app, times):
+    async def script(request, reply, held):
+        reply.text("Here.")
+        fake.saved(reply, 0, "a.csv", b"a\n")
+
+    slack.forgets_to_share = times
+    held.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    said = "a.csv was sent twice, and Slack does not show it."
+    if times == 1:
+        [batch] = await slack.until(lambda: slack.world.batches)
+        assert [file["name"] for file in batch["files"]] == ["a.csv"]
+    else:
+        await slack.until(lambda: said in str(slack.answers("C1", ts)))
+    assert len(slack.called("files.completeUploadExternal")) == 2
