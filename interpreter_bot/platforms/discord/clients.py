@@ -17,6 +17,7 @@ from interpreter_bot.platforms.discord import (
     editing,
     interacting,
     listening,
+    lost_windows,
     pressing,
     requesting,
     syncing,
@@ -64,6 +65,11 @@ class _Hearing(discord.Client):
         # Once the changes of a day are used up, Discord may ask for hours of patience.
         await asyncio.wait((syncing_task,), timeout=_SYNC_SECONDS)
         self.catcher.begin()
+
+    async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
+        """Hear that somebody did something; all but lost windows, the library takes by itself."""
+        if interaction.type is discord.InteractionType.modal_submit:
+            await lost_windows.take(self.interactor, interaction)
 
     async def on_message(self, message: discord.Message) -> None:
         """Hear a message."""

@@ -63,6 +63,7 @@ def _py(interactor: interacting.Interactor) -> app_commands.Command[Any, Any, No
             "Code",
             submitted,
             interactor.failed,
+            kind=modals.CODE,
             placeholder="print('hello')",
             takes_files=True,
         )

@@ -48,6 +48,8 @@ def add_to(
             "What do you want to know?",
             submitted,
             interactor.failed,
+            kind=modals.QUESTION,
+            number=message.id,
             takes_files=True,
         )
         await interaction.response.send_modal(window)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeAlias
+import dataclasses
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias, cast
 
 import discord
 
@@ -17,6 +20,25 @@ MOST_CHARACTERS: Final = 4000
 """That a window takes."""
 _MOST_FILES: Final = 10
 _OPEN_SECONDS: Final = 30 * 60.0
+CODE, QUESTION, ANSWER, CHANGE = "code", "question", "answer", "change"
+"""What windows are for; it stays in their ids."""
+_ID: Final = re.compile(r"ibw:(?P<kind>[a-z]+):(?P<number>[0-9]{1,20}):[0-9a-f]+")
+_TAKEN: Final = "taken"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sent:
+    """What somebody sent off with a window that is not known any more.
+
+    Attributes:
+        kind: what it was for.
+        number: of the message or the question that it was about.
+    """
+
+    kind: str
+    number: int
+    text: str
+    files: tuple[discord.Attachment, ...]
 
 
 class Window(discord.ui.Modal):
@@ -29,13 +51,17 @@ class Window(discord.ui.Modal):
         submitted: Submitted,
         failed: Failed,
         *,
+        kind: str,
+        number: int = 0,
         placeholder: str = "",
         default: str = "",
         is_paragraph: bool = True,
         is_required: bool = True,
         takes_files: bool = False,
     ) -> None:
-        super().__init__(title=title[:45], timeout=_OPEN_SECONDS)
+        # No two are the same: several people may have one open.
+        custom_id = f"ibw:{kind}:{number}:{secrets.token_hex(8)}"
+        super().__init__(title=title[:45], timeout=_OPEN_SECONDS, custom_id=custom_id)
         self._submitted = submitted
         self._failed = failed
         style = discord.TextStyle.paragraph if is_paragraph else discord.TextStyle.short
@@ -57,6 +83,8 @@ class Window(discord.ui.Modal):
 
     async def on_submit(self, interaction: discord.Interaction[Any], /) -> None:
         """Hand over what was written."""
+        # Before anything is waited for: who else hears of it looks for this.
+        interaction.extras[_TAKEN] = True
         files = tuple(self._files.values) if self._files is not None else ()
         await self._submitted(interaction, self._text.value, files)
 
@@ -65,3 +93,27 @@ class Window(discord.ui.Modal):
     ) -> None:
         """Say what went wrong."""
         await self._failed(interaction, error)
+
+
+def sent_off(interaction: discord.Interaction[Any]) -> Sent | None:
+    """Read what was sent off with a window of ours; None where the window takes it itself."""
+    told = cast("Mapping[str, Any]", interaction.data or {})
+    found = _ID.fullmatch(str(told.get("custom_id", "")))
+    if found is None or _TAKEN in interaction.extras:
+        return None
+    known = told.get("resolved", {}).get("attachments", {})
+    text, files = "", []
+    for field in _fields(told):
+        if field.get("custom_id") == "text":
+            text = str(field.get("value", ""))
+        elif field.get("custom_id") == "files":
+            files += [known[number] for number in field.get("values", ()) if number in known]
+    link: Any = interaction.client._connection
+    attachments = tuple(discord.Attachment(data=file, state=link) for file in files)
+    return Sent(found["kind"], int(found["number"]), text, attachments)
+
+
+def _fields(told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for row in told.get("components", ()):
+        if isinstance(field := row.get("component"), Mapping):
+            yield field

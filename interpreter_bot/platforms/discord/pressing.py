@@ -126,6 +126,8 @@ class Presser:
             "What the code asked for",
             submitted,
             self._interactor.failed,
+            kind=modals.ANSWER,
+            number=question.number,
             is_paragraph=False,
             is_required=False,
         )
@@ -142,7 +144,15 @@ class Presser:
         if len(code) > modals.MOST_CHARACTERS:
             raise errors.BotError("The code is too long to be edited here: run or refuse it.")
         await interaction.response.send_modal(
-            modals.Window("Edit", "Code", submitted, self._interactor.failed, default=code)
+            modals.Window(
+                "Edit",
+                "Code",
+                submitted,
+                self._interactor.failed,
+                kind=modals.CHANGE,
+                number=question.number,
+                default=code,
+            )
         )
 
     async def _resolve(

@@ -71,6 +71,25 @@ async def test_roles_are_looked_up_where_discord_does_not_tell_them(
     assert [request.text for request in talks.handled] == ["of the crew"]
 
 
+async def test_what_was_written_in_a_window_outlives_a_restart(discord_server, lab, connect):
+    alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
+    about = discord_server.say(bob, channel, "sales are down by 12 percent")
+    async with connect():
+        code = await discord_server.command(alice, channel, "py", {})
+        question = await discord_server.menu(alice, "Ask about this message", about)
+    await asyncio.sleep(discord_server.gateway.identify_seconds)
+    async with connect() as talks:
+        file = discord_server.attachment("data.csv", b"a,b\n")
+        ran = await discord_server.submit(code, {"text": "print(1)", "files": [file]})
+        assert "You said: print(1)" in await steps.finished(ran)
+        asked = await discord_server.submit(question, {"text": "why?"})
+        assert "You said: why?" in await steps.finished(asked)
+    first, second = talks.handled
+    assert first.is_code
+    assert talks.workspaces[first.key]["data.csv"] == b"a,b\n"
+    assert "Bob: sales are down by 12 percent" in second.context
+
+
 def _left(server, person, channel):
     """What a bot that was killed in the midst of an answer leaves behind."""
     stop = {"type": 2, "style": 4, "label": "Stop", "custom_id": f"ib:stop:123:{person.id}"}
