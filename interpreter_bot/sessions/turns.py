@@ -254,9 +254,9 @@ class _Work:
         means, model = self._means, question.model
         transcript = transcripts.Transcript(question.earlier)
         count = len(transcript.entries)
-        if self._loss is not None:
-            transcript.remark(self._loss.remark)
-        transcript.tell(question.told)
+        # In the same message: it must not go when what was said before becomes too long.
+        lost = [self._loss.remark] if self._loss is not None else []
+        transcript.tell("\n\n".join([*lost, question.told]))
         self._recorder.model = model.title
         limits = await allowances.holding(
             means.bot.allowance_on(self._request.key.platform),

@@ -52,7 +52,9 @@ async def test_people_and_model_are_told_before_code_runs_after_idleness(opened)
     assert "rows, df, math" in remark
     assert IDLE in remark
     assert "even where that has run before" in remark
-    assert first.messages[-1]["content"] == "go on with df"
+    # It is part of the question, so that it stays as long as that.
+    assert first.messages[-1]["content"] == remark
+    assert remark.endswith("are kept.]\n\ngo on with df")
     # It is part of what was said, and said once.
     assert _notices(again) == []
     assert _remarks(second) == [remark]
