@@ -139,6 +139,17 @@ class Settings(pydantic_settings.BaseSettings):
         """Return the same for a command that needs one kernel, and none standing by."""
         return self.model_copy(update={"kernels": self.kernels.model_copy(update={"spares": 0})})
 
+    @property
+    def private_paths(self) -> tuple[pathlib.Path, ...]:
+        """What no code in a kernel may come to see: what there is, and what will be made."""
+        files = (pathlib.Path(".env"), pathlib.Path(str(self.model_config["toml_file"])))
+        named = [self.paths.data, self.paths.runtime, *(path for path in files if path.exists())]
+        if self.web.token_file is not None:
+            named.append(self.web.token_file)
+        if self.store.url.startswith("sqlite"):
+            named.append(pathlib.Path(self.store.url.partition(":///")[2]))
+        return tuple(path.absolute() for path in named)
+
     @classmethod
     def settings_customise_sources(
         cls,

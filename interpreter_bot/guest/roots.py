@@ -123,10 +123,10 @@ class Trees:
 def mount_temporary(readable: list[str], options: str) -> None:
     """Mount a fresh /tmp over what there is, but for environments that live below it."""
     below = [path for path in readable if pathlib.PurePath(path).is_relative_to("/tmp")]
-    trees = {path: syscalls.open_tree(path) for path in below}
+    trees = {path: (syscalls.open_tree(path), os.path.isdir(path)) for path in below}
     syscalls.mount("tmp", "/tmp", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
-    for path, tree in trees.items():
-        _attach(tree, path, is_directory=True)
+    for path, (tree, is_directory) in trees.items():
+        _attach(tree, path, is_directory=is_directory)
 
 
 def seal() -> None:

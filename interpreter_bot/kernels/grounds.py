@@ -77,6 +77,7 @@ class Grounds:
             limits=bot.limits,
             sandbox=bot.sandbox,
             workspaces=directory,
+            private=bot.private_paths,
         )
         uids = identities.Uids(count=bot.sandbox.uid_count, first_uid=bot.sandbox.first_uid)
         ground = provisioners.Ground(

@@ -6,7 +6,10 @@ import asyncio
 import errno
 import functools
 import os
+import pathlib
 import signal
+import sys
+import sysconfig
 
 import pytest
 
@@ -126,6 +129,64 @@ async def test_a_provisioner_that_cannot_be_used_is_refused_at_the_start(bot, na
     with pytest.raises(errors.SettingsError, match=sentence):
         async with pools.Pool.open(bot.model_copy(update={"kernels": kernels})):
             pass
+
+
+@pytest.fixture
+def environment(short_path):
+    """A virtual environment of a whole directory, which borrows its packages."""
+    place = short_path / "here"
+    library = sysconfig.get_path("purelib")
+    packages = place / "lib" / pathlib.Path(library).parent.name / "site-packages"
+    for directory in (place / "bin", packages):
+        directory.mkdir(parents=True)
+    short_path.chmod(0o755)
+    (place / "bin" / "python").symlink_to(pathlib.Path(sys.executable).resolve())
+    (place / "pyvenv.cfg").write_text(f"home = {sys.base_prefix}/bin\n")
+    (packages / "borrowed.pth").write_text(f"{library}\n")
+    return place
+
+
+def _with(bot, python, data):
+    kernels = bot.kernels.model_copy(update={"python": python})
+    paths = bot.paths.model_copy(update={"data": data})
+    return bot.model_copy(update={"kernels": kernels, "paths": paths})
+
+
+@pytest.mark.parametrize("name", ["lib/data", "bin/../share/data", "link"])
+async def test_data_that_kernels_could_read_is_refused_at_the_start(bot, environment, name):
+    (environment / "share").mkdir()
+    (environment / "link").symlink_to("lib")
+    here = _with(bot, environment / "bin" / "python", environment / name)
+    with pytest.raises(errors.SettingsError, match=r"which code in kernels can read"):
+        async with pools.Pool.open(here):
+            pass
+
+
+async def test_settings_that_kernels_could_read_are_refused_at_the_start(
+    bot, environment, monkeypatch
+):
+    (environment / "lib" / ".env").write_text("secret")
+    monkeypatch.chdir(environment / "lib")
+    here = _with(bot, environment / "bin" / "python", bot.paths.data)
+    with pytest.raises(errors.SettingsError, match=r"\.env lies in .*/lib, which code"):
+        async with pools.Pool.open(here):
+            pass
+
+
+async def test_what_lies_beside_an_environment_is_not_in_sight(bot, environment, monkeypatch):
+    for name in (".env", "interpreter-bot.toml", "pip.conf"):
+        (environment / name).write_text("secret")
+    monkeypatch.chdir(environment)
+    printed = []
+    look = "import os, sys; print(sys.prefix); print(sorted(os.listdir(sys.prefix)))"
+    async with pools.Pool.open(
+        _with(bot, environment / "bin" / "python", environment / "data")
+    ) as pool:
+        kernel = await pool.take("a")
+        await kernel.execute(look, show=printed.append)
+    prefix, names = "".join(one.text for one in printed).splitlines()
+    assert prefix == str(environment)
+    assert names == "['bin', 'lib', 'pyvenv.cfg']"
 
 
 async def test_an_end_of_the_first_process_is_the_end_of_the_wait(bot):

@@ -32,6 +32,13 @@ _PROMISED = re.compile(r"([\w.-]+).*extra == 'analysis'")
 _MOST_PACKAGES = 60
 TOOLS = "/opt/bin"
 """Where the sandbox has programs that packages bring."""
+# Of an environment: whoever makes one of a whole directory may have put anything else beside.
+_PARTS = (
+    *("bin", "conda-meta", "etc", "include", "lib", "lib32", "lib64", "libexec", "pyvenv.cfg"),
+    *("sbin", "share", "ssl"),
+)
+# What the sandbox shows of the system at its own place, beside small files of /etc.
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 WALLED_HOME = "/tmp/home"  # noqa: S108 - in a tmpfs that each kernel has to itself
 _FOR_OPENBLAS = (
     "OMP_NUM_THREADS",
@@ -47,7 +54,7 @@ class Environment:
 
     Attributes:
         executable: its interpreter.
-        readable: directories that must be visible in the sandbox, beside the system's.
+        readable: what must be visible in the sandbox, beside the system's.
         hidden: directories below those that must not.
         path: what PATH is for programs it starts.
         packages: versions of what code may import, by the names they are installed by.
@@ -107,7 +114,12 @@ def interrogate(python: pathlib.Path) -> Environment:
         and not any(pathlib.PurePath(entry).is_relative_to(known) for known in prefixes)
         and "site-packages" in entry
     ]
-    readable = [p for p in dict.fromkeys([*prefixes, *outside]) if not p.startswith("/usr")]
+    parts = [f"{place}/{part}" for place in prefixes for part in _PARTS]
+    readable = [
+        place
+        for place in dict.fromkeys([*filter(os.path.lexists, parts), *outside])
+        if not place.startswith("/usr")
+    ]
     # Where we are, and where an installation of us leaves files.
     hidden = [str(_GUEST.parents[1])]
     hidden += [f"{entry}/{_GUEST.parents[1].name}" for entry in path if "site-packages" in entry]
@@ -118,6 +130,26 @@ def interrogate(python: pathlib.Path) -> Environment:
         f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin:{TOOLS}",
         _packages(found, is_ours=prefix == sys.prefix),
     )
+
+
+def refuse_exposed(environment: Environment, private: Sequence[pathlib.Path]) -> None:
+    """Refuse to show kernels what is nobody's but the bot's.
+
+    Args:
+        environment: of the kernels.
+        private: files and directories, whether they exist or not.
+
+    Raises:
+        SettingsError: one of them lies in what kernels may read.
+    """
+    for path in private:
+        real = pathlib.Path(os.path.realpath(path))
+        for tree in (*_SYSTEM, *environment.readable):
+            if real.is_relative_to(os.path.realpath(tree)):
+                raise errors.SettingsError(
+                    f"{path} lies in {tree}, which code in kernels can read. Move it elsewhere, "
+                    "or give kernels another Python (kernels.python)."
+                )
 
 
 def _packages(found: Mapping[str, Sequence[object]], *, is_ours: bool) -> dict[str, str]:

@@ -51,7 +51,18 @@ class ForkServer:
         limits: settings.Limits,
         sandbox: settings.Sandbox,
         workspaces: pathlib.Path,
+        private: Sequence[pathlib.Path] = (),
     ) -> None:
+        """Start nothing yet.
+
+        Args:
+            kernels: which Python, and what it preloads.
+            limits: of each kernel.
+            sandbox: whether there are walls, and whose user ids are behind them.
+            workspaces: the directory of all.
+            private: what kernels must not come to see.
+        """
+        self._private = private
         self._kernels = kernels
         self._limits = limits
         self._sandbox = sandbox
@@ -90,8 +101,11 @@ class ForkServer:
         Raises:
             SandboxError: the walls cannot be built on this machine; the sentence says which.
             KernelStartError: the kernel's Python cannot be used.
+            SettingsError: kernels would see what is private.
         """
         environment = await asyncio.to_thread(environments.interrogate, self._kernels.python)
+        if self._sandbox.enabled:
+            await asyncio.to_thread(environments.refuse_exposed, environment, self._private)
         self.packages = environment.packages
         self._channel, theirs = packets.Channel.pair()
         with theirs:

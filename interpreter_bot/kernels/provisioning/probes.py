@@ -25,6 +25,7 @@ from interpreter_bot.kernels.provisioning import provisioners
 _MEMORY_BYTES: Final = 256 * settings.MIB
 _CHUNK_BYTES: Final = 8 * settings.MIB
 _EXECUTION_SECONDS: Final = 15.0
+_MOST_SECRETS: Final = 50
 _KINDS: Final = ("user", "pid", "mnt", "net", "ipc", "uts")
 _HOLD: Final = "import os, time\nheld = bytes({chunk})\n"
 # In memfds, which no limit of a process bounds, or in several processes where there are none;
@@ -169,6 +170,14 @@ def _small(bot: settings.Settings, directory: pathlib.Path) -> settings.Settings
     return bot.model_copy(update=changes)
 
 
+def _secrets(bot: settings.Settings) -> list[str]:
+    """List files that are really there: ours, and those that the settings in effect name."""
+    found = [pathlib.Path(settings.__file__), *bot.private_paths]
+    with contextlib.suppress(OSError):
+        found += sorted(bot.paths.data.iterdir())[:_MOST_SECRETS]
+    return [str(path.absolute()) for path in found if path.is_file()]
+
+
 @contextlib.contextmanager
 def _canaries(
     directory: pathlib.Path, small: settings.Settings, bot: settings.Settings
@@ -189,7 +198,7 @@ def _canaries(
             yield {
                 "mark": variable,
                 "variable": variable,
-                "files": [str(file), settings.__file__, "/etc/shadow", "/etc/fstab"],
+                "files": [str(file), *_secrets(bot), "/etc/shadow", "/etc/fstab"],
                 "host_name": os.uname().nodename,
                 "inode": [status.st_dev, status.st_ino],
                 "port": tcp.getsockname()[1],

@@ -76,7 +76,8 @@ def _create(directory: str) -> None:
 
 def read_only_root(_: Told) -> Seen:
     """Write where nobody may."""
-    places = dict.fromkeys(["/", "/usr", "/etc", "/dev", sys.prefix, sys.base_prefix])
+    libraries = [f"{prefix}/lib" for prefix in (sys.prefix, sys.base_prefix)]
+    places = dict.fromkeys(["/", "/usr", "/etc", "/dev", *libraries])
     answers = {place: _answer(lambda: _create(place)) for place in places}  # noqa: B023
     # Mere file modes would answer as well; only a read-only mount holds against their owner.
     wrong = [f"{place} is writable" for place, answer in answers.items() if answer == _ALLOWED]
