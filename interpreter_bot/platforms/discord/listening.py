@@ -1,4 +1,7 @@
-"""Messages made into requests: which are for us, and in what order."""
+"""Messages made into requests: which are for us, and in what order.
+
+In one module from the event to the request, for the order of its steps is what matters.
+"""
 
 from __future__ import annotations
 

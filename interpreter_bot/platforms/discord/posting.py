@@ -2,6 +2,7 @@
 
 What is wanted is told anew each time; what stands is known; the difference is sent. So nothing
 is lost by being skipped, and a request that failed is simply made again, under the same nonce.
+All of it in one module, for each thing that can go wrong changes what stands.
 """
 
 from __future__ import annotations

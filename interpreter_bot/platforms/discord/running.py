@@ -1,4 +1,7 @@
-"""The way in: Discord as a platform, for as long as a context lasts."""
+"""The way in: Discord as a platform, for as long as a context lasts.
+
+Opening, translating why that fails, and closing are one story, told in one module.
+"""
 
 from __future__ import annotations
 
