@@ -23,6 +23,16 @@ _SHOWN_LINK: Final = re.compile(
 )
 # One whose end may still come; its title may stand in parentheses.
 _OPEN_LINK: Final = re.compile(r"\](?:\((?:[^()\n]|\([^()\n]*\))*(?:\([^()\n]*)?)?\Z")
+_SPAN: Final = re.compile(r"(?<!`)(?P<marks>`+)(?!`)[^\n]*?(?<!`)(?P=marks)(?!`)")
+_ADDRESS: Final = re.compile(
+    rf"(?P<span>{_SPAN.pattern})|(?P<ticks>`+)"
+    r"|(?P<label>\]\()?<?(?P<url>https?://[^\s<>`]+)>?",
+    re.IGNORECASE,
+)
+_ENDS: Final = ".,;:!?)]}*_~|'\""
+_LOOKALIKE: Final = "\u02cb"
+_LONGEST_SPAN: Final = 300
+_LONGEST_ADDRESS: Final = 2_000
 _EMPHASIS: Final = " \t*_~`"
 _HOST: Final = re.compile(r"(?:https?://)?((?:[\w-]+\.)+[a-z]{2,24})(?:[/?#:]|\Z)", re.IGNORECASE)
 
@@ -40,6 +50,47 @@ def _honest(found: re.Match[str]) -> str:
     if pretended and real and pretended[1].lower() != real[1].lower():
         return url
     return found[0]
+
+
+def unlinked(text: str, fence: fences.Fence | None) -> str:
+    """Write addresses as code, where Slack could fetch what a link leads to.
+
+    Args:
+        text: Markdown, harmless; with no span of code and no address that is cut.
+        fence: the one that is open before it.
+    """
+    lines: list[str] = []
+    for line in text.splitlines(keepends=True):
+        if fence is not None:
+            fence = None if fences.closes(line, fence) else fence
+            lines.append(line)
+            continue
+        fence = fences.opened(line)
+        lines.append(line if fence is not None else _ADDRESS.sub(_as_code, line))
+    return "".join(lines)
+
+
+def _as_code(found: re.Match[str]) -> str:
+    if found["span"]:
+        return found[0]
+    if found["ticks"]:
+        # With the mark of an address it would make code of what lies between them.
+        return _LOOKALIKE * len(found["ticks"])
+    url = found["url"].rstrip(_ENDS)
+    rest = found["url"][len(url) :]
+    return f"{'] (' if found['label'] else ''}`{url}`{rest}"
+
+
+def unfinished(line: str) -> int:
+    """Say from where on a line may still become a span of code or an address."""
+    ends = [found.end() for found in _SPAN.finditer(line)]
+    rest = max(ends, default=0)
+    ticks = line.find("`", rest)
+    if ticks >= 0 and len(line) - ticks <= _LONGEST_SPAN:
+        return ticks
+    word = max(line.rfind(" "), line.rfind("\t")) + 1
+    is_address = "://" in line[word:] and len(line) - word <= _LONGEST_ADDRESS
+    return word if is_address else len(line)
 
 
 def python(code: str, warning: str = "") -> str:

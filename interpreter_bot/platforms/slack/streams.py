@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from interpreter_bot.platforms.rendering import splitting
-from interpreter_bot.platforms.slack import answers, blocks, failures, places, posts, sending
+from interpreter_bot.platforms.slack import (
+    answers,
+    blocks,
+    failures,
+    markdown,
+    places,
+    posts,
+    sending,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -20,6 +28,7 @@ _log = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS: Final = 3.0
 _LONGEST_STALL_SECONDS: Final = 120.0
 _LONGEST_WORD: Final = 60
+_NO_ADDRESS: Final = ":\u200b//"
 _STOPPED: Final = "stopped_by_user"
 _LEAST_ROOM: Final = splitting.LEAST_UNITS
 
@@ -83,7 +92,9 @@ class Stream:
             is_code = answers.open_fence(self._body + text) is not None
             cut = text.rfind("\n") + 1 if is_code else _whole_words(text)
         self._held = text[cut:]
-        return await self._text(text[:cut], chunks)
+        # There is no way to say that links in a stream are not to be fetched.
+        shown = markdown.unlinked(text[:cut], answers.open_fence(self._body))
+        return await self._text(shown, chunks)
 
     async def stop(self, below: Sequence[blocks.Block], *, status: str) -> None:
         """End it, with blocks under the last message.
@@ -128,7 +139,8 @@ class Stream:
             # Details of the same task are put one after the other by Slack.
             chunk["details"] = task.details
         self._tasks.add(task.id)
-        return chunk | ({"output": task.output} if task.output else {})
+        chunk |= {"output": task.output} if task.output else {}
+        return {name: value.replace("://", _NO_ADDRESS) for name, value in chunk.items()}
 
     async def _text(self, text: str, chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Add text, in further messages where one cannot hold it; returns what is to be sent."""
@@ -230,10 +242,12 @@ class Stream:
 
 def _whole_words(text: str) -> int:
     """Say how much of a text ends with a word's end; a very long word is cut."""
-    for place in range(len(text), max(len(text) - _LONGEST_WORD, 0), -1):
+    line = text.rfind("\n") + 1
+    most = line + markdown.unfinished(text[line:])
+    for place in range(most, max(most - _LONGEST_WORD, 0), -1):
         if text[place - 1].isspace():
             return place
-    return len(text) if len(text) > _LONGEST_WORD else 0
+    return most if most > _LONGEST_WORD else 0
 
 
 def _written(text: str) -> dict[str, Any]:

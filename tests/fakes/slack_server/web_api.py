@@ -84,6 +84,7 @@ _WORDS = (True, False, 1, 0, "1", "0", "true", "false")
 # What apps that are sold outside of the Marketplace get of threads: one page a minute, of 15.
 _READING = ("conversations.replies", "conversations.history")
 _READ_BY_DISTRIBUTED = 15
+_NO_LINKS = re.compile(r"^(`{3,})[^`]*?(?:^\1|\Z)|(`+)[^`\n]+\2", re.MULTILINE | re.DOTALL)
 _PICTURES = ("image/png", "image/jpeg", "image/gif")
 NAMED = re.compile(r"<[@#][A-Z0-9]+>")
 # Other apps' business: left out of `limits`, as they belong to no team.
@@ -337,6 +338,9 @@ class WebApi:
                 task["details"] += chunk.get("details") or ""
                 self.slack.pings += validating.pings(chunk)
         self.slack.pings += validating.pings(message["markdown"])
+        fields = [text for task in message["tasks"].values() for text in task.values()]
+        if any("://" in str(field) for field in (_NO_LINKS.sub("", message["markdown"]), *fields)):
+            self.slack.problem("a link in a stream, which Slack may fetch")
 
     def _stream(self, team: worlds.Team, channel: str, ts: str) -> dict[str, Any]:
         message = self._mine(team, channel, ts, "message_not_owned_by_app")

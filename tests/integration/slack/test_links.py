@@ -1,0 +1,54 @@
+"""Addresses in streams: Slack could fetch them, and so what a model was told to put there."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interpreter_bot.platforms.slack import markdown
+from tests.fakes import slack_conversations as fake
+
+SAID = """\
+See https://a.example/x?q=1, [the page](https://b.example/y "title") and <https://c.example>.
+A span `curl https://d.example`, a stray ` mark, then https://e.example/z**.
+
+```sh
+curl https://f.example/g
+```
+{long} done: [1]: https://h.example
+"""
+
+
+async def test_no_link_in_a_stream_can_be_fetched(slack, held, app):
+    text = SAID.format(long="https://i.example/" + "k" * 300)
+
+    async def script(request, reply, held):
+        reply.step(1)
+        chance = random.Random(3)
+        rest = text
+        while rest:
+            size = chance.randint(1, 9)
+            reply.text(rest[:size])
+            rest = rest[size:]
+            if chance.random() < 0.1:
+                await slack.until(lambda: True)
+        reply.code(0, "get('https://j.example')")
+        reply.finished(0, fake.done())
+
+    held.script = script
+    ts = slack.say("U1", "DU1", "go")
+    await slack.until(lambda: slack.status("DU1", ts) == "active")
+    shown = slack.answers("DU1", ts)[0]["markdown"]
+    assert 'See `https://a.example/x?q=1`, [the page] (`https://b.example/y` "title")' in shown
+    assert "and `https://c.example`." in shown
+    assert "`curl https://d.example`" in shown
+    assert "\ncurl https://f.example/g\n" in shown
+    assert "`https://e.example/z`**" in shown
+
+
+@given(st.text(alphabet="`a ](<>https://x.y\n", max_size=80))
+def test_every_address_outside_of_code_becomes_code(text):
+    shown = markdown.unlinked(text.replace("```", "``"), None)
+    outside = markdown._SPAN.sub("", shown)
+    assert "http://" not in outside
+    assert "https://" not in outside
