@@ -71,6 +71,8 @@ class Kernels(tables.Group):
     """Name of the jupyter_client kernel provisioner; it must do what `ForkProvisioner` does."""
     spares: Annotated[int, pydantic.Field(ge=0, le=64)] = 2
     """Kernels kept ready for sessions to come."""
+    starts: Annotated[int, pydantic.Field(ge=0)] = 0
+    """Kernels that start at a time, others wait for them; 0 means as many as there are cores."""
     concurrent: Annotated[int, pydantic.Field(ge=0)] = 0
     """Kernels at once; 0 means as many as `memory_share` of the machine's memory holds."""
     memory_share: Annotated[float, pydantic.Field(gt=0, le=1)] = 0.8
@@ -78,7 +80,7 @@ class Kernels(tables.Group):
     idle_seconds: tables.Seconds = 30 * 60.0
     """A kernel unused for this long is let go."""
     start_seconds: tables.Seconds = 30.0
-    """How long a kernel may take to start."""
+    """How long a kernel may take to start, once it need not wait for others."""
     interrupt_grace_seconds: tables.Seconds = 4.0
     """How long code may take to react to an interrupt before its kernel is killed."""
 

@@ -1,12 +1,15 @@
-"""Looking after one kernel: what its session has in memory and on disk, a few times a second."""
+"""Looking after one kernel: what its session has in memory and on disk, a few times a second.
+
+A session that rests is not looked at: as long as none of its processes ran, it has what it had.
+Whether one did costs a microsecond to know, where a look takes thousands.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
-import itertools
 import logging
+import math
 import time
 from collections.abc import Callable
 from concurrent import futures
@@ -23,7 +26,9 @@ _T = TypeVar("_T")
 TICK_SECONDS: Final = 0.25
 """Between two looks at a busy session. Longer after a look that itself took longer."""
 
+# What code left running is looked at less often where a control group bounds its memory.
 _IDLE_TICKS: Final = 8
+_GROWTH_BYTES: Final = settings.MIB
 _HEADROOM_BYTES: Final = 64 * settings.MIB
 # Code that was interrupted may be busy cleaning up; code that goes on filling the disk is not.
 _DEADLY_SHARE: Final = 1.25
@@ -37,6 +42,7 @@ class Guard:
     Attributes:
         launched: the kernel.
         disk_bytes: what its session had on disk when it was last looked at.
+        has_grown: whether that is a megabyte more than the look before.
         looked: set once its disk was looked at since the last `hurry`, and when it ended.
     """
 
@@ -48,67 +54,89 @@ class Guard:
     ) -> None:
         self.launched = launched
         self.disk_bytes = 0
+        self.has_grown = False
         self.looked = asyncio.Event()
         self._limits = limits
         self._threads = threads
+        self._processes = launched.provisioner.processes()
+        self._clocks: dict[int, int] = {}
+        has_group = launched.provisioner.memory_bytes() is not None
+        self._idle_seconds = _IDLE_TICKS * TICK_SECONDS if has_group else 0.0
+        self._next_look = 0.0
+        self._next_idle_look = time.monotonic() + self._idle_seconds
         self._watch = watching.Watch(limits.memory_bytes + _HEADROOM_BYTES)
         self._unseen_files = watching.Streak()
-        self._hurried = asyncio.Event()
+        self._roused = asyncio.Event()
+        self._is_hurried = False
+        self._is_over = False
         self._shared: holdings.Held = {}
         self._was_over = False
         self._written_bytes = 0
 
-    async def watch(self, is_wanted: Callable[[], bool]) -> None:
-        """Look until the kernel ends, or is not wanted any more.
-
-        Busy ones at each tick, idle ones now and then.
-        """
+    async def watch(self) -> None:
+        """Look whenever `tick` or `hurry` ask for it, until the kernel ends or is not wanted."""
         failures = 0
-        # Somewhere between two looks, lest all idle ones were looked at together.
-        ticks = itertools.count(id(self) // 64)
         try:
-            while self.launched.kernel.is_alive and is_wanted():
-                began = time.monotonic()
-                if next(ticks) % _IDLE_TICKS == 0 or self._is_due():
-                    failures = 0 if await self._has_looked() else failures + 1
+            while True:
+                await self._roused.wait()
+                if self._is_over or not self.launched.kernel.is_alive:
+                    return
+                failures = 0 if await self._has_looked() else failures + 1
                 if failures == _FAILURES:
                     _log.error("a session cannot be looked at; its limits are not watched")
-                pause = max(TICK_SECONDS, time.monotonic() - began)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._hurried.wait()
         finally:
             self.looked.set()
 
+    def tick(self, *, is_wanted: bool) -> None:
+        """Have a look taken where there may be something to see; comes at each tick."""
+        self._is_over = not (is_wanted and self.launched.kernel.is_alive)
+        if self._is_over or self._is_due():
+            self._roused.set()
+
+    def _is_due(self) -> bool:
+        now = time.monotonic()
+        if now < self._next_look:
+            return False
+        is_idle_due = now >= self._next_idle_look
+        return self.launched.kernel.is_busy or (is_idle_due and watching.have_moved(self._clocks))
+
     def hurry(self) -> None:
-        """Ask for a look as soon as can be; `looked` is set after it."""
+        """Ask for a look as soon as can be; `looked` is set after it.
+
+        At once where nothing ran since the last one.
+        """
+        if self._next_look < math.inf and not watching.have_moved(self._clocks):
+            self.has_grown = False
+            self.looked.set()
+            return
         self.looked.clear()
-        self._hurried.set()
+        self._is_hurried = True
+        self._roused.set()
 
     def written_bytes(self) -> int:
         """Count what the session's processes wrote since the last time, to wherever it was."""
-        total = self.launched.provisioner.processes().written_bytes()
+        total = self._processes.written_bytes()
         self._written_bytes, before = total, self._written_bytes
         return total - before
 
-    def _is_due(self) -> bool:
-        # Without a control group, what code left running is bounded by looking alone.
-        return (
-            self._hurried.is_set()
-            or self.launched.kernel.is_busy
-            or self.launched.provisioner.memory_bytes() is None
-        )
-
     async def _has_looked(self) -> bool:
         """Look once; False where that failed."""
-        is_hurried = self._hurried.is_set()
-        self._hurried.clear()
+        self._roused.clear()
+        is_hurried, self._is_hurried = self._is_hurried, False
+        began, self._next_look = time.monotonic(), math.inf
         try:
+            # Before the look: who runs during it is looked at again.
+            self._clocks = await self._in_thread(self._processes.clocks)
             await self.look()
         except (errors.WorkspaceError, OSError) as error:
             # A session that ends while it is looked at takes its files and processes along.
             _log.debug("a session could not be looked at: %s", error)
+            self._look_on()
             return False
+        finally:
+            now = time.monotonic()
+            self._next_look = now + (now - began)
+            self._next_idle_look = max(self._next_look, now + self._idle_seconds)
         if is_hurried:
             self.looked.set()
         return True
@@ -130,14 +158,20 @@ class Guard:
         if self.launched.workspace is not None:
             await self._judge_files(self.launched.workspace)
 
+    def _look_on(self) -> None:
+        """See to it that there is another look, even if nothing runs until then."""
+        self._clocks = {}
+
     async def _judge_memory(self) -> watching.Verdict:
         limit = self._limits.memory_bytes
         reading = await self._in_thread(
-            self.launched.provisioner.processes().reading,
+            self._processes.reading,
             enough_bytes=limit,
             most_bytes=limit + _HEADROOM_BYTES,
             shared=self._shared,
         )
+        if reading.hidden or reading.is_late:
+            self._look_on()
         verdict = self._watch.judge(reading)
         if verdict is watching.Verdict.OVER_MEMORY:
             _log.info("session is %s: %s", verdict, reading)
@@ -149,8 +183,7 @@ class Guard:
 
     async def _judge_sockets(self, counted_bytes: int) -> watching.Verdict:
         """Add what waits in sockets that the control group does not count."""
-        processes = self.launched.provisioner.processes()
-        waiting_bytes = await self._in_thread(processes.uncounted_bytes)
+        waiting_bytes = await self._in_thread(self._processes.uncounted_bytes)
         most_bytes = self._limits.memory_bytes + _HEADROOM_BYTES
         if not waiting_bytes or counted_bytes + waiting_bytes <= most_bytes:
             return watching.Verdict.FINE
@@ -167,7 +200,11 @@ class Guard:
         """Find how much the workspace has of what it may have; over 1 is too much."""
         usage = await workspace.usage()
         deleted = await self._in_thread(self._deleted, workspace)
-        self.disk_bytes = usage.bytes + deleted.bytes
+        before, self.disk_bytes = self.disk_bytes, usage.bytes + deleted.bytes
+        self.has_grown = self.disk_bytes > before + _GROWTH_BYTES
+        is_known = not (deleted.hidden or deleted.is_late or usage.is_partial)
+        if not is_known or self._shared != deleted.shared:
+            self._look_on()
         # Found on the way, and judged with the rest of the memory at the next look.
         self._shared = deleted.shared
         if self._unseen_files.is_over(is_hidden=deleted.hidden > 0, is_late=deleted.is_late):
@@ -184,7 +221,7 @@ class Guard:
 
     def _deleted(self, workspace: workspaces.Workspace) -> deletions.Deleted:
         disk = deletions.Disk.of(workspace.directory, self._limits.file_bytes)
-        return self.launched.provisioner.processes().deleted(disk)
+        return self._processes.deleted(disk)
 
     def _object(self, share: float, reason: str) -> None:
         kernel = self.launched.kernel

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from interpreter_bot.kernels import executing
+
+Waiting: TypeAlias = Callable[[int], None]
 
 
 class Lease:
     """A hold on one session's kernel, from `Pool.lease`."""
 
-    def __init__(self, take: Callable[[], Awaitable[executing.Kernel]]) -> None:
+    def __init__(self, take: Callable[[Waiting | None], Awaitable[executing.Kernel]]) -> None:
         self._take = take
 
-    async def kernel(self) -> executing.Kernel:
+    async def kernel(self, *, waiting: Waiting | None = None) -> executing.Kernel:
         """Return the session's kernel, as often as one is needed.
 
         Always a live one: where the former was lost meanwhile, another one is started, whose
         `announcement` says so.
 
+        Args:
+            waiting: called once the wait is a long one, with how many starts are before this one,
+                whenever that changed; and with 0 when it need not wait any more.
+
         Raises:
             KernelStartError: none could be started; asking again tries again.
             PoolFullError: every kernel is in use and no more fit.
         """
-        return await self._take()
+        return await self._take(waiting)
 
 
 class Holders:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import (
+    admissions,
     executing,
     farewells,
     grounds,
@@ -48,14 +49,15 @@ class Pool:
         self._holders = leases.Holders()
         self.on_loss: Loss | None = None
         """Called when a session has lost its kernel, unless somebody asked for that."""
-        # Starters ask for a place one after the other: together they would evict too much.
-        self._admitting = asyncio.Lock()
+        self._admissions = admissions.Admissions(bot.kernels.starts)
+        # Starters ask for room one after the other: together they would evict too much.
+        self._finding_room = asyncio.Lock()
         self._reserved = 0
         self._farewells = farewells.Farewells()
         self._spares = spares.Spares(
             bot.kernels.spares,
-            launch=self._launch,
-            has_room=self._has_room,
+            launch=self._launch_spare,
+            may_launch=lambda: self._admissions.is_free and self._has_room(),
             end=self._farewells.end,
         )
         self._forgetting: dict[str, asyncio.Task[None]] = {}
@@ -132,10 +134,14 @@ class Pool:
             if (launched := self._live.get(key)) is not None:
                 launched.kernel.last_used = time.monotonic()
 
-    async def take(self, key: str) -> executing.Kernel:
+    async def take(self, key: str, waiting: leases.Waiting | None = None) -> executing.Kernel:
         """Return the session's kernel; without a `lease` it may be let go whenever it is idle.
 
         Its `announcement` says so where an earlier one died.
+
+        Args:
+            key: of the session.
+            waiting: as `leases.Lease.kernel` has it.
 
         Raises:
             KernelStartError: none could be started.
@@ -145,8 +151,11 @@ class Pool:
             kernel = self._live[key].kernel
             kernel.last_used = time.monotonic()
             return kernel
+        starting = self._begin(key)
+        if waiting is not None:
+            await self._admissions.tell(key, starting, waiting)
         # One asker going away must not take the kernel from the others.
-        return (await asyncio.shield(self._begin(key))).kernel
+        return (await asyncio.shield(starting)).kernel
 
     def _has_kernel(self, key: str) -> bool:
         launched = self._live.get(key)
@@ -167,6 +176,7 @@ class Pool:
 
     def _started(self, key: str, starting: asyncio.Task[launching.Launched]) -> None:
         self._starting.pop(key, None)
+        self._spares.refill_soon()
         if not starting.cancelled() and (error := starting.exception()) is not None:
             # Whoever waits is told; should nobody wait any more, it is not lost.
             _log.warning("no kernel could be started: %s", error)
@@ -181,9 +191,11 @@ class Pool:
             await self._farewells.end(former)
             await self._say_lost(key, former, former.kernel.obituary)
         workspace = await self._workspaces.of(key)
-        launched = await self._admit()
+        launched = await self._take_spare_or_room()
         try:
-            launched = launched or await self._launch()
+            if launched is None:
+                async with self._admissions.place(key):
+                    launched = await self._launch()
             try:
                 await self._ground.attach(launched, workspace)
             except BaseException:
@@ -195,20 +207,23 @@ class Pool:
             self._live[key] = launched
         finally:
             self._reserved -= 1
-        self._spares.refill_soon()
         return launched
 
     async def _launch(self) -> launching.Launched:
         await self._ground.revive()
         return await self._launcher.launch()
 
-    async def _admit(self) -> launching.Launched | None:
-        """Reserve a place for a kernel; returns a spare that fills it, where one stands by.
+    async def _launch_spare(self) -> launching.Launched:
+        async with self._admissions.place(""):
+            return await self._launch()
+
+    async def _take_spare_or_room(self) -> launching.Launched | None:
+        """Reserve room for a kernel; returns a spare that fills it, where one stands by.
 
         Raises:
             PoolFullError: every kernel is in use and no more fit.
         """
-        async with self._admitting:
+        async with self._finding_room:
             while (spare := await self._spares.take()) is None and not self._has_room():
                 if self._farewells:
                     await self._farewells.one()

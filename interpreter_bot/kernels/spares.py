@@ -23,7 +23,7 @@ class Spares:
         count: int,
         *,
         launch: Callable[[], Awaitable[launching.Launched]],
-        has_room: Callable[[], bool],
+        may_launch: Callable[[], bool],
         end: Callable[[launching.Launched], Awaitable[None]],
     ) -> None:
         """Keep none yet.
@@ -31,12 +31,12 @@ class Spares:
         Args:
             count: how many are to stand by.
             launch: starts a kernel.
-            has_room: says whether one more kernel fits.
+            may_launch: says whether one more kernel fits, and keeps no session waiting.
             end: closes a kernel.
         """
         self._count = count
         self._launch = launch
-        self._has_room = has_room
+        self._may_launch = may_launch
         self._end = end
         self._ready: list[launching.Launched] = []
         self._launching: asyncio.Event | None = None
@@ -76,7 +76,7 @@ class Spares:
     async def _refill(self) -> None:
         while len(self._ready) < self._count:
             await asyncio.sleep(_PAUSE_SECONDS)
-            if not self._has_room():
+            if not self._may_launch():
                 return
             arrived = self._launching = asyncio.Event()
             try:

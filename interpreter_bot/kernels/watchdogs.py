@@ -2,7 +2,8 @@
 
 Memory is watched only where there is no control group to bound it. Disk has no portable quota:
 what code writes between two looks is how far a workspace can grow over its limit. Each session
-has a guard of its own, so that one with much to look at costs nobody else a look.
+has a guard of its own, so that one with much to look at costs nobody else a look; all of them
+share one clock, whose ticks are all that a hundred resting sessions cost.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _log = logging.getLogger(__name__)
 # Theirs alone: what keeps all of them waiting keeps nobody else, and no kernel from being killed.
 _THREADS: Final = 4
 _FULL_DISK_SECONDS: Final = 1.0
+_LITTLE_BYTES: Final = 64 * settings.MIB
 _RECOVERY_SECONDS: Final = 1.0
 
 
@@ -63,11 +65,12 @@ async def watch(
     """
     threads = futures.ThreadPoolExecutor(_THREADS, "watchdog")
     watched: dict[str, guards.Guard] = {}
+    was_full = False
 
     async def look_after(key: str, launched: launching.Launched) -> None:
         guard = watched[key] = guards.Guard(launched, limits, threads)
         try:
-            await guard.watch(lambda: live.get(key) is launched)
+            await guard.watch()
         finally:
             if watched.get(key) is guard:
                 del watched[key]
@@ -76,6 +79,8 @@ async def watch(
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await asyncio.sleep(guards.TICK_SECONDS)
+                for key, guard in watched.items():
+                    guard.tick(is_wanted=live.get(key) is guard.launched)
                 for key, launched in live.items():
                     is_new = key not in watched or watched[key].launched is not launched
                     if is_new and launched.kernel.is_alive:
@@ -83,8 +88,12 @@ async def watch(
                 everyone = list(watched.values())
                 if _resident_bytes() > limits.bot_memory_bytes:
                     await _brake(everyone)
-                if _is_full(directory, limits):
+                is_full = _is_full(directory, limits)
+                if is_full:
                     await _relieve(everyone)
+                if is_full and not was_full:
+                    _log.error("the disk of %s is nearly full", directory)
+                was_full = is_full
     finally:
         # What still looks is done in a moment, and nobody waits for what it sees.
         threads.shutdown(wait=False, cancel_futures=True)
@@ -101,7 +110,8 @@ def _is_full(directory: pathlib.Path, limits: settings.Limits) -> bool:
 async def _relieve(everyone: Sequence[guards.Guard]) -> None:
     """End the kernel whose session holds most of a full disk, busy or not.
 
-    The others go only if that is not enough.
+    The others go only if that is not enough, and none that holds little and does not grow: its
+    end would help nobody.
     """
     for guard in everyone:
         guard.hurry()
@@ -109,8 +119,9 @@ async def _relieve(everyone: Sequence[guards.Guard]) -> None:
         async with asyncio.timeout(_FULL_DISK_SECONDS):
             for guard in everyone:
                 await guard.looked.wait()
-    if everyone:
-        largest = max(everyone, key=lambda guard: guard.disk_bytes)
+    guilty = [one for one in everyone if one.has_grown or one.disk_bytes > _LITTLE_BYTES]
+    if guilty:
+        largest = max(guilty, key=lambda guard: guard.disk_bytes)
         largest.launched.kernel.condemn(values.Ending.STOPPED, deaths.DISK_FULL)
 
 

@@ -14,6 +14,7 @@ UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on i
 _NO_PLAN: Final = (
     "A plan in plain words is wanted before the first code: what it does, to which files."
 )
+_WAITING: Final = "Many want a new Python right now: {ahead} are started before this one."
 _NOT_APPROVED: Final = "The person did not let this code run. Ask them what they want instead."
 
 
@@ -95,7 +96,10 @@ class Workbench:
         Raises:
             KernelError: there is none.
         """
-        return await self._lease.kernel()
+        return await self._lease.kernel(waiting=self._say_waiting)
+
+    def _say_waiting(self, ahead: int) -> None:
+        self._stage.progress(_WAITING.format(ahead=ahead) if ahead else "", None)
 
     async def list_files(self) -> Sequence[values.FileInfo]:
         """List the workspace."""

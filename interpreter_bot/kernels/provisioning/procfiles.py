@@ -19,6 +19,7 @@ MOST_BYTES: Final = 8 * 1024 * 1024
 
 _ENDED: Final = (b"Z", b"X")
 _EXITING: Final = 4
+_SCHEDULED: Final = 2
 _HELD: Final = re.compile(rb"^Vm(?:RSS|Swap|PTE):\s+(\d+) kB", re.MULTILINE)
 _TABLES: Final = re.compile(rb"^VmPTE:\s+(\d+) kB", re.MULTILINE)
 _SHARED: Final = re.compile(rb"^RssShmem:\s+(\d+) kB", re.MULTILINE)
@@ -80,6 +81,19 @@ def look(path: str) -> bytes:
     """
     with open(path, "rb") as file:
         return file.read(MOST_BYTES)
+
+
+def clock_nanoseconds(pid: int) -> int:
+    """Processor time of a process, all its threads together; -1 when it is gone.
+
+    No file is read, so it costs half a microsecond. A thread that runs this very moment is up to
+    one tick of the scheduler ahead of it.
+    """
+    try:
+        # How Linux numbers the clocks of other processes, see clock_getcpuclockid(3).
+        return time.clock_gettime_ns(~pid << 3 | _SCHEDULED)
+    except OSError:
+        return -1
 
 
 def stat(pid: int) -> list[bytes]:

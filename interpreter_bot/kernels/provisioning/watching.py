@@ -22,6 +22,7 @@ from interpreter_bot.kernels.provisioning import deletions, holdings, memories, 
 
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _MOST_PROCESSES: Final = 4096
+_UNKNOWN: Final = -1
 # A fork of a kernel with everything imported takes 2 to 5 ms, and 10 for each gigabyte it has:
 # whoever just computes in many processes is not to be taken for one who keeps us busy.
 _LOOK_SECONDS: Final = 0.5
@@ -115,25 +116,37 @@ class SessionProcesses:
 
     def pids(self) -> list[int]:
         """Host process ids, init first; empty once init is gone, at most 4096."""
-        if self._start == 0 or start_ticks(self._init) != self._start:
-            return []  # The number may be somebody else's by now.
-        if not _lists_children():
-            return self._pids_of_namespace()
-        found = [self._init]
-        for pid in found:  # Grows while it is walked.
-            if len(found) >= _MOST_PROCESSES:
-                break
-            found.extend(procfiles.children(pid))
-        return list(dict.fromkeys(found[:_MOST_PROCESSES]))
+        return list(self.clocks())
 
-    def _pids_of_namespace(self) -> list[int]:
+    def clocks(self) -> dict[int, int]:
+        """Return the processor clock of each process, for `have_moved`.
+
+        A clock is read before its process is asked for children: who forks later moves it.
+        """
+        if self._start == 0 or start_ticks(self._init) != self._start:
+            return {}  # The number may be somebody else's by now.
+        if not _lists_children():
+            return self._clocks_of_namespace()
+        found: dict[int, int] = {}
+        waiting = [self._init]
+        for pid in waiting:  # Grows while it is walked.
+            if pid not in found:
+                found[pid] = procfiles.clock_nanoseconds(pid)
+                waiting.extend(procfiles.children(pid))
+            if len(found) >= _MOST_PROCESSES:
+                return found | {self._init: _UNKNOWN}
+        return found
+
+    def _clocks_of_namespace(self) -> dict[int, int]:
         wanted = procfiles.namespace(self._init, "pid")
         if wanted in (0, procfiles.namespace("self", "pid")):
-            return [self._init]  # Without a namespace of its own, all of the host would match.
-        others = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        others.remove(self._init)
-        found = [pid for pid in others if procfiles.namespace(pid, "pid") == wanted]
-        return [self._init, *found][:_MOST_PROCESSES]
+            # Without a namespace of its own, all of the host would match.
+            return {self._init: _UNKNOWN}
+        found = {pid: procfiles.clock_nanoseconds(pid) for pid in _members(wanted, self._init)}
+        # Whoever was forked between the list and the clocks moved none of them any more.
+        later = dict.fromkeys(_members(wanted, self._init), _UNKNOWN)
+        both = list((later | found).items())
+        return dict(both[:_MOST_PROCESSES])
 
     def memory_bytes(self) -> int:
         """Memory of all processes together, exact; costs a walk over their page tables."""
@@ -209,6 +222,22 @@ def start_ticks(pid: int) -> int:
     """When a process started, in clock ticks since boot; 0 when it is gone or a zombie."""
     fields = procfiles.stat(pid)
     return 0 if procfiles.has_ended(fields) else int(fields[19])
+
+
+def have_moved(clocks: Mapping[int, int]) -> bool:
+    """Whether any process of a session ran since its `SessionProcesses.clocks`. Cheap.
+
+    As long as none did, the session has neither memory nor files nor processes more than then.
+    """
+    return not clocks or any(
+        seen < 0 or procfiles.clock_nanoseconds(pid) != seen for pid, seen in clocks.items()
+    )
+
+
+def _members(namespace: int, init: int) -> list[int]:
+    """All processes of a pid namespace, its first process first."""
+    others = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != init]
+    return [init, *(pid for pid in others if procfiles.namespace(pid, "pid") == namespace)]
 
 
 def _shown(pids: list[int]) -> dict[int, int]:
