@@ -54,7 +54,7 @@ class Guard:
     ) -> None:
         self.launched = launched
         self.disk_bytes = 0
-        self.has_grown = False
+        self.has_grown = self._has_been_seen = False
         self.looked = asyncio.Event()
         self._limits = limits
         self._threads = threads
@@ -201,7 +201,9 @@ class Guard:
         usage = await workspace.usage()
         deleted = await self._in_thread(self._deleted, workspace)
         before, self.disk_bytes = self.disk_bytes, usage.bytes + deleted.bytes
-        self.has_grown = self.disk_bytes > before + _GROWTH_BYTES
+        # What the session had when it was first looked at may be of last year.
+        self.has_grown = self._has_been_seen and self.disk_bytes > before + _GROWTH_BYTES
+        self._has_been_seen = True
         is_known = not (deleted.hidden or deleted.is_late or usage.is_partial)
         if not is_known or self._shared != deleted.shared:
             self._look_on()

@@ -190,14 +190,13 @@ class Pool:
         if (former := self._live.pop(key, None)) is not None:
             await self._farewells.end(former)
             await self._say_lost(key, former, former.kernel.obituary)
-        workspace = await self._workspaces.of(key)
         launched = await self._take_spare_or_room()
         try:
             if launched is None:
                 async with self._admissions.place(key):
                     launched = await self._launch()
             try:
-                await self._ground.attach(launched, workspace)
+                await self._ground.attach(launched, await self._workspaces.of(key))
             except BaseException:
                 await self._farewells.end(launched)
                 raise

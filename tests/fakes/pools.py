@@ -98,9 +98,9 @@ class Lease:
         self._key = key
         self.is_held = True
 
-    async def kernel(self):
+    async def kernel(self, *, waiting=None):
         assert self.is_held, "a lease is of no use once it is over"
-        return await self._pool.take(self._key)
+        return await self._pool.take(self._key, waiting)
 
 
 class Pool:
@@ -140,7 +140,7 @@ class Pool:
             self.leases.remove(lease)
             lease.is_held = False
 
-    async def take(self, key):
+    async def take(self, key, waiting=None):
         if self.refusals:
             raise self.refusals.pop(0)
         self._start(key)

@@ -7,12 +7,14 @@ import contextlib
 import os
 import signal
 import statistics
+import textwrap
 import time
 
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import pools
+from interpreter_bot.kernels import launching, pools
+from interpreter_bot.kernels.provisioning import forkservers, procfiles
 from interpreter_bot.sessions import reaping
 
 pytestmark = pytest.mark.kernel
@@ -347,3 +349,115 @@ async def test_a_session_is_forgotten_that_is_just_being_started(opened):
         await pool.forget("a")
         await taking
         assert not pool.live
+
+
+@pytest.fixture
+def slow_starts(monkeypatch):
+    """Let each start take its time; tells which began, and how many side by side."""
+    launch, running = launching.Launcher.launch, []
+
+    class Starts:
+        count = most = 0
+        seconds = 0.2
+
+    async def slow_launch(self):
+        running.append(self)
+        Starts.count += 1
+        Starts.most = max(Starts.most, len(running))
+        try:
+            await asyncio.sleep(Starts.seconds)
+            return await launch(self)
+        finally:
+            running.remove(self)
+
+    monkeypatch.setattr(launching.Launcher, "launch", slow_launch)
+    return Starts
+
+
+async def test_so_many_kernels_start_at_a_time_the_first_to_come_first(
+    opened, slow_starts, monkeypatch
+):
+    order, before_spares = [], []
+    launch_spare = pools.Pool._launch_spare
+
+    async def noted_launch_spare(self):
+        before_spares.append(slow_starts.count)
+        return await launch_spare(self)
+
+    monkeypatch.setattr(pools.Pool, "_launch_spare", noted_launch_spare)
+    async with opened(starts=2, concurrent=20, spares=1) as pool:
+        await _until(lambda: pool.spare_count == 1)
+
+        async def start(key):
+            await pool.take(key)
+            order.append(key)
+
+        await asyncio.gather(*(start(key) for key in "abcdefg"))
+        assert slow_starts.most == 2
+        # The spare was there already; of two that start side by side either may be the first.
+        assert order[0] == "a"
+        assert [set(pair) for pair in (order[1:3], order[3:5], order[5:7])] == [
+            {"b", "c"},
+            {"d", "e"},
+            {"f", "g"},
+        ]
+        # A new one is made when nobody waits any more.
+        await _until(lambda: pool.spare_count == 1)
+        assert before_spares == [0, 7]
+
+
+async def test_the_time_for_a_start_does_not_run_while_it_waits(opened):
+    async with opened(starts=1, start_seconds=0.6, concurrent=20) as pool:
+        begin = launching._Manager.begin
+
+        async def slow_begin(self):
+            await asyncio.sleep(0.3)
+            await begin(self)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(launching._Manager, "begin", slow_begin)
+            started = time.monotonic()
+            await asyncio.gather(*(pool.take(str(number)) for number in range(4)))
+            assert time.monotonic() - started > 2 * 0.6
+
+
+async def test_a_fork_server_that_is_late_once_ends_no_session(opened, monkeypatch):
+    monkeypatch.setattr(forkservers, "_ANSWER_SECONDS", 0.3)
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        server = pool._ground.ground.server
+        (serving,) = procfiles.children(server._process.pid)
+        os.kill(serving, signal.SIGSTOP)
+        with pytest.raises(errors.KernelStartError):
+            await pool.take("b")
+        os.kill(serving, signal.SIGCONT)
+        assert (await _run(await pool.take("b"), "1"))[0] == "1"
+        assert (await _run(kernel, "2"))[0] == "2"
+
+
+async def test_a_fork_server_that_stays_silent_is_replaced(opened, monkeypatch):
+    monkeypatch.setattr(forkservers, "_ANSWER_SECONDS", 0.2)
+    async with opened() as pool:
+        server = pool._ground.ground.server
+        (serving,) = procfiles.children(server._process.pid)
+        os.kill(serving, signal.SIGSTOP)
+        for _ in range(3):
+            with pytest.raises(errors.KernelStartError):
+                await pool.take("a")
+        monkeypatch.setattr(forkservers, "_ANSWER_SECONDS", 10.0)
+        await _until(lambda: not server.is_alive)
+        assert (await _run(await pool.take("a"), "1"))[0] == "1"
+
+
+async def test_a_kernel_lets_go_of_what_ended_threads_sent_by_and_has_no_timer(opened):
+    code = """
+    import threading
+    thread = get_ipython().kernel.iopub_thread
+    for _ in range(30):
+        one = threading.Thread(target=display, args=(1,))
+        one.start(); one.join()
+    print(len(thread._event_pipes) < 10, thread._event_pipe_gc_task.done())
+    """
+    async with opened() as pool:
+        text, _ = await _run(await pool.take("a"), textwrap.dedent(code))
+        assert text.endswith("True True\n")

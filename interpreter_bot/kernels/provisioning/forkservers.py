@@ -9,6 +9,7 @@ import math
 import os
 import pathlib
 import subprocess
+import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
@@ -20,6 +21,8 @@ _log = logging.getLogger(__name__)
 _PRELOAD_SECONDS = 120.0
 _STOP_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
+# In a row. All kernels end with their server, and one that is late may only be short of a core.
+_MOST_SILENCES = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ class ForkServer:
         self._sandbox = sandbox
         self._workspaces = workspaces
         self._turn = asyncio.Lock()
+        self._unanswered: set[object] = set()
+        self._silences = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: packets.Channel | None = None
         self.readiness: Readiness | None = None
@@ -107,6 +112,7 @@ class ForkServer:
         if self._sandbox.enabled:
             await asyncio.to_thread(environments.refuse_exposed, environment, self._private)
         self.packages = environment.packages
+        self._unanswered, self._silences = set(), 0
         self._channel, theirs = packets.Channel.pair()
         with theirs:
             home = environments.WALLED_HOME
@@ -215,22 +221,35 @@ class ForkServer:
         try:
             async with self._turn, asyncio.timeout(_ANSWER_SECONDS):
                 await self._channel_or_raise().send(request, owned)
-                answer = await self._receive()
+                answer = await self._answer_to(request["id"])
         except TimeoutError as error:
-            self._give_up("it did not answer")
+            _log.error("the fork server was silent for %g s", _ANSWER_SECONDS)
+            self._unanswered.add(request["id"])
+            self._silences += 1
+            if self._silences == _MOST_SILENCES:
+                self._give_up("it does not answer any more")
             raise errors.KernelStartError from error
         finally:
             for descriptor in owned:
                 os.close(descriptor)
-        if answer.content.get("id") != request["id"]:
-            # Whose answer this is cannot be known any more, and a workspace may be in it.
-            answer.close()
-            self._give_up("it answered something else")
-            raise errors.KernelStartError
         if answer.text("event") == "refused":
             _log.error("fork server refused %s: %s", request["op"], answer.text("reason"))
             raise errors.KernelStartError
         return answer
+
+    async def _answer_to(self, wanted: object) -> packets.Packet:
+        """Wait for one answer; those that come too late are nobody's any more."""
+        while True:
+            answer = await self._receive()
+            self._silences = 0
+            if (about := answer.content.get("id")) == wanted:
+                return answer
+            answer.close()
+            if about not in self._unanswered:
+                # Whose answer this is cannot be known, and a workspace may have been in it.
+                self._give_up("it answered something else")
+                raise errors.KernelStartError
+            self._unanswered.discard(about)
 
     def _give_up(self, reason: str) -> None:
         """Kill a server that cannot be trusted any more; the next start gets another."""
@@ -259,7 +278,7 @@ class ForkServer:
         Raises:
             KernelStartError: there is no such directory.
         """
-        answer = await self._ask({"op": "tree", "id": workspace, "workspace": workspace})
+        answer = await self._ask({"op": "tree", "id": uuid.uuid4().hex, "workspace": workspace})
         return answer.descriptors[0]
 
     async def close(self) -> None:

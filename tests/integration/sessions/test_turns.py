@@ -1,12 +1,15 @@
 """Turns from request to end, with real kernels and a real store."""
 
 import asyncio
+import contextlib
 import functools
+import os
 
 import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent.llms.embedded import opening
+from interpreter_bot.kernels import admissions
 from interpreter_bot.sessions import histories, ports, requests
 from tests.fakes import openai_server, publishers, replies
 from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment
@@ -66,6 +69,23 @@ async def test_the_model_remembers_earlier_turns_even_after_a_restart(opened):
     assert told[3] == "Five."
     assert told[4].startswith("[A new Python was started")
     assert told[4].endswith("]\n\ndo you remember?")
+
+
+async def test_people_are_told_how_many_starts_are_before_theirs(opened, monkeypatch):
+    monkeypatch.setattr(admissions, "_TOLD_SECONDS", 0.05)
+    async with opened() as house:
+        starts = house.held._means.pool._admissions
+        async with contextlib.AsyncExitStack() as others:
+            while starts.is_free:
+                await others.enter_async_context(starts.place("other"))
+            reply = replies.Reply()
+            running = asyncio.create_task(house.run("print(1)", reply))
+            await reply.until("progress")
+        await running
+    told = [text for text, _ in reply.of("progress")]
+    count = len(os.sched_getaffinity(0))
+    assert told == [f"Many want a new Python right now: {count} are started before this one.", ""]
+    assert [output.plain for output in reply.of("output")] == ["1\n"]
 
 
 async def test_people_and_models_share_the_kernel_and_models_hear_of_it(opened):

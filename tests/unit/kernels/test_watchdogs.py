@@ -4,13 +4,17 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import os
+import signal
+import subprocess
 import threading
+import time
 
 import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import deaths, guards, scanning, watchdogs
-from interpreter_bot.kernels.provisioning import deletions, watching
+from interpreter_bot.kernels.provisioning import deletions, procfiles, watching
 
 MIB = settings.MIB
 LIMITS = settings.Limits(memory_bytes=512 * MIB, workspace_bytes=64 * MIB, workspace_files=100)
@@ -46,6 +50,8 @@ class Session:
         self.threads = set()
         self.group_bytes = None
         self.waiting_bytes = 0
+        # As if something ran all the time.
+        self.seen_clocks = {}
         self._reading, self._usage, self._wait = reading, usage, wait
         self._deleted = deletions.Deleted(held, hidden, is_late=False)
 
@@ -66,6 +72,9 @@ class Session:
             self._wait.wait()
         self.at_once -= 1
         return self._reading
+
+    def clocks(self):
+        return self.seen_clocks
 
     def uncounted_bytes(self):
         return self.waiting_bytes
@@ -186,6 +195,7 @@ async def test_a_full_disk_ends_who_holds_most_after_all_were_looked_at(tmp_path
         # In a control group, idle, and not its turn: nobody would look at it for a while.
         one.group_bytes, one.kernel.is_busy = 0, False
     monkeypatch.setattr(guards, "_IDLE_TICKS", 10**20)
+    monkeypatch.setattr(watchdogs, "_LITTLE_BYTES", 0)
     is_full = iter([False, False, False, True])
     monkeypatch.setattr(watchdogs, "_is_full", lambda *_: next(is_full, False))
     async with watched(tmp_path, {"small": small, "large": large}):
@@ -206,3 +216,88 @@ async def test_what_waits_in_sockets_counts_beside_a_group(tmp_path, group, wait
     session.group_bytes, session.waiting_bytes = group * MIB, waiting * MIB
     await guards.Guard(session, LIMITS, None).look()
     assert session.kernel.condemned == [(values.Ending.STOPPED, deaths.HIDING)] * ends
+
+
+@pytest.fixture
+def resting():
+    """A process that never runs."""
+    process = subprocess.Popen(["sleep", "60"])
+    while procfiles.stat(process.pid)[0] != b"S":
+        time.sleep(0.01)
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("group_bytes", [None, 0])
+async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
+    tmp_path, resting, group_bytes, monkeypatch
+):
+    session = Session(tmp_path)
+    session.group_bytes, session.kernel.is_busy = group_bytes, False
+    session.seen_clocks = {resting: procfiles.clock_nanoseconds(resting)}
+    looks = count_looks(session, monkeypatch)
+    async with watched(tmp_path, {"it": session}):
+        await until(lambda: len(looks) == 1)
+        await asyncio.sleep(0.3)
+        assert len(looks) == 1
+        os.kill(resting, signal.SIGSTOP)
+        os.kill(resting, signal.SIGCONT)
+        await until(lambda: len(looks) > 1)
+        session.seen_clocks = {resting: procfiles.clock_nanoseconds(resting)}
+        await until(lambda: not watching.have_moved(session.seen_clocks))
+        await asyncio.sleep(0.2)
+        seen = len(looks)
+        session.kernel.is_busy = True
+        await until(lambda: len(looks) > seen + 3)
+
+
+def count_looks(session, monkeypatch):
+    looks, deleted = [], session.deleted
+
+    def look(disk):
+        looks.append(disk)
+        return deleted(disk)
+
+    monkeypatch.setattr(session, "deleted", look)
+    return looks
+
+
+UNCLEAR = {
+    "hidden memory": {"reading": dataclasses.replace(FINE, hidden=1)},
+    "too much memory to look at": {"reading": LATE},
+    "hidden files": {"hidden": 1},
+}
+
+
+@pytest.mark.parametrize("why", UNCLEAR)
+async def test_what_was_not_seen_is_looked_for_again_although_it_rests(tmp_path, resting, why):
+    session = Session(tmp_path, **UNCLEAR[why])
+    session.kernel.is_busy = False
+    session.seen_clocks = {resting: procfiles.clock_nanoseconds(resting)}
+    async with watched(tmp_path, {"it": session}):
+        await until(lambda: session.kernel.condemned)
+        assert session.kernel.condemned == [(values.Ending.STOPPED, deaths.HIDING)]
+
+
+async def test_shared_memory_that_was_found_is_judged_although_the_session_rests(tmp_path, resting):
+    session = Session(tmp_path)
+    session._deleted = dataclasses.replace(session._deleted, shared={(1, 2): MIB})
+    session.kernel.is_busy = False
+    session.seen_clocks = {resting: procfiles.clock_nanoseconds(resting)}
+    async with watched(tmp_path, {"it": session}):
+        await until(lambda: session.looks == 2)
+        await asyncio.sleep(0.2)
+        assert session.looks == 2
+
+
+async def test_a_full_disk_ends_nobody_who_holds_little_and_does_not_grow(tmp_path, monkeypatch):
+    small, growing = Session(tmp_path, held=60 * MIB), Session(tmp_path)
+    monkeypatch.setattr(watchdogs, "_is_full", lambda *_: True)
+    async with watched(tmp_path, {"small": small, "growing": growing}):
+        await until(lambda: min(small.looks, growing.looks) > 5)
+        assert not small.kernel.condemned
+        growing._deleted = dataclasses.replace(growing._deleted, bytes=2 * MIB + 1)
+        await until(lambda: growing.kernel.condemned)
+        assert growing.kernel.condemned == [(values.Ending.STOPPED, deaths.DISK_FULL)]
+        assert not small.kernel.condemned

@@ -202,3 +202,45 @@ def test_a_watch_calls_sockets_hiding_only_when_they_could_hold_too_much():
     watch = watching.Watch(100)
     verdicts = [watch.judge(reading(50, socket_bytes=size)) for size in (50, 51)]
     assert verdicts == ["fine", "hiding"]
+
+
+MOVES = {
+    "a thread": "threading.Thread(target=later).start()",
+    "a child": "os.fork() or later()",
+    "a grandchild whose parent is gone": "os.fork() or os.fork() and os._exit(0) or later()",
+    "a thread of a process whose first ended": """
+if os.fork() == 0:
+    threading.Thread(target=later).start()
+    ctypes.CDLL(None).syscall(60, 0)
+""",
+}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call's number is of x86-64")
+@pytest.mark.parametrize("what", MOVES)
+def test_whatever_runs_in_a_session_moves_its_clocks(session, what):
+    # As the first process of a session is, orphans are its children.
+    code = "ctypes.CDLL(None).prctl(36, 1)\n"
+    code += "def later():\n    time.sleep(0.7)\n    sum(range(1000))\n    time.sleep(60)\n"
+    found = session(code + MOVES[what] + "\ntime.sleep(0.2)")
+    time.sleep(0.1)
+    clocks = found.clocks()
+    assert not watching.have_moved(clocks), "it rests"
+    deadline = time.monotonic() + 5
+    while not watching.have_moved(clocks) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert watching.have_moved(clocks)
+    assert not watching.have_moved(found.clocks())
+
+
+def test_an_end_is_a_move(session):
+    found = session("if os.fork() == 0: time.sleep(0.6); os._exit(0)")
+    clocks = found.clocks()
+    assert len(clocks) == 2
+    deadline = time.monotonic() + 5
+    while not watching.have_moved(clocks) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert watching.have_moved(clocks)
+    found.process.kill()
+    found.process.wait()
+    assert watching.have_moved(found.clocks()), "nobody is left to rest"

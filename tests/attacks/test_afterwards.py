@@ -1,0 +1,99 @@
+"""Code that waits until its cell is long over, and nobody looks, before it takes what it can."""
+
+import asyncio
+import os
+import textwrap
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.kernels import deaths
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+WAIT_SECONDS = 3
+FILL = """
+def fill():
+    for n in range(12):
+        with open(f"/mnt/data/{n}", "wb") as file: file.write(bytes(16 << 20))
+"""
+HOARD = """
+def hold():
+    held = bytearray(os.urandom(1 << 20)) * 120
+    time.sleep(60)
+def hoard():
+    for _ in range(8):
+        if os.fork() == 0: hold()
+"""
+FORK = """
+def fork():
+    while True:
+        try:
+            if os.fork() == 0: time.sleep(60)
+        except OSError: break
+    open("/mnt/data/over", "w").close()
+"""
+AFTERWARDS = """
+def afterwards(what):
+    time.sleep({seconds})
+    what()
+"""
+BY_THREAD = "threading.Thread(target=afterwards, args=({what},)).start()"
+BY_ORPHAN = """
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0: afterwards({what})
+    os._exit(0)
+os.wait()
+"""
+WAYS = {
+    "memory by a thread": (HOARD, "hoard", BY_THREAD),
+    "memory by an orphan": (HOARD, "hoard", BY_ORPHAN),
+    "disk by a thread": (FILL, "fill", BY_THREAD),
+    "disk by an orphan": (FILL, "fill", BY_ORPHAN),
+}
+
+
+def code(what, name, way):
+    later = AFTERWARDS.format(seconds=WAIT_SECONDS)
+    return boxes.code(textwrap.dedent(what + later + way.format(what=name)))
+
+
+async def test_what_is_taken_long_after_the_cell_is_bounded_like_what_it_takes_itself(bot, key_of):
+    async def attack(name):
+        ran = await bot.run(code(*WAYS[name]), key=key_of(name))
+        assert ran.ending is values.Ending.OK, ran
+        launched = bot.pool.live[key_of(name)]
+        before = launched.provisioner.oom_kills()
+        await asyncio.sleep(WAIT_SECONDS)
+        is_by_group = name.startswith("memory") and bot.has_groups
+
+        def is_caught():
+            is_killed = is_by_group and launched.provisioner.oom_kills() > before
+            return is_killed or not launched.kernel.is_alive
+
+        assert await boxes.until(is_caught, 6), name
+        if not is_by_group:
+            limits = boxes.LIMITS
+            reasons = {
+                "memory": deaths.over_memory(limits.memory_bytes),
+                "disk": deaths.workspace_full(limits),
+            }
+            assert launched.kernel.obituary == reasons[name.split()[0]]
+
+    await asyncio.gather(*map(attack, WAYS))
+
+
+async def test_processes_made_long_after_the_cell_are_bounded_and_seen(bot, key_of, files):
+    await bot.run(code(FORK, "fork", BY_THREAD), key=key_of())
+    launched = bot.pool.live[key_of()]
+    workspace = await files()
+
+    def is_over():
+        return os.path.exists(workspace.directory / "over")
+
+    await asyncio.sleep(WAIT_SECONDS)
+    assert await boxes.until(is_over, 6)
+    count = len(bot.pids(key_of()))
+    assert boxes.LIMITS.processes // 2 < count <= boxes.LIMITS.processes + 2
+    assert launched.kernel.is_alive

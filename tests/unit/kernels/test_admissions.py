@@ -1,0 +1,130 @@
+"""Who starts next, and how many at a time."""
+
+import asyncio
+import os
+
+import pytest
+
+from interpreter_bot.kernels import admissions
+
+
+class Starts:
+    """Starts that are over when the test says so."""
+
+    def __init__(self, places):
+        self.admissions = admissions.Admissions(places)
+        self.begun = []
+        self._ends = {}
+
+    def begin(self, key):
+        self._ends[key] = asyncio.Event()
+        return asyncio.create_task(self._start(key))
+
+    async def _start(self, key):
+        async with self.admissions.place(key):
+            self.begun.append(key)
+            await self._ends[key].wait()
+
+    async def end(self, key):
+        self._ends[key].set()
+        await settled()
+
+
+async def settled():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_so_many_start_as_there_are_places_and_the_first_to_come_is_the_first_served():
+    starts = Starts(2)
+    tasks = [starts.begin(key) for key in "abcde"]
+    await settled()
+    assert starts.begun == ["a", "b"]
+    assert [starts.admissions.ahead(key) for key in "abcde"] == [0, 0, 2, 3, 4]
+    await starts.end("b")
+    assert starts.begun == ["a", "b", "c"]
+    assert [starts.admissions.ahead(key) for key in "de"] == [2, 3]
+    for key in "acde":
+        assert not starts.admissions.is_free or key == "e"
+        await starts.end(key)
+    assert starts.begun == list("abcde")
+    assert starts.admissions.is_free
+    await asyncio.gather(*tasks)
+
+
+async def test_one_that_goes_away_gives_its_place_to_the_next():
+    starts = Starts(1)
+    first, second, third, fourth = (starts.begin(key) for key in "abcd")
+    await settled()
+    second.cancel()
+    await settled()
+    # The place and the wish to go come in the same moment.
+    starts._ends["a"].set()
+    await asyncio.sleep(0)
+    third.cancel()
+    await settled()
+    assert starts.begun[-1] == "d"
+    await starts.end("d")
+    assert starts.admissions.is_free
+    results = await asyncio.gather(first, second, third, fourth, return_exceptions=True)
+    assert [type(one) for one in results].count(asyncio.CancelledError) == 2
+
+
+async def test_one_that_comes_in_the_moment_in_which_the_last_waiting_one_goes_is_served():
+    starts = Starts(1)
+    first, second = starts.begin("a"), starts.begin("b")
+    await settled()
+    second.cancel()
+    starts._ends["a"].set()
+    third = starts.begin("c")
+    await settled()
+    assert starts.begun == ["a", "c"]
+    await starts.end("c")
+    await asyncio.gather(first, second, third, return_exceptions=True)
+
+
+async def test_a_failure_gives_its_place_back():
+    one = admissions.Admissions(1)
+    with pytest.raises(ValueError, match="no"):
+        async with one.place("a"):
+            raise ValueError("no")
+    assert one.is_free
+
+
+async def test_there_are_as_many_places_as_cores():
+    starts = Starts(0)
+    count = len(os.sched_getaffinity(0))
+    tasks = [starts.begin(str(number)) for number in range(count + 1)]
+    await settled()
+    assert len(starts.begun) == count
+    for number in range(count + 1):
+        await starts.end(str(number))
+    await asyncio.gather(*tasks)
+
+
+async def test_who_waits_long_is_told_how_many_are_before_and_when_that_is_over(monkeypatch):
+    monkeypatch.setattr(admissions, "_TOLD_SECONDS", 0.02)
+    starts, told = Starts(1), []
+    tasks = [starts.begin(key) for key in "abc"]
+    await settled()
+    telling = asyncio.create_task(starts.admissions.tell("c", tasks[2], told.append))
+    await asyncio.sleep(0.1)
+    assert told == [2], "and not again as long as that is so"
+    await starts.end("a")
+    await asyncio.sleep(0.05)
+    await starts.end("b")
+    await asyncio.sleep(0.05)
+    await starts.end("c")
+    await telling
+    assert told[:3] == [2, 1, 0]
+    assert set(told[3:]) <= {0}
+
+
+async def test_nobody_is_told_of_a_short_wait():
+    starts, told = Starts(1), []
+    task = starts.begin("a")
+    await settled()
+    telling = asyncio.create_task(starts.admissions.tell("a", task, told.append))
+    await starts.end("a")
+    await telling
+    assert told == []
