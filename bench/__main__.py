@@ -8,14 +8,34 @@ import pathlib
 import time
 from collections.abc import Awaitable, Callable
 
-from bench import crowds, efforts, figures, machines, many, memory, pages, reports, turns, warm
+from bench import (
+    bursts,
+    crowds,
+    efforts,
+    figures,
+    idleness,
+    machines,
+    many,
+    memory,
+    pages,
+    reports,
+    turns,
+    warm,
+)
 from bench import flood as floods
 
 _RESULTS = pathlib.Path(__file__).parent / "results"
 _Run = Callable[[efforts.Effort], Awaitable[list[figures.Measure]]]
 # By the group whose results share a file.
 _GROUPS: dict[str, dict[str, _Run]] = {
-    "kernels": {"warm": warm.run, "memory": memory.run, "many": many.run, "flood": floods.run},
+    "kernels": {
+        "warm": warm.run,
+        "memory": memory.run,
+        "many": many.run,
+        "bursts": bursts.run,
+        "idleness": idleness.run,
+        "flood": floods.run,
+    },
     "conversations": {"turns": turns.run, "crowds": crowds.run, "pages": pages.run},
 }
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 from interpreter_bot import settings, values
 from interpreter_bot.app import conversing as app
@@ -29,14 +29,21 @@ Held = conversations.Conversations
 
 
 @contextlib.asynccontextmanager
-async def pool(**kernels: Any) -> AsyncIterator[pools.Pool]:
-    """Open a pool with the default settings but for `kernels`, and leave nothing of it."""
+async def pool(
+    *, groups: Literal["auto", "off"] = "auto", **kernels: Any
+) -> AsyncIterator[pools.Pool]:
+    """Open a pool with the default settings but for these, and leave nothing of it.
+
+    Args:
+        groups: whether control groups are used where there are any.
+        kernels: the settings of that group.
+    """
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as name:
         place = pathlib.Path(name)
         bot = settings.Settings(
             limits=settings.Limits(),
             kernels=settings.Kernels(**kernels),
-            sandbox=settings.Sandbox(),
+            sandbox=settings.Sandbox(cgroups=groups),
             paths=settings.Paths(data=place / "data", runtime=place / "run"),
         )
         async with pools.Pool.open(bot) as opened:

@@ -14,6 +14,7 @@ class Effort:
         trips: round trips of each kind.
         idle_kernels: kernels whose memory is read.
         sessions: sessions that live at once.
+        idle_seconds: how long they run nothing.
         computing_seconds: how long some of them compute.
         flood_seconds: how long a cell prints.
         turns: turns taken one after the other.
@@ -25,6 +26,7 @@ class Effort:
     trips: int = 300
     idle_kernels: int = 6
     sessions: int = 100
+    idle_seconds: float = 30.0
     computing_seconds: float = 10.0
     flood_seconds: float = 20.0
     turns: int = 100
@@ -38,6 +40,7 @@ QUICK = Effort(
     trips=100,
     idle_kernels=2,
     sessions=20,
+    idle_seconds=10.0,
     computing_seconds=3.0,
     flood_seconds=4.0,
     turns=20,

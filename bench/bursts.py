@@ -1,0 +1,84 @@
+"""A hundred sessions that start at once: who is first, and what becomes of the others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+from bench import bots, efforts, figures
+from interpreter_bot import errors
+from interpreter_bot.kernels import pools
+
+_SIDE_BY_SIDE = 1_000
+_MORE = 2
+
+
+async def run(effort: efforts.Effort) -> list[figures.Measure]:
+    """Measure it in bots of their own: as many starts at a time as cores, and all at once."""
+    ours = await bots.apart("bench.bursts", effort.sessions, 0)
+    theirs = await bots.apart("bench.bursts", effort.sessions, _SIDE_BY_SIDE)
+    more = await bots.apart("bench.bursts", _MORE * effort.sessions, 0)
+    sessions = f"{effort.sessions} sessions start at once"
+    other = "all side by side"
+    return [
+        figures.Measure(
+            f"{sessions}: the first answer",
+            "ms",
+            [ours["answers"][0]],
+            bar=500.0,
+            alternative=figures.Alternative(other, [theirs["answers"][0]]),
+        ),
+        figures.Measure(
+            f"{sessions}: an answer",
+            "ms",
+            ours["answers"],
+            alternative=figures.Alternative(other, theirs["answers"]),
+            least_ratio=1.0,
+            notes={"alternative_without_an_answer": theirs["unanswered"]},
+        ),
+        figures.Measure(
+            f"{sessions}: the median as a share of the last",
+            "%",
+            [_share(ours["answers"])],
+            bar=55.0,
+            alternative=figures.Alternative(other, [_share(theirs["answers"])]),
+        ),
+        figures.Measure(
+            f"{_MORE * effort.sessions} sessions start at once: without an answer",
+            "",
+            [more["unanswered"]],
+            bar=0.0,
+            notes={"answers_ms": more["answers"]},
+        ),
+    ]
+
+
+def _share(answers: list[float]) -> float:
+    return 100 * figures.percentile(answers, 0.5) / answers[-1]
+
+
+async def _be_bot(count: int, starts: int) -> dict[str, Any]:
+    """Tell when each answer came, in milliseconds since all were asked for, in order."""
+    answers: list[float] = []
+    async with bots.pool(concurrent=count + 10, spares=0, starts=starts) as pool:
+        began = time.perf_counter()
+        asking = [_ask(pool, str(number), began, answers) for number in range(count)]
+        unanswered = (await asyncio.gather(*asking)).count(False)
+    return {"answers": answers, "unanswered": unanswered}
+
+
+async def _ask(pool: pools.Pool, key: str, began: float, answers: list[float]) -> bool:
+    try:
+        async with pool.lease(key) as lease:
+            await bots.execute(await lease.kernel(), bots.STACK)
+    except errors.BotError:
+        return False
+    answers.append(bots.milliseconds(began))
+    return True
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(_be_bot(int(sys.argv[1]), int(sys.argv[2])))))
