@@ -1,4 +1,7 @@
-"""Kernels by session: started once however many ask, a few ready ahead, let go when unused."""
+"""Kernels by session: started once however many ask, a few ready ahead, let go when unused.
+
+Longer than 300 lines, because taking, starting, evicting and forgetting race for one state.
+"""
 
 from __future__ import annotations
 
