@@ -1,4 +1,4 @@
-"""Files on their way out: collected while a turn runs, sent in one batch at its end."""
+"""Files on their way out: in batches, or brought to Slack for a message that shows them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ALT_CHARACTERS: Final = 1000
 _TRIES: Final = 5
 _FIRST_LOOK_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 2.0
-PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
-"""What Slack shows in blocks."""
+# What Slack shows in blocks.
+_PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
 _TOO_LARGE: Final = frozenset({"file_upload_size_restricted"})
 
 
@@ -266,7 +266,7 @@ def _shown(facts: Mapping[str, Any]) -> object:
 
 
 def _is_picture(facts: Mapping[str, Any]) -> bool:
-    return facts.get("mimetype") in PICTURES
+    return facts.get("mimetype") in _PICTURES
 
 
 async def _read(file: IO[bytes]) -> AsyncIterator[bytes]:
