@@ -2,7 +2,8 @@
 
 A call that is asked to wait (429) waits, and every other call of that method with it; of posts,
 those to the same channel. A call whose answer was lost may have been carried out: what must not
-happen twice is looked for before it is tried again.
+happen twice is looked for before it is tried again. All of that is about one loop around one
+call, which is why the module is long.
 """
 
 from __future__ import annotations
