@@ -66,6 +66,9 @@ class Workbench:
         most = _MOST_FILE_BYTES
         return {name: await self.read_file(name, start=0, most_bytes=most) for name in names}
 
+    async def scaled(self, contents: Sequence[bytes]) -> Sequence[messages.Picture | None]:
+        return [None] * len(contents)
+
     async def read_file(self, name: str, *, start: int, most_bytes: int) -> bytes:
         workspace = await self._pool.workspace(self._key)
         async with workspace.read(name, most_bytes=_MOST_FILE_BYTES) as content:

@@ -12,6 +12,7 @@ from interpreter_bot.agent import (
     failures,
     fitting,
     messages,
+    pictures,
     ports,
     prompting,
     tools,
@@ -194,12 +195,17 @@ class Asking:
         answer = min(self._model.answer_tokens, self._model.context_tokens // 4)
         room = (self._model.context_tokens - answer) * self._window / self._ratio
         most = max(int(room) - self._fixed - _SUMMARY_TOKENS, _SUMMARY_TOKENS)
-        fit = fitting.fitted(transcript.entries, most)
+        fit = fitting.fitted(self._seen(transcript), most)
         if not fit.dropped:
             return fit.kept
         summary = await self._summary(fit.dropped, most)
         transcript.replace(fit, summary)
-        return fitting.fitted(transcript.entries, most + _SUMMARY_TOKENS).kept
+        return fitting.fitted(self._seen(transcript), most + _SUMMARY_TOKENS).kept
+
+    def _seen(self, transcript: transcripts.Transcript) -> tuple[messages.Message, ...]:
+        """Leave out the pictures that the model is not shown, or not any more."""
+        choose = pictures.newest if self._model.can_see else pictures.without
+        return choose(transcript.entries)
 
     async def _summary(self, dropped: tuple[messages.Message, ...], most_tokens: int) -> str:
         """Let the model summarise what has to go; where it cannot, a note has to do."""

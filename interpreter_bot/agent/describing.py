@@ -7,17 +7,13 @@ again and again; so what the person saw is told in a sentence.
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from interpreter_bot import values
-from interpreter_bot.agent import fitting, messages, prompting
+from interpreter_bot.agent import fitting, pictures, prompting
 from interpreter_bot.screens import showing
 
-_EYES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_PICTURE_BYTES: Final = 4 * 1024 * 1024
-_PNG: Final = b"\x89PNG\r\n\x1a\n"
 _REPR: Final = re.compile(r"<Figure size [^>]*>|<Axes[^>]*>|Figure\(\S+\)")
 _TABLE_ROWS: Final = 20
 _SILENT: Final = (
@@ -67,22 +63,13 @@ def _is_of_a_name(failure: values.Error | None) -> bool:
     return failure is not None and failure.name == "KeyError"
 
 
-def pictures(outputs: Iterable[showing.Standing], most: int) -> tuple[messages.Picture, ...]:
-    """Return the last pictures that a model can look at."""
-    seen = [
-        messages.Picture(one.mime, one.data)
-        for one in outputs
-        if isinstance(one, values.Image) and one.mime in _EYES and len(one.data) <= _PICTURE_BYTES
-    ]
-    return tuple(seen[max(len(seen) - most, 0) :])
-
-
 def _said(output: showing.Standing) -> str:
     match output:
         case values.Image():
             kind = output.mime.removeprefix("image/").removesuffix("+xml")
-            size = png_size(output.data) if kind == "png" else ""
-            return f"[A picture was shown to the person ({' '.join(filter(None, (kind, size)))}).]"
+            size = pictures.png_size(output.data)
+            about = f"{kind} {size[0]}x{size[1]}" if size else kind
+            return f"[A picture was shown to the person ({about}).]"
         case values.Table():
             return table(output)
         case values.Html():
@@ -110,14 +97,6 @@ def _ended(finished: values.Finished, shown: str) -> str:
             lost = "All variables are gone; files are kept." if finished.kernel_lost else ""
             said = " ".join(filter(None, (f"{ending}.", finished.reason, lost)))
             return f"[The code was ended: {said}]"
-
-
-def png_size(data: bytes) -> str:
-    """Read width and height, such as `640x480`; nothing where it is no PNG."""
-    if len(data) < 24 or not data.startswith(_PNG):
-        return ""
-    width, height = struct.unpack(">II", data[16:24])
-    return f"{width}x{height}"
 
 
 def table(shown: values.Table) -> str:

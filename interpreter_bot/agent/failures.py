@@ -13,6 +13,8 @@
         ├── GarbledError           what came is no answer               worth a retry
         ├── ContextTooLongError    the transcript is longer than the model's window
         ├── ToolsRefusedError      the model does not know tools
+        ├── PicturesRefusedError   the model cannot see
+        ├── PictureUnreadableError a picture is none to the server
         ├── RefusedError           the provider's filter says no
         ├── RequestRefusedError    any other 4xx
         └── CutError               it broke off; what was said until then comes along
@@ -94,6 +96,14 @@ class ContextTooLongError(ModelError):
 
 class ToolsRefusedError(ModelError):
     """The language model does not support tools."""
+
+
+class PicturesRefusedError(ModelError):
+    """The language model cannot look at pictures."""
+
+
+class PictureUnreadableError(ModelError):
+    """The language model's server could not read a picture."""
 
 
 class RefusedError(ModelError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.agent import describing, guards, messages, ports, tools
+from interpreter_bot.agent import describing, guards, messages, pictures, ports, tools
 from interpreter_bot.screens import showing
 
 NOT_RUN: Final = "[This was not run: the turn was over before.]"
@@ -95,9 +95,21 @@ class Hands:
         self._watcher.finished(finished)
         outputs = screen.outputs
         self._guard.ran(code, finished, describing.error(outputs))
-        pictures = describing.pictures(outputs, self._limits.pictures) if self._can_see else ()
+        seen = await self._seen(outputs, finished)
         text = describing.execution(outputs, finished, self._limits.output_characters)
-        return text if allowed == code else f"{_EDITED.format(code=allowed)}\n{text}", pictures
+        return text if allowed == code else f"{_EDITED.format(code=allowed)}\n{text}", seen
+
+    async def _seen(
+        self, outputs: tuple[showing.Standing, ...], finished: values.Finished
+    ) -> _Pictures:
+        """Return what the model may look at of an execution."""
+        contents = pictures.shown(outputs, self._limits.pictures) if self._can_see else ()
+        found = [pictures.small(content) for content in contents]
+        large = [one for one, small in zip(contents, found, strict=True) if small is None]
+        if large and not finished.kernel_lost:
+            scaled = iter(await self._workbench.scaled(large))
+            found = [small or next(scaled, None) for small in found]
+        return tuple(filter(None, found))
 
     async def _read(self, name: str, start: int) -> str:
         most = self._limits.file_bytes

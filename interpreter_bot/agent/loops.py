@@ -108,7 +108,7 @@ class _Turn:
             job.watcher,
             limits=job.limits,
             guard=self._guard,
-            can_see=job.model.can_see_images,
+            can_see=job.model.can_see,
             approve=job.approve,
         )
         self._asking = asking.Asking(
@@ -175,6 +175,8 @@ class _Turn:
         self._may_go_on = asked.may_call and not asked.is_last
         if reply.is_reasoning_refused:
             self._transcript.forget_reasoning()
+        if reply.are_pictures_refused:
+            self._transcript.forget_pictures()
         if asked.is_cut or reply.finish is messages.Finish.LENGTH:
             return self._cut(reply, "by a lost connection" if asked.is_cut else "at its longest")
         if not asked.may_call and reply.calls and not reply.text.strip():

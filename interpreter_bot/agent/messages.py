@@ -8,16 +8,31 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import hashlib
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Picture:
-    """An image for a model's eyes. `mime` is one of image/png, -/jpeg, -/gif, -/webp."""
+    """An image for a model's eyes.
+
+    Attributes:
+        mime: image/png or image/jpeg.
+        data: empty where it is too old to be looked at once more.
+        name: of the file that it is of; empty where it is of none.
+        sha256: of what `data` is or was; lower-case hex digest.
+    """
 
     mime: str
-    data: bytes
+    data: bytes = dataclasses.field(repr=False)
+    name: str = ""
+    sha256: str = ""
+
+    def __post_init__(self) -> None:
+        """Find the digest out where it is not known."""
+        if not self.sha256:
+            object.__setattr__(self, "sha256", hashlib.sha256(self.data).hexdigest())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,6 +182,7 @@ class Reply:
         usage: None where the server did not count.
         reasoning: what is to be given back with this.
         is_reasoning_refused: what was given back of earlier replies was refused, and is of no use.
+        are_pictures_refused: so were pictures, one of which at least cannot be read.
     """
 
     text: str = ""
@@ -177,39 +193,47 @@ class Reply:
     is_second_try: bool = False
     reasoning: Reasoning | None = None
     is_reasoning_refused: bool = False
+    are_pictures_refused: bool = False
 
 
 def to_dict(message: Message) -> dict[str, Any]:
-    """Make JSON of a message, to be stored. Pictures stay behind: the text tells of them."""
+    """Make JSON of a message, to be stored; of pictures their digests, but not what they show."""
     match message:
         case Told():
             kind = "remark" if message.is_ours else "told"
-            return {"kind": kind, "text": message.text}
+            return {"kind": kind, "text": message.text, **_listed(message.pictures)}
         case Said():
             calls = [dataclasses.asdict(call) for call in message.calls]
             kept = dataclasses.asdict(message.reasoning) if message.reasoning else None
             more = {"reasoning": kept} if kept else {}
             return {"kind": "said", "text": message.text, "calls": calls, **more}
         case Answered():
-            return {"kind": "answered", "call_id": message.call_id, "text": message.text}
+            answered = {"kind": "answered", "call_id": message.call_id, "text": message.text}
+            return {**answered, **_listed(message.pictures)}
+
+
+def _listed(pictures: tuple[Picture, ...]) -> dict[str, Any]:
+    listed = [{"mime": one.mime, "name": one.name, "sha256": one.sha256} for one in pictures]
+    return {"pictures": listed} if listed else {}
 
 
 def from_dict(stored: Mapping[str, Any]) -> Message:
-    """Make a message of what `to_dict` made.
+    """Make a message of what `to_dict` made; its pictures have no content.
 
     Raises:
         ValueError: it is nothing that `to_dict` makes.
     """
     try:
+        pictures = tuple(Picture(data=b"", **one) for one in stored.get("pictures", ()))
         match stored["kind"]:
             case "told" | "remark":
-                return Told(stored["text"], is_ours=stored["kind"] == "remark")
+                return Told(stored["text"], pictures, is_ours=stored["kind"] == "remark")
             case "said":
                 calls = tuple(Call(**call) for call in stored["calls"])
                 kept = stored.get("reasoning")
                 return Said(stored["text"], calls, Reasoning(**kept) if kept else None)
             case "answered":
-                return Answered(stored["call_id"], stored["text"])
+                return Answered(stored["call_id"], stored["text"], pictures)
     except (KeyError, TypeError) as error:
         raise ValueError("not a stored message") from error
     raise ValueError("not a stored message")

@@ -36,6 +36,12 @@ class Workbench(Protocol):
     async def list_files(self) -> Sequence[values.FileInfo]:
         """List the workspace."""
 
+    async def scaled(self, contents: Sequence[bytes]) -> Sequence[messages.Picture | None]:
+        """Make pictures as small as a model may be shown them; None where it cannot be done.
+
+        They are decoded where the code runs: whatever they are, it is as harmless as code.
+        """
+
     async def read_file(self, name: str, *, start: int, most_bytes: int) -> bytes:
         """Return part of a file, from byte `start`."""
 

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from interpreter_bot.agent import fitting, messages
+from interpreter_bot.agent import fitting, messages, pictures
 
 _QUOTED: Final = 120
 _REMEMBERED: Final = 10
@@ -29,9 +29,10 @@ class Transcript:
         """Everything, oldest first."""
         return tuple(self._entries)
 
-    def tell(self, text: str, pictures: Iterable[messages.Picture] = ()) -> None:
-        """Add what a person wrote; a turn begins here."""
-        self._entries.append(messages.Told(text, tuple(pictures)))
+    def tell(self, text: str, seen: Iterable[messages.Picture] = ()) -> None:
+        """Add what a person wrote, and the pictures that came along; a turn begins here."""
+        self._entries.append(messages.Told(text, tuple(seen)))
+        self._entries = pictures.bounded(self._entries)
 
     def remark(self, text: str) -> None:
         """Add a word of our own to the model."""
@@ -49,10 +50,12 @@ class Transcript:
             self._bound_reasoning()
 
     def answer(
-        self, call: messages.Call, text: str, pictures: tuple[messages.Picture, ...] = ()
+        self, call: messages.Call, text: str, seen: tuple[messages.Picture, ...] = ()
     ) -> None:
-        """Add what came of a call."""
-        self._entries.append(messages.Answered(call.id, text or "[nothing]", pictures))
+        """Add what came of a call, and the pictures that it showed."""
+        self._entries.append(messages.Answered(call.id, text or "[nothing]", seen))
+        if seen:
+            self._entries = pictures.bounded(self._entries)
 
     def settle(self, text: str, *, rest: str = "") -> None:
         """Answer every call that has no answer yet: the first with `text`, the others with `rest`.
@@ -99,14 +102,9 @@ class Transcript:
                 self.forget_reasoning(until=number + 1)
                 return
 
-    def unseen(self) -> None:
-        """Forget the pictures, when the model turned out to be blind or they cost too much."""
-        self._entries = [
-            one
-            if isinstance(one, messages.Said) or not one.pictures
-            else messages.from_dict(messages.to_dict(one))
-            for one in self._entries
-        ]
+    def forget_pictures(self) -> None:
+        """Forget the pictures, one of which a model's server cannot read."""
+        self._entries = list(pictures.without(self._entries))
 
 
 def note(dropped: Sequence[messages.Message]) -> str:

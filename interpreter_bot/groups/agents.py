@@ -11,6 +11,12 @@ import pydantic
 from interpreter_bot.groups import tables
 
 
+def _sight(value: object) -> object:
+    """Read what is set as true or false, too."""
+    words = {"true": "yes", "false": "no"}
+    return words.get(str(value).lower(), value)
+
+
 class Model(tables.Group):
     """One model that people can choose."""
 
@@ -33,8 +39,11 @@ class Model(tables.Group):
     """How much it can read and write together."""
     answer_tokens: Annotated[int, pydantic.Field(ge=64)] = 8192
     """The longest single answer that is asked for."""
-    can_see_images: bool = False
-    """Show it plots as pictures; otherwise it is told of them in words."""
+    can_see_images: Annotated[Literal["auto", "yes", "no"], pydantic.BeforeValidator(_sight)] = (
+        "auto"
+    )
+    """Show it the pictures that people send and code draws; otherwise it is told of them in words.
+    `auto` goes over to words for good when the server says that the model does not see."""
     input_price: tables.Price = decimal.Decimal(0)
     """Money for a million tokens read."""
     cached_price: tables.Price | None = None
@@ -47,6 +56,11 @@ class Model(tables.Group):
     """How freely it answers; None leaves that to the server."""
     is_demo: bool = False
     """Small and often wrong: people are told so."""
+
+    @property
+    def can_see(self) -> bool:
+        """Whether it is shown pictures, as far as is known."""
+        return self.can_see_images != "no"
 
     @property
     def title(self) -> str:

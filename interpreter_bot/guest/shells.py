@@ -15,7 +15,7 @@ from typing import Any
 from ipykernel import compiler, displayhook, zmqshell
 from IPython.core import interactiveshell
 
-from . import charts, tables, tracebacks
+from . import charts, pictures, tables, tracebacks
 
 _SHELL = "/bin/sh"
 _MOST_NAMES = 1000
@@ -76,6 +76,10 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         ]
         shown = [name for name in names if len(name) <= _NAME_CHARACTERS]
         return {"names": shown[:_SHOWN_NAMES], "count": len(names)}
+
+    def show_scaled(self, names: list[str], contents: list[str], **bounds: int) -> None:
+        """Show pictures as small as a model looks at them; the bot asks for it by this name."""
+        pictures.publish(self, names, contents, **bounds)
 
     def init_environment(self) -> None:
         """Leave colours off, which ipykernel would ask of every program that code starts."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from interpreter_bot import values
-from interpreter_bot.agent import describing, fitting, messages, transcripts
+from interpreter_bot.agent import describing, fitting, messages, pictures, transcripts
 from interpreter_bot.screens import showing
 from interpreter_bot.store import databases, records
 
@@ -45,7 +45,8 @@ async def load(database: databases.Database, *, before: int) -> list[messages.Me
     turns = await database.turns.of_session(turn.session_id, most=_MOST_TURNS, before=before)
     ids = [turn.id for turn in turns]
     parts = await database.parts.of_turns(ids, only=records.PartKind.MEMORY)
-    kept = {part.turn_id: part.detail for part in parts}
+    # The others are the pictures that it speaks of.
+    kept = {part.turn_id: part.detail for part in parts if part.output is None}
     entries: list[messages.Message] = []
     for turn in turns:
         detail = kept.get(turn.id)
@@ -57,7 +58,16 @@ async def load(database: databases.Database, *, before: int) -> list[messages.Me
         if detail.get("is_whole"):
             entries = []
         entries += _decoded(detail)
-    return entries
+    return await _with_pictures(entries, database)
+
+
+async def _with_pictures(
+    entries: list[messages.Message], database: databases.Database
+) -> list[messages.Message]:
+    """Load the pictures that a model may be shown again."""
+    newest = pictures.all_of(entries)[-pictures.MOST :]
+    loaded = {one.sha256: await database.files.load(one.sha256) for one in newest}
+    return pictures.filled(entries, {name: data for name, data in loaded.items() if data})
 
 
 def detail(earlier: int, transcript: transcripts.Transcript, *, is_whole: bool) -> dict[str, Any]:
@@ -70,6 +80,15 @@ def detail(earlier: int, transcript: transcripts.Transcript, *, is_whole: bool) 
     """
     entries = transcript.entries[0 if is_whole else earlier :]
     return {"messages": [messages.to_dict(one) for one in entries], "is_whole": is_whole}
+
+
+def shown(
+    earlier: int, transcript: transcripts.Transcript, *, is_whole: bool
+) -> list[values.Image]:
+    """Return the pictures to be kept beside `detail`, of which it holds the digests."""
+    entries = transcript.entries[0 if is_whole else earlier :]
+    found = pictures.all_of(entries)
+    return [values.Image(mime=one.mime, data=one.data) for one in found if one.data]
 
 
 def of_code(

@@ -26,11 +26,13 @@ class Question:
     Attributes:
         earlier: what was said before.
         told: the person's words, with what came along.
+        seen: pictures that came along.
     """
 
     model: settings.Model
     earlier: Sequence[messages.Message]
     told: str
+    seen: Sequence[messages.Picture] = ()
 
 
 async def title(
@@ -89,14 +91,24 @@ async def stored(
     return came
 
 
-async def told(
+async def files(
     request: requests.Request, came: attaching.Stored, bench: workbenches.Workbench
-) -> str:
-    """Put into words what the person wants, and what came along."""
+) -> list[values.FileInfo]:
+    """List the files that a request is about."""
     infos = list(came.infos)
     if request.files:
         named = set(request.files)
         infos += [one for one in await bench.list_files() if one.name in named]
+    return infos
+
+
+async def told(
+    request: requests.Request,
+    came: attaching.Stored,
+    infos: Sequence[values.FileInfo],
+    bench: workbenches.Workbench,
+) -> str:
+    """Put into words what the person wants, and what came along."""
     parts = (
         _CONTEXT.format(context=request.context) if request.context else "",
         await attaching.described(infos, await bench.kernel()) if infos else "",

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from interpreter_bot import errors, values
@@ -126,8 +126,10 @@ class Recorder:
         else:
             self._add(_Kind.OUTPUT, output=output)
 
-    def memory(self, detail: Mapping[str, Any]) -> None:
-        """What a model is to know of this turn later."""
+    def memory(self, detail: Mapping[str, Any], shown: Iterable[values.Image] = ()) -> None:
+        """What a model is to know of this turn later, and the pictures that it is to see again."""
+        for image in shown:
+            self._add(_Kind.MEMORY, output=image)
         self._add(_Kind.MEMORY, detail=detail)
 
     async def run(self, code: str) -> None:

@@ -219,10 +219,13 @@ class _Work:
         if request.is_code:
             return None
         title = await preparing.title(request, means.database, means.catalogue.titles)
+        model = means.catalogue.model(title)
+        infos = await preparing.files(request, stored, bench)
         return preparing.Question(
-            model=means.catalogue.model(title),
+            model=model,
             earlier=await memories.load(means.database, before=self._recorder.turn_id),
-            told=await preparing.told(request, stored, bench),
+            told=await preparing.told(request, stored, infos, bench),
+            seen=await bench.look(infos, means.bot.turn.pictures) if model.can_see else (),
         )
 
     async def _run_code(self, bench: workbenches.Workbench, stop: stops.Stop) -> ports.End:
@@ -256,7 +259,7 @@ class _Work:
         count = len(transcript.entries)
         # In the same message: it must not go when what was said before becomes too long.
         lost = [self._loss.remark] if self._loss is not None else []
-        transcript.tell("\n\n".join([*lost, question.told]))
+        transcript.tell("\n\n".join([*lost, question.told]), question.seen)
         self._recorder.model = model.title
         limits = await allowances.holding(
             means.bot.allowance_on(self._request.key.platform),
@@ -290,7 +293,10 @@ class _Work:
             outcome = await loops.run(job, stop=stop)
         finally:
             is_whole = transcript.entries[:count] != tuple(question.earlier[:count])
-            self._recorder.memory(memories.detail(count, transcript, is_whole=is_whole))
+            self._recorder.memory(
+                memories.detail(count, transcript, is_whole=is_whole),
+                memories.shown(count, transcript, is_whole=is_whole),
+            )
         self._unfounded = outcome.unfounded
         status = _STATUSES.get(outcome.ending, ports.Status.FAILED)
         return ports.End(status=status, text=outcome.text, sentence=outcome.sentence)

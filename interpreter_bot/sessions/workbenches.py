@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.agent import messages
 from interpreter_bot.kernels import executing, leases, workspaces
-from interpreter_bot.sessions import collecting, finishing, requests, stages, variables
+from interpreter_bot.sessions import collecting, finishing, pictures, requests, stages, variables
 
 UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
 _NO_PLAN: Final = (
@@ -115,6 +117,24 @@ class Workbench:
                 if len(part) >= most_bytes:
                     break
         return part[:most_bytes]
+
+    async def scaled(self, contents: Sequence[bytes]) -> Sequence[messages.Picture | None]:
+        """Make pictures small."""
+        return await pictures.scaled(await self.kernel(), contents=contents)
+
+    async def look(self, infos: Sequence[values.FileInfo], most: int) -> list[messages.Picture]:
+        """Return the pictures among files, as a model may look at them.
+
+        Args:
+            infos: the files.
+            most: how many there may be; the first ones, then.
+        """
+        names = (await pictures.among(infos, self.workspace))[:most]
+        if not names:
+            return []
+        found = await pictures.scaled(await self.kernel(), names=names)
+        named = zip(names, found, strict=True)
+        return [dataclasses.replace(one, name=name) for name, one in named if one is not None]
 
     async def collect(self, limits: settings.Limits) -> list[values.Artifact]:
         """Give back what code changed since it first ran in this turn."""

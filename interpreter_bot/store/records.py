@@ -112,7 +112,8 @@ class PartKind(enum.StrEnum):
     NOTICE = "notice"
     """A sentence of ours."""
     MEMORY = "memory"
-    """What a model is to know of the turn later; in `detail`. Nothing that people see."""
+    """What a model is to know of the turn later, in `detail`; or a picture that it is to see again,
+    in `output`. Nothing that people see."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,7 @@ class NewPart:
 
     Attributes:
         step: number of the model call it belongs to.
-        output: for kind OUTPUT, and for no other.
+        output: for kinds OUTPUT and MEMORY, and for no other.
         detail: for MEMORY, what rebuilding the transcript takes.
         execution_id: for CODE and OUTPUT, where there is one.
     """

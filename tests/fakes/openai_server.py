@@ -16,12 +16,14 @@ import base64
 import binascii
 import contextlib
 import dataclasses
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
+from PIL import Image
 
 from tests.fakes import openai_minds
 
@@ -130,6 +132,7 @@ class Server:
         mind: how its models think, and what it wants to get back of that.
         unknown: parameters that it refuses as Google's does, or Mistral's with `is_pydantic`.
         blind: status and words by which it refuses pictures; None where its models see.
+        decodes: it looks into pictures, and refuses what is none.
         text_outputs: it takes no pictures as the output of a call, as llama.cpp's does.
         port: where; 0 is anywhere.
 
@@ -149,6 +152,7 @@ class Server:
         unknown: Sequence[str] = (),
         is_pydantic: bool = False,
         blind: tuple[int, str] | None = None,
+        decodes: bool = False,
         text_outputs: bool = False,
         port: int = 0,
     ) -> None:
@@ -157,6 +161,7 @@ class Server:
         self._unknown = unknown
         self._is_pydantic = is_pydantic
         self.blind = blind
+        self._decodes = decodes
         self._text_outputs = text_outputs
         self.port = port
         self.api_key = api_key
@@ -248,6 +253,9 @@ class Server:
             return 400, {"error": {"message": "Output of tool call should be 'Input text'"}}
         if self.blind and "data:image/" in json.dumps(body):
             return self.blind[0], {"error": {"message": self.blind[1]}}
+        if self._decodes and not all(map(_is_readable, pictures(body))):
+            words = "You uploaded an unsupported image. Please make sure your image is valid."
+            return 400, {"error": {"message": words, "code": "invalid_image_format"}}
         return self.mind.refusal(body)
 
     async def _stream(self, request: web.Request, reply: Reply, wire: Any) -> web.StreamResponse:
@@ -291,6 +299,21 @@ class Server:
             await response.write(f"data: {json.dumps(error)}\n\n".encode())
         elif fault == "stall":
             await asyncio.sleep(60)
+
+
+def pictures(body: Mapping[str, Any]) -> list[bytes]:
+    """Return the pictures of a request, decoded from their addresses."""
+    found = re.findall(r"data:image/[a-z]+;base64,([A-Za-z0-9+/=]*)", json.dumps(body))
+    return [base64.b64decode(one) for one in found]
+
+
+def _is_readable(data: bytes) -> bool:
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            image.load()
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _refused(status: int, **error: Any) -> web.Response:

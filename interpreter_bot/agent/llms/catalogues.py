@@ -11,7 +11,7 @@ import pydantic
 
 from interpreter_bot import errors, settings
 from interpreter_bot.agent import failures, ports
-from interpreter_bot.agent.llms import awaiting, chat, choosing, fenced, responses, retrying
+from interpreter_bot.agent.llms import awaiting, chat, choosing, fenced, responses, retrying, sight
 
 _OWN_SILENCE_SECONDS: Final = 1200.0
 
@@ -49,7 +49,7 @@ class Catalogue:
         self._servers = servers or {}
         self._sleep = sleep
         self._clients: list[openai.AsyncOpenAI] = []
-        self._llms: dict[str, ports.Llm] = {}
+        self._llms: dict[str, sight.Sighted] = {}
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -58,6 +58,8 @@ class Catalogue:
 
     def model(self, title: str = "") -> settings.Model:
         """Return what the settings say of a model; of the default, where no title is given.
+
+        Whether it can see is as its server showed meanwhile, where the settings leave it open.
 
         Raises:
             UnknownChoiceError: there is none of that title, or none at all.
@@ -68,6 +70,9 @@ class Catalogue:
         if chosen is None:
             names = ", ".join(self.titles)
             raise failures.UnknownChoiceError(f"There is no such model. There are: {names}.")
+        known = self._llms.get(chosen.title)
+        if known is not None and known.is_blind:
+            return chosen.model_copy(update={"can_see_images": "no"})
         return chosen
 
     def llm(self, title: str = "") -> ports.Llm:
@@ -79,11 +84,12 @@ class Catalogue:
         model = self.model(title)
         if model.title not in self._llms:
             speaking = self._speaking(model)
-            self._llms[model.title] = (
+            patient = (
                 retrying.Retrying(speaking, self._patience, sleep=self._sleep)
                 if self._sleep
                 else retrying.Retrying(speaking, self._patience)
             )
+            self._llms[model.title] = sight.Sighted(patient, model)
         return self._llms[model.title]
 
     async def close(self) -> None:

@@ -37,7 +37,7 @@ async def discover(environment: Mapping[str, str]) -> tuple[settings.Model, ...]
         names = await _listed(url, key) if url else [_DEFAULT]
     if url:
         return tuple(settings.Model(name=name, base_url=url) for name in names)
-    return tuple(settings.Model(name=name, can_see_images=True) for name in names)
+    return tuple(settings.Model(name=name) for name in names)
 
 
 async def _listed(url: str, key: str) -> list[str]:

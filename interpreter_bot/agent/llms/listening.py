@@ -6,7 +6,7 @@ import json
 import secrets
 from typing import Final
 
-from interpreter_bot.agent import fences, messages, ports, tools
+from interpreter_bot.agent import fences, messages, pictures, ports, tools
 from interpreter_bot.agent.llms import reasoning
 
 # A server that ignores the limit on its answer is listened to for so many times that limit.
@@ -41,6 +41,7 @@ class Listener:
         is_reasoning_refused: what was given back was refused.
         usage: what the server counted.
         has_block: a block of Python is complete.
+        has_pictures: there are some in the prompt.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Listener:
         self.usage: messages.Usage | None = None
         self.is_refused = False
         self.has_block = False
+        self.has_pictures = pictures.are_in(prompt.messages)
         self.reasoning = reasoning.Collector()
         self.is_reasoning_refused = False
         self._origin = origin

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import openai
 
 from interpreter_bot import settings
 from interpreter_bot.agent import failures, messages, ports
 from interpreter_bot.agent.llms import chat, listening, quirks, reasoning, translating
+
+# llama.cpp takes no pictures there.
+_TEXT_ONLY: Final = re.compile(r"output of tool call should be|tool call output", re.IGNORECASE)
 
 
 class Responses:
@@ -21,12 +25,13 @@ class Responses:
         self._model = model
         self._quirks = quirks.Quirks(is_modern=True)
         self._origin = reasoning.origin("responses", model)
+        self._shows_outputs = True
 
     async def reply(self, prompt: messages.Prompt, *, hearing: ports.Hearing) -> messages.Reply:
         """Answer."""
         listener = listening.Listener(hearing, prompt, origin=self._origin)
         with translating.translated(listener, api_key=self._client.api_key):
-            stream = await self._opened(self._parameters(prompt), listener)
+            stream = await self._opened(prompt, listener)
             # Closes the connection also when we are cancelled, so that the server stops at once.
             async with stream, contextlib.aclosing(chat.chunks(stream)) as events:
                 async for event in events:
@@ -41,8 +46,9 @@ class Responses:
         return listener.reply()
 
     async def _opened(
-        self, parameters: dict[str, Any], listener: listening.Listener
+        self, prompt: messages.Prompt, listener: listening.Listener
     ) -> openai.AsyncStream[Any]:
+        parameters = self._parameters(prompt)
         while True:
             sent = self._quirks.adapted(parameters)
             try:
@@ -55,6 +61,10 @@ class Responses:
                     parameters = reasoning.without(parameters)
                     listener.is_reasoning_refused = True
                     continue
+                if self._shows_outputs and _TEXT_ONLY.search(str(error)):
+                    self._shows_outputs = False
+                    parameters = self._parameters(prompt)
+                    continue
                 raise
             return cast("openai.AsyncStream[Any]", stream)
 
@@ -62,9 +72,9 @@ class Responses:
         parameters: dict[str, Any] = {
             "model": self._model.name,
             "instructions": prompt.system,
-            "input": [
-                item for message in prompt.messages for item in wire_items(message, self._origin)
-            ],
+            "input": list(
+                wire_items(prompt.messages, self._origin, shows_outputs=self._shows_outputs)
+            ),
             "max_output_tokens": prompt.answer_tokens,
             "store": False,
             # Nothing is stored there, so it has to come to us to be given back.
@@ -154,21 +164,33 @@ def wire_tool(tool: messages.Tool) -> dict[str, Any]:
     }
 
 
-def wire_items(message: messages.Message, origin: str) -> Iterable[dict[str, Any]]:
-    """Write a message as items.
+def wire_items(
+    transcript: Iterable[messages.Message], origin: str, *, shows_outputs: bool
+) -> Iterable[dict[str, Any]]:
+    """Write a transcript as items.
 
     Args:
-        message: what was said.
+        transcript: what was said.
         origin: what `reasoning` calls the model that it goes to.
+        shows_outputs: pictures may be part of an output; where not, they follow all of a step.
     """
-    match message:
-        case messages.Told():
-            yield {"role": "user", "content": _content(message.text, message.pictures)}
-        case messages.Said():
-            yield from _said(message, list(reasoning.items(message, origin)))
-        case messages.Answered():
-            output = _content(message.text, message.pictures)
-            yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
+    seen: list[messages.Picture] = []
+    for message in transcript:
+        if seen and not isinstance(message, messages.Answered):
+            yield {"role": "user", "content": _content(chat.OF_OUTPUTS, tuple(seen))}
+            seen = []
+        match message:
+            case messages.Told():
+                yield {"role": "user", "content": _content(message.text, message.pictures)}
+            case messages.Said():
+                yield from _said(message, list(reasoning.items(message, origin)))
+            case messages.Answered():
+                shown = message.pictures if shows_outputs else ()
+                output = _content(message.text, shown)
+                yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
+                seen += () if shows_outputs else message.pictures
+    if seen:
+        yield {"role": "user", "content": _content(chat.OF_OUTPUTS, tuple(seen))}
 
 
 def _said(message: messages.Said, order: list[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
@@ -211,8 +233,9 @@ def _call(call: messages.Call) -> dict[str, Any]:
 def _content(text: str, pictures: tuple[messages.Picture, ...]) -> str | list[dict[str, Any]]:
     if not pictures:
         return text
-    images = [
-        {"type": "input_image", "image_url": chat.data_url(one), "detail": "auto"}
-        for one in pictures
-    ]
-    return [{"type": "input_text", "text": text}, *images]
+    parts: list[dict[str, Any]] = [{"type": "input_text", "text": text}]
+    for one in pictures:
+        parts += [{"type": "input_text", "text": text} for text in chat.caption(one)]
+        url = chat.data_url(one)
+        parts.append({"type": "input_image", "image_url": url, "detail": "auto"})
+    return parts

@@ -15,7 +15,7 @@ from typing import Final, TypeGuard
 import openai
 
 from interpreter_bot.agent import failures, messages
-from interpreter_bot.agent.llms import listening
+from interpreter_bot.agent.llms import listening, sight
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def translated(listener: listening.Listener, *, api_key: str) -> Iterator[None]:
         yield
     except openai.OpenAIError as error:
         _scrub(error, api_key)
-        failure = _failure(error)
+        failure = _failure(error, has_pictures=listener.has_pictures)
         _log.warning("a model failed: %s: %s", type(failure).__name__, _detail(error))
         # An answer that is whole stays so, whatever becomes of the connection after it.
         if listener.finish is None:
@@ -69,14 +69,16 @@ def cut(listener: listening.Listener, *, otherwise: failures.ModelError) -> fail
     return failures.CutError(listener.reply(is_whole=False))
 
 
-def _failure(error: openai.OpenAIError) -> failures.ModelError:
+def _failure(error: openai.OpenAIError, *, has_pictures: bool) -> failures.ModelError:
     match error:
         case openai.APITimeoutError():
             return failures.SilentError()
         case openai.APIConnectionError():
             return failures.UnreachableError()
         case openai.APIStatusError():
-            return _of_status(error)
+            said = f"{error.code} {error.type} {error.message}"
+            is_of_sight = has_pictures and error.status_code not in (401, 403, 429)
+            return (sight.refusal(said) if is_of_sight else None) or _of_status(error)
         case openai.APIResponseValidationError() | UnreadableError():
             return failures.GarbledError()
         case openai.APIError():

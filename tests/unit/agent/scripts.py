@@ -7,13 +7,15 @@ import dataclasses
 import pydantic
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.agent import budgets, loops, transcripts
+from interpreter_bot.agent import budgets, loops, messages, transcripts
 from interpreter_bot.agent.llms import catalogues
 from tests.fakes import openai_server
 
 OK = values.Finished(values.Ending.OK, 0.1)
 FAILED = values.Finished(values.Ending.ERROR, 0.1)
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (640).to_bytes(4) + (480).to_bytes(4) + b"rest"
+
+JPEG = b"\xff\xd8\xff\xe0rest"
 
 
 def printed(text):
@@ -32,6 +34,7 @@ class Workbench:
         self.script = list(script)
         self.ran = []
         self.interrupted = 0
+        self.scaled_down = []
         self.files = files or {}
 
     async def run(self, code, *, show):
@@ -54,6 +57,10 @@ class Workbench:
 
     async def list_files(self):
         return [values.FileInfo(name, len(data), 0) for name, data in self.files.items()]
+
+    async def scaled(self, contents):
+        self.scaled_down += contents
+        return [messages.Picture("image/jpeg", JPEG) for _ in contents]
 
     async def read_file(self, name, *, start, most_bytes):
         if name not in self.files:

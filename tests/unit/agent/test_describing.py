@@ -85,18 +85,6 @@ def test_long_output_keeps_its_head_its_tail_and_its_ending():
     assert len(text) < 1200
 
 
-def test_only_the_last_pictures_are_shown():
-    shown = [values.Image(mime="image/png", data=bytes([number])) for number in range(6)]
-    shown.append(values.Image(mime="image/svg+xml", data=b"<svg/>"))
-    seen = describing.pictures(shown, 2)
-    assert [one.data for one in seen] == [b"\4", b"\5"]
-
-
-@pytest.mark.parametrize(("shown", "most"), [(0, 0), (0, 4), (3, 0)])
-def test_no_pictures_are_no_pictures(shown, most):
-    assert describing.pictures([values.Image(mime="image/png", data=b"")] * shown, most) == ()
-
-
 @pytest.mark.parametrize(
     ("data", "text"),
     [

@@ -60,7 +60,7 @@ async def test_picture_is_shown_to_a_model_that_sees(protocol):
 async def test_picture_is_told_in_words_to_a_blind_model():
     image = values.Image(mime="image/png", data=scripts.PNG, plain="<Figure size 640x480>")
     replies = [server.code("plt.show()"), server.text("Look.")]
-    async with scripts.stage(replies, ([image], scripts.OK)) as stage:
+    async with scripts.stage(replies, ([image], scripts.OK), can_see_images="no") as stage:
         await stage.run()
     sent = json.dumps(stage.server.requests[1].messages)
     assert "A picture was shown to the person (png 640x480)." in sent

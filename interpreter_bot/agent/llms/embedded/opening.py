@@ -63,6 +63,7 @@ class Embedded:
         self._weights = weights.given(path, official) if path else official
         self.licence = self._weights.licence
         self.model = settings.Model(
+            can_see_images="no",
             name=self._weights.alias,
             label=f"{self._weights.title} (demo)",
             # It has an address only while it runs.

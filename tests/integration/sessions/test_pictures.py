@@ -1,0 +1,164 @@
+"""What people send and code draws, as a model sees it: made small in the sandbox, remembered."""
+
+import io
+import itertools
+import struct
+import zlib
+
+import pytest
+from PIL import Image
+
+from interpreter_bot import settings, values
+from tests.fakes import openai_server
+from tests.integration.sessions.conftest import KEY, attachment
+
+pytestmark = pytest.mark.kernel
+
+LOOKING = {"decodes": True}
+
+
+def picture(mode="RGB", size=(400, 300), kind="PNG", **options):
+    image = Image.new(mode, size)
+    image.paste(image.getpixel((0, 0)) if mode == "P" else "white", (0, 0, size[0] // 2, size[1]))
+    buffer = io.BytesIO()
+    image.save(buffer, format=kind, **options)
+    return buffer.getvalue()
+
+
+def photograph(size):
+    """A photograph that says where it was taken, and that it lies on its side."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    exif[0x010E] = "secret place"
+    return picture(size=size, kind="JPEG", exif=exif)
+
+
+def bomb(width, height, rows):
+    """A PNG of a few kilobytes that stands for as many pixels as its head says, or some of them."""
+
+    def chunk(name, data):
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    data = zlib.compress(bytes((4 * width + 1) * rows), 1)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def seen(house, number=-1):
+    found = openai_server.pictures(house.server.requests[number].body)
+    return [Image.open(io.BytesIO(one)) for one in found]
+
+
+async def test_a_photograph_is_seen_small_upright_and_without_its_secrets(opened):
+    sent = photograph((4000, 3000))
+    async with opened(openai_server.text("A wall."), serving=LOOKING) as house:
+        reply = await house.ask("What is it?", attachments=(attachment("me.jpg", sent),))
+        (shown,) = seen(house)
+        (data,) = openai_server.pictures(house.server.requests[0].body)
+    assert reply.end.text == "A wall."
+    assert (shown.format, shown.size) == ("JPEG", (1176, 1568))
+    assert b"secret" not in data
+    assert not shown.getexif()
+    assert len(data) < 1024 * 1024
+
+
+KINDS = [
+    ("cat.txt", picture(), (400, 300)),
+    ("a.gif", picture("P", kind="GIF"), (400, 300)),
+    ("b.webp", picture("RGBA", kind="WEBP"), (400, 300)),
+    ("c.png", picture("RGBA", size=(3000, 100)), (1568, 52)),
+    ("d.png", picture("LA"), (400, 300)),
+    ("e.png", picture("1"), (400, 300)),
+    ("f.jpg", picture("CMYK", kind="JPEG"), (400, 300)),
+    ("g.jpg", picture("L", size=(1, 9000), kind="JPEG"), (1, 1568)),
+]
+
+
+async def test_pictures_of_all_kinds_are_seen_whatever_they_are_called(opened):
+    sent = [attachment(name, data) for name, data, _ in KINDS]
+    script = [openai_server.text("ok"), openai_server.text("ok")]
+    async with opened(*script, serving=LOOKING) as house:
+        await house.ask("look", attachments=tuple(sent[:4]))
+        await house.ask("and here", attachments=tuple(sent[4:]))
+        sizes = [one.size for one in seen(house)]
+    assert sizes == [size for _, _, size in KINDS]
+
+
+async def test_bombs_and_trash_are_not_seen_and_harm_nobody(opened):
+    noise = picture(size=(1200, 1200))
+    hostile = [
+        attachment("bomb.png", bomb(60_000, 60_000, 1)),
+        attachment("heavy.png", bomb(7900, 7900, 7900)),
+        attachment("short.png", noise[: len(noise) // 2]),
+        attachment("empty.png", b"\x89PNG\r\n\x1a\n"),
+    ]
+    others = [
+        attachment("text.png", b"just words"),
+        attachment("page.jpg", b"<svg onload=alert(1)>"),
+        attachment("fine.png", picture()),
+    ]
+    script = [openai_server.code("kept = 1"), openai_server.text("a")]
+    script += [openai_server.text("b"), openai_server.code("print(kept)"), openai_server.text("c")]
+    limits = settings.Limits(memory_bytes=1024**3)
+    async with opened(*script, serving=LOOKING, limits=limits) as house:
+        await house.ask("go")
+        await house.ask("look", attachments=tuple(hostile))
+        assert seen(house) == []
+        reply = await house.ask("and these?", attachments=tuple(others))
+        (shown,) = seen(house)
+        assert house.server.refusals == []
+    assert [output.plain for output in reply.of("output")] == ["1\n"]
+    assert shown.size == (400, 300)
+
+
+async def test_more_pictures_than_may_be_shown_are_told_in_words(opened):
+    sent = tuple(attachment(f"{n}.png", picture(size=(10 + n, 10))) for n in range(6))
+    async with opened(openai_server.text("ok"), serving=LOOKING) as house:
+        await house.ask("look", attachments=sent)
+        assert [one.width for one in seen(house)] == [10, 11, 12, 13]
+        assert "5.png" in str(house.server.requests[0].body)
+
+
+DRAWING = """
+import io
+from PIL import Image as pillow
+from IPython.display import Image, display
+for side in ({sides}):
+    buffer = io.BytesIO()
+    pillow.radial_gradient("L").resize((side, side)).save(buffer, format="PNG")
+    display(Image(data=buffer.getvalue()))
+"""
+
+
+async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(opened):
+    drawing = DRAWING.format(sides="300, 1900")
+    script = [openai_server.code(drawing), openai_server.text("a"), openai_server.text("b")]
+    async with opened(*script, serving=LOOKING) as house:
+        sent = attachment("x.png", picture())
+        reply = await house.ask("draw", attachments=(sent,))
+        await house.ask("and?")
+        first = openai_server.pictures(house.server.requests[1].body)
+        sizes = [one.size for one in seen(house)]
+        bodies = [one.messages for one in house.server.requests]
+        (turn, _) = await house.held.history(KEY)
+    async with opened(openai_server.text("c"), serving=LOOKING) as house:
+        await house.ask("and now?")
+        again = openai_server.pictures(house.server.requests[0].body)
+        bodies.append(house.server.requests[0].messages)
+    assert sizes == [(400, 300), (300, 300), (1568, 1568)]
+    assert again == first
+    for before, after in itertools.pairwise(bodies):
+        assert after[: len(before)] == before
+    # People see what they saw: what code showed, as large as it was.
+    assert len([one for one in reply.of("output") if isinstance(one, values.Image)]) == 2
+    assert len([part for part in turn.parts if hasattr(part, "output")]) == 2
+
+
+async def test_a_blind_models_people_wait_for_no_scaling(opened):
+    script = [openai_server.text("ok")]
+    async with opened(*script, model={"can_see_images": "no"}) as house:
+        await house.ask("look", attachments=(attachment("x.png", picture()),))
+        assert seen(house) == []
+        assert "A picture of 400x300 pixels" in str(house.server.requests[0].body)
