@@ -116,37 +116,25 @@ class SessionProcesses:
 
     def pids(self) -> list[int]:
         """Host process ids, init first; empty once init is gone, at most 4096."""
-        return list(self.clocks())
+        if self._start == 0 or start_ticks(self._init) != self._start:
+            return []  # The number may be somebody else's by now.
+        if _lists_children():
+            return _descendants(self._init)
+        return _members(self._namespace(), self._init)
 
     def clocks(self) -> dict[int, int]:
-        """Return the processor clock of each process, for `have_moved`.
+        """Return the processor clock of each process, for `have_moved`; -1 where it is unknown."""
+        clocks = {pid: procfiles.clock_nanoseconds(pid) for pid in self.pids()}
+        # Who was forked meanwhile, as a sibling or to be an orphan, may not have been listed, and
+        # those that had a part in it may never run again.
+        clocks = dict.fromkeys(self.pids(), _UNKNOWN) | clocks
+        is_whole = len(clocks) < _MOST_PROCESSES and (_lists_children() or self._namespace() != 0)
+        return clocks if is_whole else clocks | {self._init: _UNKNOWN}
 
-        A clock is read before its process is asked for children: who forks later moves it.
-        """
-        if self._start == 0 or start_ticks(self._init) != self._start:
-            return {}  # The number may be somebody else's by now.
-        if not _lists_children():
-            return self._clocks_of_namespace()
-        found: dict[int, int] = {}
-        waiting = [self._init]
-        for pid in waiting:  # Grows while it is walked.
-            if pid not in found:
-                found[pid] = procfiles.clock_nanoseconds(pid)
-                waiting.extend(procfiles.children(pid))
-            if len(found) >= _MOST_PROCESSES:
-                return found | {self._init: _UNKNOWN}
-        return found
-
-    def _clocks_of_namespace(self) -> dict[int, int]:
+    def _namespace(self) -> int:
+        """Identify the session's pid namespace; 0 where it has none of its own, or is gone."""
         wanted = procfiles.namespace(self._init, "pid")
-        if wanted in (0, procfiles.namespace("self", "pid")):
-            # Without a namespace of its own, all of the host would match.
-            return {self._init: _UNKNOWN}
-        found = {pid: procfiles.clock_nanoseconds(pid) for pid in _members(wanted, self._init)}
-        # Whoever was forked between the list and the clocks moved none of them any more.
-        later = dict.fromkeys(_members(wanted, self._init), _UNKNOWN)
-        both = list((later | found).items())
-        return dict(both[:_MOST_PROCESSES])
+        return 0 if wanted == procfiles.namespace("self", "pid") else wanted
 
     def memory_bytes(self) -> int:
         """Memory of all processes together, exact; costs a walk over their page tables."""
@@ -234,10 +222,23 @@ def have_moved(clocks: Mapping[int, int]) -> bool:
     )
 
 
+def _descendants(init: int) -> list[int]:
+    """A process and all that descend from it, the first at the beginning."""
+    found = [init]
+    for pid in found:  # Grows while it is walked.
+        if len(found) >= _MOST_PROCESSES:
+            break
+        found.extend(procfiles.children(pid))
+    return list(dict.fromkeys(found[:_MOST_PROCESSES]))
+
+
 def _members(namespace: int, init: int) -> list[int]:
-    """All processes of a pid namespace, its first process first."""
+    """All processes of a pid namespace, its first process first; that alone where it has none."""
+    if namespace == 0:
+        return [init]  # All of the host would match.
     others = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != init]
-    return [init, *(pid for pid in others if procfiles.namespace(pid, "pid") == namespace)]
+    found = [pid for pid in others if procfiles.namespace(pid, "pid") == namespace]
+    return [init, *found][:_MOST_PROCESSES]
 
 
 def _shown(pids: list[int]) -> dict[int, int]:

@@ -252,6 +252,18 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
         await until(lambda: len(looks) > seen + 3)
 
 
+async def test_a_session_that_rests_for_long_is_looked_at_all_the_same(
+    tmp_path, resting, monkeypatch
+):
+    monkeypatch.setattr(guards, "_REST_SECONDS", 0.1)
+    session = Session(tmp_path)
+    session.kernel.is_busy = False
+    session.seen_clocks = {resting: procfiles.clock_nanoseconds(resting)}
+    looks = count_looks(session, monkeypatch)
+    async with watched(tmp_path, {"it": session}):
+        await until(lambda: len(looks) == 3)
+
+
 def count_looks(session, monkeypatch):
     looks, deleted = [], session.deleted
 

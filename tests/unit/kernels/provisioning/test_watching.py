@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import threading
 import time
 
@@ -229,6 +230,42 @@ def test_whatever_runs_in_a_session_moves_its_clocks(session, what):
     deadline = time.monotonic() + 5
     while not watching.have_moved(clocks) and time.monotonic() < deadline:
         time.sleep(0.01)
+    assert watching.have_moved(clocks)
+    assert not watching.have_moved(found.clocks())
+
+
+SIBLING = """
+def fork(*_):
+    # Beside its parent, by CLONE_PARENT: neither that nor the first process has it for a child.
+    ctypes.CDLL(None).syscall(56, 0x8000 | signal.SIGCHLD, 0, 0, 0, 0)
+if os.fork() == 0:
+    signal.signal(signal.SIGUSR1, fork)
+    while True: time.sleep(60)
+time.sleep(0.2)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call's number is of x86-64")
+def test_a_sibling_that_comes_between_list_and_clock_is_not_taken_to_rest(session, monkeypatch):
+    found = session("import signal\n" + SIBLING)
+    time.sleep(0.1)
+    assert not watching.have_moved(found.clocks()), "it rests"
+    init, child = found.pids()
+    read = procfiles.clock_nanoseconds
+
+    def read_after_a_fork(pid):
+        if pid == child and len(procfiles.children(init)) == 1:
+            os.kill(child, signal.SIGUSR1)
+            deadline = time.monotonic() + 5
+            while len(procfiles.children(init)) == 1 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(0.1)
+        return read(pid)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(procfiles, "clock_nanoseconds", read_after_a_fork)
+        clocks = found.clocks()
+    assert len(found.pids()) == 3
     assert watching.have_moved(clocks)
     assert not watching.have_moved(found.clocks())
 
