@@ -177,7 +177,13 @@ class Json(Display):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Display):
-    """A value with no richer form than its `plain` text, such as that of `1 + 1`."""
+    """A value with no richer form than its `plain` text, such as that of `1 + 1`.
+
+    Attributes:
+        is_markdown: the text is Markdown, meant to be shown as such.
+    """
+
+    is_markdown: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from IPython.core import formatters
 
 MIME = "application/vnd.interpreter-bot.table+json"
 _ROWS = 20
-_COLUMNS = 100
+# With those of most indexes they are as many as the bot takes.
+_COLUMNS = 95
 _CELL_CHARACTERS = 499
 _MOST_HANDLES = 500
 _KEPT = 5

@@ -172,7 +172,7 @@ def _json(form: object) -> values.Json | None:
 
 def _markdown(form: object) -> values.Result | None:
     text = harmless.bounded(_joined(form), _PLAIN_CHARACTERS)
-    return values.Result(plain=text) if text.strip() else None
+    return values.Result(plain=text, is_markdown=True) if text.strip() else None
 
 
 def _table(form: object) -> values.Table | None:

@@ -117,6 +117,8 @@ def _bundle(
             bundle["text/latex"] = shown.latex
         case values.Json():
             bundle["text/plain"] = shown.json
+        case values.Result() if shown.is_markdown:
+            bundle["text/markdown"] = shown.plain
     return bundle
 
 

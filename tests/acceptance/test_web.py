@@ -133,6 +133,7 @@ async def _say(page, text):
 
 async def _run(page, code):
     """Run raw code; returns what it printed."""
+    await page.until("!document.querySelector('.turn[aria-busy]')")
     before = await page.value(ENDED)
     await _say(page, f"/py {code}")
     await page.until(f"{ENDED} === {before + 1}", seconds=60)
@@ -239,6 +240,67 @@ async def _check_notebook(browser, page, tmp_path):
     printed = json.dumps(notebook.cells)
     assert "(150, 3)" in printed
     assert "42 150" in printed
+
+
+SHOWN = r"""
+from IPython.display import HTML, Markdown, Math, display
+import pandas as pd
+import sympy
+
+x = sympy.symbols("x")
+display(Markdown("# Heading\n\nWith **bold** and $e^{i\\pi}$"))
+display(Math(r"\frac{a}{b}\, \left(c\right)"))
+display(sympy.Integral(sympy.exp(-x**2), (x, 0, sympy.oo)))
+display(pd.DataFrame({f"column {n}": [n, "word " * 30] for n in range(120)}))
+"""
+
+
+async def test_what_code_shows_is_typeset_and_wide_tables_are_whole(running, browsing):
+    async with openai_server.Server([]) as server, running(server) as bot, browsing() as browser:
+        page = await browser.page()
+        await page.go(bot.address)
+        await page.until("!document.getElementById('welcome').hidden")
+        shown = await _run(page, SHOWN)
+        assert "2 rows \u00d7 120 columns, the first 95 columns shown" in shown
+        await page.until("document.querySelectorAll('.outputs math').length === 3")
+        assert await page.text(".output.markdown strong") == "bold"
+        assert "Integral(" not in await page.text(".outputs")
+        assert await page.value("document.querySelectorAll('tbody tr:first-child > *').length") == 96
+        assert await page.value("document.querySelectorAll('tbody .long').length") == 95
+
+
+async def test_code_is_approved_on_the_page_and_a_plan_is_in_words(running, browsing):
+    script = [
+        openai_server.code("print('planned')"),
+        openai_server.code("print('planned')", "I will print one word, and touch no file."),
+        openai_server.text("Done."),
+        openai_server.code("print('refused')", "Now this."),
+        openai_server.text("As you wish."),
+    ]
+    async with (
+        openai_server.Server(script) as server,
+        running(server, INTERPRETER_BOT_WEB__APPROVAL="plan") as bot,
+        browsing() as browser,
+    ):
+        page = await browser.page()
+        await page.go(bot.address)
+        await _say(page, "print something")
+        await page.until("document.querySelector('.approval')", seconds=60)
+        assert "May this plan be carried out?" in await page.text(".approval")
+        assert "touch no file" in await page.text(".words")
+        await page.click(".approval .strong")
+        await page.until(f"{ENDED} === 1", seconds=60)
+        assert "planned" in await page.text(".printed.stdout")
+        await _say(page, "/approval every")
+        await page.until("document.getElementById('panel').open")
+        await page.press("Escape")
+        await _say(page, "print another")
+        await page.until("document.querySelector('.approval')", seconds=60)
+        assert "May this code run?" in await page.text(".approval")
+        await page.click(".approval .row button:last-child")
+        await page.until(f"{ENDED} === 2", seconds=60)
+        assert await page.value("document.querySelectorAll('.printed').length") == 1
+        assert "As you wish." in await page.text("#turns")
 
 
 async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(

@@ -178,12 +178,12 @@ def output(cell: int, shown: values.Output) -> Event:
         case values.Table():
             return event | _table(shown)
         case values.Latex():
-            words = shown.plain or shown.latex
-            return event | {"type": "formula", "text": words, "latex": shown.latex}
+            return event | {"type": "formula", "latex": shown.latex}
         case values.Json():
             return event | {"type": "json", "text": shown.json}
         case values.Result():
-            return event | {"type": "text", "text": shown.plain}
+            kind = "markdown" if shown.is_markdown else "text"
+            return event | {"type": kind, "text": shown.plain}
 
 
 def kept(mime: str, sha256: str) -> Event:

@@ -1,11 +1,18 @@
 // What stands within a line of Markdown.
 
 import { el } from "./dom.js";
+import { formula } from "./formulas.js";
 
 const DEEPEST = 6;
 const LONGEST_LABEL = 1000;
 const LONGEST_ADDRESS = 2000;
 const MOST_OPEN = 64;
+// Not what formulas begin with: an escape that none is meant by keeps its backslash.
+const ESCAPED = /[#$&*+\-./<=>?@\\\]^_`{|}~"'%\n]|!(?=\[)/y;
+const OPENING = /\\[([]|\${1,2}/y;
+const CLOSING = { "\\(": "\\)", "\\[": "\\]", $: "$", $$: "$$" };
+const LONGEST_FORMULA = 2000;
+const MONEY = /^\d[\d.,]*\s(?!.*[\\^_=+*/<>])/s;
 const PUNCTUATION = /[!-/:-@[-`{-~]/;
 const BARE = /https?:\/\/[^\s<>"'`\\]{1,2000}/y;
 const ANGLED = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/y;
@@ -32,7 +39,10 @@ export function inline(text, fileNamed, depth = 0) {
   };
   while (at < text.length) {
     const character = text[at];
-    if (character === "\\" && at + 1 < text.length && (PUNCTUATION.test(text[at + 1]) || text[at + 1] === "\n")) {
+    const found = character === "$" || character === "\\" ? formulaAt(text, at, closed) : null;
+    if (found) {
+      push(found.node, found.end);
+    } else if (character === "\\" && matchAt(ESCAPED, text, at + 1)) {
       if (text[at + 1] === "\n") push(el("br"), at + 2);
       else (plain += text[at + 1]), (at += 2);
     } else if (character === "\n") {
@@ -70,6 +80,31 @@ export function inline(text, fileNamed, depth = 0) {
 function matchAt(pattern, text, at) {
   pattern.lastIndex = at;
   return pattern.exec(text);
+}
+
+/** A formula: \(…\), \[…\], $$…$$, or $…$ that touches what is in it and is no sum of money. */
+function formulaAt(text, at, closed) {
+  const opening = matchAt(OPENING, text, at)?.[0];
+  if (!opening) return null;
+  const closing = CLOSING[opening];
+  const from = at + opening.length;
+  let end = closed.get(closing) ?? -1;
+  if (end < from) {
+    // Every text is searched once, however many begin in it.
+    end = text.indexOf(closing, from);
+    if (end < 0) end = Infinity;
+    closed.set(closing, end);
+  }
+  if (end - from > LONGEST_FORMULA) return null;
+  const tex = text.slice(from, end);
+  if (!tex.trim()) return null;
+  const after = end + closing.length;
+  if (opening === "$" && !isFormula(tex, text[at - 1] ?? "", text[after] ?? "")) return null;
+  return { node: formula(tex, text.slice(at, after), opening === "\\[" || opening === "$$"), end: after };
+}
+
+function isFormula(tex, before, after) {
+  return !/^\s|\s$|`|\\$/.test(tex) && !/[\p{L}\p{N}]/u.test(before) && !/\d/.test(after) && !MONEY.test(tex);
 }
 
 function codeAt(text, at, closed) {

@@ -3,15 +3,20 @@
 
 import { el, copier, scrollable } from "./dom.js";
 import { highlighted } from "./python.js";
+import { formula } from "./formulas.js";
 import { inline } from "./inline.js";
 
 const DEEPEST = 8;
+const MANY = 100;
 const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$/;
 const HEADING = /^ {0,3}(#{1,6})(?:[ \t]+(.*))?$/;
 const RULE = /^ {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?:( +)(.*)|$)/;
 const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+
+const DISPLAY = /^ {0,3}(?:(\$\$|\\\[)|(\\begin\{((?:align|alignat|aligned|cases|eqnarray|equation|gather|gathered|multline|split|[bpvBV]?matrix)\*?)\}))/;
+const MOST_FORMULA_LINES = 200;
 
 /** Words that may still grow: what did not change is not drawn again. */
 export class Words {
@@ -56,7 +61,11 @@ export class Words {
     let same = 0;
     while (same < blocks.length && same < this.drawn.length && blocks[same].source === this.drawn[same]) same++;
     while (this.element.childNodes.length > same) this.element.lastChild.remove();
-    for (const block of blocks.slice(same)) this.element.append(drawn(block, this.fileNamed, 0));
+    const fresh = blocks.slice(same);
+    // With every node a browser looks for the direction anew, through all that came before it.
+    if (fresh.length > MANY) this.element.removeAttribute("dir");
+    for (const block of fresh) this.element.append(drawn(block, this.fileNamed, 0));
+    this.element.dir = "auto";
     this.drawn = blocks.map((block) => block.source);
   }
 }
@@ -95,6 +104,8 @@ function next(lines, at) {
   const heading = HEADING.exec(line);
   if (heading) return [at + 1, { kind: "heading", level: heading[1].length, text: unhashed(heading[2] ?? "") }];
   if (RULE.test(line)) return [at + 1, { kind: "rule" }];
+  const display = displayed(lines, at);
+  if (display) return display;
   if (QUOTE.test(line)) {
     const end = endOf(lines, at, (one) => QUOTE.test(one));
     return [end, { kind: "quote", lines: lines.slice(at, end).map((one) => one.replace(QUOTE, "")) }];
@@ -106,6 +117,24 @@ function next(lines, at) {
   if (ITEM.test(line)) return list(lines, at);
   const end = endOf(lines, at + 1, (one, place) => one.trim() && !breaks(lines, place));
   return [end, { kind: "paragraph", text: lines.slice(at, end).map((one) => one.trimStart()).join("\n") }];
+}
+
+/** A formula on lines of its own. */
+function displayed(lines, at) {
+  const opening = DISPLAY.exec(lines[at]);
+  if (!opening) return null;
+  const [whole, mark, , name] = opening;
+  const closing = mark ? { "$$": "$$", "\\[": "\\]" }[mark] : `\\end{${name}}`;
+  for (let end = at; end < lines.length && end - at < MOST_FORMULA_LINES; end++) {
+    const place = lines[end].indexOf(closing, end === at ? whole.length : 0);
+    if (place < 0) continue;
+    // What goes on behind it is a paragraph that begins with a formula.
+    if (!/^[\s.,;]*$/.test(lines[end].slice(place + closing.length))) return null;
+    const written = lines.slice(at, end + 1).join("\n").trim();
+    const inner = written.slice(mark ? mark.length : 0, mark ? written.lastIndexOf(closing) : undefined);
+    return [end + 1, { kind: "formula", text: inner, written }];
+  }
+  return null;
 }
 
 function endOf(lines, at, goesOn) {
@@ -123,7 +152,7 @@ function breaks(lines, at) {
   const line = lines[at];
   const item = ITEM.exec(line);
   return (
-    FENCE.test(line) || HEADING.test(line) || QUOTE.test(line) || RULE.test(line) || isTable(lines, at) ||
+    FENCE.test(line) || HEADING.test(line) || DISPLAY.test(line) || QUOTE.test(line) || RULE.test(line) || isTable(lines, at) ||
     (item !== null && item[4] !== undefined && (item[2].length === 1 || Number.parseInt(item[2], 10) === 1))
   );
 }
@@ -188,6 +217,8 @@ function drawn(block, fileNamed, depth) {
       return el("hr");
     case "code":
       return codeBlock(block.text, block.language);
+    case "formula":
+      return el("p", {}, formula(block.text, block.written, true));
     case "quote":
       return el("blockquote", {}, within(block.lines, fileNamed, depth));
     case "table":

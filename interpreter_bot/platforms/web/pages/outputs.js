@@ -1,6 +1,8 @@
 // What code showed, in order: text, pictures, tables, pages.
 
 import { address, copier, count, el, icon, scrollable } from "./dom.js";
+import { formula } from "./formulas.js";
+import { Words } from "./markdown.js";
 import { Terminal } from "./terminal.js";
 
 const NUMERIC = /^\s*[-+]?(?:[\d,. ]+(?:e[-+]?\d+)?%?|nan|inf|<NA>|None)\s*$/i;
@@ -98,12 +100,26 @@ function drawn(event, say) {
     case "table":
       return table(event, say);
     case "formula":
-      return el("figure", {}, el("pre", { class: "value", dir: "ltr", tabindex: "0" }, event.text), tools(copier(() => event.latex, "Copy LaTeX")));
+      return el("figure", {}, typeset(event.latex), tools(copier(() => event.latex, "Copy LaTeX")));
+    case "markdown":
+      return words(event.text);
     case "notice":
       return el("p", { class: "notice" }, event.text);
     default:
       return scrollable(el("pre", { class: `value ${event.type}`, dir: "auto" }, event.text));
   }
+}
+
+function words(text) {
+  const shown = new Words();
+  shown.set(text);
+  return shown.element;
+}
+
+/** What code shows as LaTeX: one formula, or words with some in them. */
+function typeset(latex) {
+  const whole = /^\s*(?:\$\$([^$]+)\$\$|\$([^$]+)\$|\\\[([^]+)\\\])\s*$/.exec(latex);
+  return whole ? formula(whole[1] ?? whole[2] ?? whole[3], latex.trim(), true) : words(latex);
 }
 
 function failure(event) {

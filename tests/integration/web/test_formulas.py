@@ -1,0 +1,138 @@
+"""Formulas and Markdown that code shows, as the page draws them."""
+
+import json
+
+from interpreter_bot import values
+from tests.integration.web import visits
+
+DRAWN = """(async text => {
+  const {Words} = await import('/markdown.js');
+  const words = new Words();
+  document.getElementById('turns').replaceChildren(words.element);
+  words.text = text;
+  words.draw();
+  return words.element.textContent;
+})(%s)"""
+SETTLED = (
+    "[...document.querySelectorAll('.math')].every(e => e.querySelector('math') ||"
+    " e.classList.contains('raw'))"
+)
+MATHS = "[...document.querySelectorAll('math')].length"
+
+TYPESET = {
+    r"The root is \(\frac{-b \pm \sqrt{b^2-4ac}}{2a}\).": 1,
+    r"Energy $E = mc^2$, and \[\int_0^\infty e^{-x^2}\,dx\]": 2,
+    "$$\na + b\n- c\n= d\n$$": 1,
+    "\\[\n\\sum_{i=1}^n i\n\\]\n\nThen $n$ and $5$.": 3,
+    "\\begin{align}\na &= b \\\\\nc &= d\n\\end{align}": 1,
+    "- item $x_1$\n- item \\(x_2\\)": 2,
+    "| a |\n|---|\n| $\\alpha$ |": 1,
+    "**$x$** and [$y$](https://example.org)": 2,
+}
+SAME = (
+    "It costs $5 and then $6, or US$5 and US$6.",
+    "From $3,000 to 4$ or so.",
+    r"An open \( x and \[ y and a \, b.",
+    "Set `$HOME` and `$PATH`.",
+    "$ x $",
+    r"\(\def\a{\a\a}\a\)",
+    r"\(\nosuchcommand{x}\)",
+    r"\(\href{javascript:alert(1)}{x}\)",
+    r"\(\includegraphics{https://example.org/spy.png}\)",
+    r"\(\class{turn}{x}\)",
+    r"\(" + r"\sqrt{" * 90 + "x" + "}" * 90 + r"\)",
+    r"\(\text{<img src=x onerror=alert(1)>}",
+)
+HEAVY = (
+    "$" * 100_000,
+    "$a" * 50_000,
+    "$x$ " * 25_000,
+    r"\(" * 50_000,
+    r"\(" * 40_000 + r"\)",
+    "\\[\n" * 30_000,
+    "$$\n" * 30_000 + "x",
+    "\n".join(f"$x_{{{number}}}^2$" for number in range(3000)),
+    r"\[\begin{matrix}" + "&" * 1900 + r"\end{matrix}\]",
+)
+
+
+async def test_formulas_of_an_answer_are_typeset(serving_fake, browsing):
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        assert not [one for one in page.requests if "temml" in one]
+        counts = {}
+        for text in TYPESET:
+            await page.value(DRAWN % json.dumps(text))
+            await page.until(SETTLED)
+            counts[text] = await page.value(MATHS)
+        assert counts == TYPESET
+        assert len([one for one in page.requests if one.endswith("/temml.js")]) == 1
+
+
+async def test_what_is_no_formula_stands_as_it_was_written(serving_fake, browsing):
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        for text in SAME:
+            await page.value(DRAWN % json.dumps(text))
+            await page.until(SETTLED)
+            assert await page.text(".words") == text.replace("`", "")
+            assert await page.value(MATHS) == 0
+        assert await page.value("document.querySelectorAll('.words :is(img, script)').length") == 0
+
+
+async def test_no_formula_leaves_its_place(serving_fake, browsing):
+    tex = r"\(a\kern{-1000em}b\rule{900em}{900em}\) and \(\raisebox{900em}{x}\hspace{-500em}y\)"
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client, width=600)
+        await page.value(DRAWN % json.dumps(tex))
+        await page.until(SETTLED)
+        assert await page.value(MATHS) == 2
+        widths = "[document.documentElement.scrollWidth, innerWidth]"
+        assert await page.value(widths) == [600, 600]
+        clipped = "[...document.querySelectorAll('.math')].map(e => getComputedStyle(e).overflow)"
+        assert await page.value(clipped) == ["clip", "clip"]
+
+
+async def test_formulas_keep_nobody_waiting(serving_fake, browsing):
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await page.value(DRAWN % json.dumps("$x$"))
+        await page.until(SETTLED)
+        slow = {}
+        for text in HEAVY:
+            # The longest time in which the page answers to nothing, while all of it is drawn.
+            milliseconds = await page.value(
+                "(async text => { const {Words} = await import('/markdown.js');"
+                " const words = new Words(); words.text = text; let worst = 0;"
+                " const start = performance.now(); words.draw(); worst = performance.now() - start;"
+                " for (let n = 0; n < 20; n++) { const before = performance.now();"
+                " await new Promise(go => setTimeout(go));"
+                " worst = Math.max(worst, performance.now() - before); } return worst; })"
+                f"({json.dumps(text)})"
+            )
+            if milliseconds > 2000:
+                slow[text[:20]] = milliseconds
+        assert slow == {}
+
+
+async def test_what_code_shows_as_markdown_or_latex_is_drawn(serving_fake, browsing):
+    integral = r"$\displaystyle \int\limits_{0}^{\infty} e^{- x^{2}}\, dx$"
+    outputs = (
+        values.Result(plain="# Title\n\n**bold** and $x^2$", is_markdown=True),
+        values.Latex(latex=integral, plain="Integral(exp(-x**2), (x, 0, oo))"),
+        values.Latex(latex=r"The area is $\pi r^2$."),
+        values.Result(plain="**plain**"),
+    )
+    async with serving_fake(visits.playing(*outputs)) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "show")
+        await visits.answered(page)
+        for _ in range(2):
+            await page.until(f"{SETTLED} && {MATHS} === 3")
+            assert await page.text(".output.markdown strong") == "bold"
+            assert await page.text(".output.markdown :is(h3, h4)") == "Title"
+            assert "The area is" in await page.text(".output.formula")
+            assert "Integral(" not in await page.text(".outputs")
+            assert await page.text(".output.text") == "**plain**"
+            await page.call("Page.reload")
+            await visits.answered(page)
