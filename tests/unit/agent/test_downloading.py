@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import time
 import types
 
 import pytest
@@ -18,9 +19,9 @@ async def publisher():
         yield one
 
 
-async def fetched(publisher, directory, *, progress=lambda *_: None):
+async def fetched(publisher, directory, *, progress=lambda *_: None, pause_seconds=0.01):
     return await downloading.fetch(
-        publisher.wanted, directory, progress=progress, pause_seconds=0.01
+        publisher.wanted, directory, progress=progress, pause_seconds=pause_seconds
     )
 
 
@@ -101,8 +102,13 @@ async def test_a_server_that_recovers_is_waited_for(publisher, tmp_path):
 
 async def test_nobody_there_is_one_sentence(publisher, tmp_path):
     publisher.port = 9
-    with pytest.raises(weights.NoLocalModelError, match=r"no connection could be made.*model_path"):
-        await fetched(publisher, tmp_path)
+    started = time.monotonic()
+    with pytest.raises(
+        weights.NoLocalModelError, match=r"no connection could be made.*LOCAL__MODEL_PATH"
+    ):
+        await fetched(publisher, tmp_path, pause_seconds=0.2)
+    # Once more, after a pause: not as long as for a server that is there.
+    assert time.monotonic() - started < 1.2
 
 
 async def test_no_room_is_said_before_anything_is_fetched(publisher, tmp_path, monkeypatch):

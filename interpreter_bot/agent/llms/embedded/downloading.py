@@ -28,15 +28,18 @@ _CONNECT_SECONDS: Final = 20.0
 _SILENCE_SECONDS: Final = 60.0
 # Failures in a row without a single byte in between.
 _TRIES: Final = 4
+# The same where there is nobody to connect to and nothing has come: most often there is no network.
+_TRIES_WITHOUT_NETWORK: Final = 2
 _POLL_SECONDS: Final = 0.5
 
 _UNREACHABLE: Final = (
-    "The demo model could not be downloaded from {host}: {reason}. Set `local.model_path` to a "
-    "file that you have, or configure another model."
+    "The demo model could not be downloaded from {host}: {reason}. Set "
+    "INTERPRETER_BOT_LOCAL__MODEL_PATH to a file of it that you have, or OPENAI_API_KEY to use "
+    "another model."
 )
 _WRONG: Final = (
-    "What {host} gave as the demo model is not the expected file, and was thrown away. "
-    "Set `local.model_path` to the right one, or configure another model."
+    "What {host} gave as the demo model is not the expected file, and was thrown away. Set "
+    "INTERPRETER_BOT_LOCAL__MODEL_PATH to the right one, or OPENAI_API_KEY to use another model."
 )
 _NO_ROOM: Final = (
     "There is no room for the demo model: {directory} has {free:,} MB free, and it needs {need:,}."
@@ -46,6 +49,10 @@ _NOT_WRITABLE: Final = "The demo model cannot be stored in {directory}: {reason}
 
 class _LostError(Exception):
     """The connection failed; what has come is kept."""
+
+
+class _AbsentError(_LostError):
+    """No connection could be made."""
 
 
 async def fetch(
@@ -125,7 +132,8 @@ async def _complete(
                     await _continue(session, wanted, file, progress)
                 except _LostError as error:
                     tries = 0 if file.tell() > had else tries + 1
-                    if tries >= _TRIES:
+                    is_absent = isinstance(error, _AbsentError) and not file.tell()
+                    if tries >= (_TRIES_WITHOUT_NETWORK if is_absent else _TRIES):
                         sentence = _UNREACHABLE.format(host=wanted.host, reason=error)
                         raise weights.NoLocalModelError(sentence) from error
                     await asyncio.sleep(pause_seconds * 2**tries)
@@ -169,8 +177,10 @@ async def _continue(
             if response.status not in (200, 206):
                 raise _LostError(f"it answered {response.status} {response.reason}")
             await _write(response, wanted, file, progress)
+    except aiohttp.ClientConnectorError as error:
+        raise _AbsentError("no connection could be made") from error
     except aiohttp.ClientError as error:
-        raise _LostError(_plain(error)) from error
+        raise _LostError("the connection was lost") from error
     except TimeoutError as error:
         raise _LostError("it did not answer in time") from error
 
@@ -189,12 +199,6 @@ async def _write(
             return
     if file.tell() < wanted.size_bytes:
         raise _LostError("the connection was lost")
-
-
-def _plain(error: aiohttp.ClientError) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return "no connection could be made"
-    return "the connection was lost"
 
 
 @contextlib.asynccontextmanager

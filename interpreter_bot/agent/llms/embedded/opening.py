@@ -31,7 +31,8 @@ _NOT_INSTALLED: Final = (
 _DYING: Final = "The demo model's process ended again and again. The log says more."
 _CLOSED: Final = "The demo model is being ended."
 _NOT_IT: Final = (
-    "The file that `local.model_path` names is not the demo model that its name says: {path}."
+    "The file that INTERPRETER_BOT_LOCAL__MODEL_PATH names is not the demo model that its name "
+    "says: {path}."
 )
 _CHECKING: Final = "Looking for the demo model…"
 _STARTING: Final = "Starting the demo model…"

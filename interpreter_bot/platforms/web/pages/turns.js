@@ -222,15 +222,16 @@ export class Turn {
     this.showState("");
     this.state.remove();
     if (this.files) this.body.append(this.files);
-    if (this.isToBeSaid(end)) this.body.append(sentence(end, () => this.around.again(this), this.isWithdrawn));
+    const words = this.wordsOf(end);
+    if (words) this.body.append(sentence({ ...end, sentence: words }, () => this.around.again(this), this.isWithdrawn));
     this.element.removeAttribute("aria-busy");
     this.showMeta(end);
     this.around.spoke(end.sentence || (end.status === "done" ? "Done" : "Stopped"));
   }
 
-  /** That a turn was stopped is said beside its time, or by the code that was. */
-  isToBeSaid(end) {
-    return end.sentence && !(end.status === "stopped" && /^stopped\.?$/i.test(end.sentence));
+  /** What is left to say: that it was stopped stands beside its time, or at the code that was. */
+  wordsOf(end) {
+    return end.status === "stopped" ? end.sentence.replace(/^stopped\.\s*/i, "") : end.sentence;
   }
 
   finishWords(end) {
