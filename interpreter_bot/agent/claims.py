@@ -70,7 +70,8 @@ _NO_FILE: Final = re.compile(rf"\b(?:{_MAYBE}|{_ABSENT})\b", re.IGNORECASE)
 _UNITS: Final = re.compile(
     r"(?:\b(?:python|version|v|numpy|pandas|matplotlib|utf|iso|sha|http|error|step|section|chapter|"
     r"figure|fig|table|line|row|column|col|page|rfc|type|option|method|q|h)[ -]?\d[\d.,]*)"
-    r"|\d{1,2}:\d{2}|\d{4}-\d{2}(?:-\d{2})?|\b\d{1,4}[./]\d{1,2}[./]\d{2,4}\b",
+    r"|\d{1,2}:\d{2}|\d{4}-\d{2}(?:-\d{2})?|\b\d{1,4}[./]\d{1,2}[./]\d{2,4}\b"
+    r"|#[0-9a-f]{3,8}\b",
     re.IGNORECASE,
 )
 _SMALL: Final = 12
@@ -201,17 +202,24 @@ def figures_of_nothing(text: str, known: Iterable[str]) -> tuple[str, ...]:
         text: the answer, for which nothing was run.
         known: everything that was said and shown before.
     """
-    numbers = figures.known(known)
+    numbers = figures.known_in_any_reading(known)
     numbers = sorted({*numbers, *(100 * value for value in numbers if value <= 1)})
     found: dict[str, None] = {}
     for sentence in _sentences(figures.without_list_marks(text)):
         if _NO_FIGURE.search(sentence):
             continue
         told = _UNITS.sub(" ", _CODE.sub(" ", sentence))
-        for value, places in figures.of(told):
-            if not (_is_common(value, places) or _is_rounded(value, places, numbers)):
-                found[f"{value:,.{places}f}"] = None
+        found |= {one: None for one in figures.written(told) if not _has_ground(one, numbers)}
     return tuple(found)[:_MOST]
+
+
+def _has_ground(written: str, known: list[float]) -> bool:
+    """Say whether a number is known, or common, whatever its commas and gaps mean."""
+    readings = list(figures.readings(written))
+    if not readings or any(_is_common(*one) or _is_rounded(*one, known) for one in readings):
+        return True
+    parts = figures.parts(written)
+    return len(parts) > 1 and all(_has_ground(part, known) for part in parts)
 
 
 def _is_rounded(value: float, places: int, known: list[float]) -> bool:

@@ -8,6 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 _NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
+# Groups of thousands, where people write them apart or with apostrophes.
+_GAP: Final = "[ \u00a0\u2009\u202f'\u2019]"
+_GROUPED: Final = re.compile(rf"\d{{1,3}}(?:{_GAP}\d{{3}}(?!\d))+(?:[.,]\d+)?")
+_WRITTEN: Final = re.compile(rf"{_GROUPED.pattern}|{_NUMBER.pattern}")
 _LIST_MARK: Final = re.compile(
     r"^[ \t*_#>-]*(?:step )?\d+[.):](?=[\s*_])", re.MULTILINE | re.IGNORECASE
 )
@@ -29,6 +33,30 @@ def of(text: str) -> Iterator[tuple[float, int]]:
 def known(texts: Iterable[str]) -> list[float]:
     """Return all numbers of some texts, in order."""
     return sorted({value for text in texts for value, _ in of(text)})
+
+
+def written(text: str) -> Iterator[str]:
+    """Find numbers as people write them, in English or not: 1,234.5, 1.234,5 or 1 234,5."""
+    yield from _WRITTEN.findall(text)
+
+
+def parts(written: str) -> list[str]:
+    """Part what may be several numbers, as in "of 500 120 are new"."""
+    return _NUMBER.findall(written)
+
+
+def readings(written: str) -> Iterator[tuple[float, int]]:
+    """Give what a number may mean, for a comma may stand for a point, with its decimal places."""
+    digits = re.sub(_GAP, "", written)
+    for number in {digits.replace(",", ""), digits.replace(".", "").replace(",", ".")}:
+        if number.count(".") <= 1:
+            yield float(number), len(number.partition(".")[2])
+
+
+def known_in_any_reading(texts: Iterable[str]) -> list[float]:
+    """Return all that the numbers of some texts may mean, in order."""
+    found = {one for text in texts for one in (*_NUMBER.findall(text), *_GROUPED.findall(text))}
+    return sorted({value for one in found for value, _ in readings(one)})
 
 
 def is_among(value: float, places: int, known: list[float]) -> bool:

@@ -88,6 +88,7 @@ KNOWN = (
         ("Total: **1,234,999**", ["1,234,999"]),
         ("Im Mittel sind es 73.2 je Tag.", ["73.2"]),
         ("In May it was 340.", ["340"]),
+        ("Der Mittelwert ist 73,25, la somme 1 234 999,5.", ["73,25", "1 234 999,5"]),
     ],
 )
 def test_a_figure_out_of_nothing_is_a_claim(text, figures):
@@ -100,6 +101,10 @@ def test_a_figure_out_of_nothing_is_a_claim(text, figures):
         # Told, printed, or a rounding or a percentage of that.
         "North has 118.25, about 118.3; south 97; the mean is 0.43 or 42.73 %, in all 1,234,568.",
         "It is 1.23 million in all, or 1,235 thousand.",
+        # As it is written elsewhere.
+        "Nord hat 118,25, der Mittelwert ist 0,43, die Summe 1.234.567,89.",
+        "La somme est 1 234 567,89 ou 1\u202f234\u202f568; die Summe ist 1'234'568.",
+        "Of 118.25 120 are left, and the bars are #1f77b4.",
         "You asked for those over 85, on 21 November 2026, within 120 s.",
         # What people say anyway.
         "There are 3 columns and 12 months, since 1998, in 100 % of the cases (p < 0.05, 95 %).",
