@@ -37,6 +37,7 @@ _CLOSED: Final = faults.CANNOT_DIRECT | {
     *(faults.UNKNOWN_CHANNEL, faults.NO_ACCESS, faults.NO_PERMISSION, faults.ARCHIVED)
 }
 _TOO_LARGE: Final = 413
+_RUN: Final = "run"
 _AS_NEW: Final = frozenset({faults.TOO_MANY_EDITS, faults.ARCHIVED})
 
 
@@ -306,5 +307,9 @@ def _without(sheet: sheets.Sheet, error: discord.HTTPException) -> sheets.Sheet 
         return sheets.Sheet("⚠️ Discord refused to show this part of the answer.")
     else:
         return None
-    content = f"{sheet.content[: sheets.MOST_CHARACTERS - 100]}\n{told}".strip()
-    return dataclasses.replace(sheet, content=content, uploads=())
+    # Nobody lets code run that they cannot see: what is left shows it whole, or refuses it.
+    offered = tuple(button for button in sheet.buttons if button.verb != _RUN)
+    if offered != sheet.buttons:
+        told += " So you cannot see all of the code here: press Edit to see it, or refuse it."
+    content = f"{sheet.content[: sheets.MOST_CHARACTERS - 200]}\n{told}".strip()
+    return dataclasses.replace(sheet, content=content, uploads=(), buttons=offered)

@@ -287,6 +287,28 @@ async def test_nobody_approves_what_they_cannot_see(discord_server, lab, connect
         await until(lambda: "Ran." in direct.of_bots[-1].content)
 
 
+async def test_nobody_approves_code_that_may_not_be_attached(discord_server, lab, connect, until):
+    discord_server.expect(50013)
+    long = "\n".join(f"line_{number} = {number}" for number in range(200))
+
+    async def ask(turn):
+        turn.reply.step(1)
+        code = await turn.reply.approve(0, long)
+        return turn.done("Then not." if code is None else "Ran.")
+
+    alice = lab.person("alice")
+    channel = lab.channel("words", denied={"attach_files", "create_public_threads"})
+    async with connect(ask):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        await until(lambda: channel.of_bots and "Refuse" in channel.of_bots[-1].buttons)
+        assert "Run" not in channel.of_bots[-1].buttons
+        assert "you cannot see all of the code here" in channel.of_bots[-1].content
+        done = await discord_server.click(alice, channel.of_bots[-1], "Edit")
+        assert done.modal["components"][0]["component"]["value"] == long
+        await discord_server.click(alice, channel.of_bots[-1], "Refuse")
+        await until(lambda: "Then not." in channel.of_bots[-1].content)
+
+
 async def test_only_who_asked_approves(discord_server, lab, connect, until):
     alice, channel = lab.person("alice"), lab.channel("general")
     boss = lab.person("boss", lab.role("boss", "manage_messages", "manage_guild"))
