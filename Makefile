@@ -9,7 +9,7 @@ UNUSED := fire fontmeta termcolor
 STAMP := $(VENV)/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-attacks test-rest format bench lock clean
+.PHONY: help setup run test test-attacks test-rest test-deploy format bench lock clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -46,7 +46,11 @@ test-attacks: setup
 		$(abspath $(BIN))/pytest -m attack -p no:cacheprovider; fi
 
 test-rest: setup
-	$(BIN)/pytest -m "not attack"
+	$(BIN)/pytest -m "not attack and not deploy"
+
+# As root, with Debian's mmdebstrap, systemd-container, podman and crun; some minutes.
+test-deploy: setup
+	$(BIN)/pytest -m deploy tests/deploy
 
 format: setup ## Format, and repair what the linter can
 	$(BIN)/ruff check --fix-only .

@@ -1,0 +1,106 @@
+"""A small Debian with the bot in it, made from the distribution's own packages."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+HOME = "opt/interpreter-bot"
+USER = "interpreter-bot"
+_PACKAGES = "systemd-sysv,dbus,python3,passwd"
+_BOOT_SECONDS = 180
+# Containers want version 2 of the control groups; in a mount namespace of our own that disturbs
+# nobody. What still runs at its end is killed with the process namespace.
+_APART = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+_SCRIPT = """
+    if [ "$(stat -fc %T /sys/fs/cgroup)" != cgroup2fs ]; then
+        umount -l /sys/fs/cgroup/* 2>/dev/null
+        umount -l /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup || exit 99
+    fi
+    exec "$@"
+"""
+
+
+def need(*programs: str) -> None:
+    """Skip the test where one of Debian's programs is not installed."""
+    if missing := [name for name in programs if shutil.which(name) is None]:
+        pytest.skip(f"{', '.join(missing)} is not installed")
+
+
+def apart(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that boots or contains something."""
+    return subprocess.run(
+        [*_APART, "sh", "-c", _SCRIPT, "apart", *command],
+        env=os.environ | variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_BOOT_SECONDS,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="session")
+def system(request, tmp_path_factory) -> pathlib.Path:
+    """The root directory of a Debian like ours, with the bot where its unit looks for it."""
+    if "deploy" not in request.config.option.markexpr:
+        pytest.skip("takes minutes; `make test-deploy` runs it")
+    if os.geteuid():
+        pytest.skip("making a Debian takes root")
+    need("mmdebstrap", "unshare")
+    release = platform.freedesktop_os_release()
+    if release["ID"] != "debian":
+        pytest.skip("mmdebstrap here would make another distribution than this one")
+    root = tmp_path_factory.mktemp("deploy") / "root"
+    options = ["--quiet", "--variant=minbase", f"--include={_PACKAGES}"]
+    subprocess.run(["mmdebstrap", *options, release["VERSION_CODENAME"], root], check=True)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    if not (root / "usr/bin" / version).exists():
+        pytest.skip(f"this Debian has no {version}, which the libraries here are made for")
+    _install(root, version)
+    # Where others may not look, neither may the bot's own user.
+    root.chmod(0o755)
+    return root
+
+
+def _install(root: pathlib.Path, version: str) -> None:
+    environment = root / HOME / ".venv"
+    libraries = environment / "lib" / version / "site-packages"
+    installed = pathlib.Path(sys.prefix, "lib", version, "site-packages")
+    shutil.copytree(
+        installed,
+        libraries,
+        symlinks=True,
+        copy_function=_linked,
+        # The checkout takes its place.
+        ignore=shutil.ignore_patterns("_editable_impl_*", "interpreter_bot", "__pycache__"),
+    )
+    package = libraries / "interpreter_bot"
+    shutil.copytree(REPOSITORY / "interpreter_bot", package)
+    shutil.copytree(REPOSITORY / "migrations", package / "store/migrations")
+    (environment / "bin").mkdir()
+    (environment / "bin/python").symlink_to("/usr/bin/python3")
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    script = environment / "bin/interpreter-bot"
+    script.write_text(
+        f"#!/{HOME}/.venv/bin/python\n"
+        "from interpreter_bot import cli\n"
+        "raise SystemExit(cli.main())\n"
+    )
+    script.chmod(0o755)
+
+
+def _linked(source: str, target: str) -> None:
+    """Take no room for what is only read."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

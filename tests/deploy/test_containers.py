@@ -1,0 +1,77 @@
+"""The container's flags, under Podman and a seccomp profile like Docker's."""
+
+import json
+import pathlib
+import re
+
+import pytest
+
+from tests.deploy import conftest as systems
+
+pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900)]
+README = systems.REPOSITORY / "deploy/docker/README.md"
+PROFILE = pathlib.Path("/usr/share/containers/seccomp.json")
+VARIABLES = {
+    "INTERPRETER_BOT_PATHS__DATA": "/tmp/data",
+    "INTERPRETER_BOT_PATHS__RUNTIME": "/tmp/run",
+    "INTERPRETER_BOT_LOCAL__ENABLED": "false",
+}
+
+
+@pytest.fixture
+def doctor(system, tmp_path):
+    """Let the doctor look at what a container with these flags has; returns all it said."""
+    systems.need("podman", "crun")
+    configuration = tmp_path / "containers.conf"
+    configuration.write_text(
+        '[containers]\ndefault_ulimits=["nofile=4096:8192","nproc=1024:1024"]\n'
+    )
+    store = ["--root", tmp_path / "store", "--runroot", tmp_path / "run", "--storage-driver", "vfs"]
+    engine = ["podman", *store, "--runtime", "crun", "--cgroup-manager", "cgroupfs"]
+    common = "--rm --network none --cgroups disabled --log-driver none --user 1001:1001"
+    common += " --cap-drop ALL --security-opt no-new-privileges"
+    variables = [f"--env={name}={value}" for name, value in VARIABLES.items()]
+
+    def run(*flags: str) -> str:
+        command = [*engine, "run", *common.split(), *flags, *variables, "--rootfs", f"{system}:O"]
+        program = f"/{systems.HOME}/.venv/bin/interpreter-bot"
+        done = systems.apart(
+            *map(str, command), program, "doctor", CONTAINERS_CONF=str(configuration)
+        )
+        return done.stdout
+
+    return run
+
+
+def test_podman_needs_one_flag_more_and_the_hosts_name_is_seen_then(doctor):
+    told = doctor("--security-opt", "unmask=ALL")
+    assert "level: standard" in told, told
+    assert re.search(r"^host name +NO", told, re.MULTILINE)
+
+
+def test_a_masked_proc_leaves_no_sandbox(doctor):
+    told = doctor()
+    assert "level: none" in told, told
+    assert "mount /proc" in told
+
+
+def test_the_calls_that_the_readme_adds_to_a_profile_are_those_that_are_needed(doctor, tmp_path):
+    if not PROFILE.exists():
+        pytest.skip(f"{PROFILE} is not there")
+    added = re.search(r'"names": (\[[^]]*\])', README.read_text())[1]
+    profile = json.loads(PROFILE.read_text())
+    needed = set(json.loads(added))
+    # Like Docker's own, which allows none of them.
+    for rule in profile["syscalls"]:
+        rule["names"] = [name for name in rule["names"] if name not in needed]
+    without = tmp_path / "without.json"
+    without.write_text(json.dumps(profile))
+    assert "level: none" in doctor(
+        "--security-opt", "unmask=ALL", f"--security-opt=seccomp={without}"
+    )
+    profile["syscalls"].append({"names": sorted(needed), "action": "SCMP_ACT_ALLOW"})
+    with_them = tmp_path / "with.json"
+    with_them.write_text(json.dumps(profile))
+    told = doctor("--security-opt", "unmask=ALL", f"--security-opt=seccomp={with_them}")
+    assert "level: standard" in told, told
+    assert re.search(r"^host name +yes", told, re.MULTILINE)
