@@ -28,14 +28,8 @@ _RESULTS = pathlib.Path(__file__).parent / "results"
 _Run = Callable[[efforts.Effort], Awaitable[list[figures.Measure]]]
 # By the group whose results share a file.
 _GROUPS: dict[str, dict[str, _Run]] = {
-    "kernels": {
-        "warm": warm.run,
-        "memory": memory.run,
-        "many": many.run,
-        "bursts": bursts.run,
-        "idleness": idleness.run,
-        "flood": floods.run,
-    },
+    "kernels": {"warm": warm.run, "memory": memory.run, "many": many.run, "flood": floods.run},
+    "loads": {"bursts": bursts.run, "idleness": idleness.run},
     "conversations": {"turns": turns.run, "crowds": crowds.run, "pages": pages.run},
 }
 

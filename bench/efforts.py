@@ -26,7 +26,7 @@ class Effort:
     trips: int = 300
     idle_kernels: int = 6
     sessions: int = 100
-    idle_seconds: float = 30.0
+    idle_seconds: float = 20.0
     computing_seconds: float = 10.0
     flood_seconds: float = 20.0
     turns: int = 100

@@ -81,7 +81,7 @@ def _install(root: pathlib.Path, version: str) -> None:
         symlinks=True,
         copy_function=_linked,
         # The checkout takes its place.
-        ignore=shutil.ignore_patterns("_editable_impl_*", "interpreter_bot", "__pycache__"),
+        ignore=shutil.ignore_patterns("_editable_impl_*", "interpreter_bot"),
     )
     package = libraries / "interpreter_bot"
     shutil.copytree(REPOSITORY / "interpreter_bot", package)

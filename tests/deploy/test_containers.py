@@ -19,15 +19,16 @@ VARIABLES = {
 
 
 @pytest.fixture
-def doctor(system, tmp_path):
+def doctor(system, short_path):
     """Let the doctor look at what a container with these flags has; returns all it said."""
     systems.need("podman", "crun")
-    configuration = tmp_path / "containers.conf"
+    configuration = short_path / "containers.conf"
     configuration.write_text(
         '[containers]\ndefault_ulimits=["nofile=4096:8192","nproc=1024:1024"]\n'
     )
-    store = ["--root", tmp_path / "store", "--runroot", tmp_path / "run", "--storage-driver", "vfs"]
-    engine = ["podman", *store, "--runtime", "crun", "--cgroup-manager", "cgroupfs"]
+    places = ["--root", short_path / "store", "--runroot", short_path / "run"]
+    engine = ["podman", *places, "--storage-driver", "vfs", "--runtime", "crun"]
+    engine += ["--cgroup-manager", "cgroupfs"]
     common = "--rm --network none --cgroups disabled --log-driver none --user 1001:1001"
     common += " --cap-drop ALL --security-opt no-new-privileges"
     variables = [f"--env={name}={value}" for name, value in VARIABLES.items()]

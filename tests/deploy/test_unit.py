@@ -11,7 +11,7 @@ UNIT = systems.REPOSITORY / "deploy/interpreter-bot.service"
 PROBE = """#!/bin/sh
 systemctl start interpreter-bot
 pid=$(systemctl show -P MainPID interpreter-bot)
-for n in $(seq 300); do [ -e /var/lib/interpreter-bot/web-token ] && break; sleep 0.1; done
+for n in $(seq 900); do [ -e /var/lib/interpreter-bot/web-token ] && break; sleep 0.1; done
 echo "state: $(systemctl show -P SubState interpreter-bot)"
 echo "words: $(readlink /proc/$pid/fd/1)"
 echo "log: $(readlink /proc/$pid/fd/2)"
