@@ -1,7 +1,7 @@
 """Looking after one kernel: what its session has in memory and on disk, a few times a second.
 
-A session that rests is looked at once a minute: as long as none of its processes ran, it has what
-it had. Whether one did costs a microsecond to know, where a look takes thousands.
+A session that rests is looked at every five minutes: as long as none of its processes ran, it has
+what it had. Whether one did costs a microsecond to know, where a look takes thousands.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TICK_SECONDS: Final = 0.25
 # What code left running is looked at less often where a control group bounds its memory.
 _IDLE_TICKS: Final = 8
 # Even one that seems to rest: whoever slipped through one look is not to stay unseen for good.
-_REST_SECONDS: Final = 60.0
+_REST_SECONDS: Final = 300.0
 _GROWTH_BYTES: Final = settings.MIB
 _HEADROOM_BYTES: Final = 64 * settings.MIB
 # Code that was interrupted may be busy cleaning up; code that goes on filling the disk is not.
