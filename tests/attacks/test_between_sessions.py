@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import resource
 import time
 
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import settings, values
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -239,3 +240,35 @@ async def test_busy_neighbour_does_not_keep_others_waiting(run):
 
     assert len(waits) > 5
     assert sorted(waits)[len(waits) // 2] < 0.5
+
+
+IN_FLIGHT = """
+null = os.open("/dev/null", os.O_RDONLY)
+held = [socket.socketpair() for _ in range(8)]
+sent = 0
+try:
+    for one, _ in held:
+        for _ in range(40):
+            socket.send_fds(one, [b"x"], [null] * 200)
+            sent += 200
+except OSError as error:
+    print(errno.errorcode[error.errno])
+print(sent)
+"""
+
+
+async def test_descriptors_in_flight_keep_nobody_from_a_kernel(short_path):
+    """A plain user's sessions are the bot's own user on the host, for whom all of them count."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # As a shell sets it.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    try:
+        async with boxes.Bot.open(short_path, settings.Limits()) as bot:
+            ran = await bot.run(boxes.code(IN_FLIGHT), key="thief")
+            refusal, sent = ran.text.split()
+            assert refusal == "ETOOMANYREFS"
+            assert int(sent) > 1024
+            for key in "abcd":
+                assert (await bot.run("1 + 1", key=key)).plain == "2"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
