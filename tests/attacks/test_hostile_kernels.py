@@ -7,6 +7,7 @@ import pathlib
 import time
 
 import pytest
+import pytest_asyncio
 
 from interpreter_bot import values
 from interpreter_bot.kernels import listening
@@ -103,7 +104,7 @@ HEAVY = {
 }
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def holding():
     """The longest that anything held the event loop, in processor time, in a list of one.
 
@@ -132,7 +133,7 @@ async def test_no_message_holds_the_event_loop(run, holding, what):
 
     assert ran.ending is Ending.OK
     assert ran.text.endswith("after\n")
-    assert holding[0] < most_seconds
+    assert 0 < holding[0] < most_seconds
 
 
 async def test_messages_that_take_long_to_read_end_the_kernel(run, monkeypatch):
