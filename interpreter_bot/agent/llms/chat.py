@@ -106,6 +106,9 @@ class Chat:
                     # never use: of a long transcript that took longer than all else in a turn.
                     extra_body=sent,
                 )
+            except UnicodeEncodeError:
+                parameters = well_formed(parameters)
+                continue
             except openai.APIStatusError as error:
                 if self._quirks.learn(error, sent):
                     continue
@@ -118,6 +121,21 @@ class Chat:
         # Closes the connection also when we are cancelled, so that the server stops at once.
         async with stream:
             yield cast("openai.AsyncStream[Any]", stream)
+
+
+def well_formed(sent: Any) -> Any:  # noqa: ANN401
+    """Replace what no text can hold, in anything that becomes JSON.
+
+    Half a character may be in a message of a platform, in an output, or in what a model's server
+    sent by escapes; it is remembered, and would fail each later request of the conversation.
+    """
+    if isinstance(sent, str):
+        return sent.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(sent, dict):
+        return {well_formed(name): well_formed(value) for name, value in sent.items()}
+    if isinstance(sent, list | tuple):
+        return [well_formed(one) for one in sent]
+    return sent
 
 
 async def chunks(stream: openai.AsyncStream[Any]) -> AsyncGenerator[object, None]:

@@ -87,6 +87,9 @@ class Choosing:
             reply = await self._asked_again(prompt, reply, hearing)
         elif reply.calls:
             self._go_over("it writes its calls as text", hearing)
+        elif self._trial_at is not None:
+            # Words alone show nothing; what code they hold is not run, so trials stay rare.
+            self._trial_at = self._clock() + _TRIAL_SECONDS
         return reply
 
     def _offers_tools(self, prompt: messages.Prompt) -> bool:

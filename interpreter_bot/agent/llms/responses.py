@@ -54,6 +54,9 @@ class Responses:
             try:
                 # See `chat` for why it goes this way.
                 stream = await self._client.responses.create(stream=True, extra_body=sent)
+            except UnicodeEncodeError:
+                parameters = chat.well_formed(parameters)
+                continue
             except openai.APIStatusError as error:
                 if self._quirks.learn(error, sent):
                     continue

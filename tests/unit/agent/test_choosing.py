@@ -135,6 +135,19 @@ async def test_model_gets_its_tools_back_when_it_calls_one(monkeypatch):
     ]
 
 
+async def test_trial_that_shows_nothing_is_not_repeated_at_once(monkeypatch):
+    monkeypatch.setattr(choosing, "_TRIAL_SECONDS", 0.0)
+    replies = [server.text(*CALL), server.text("It is 42."), server.text("Hello.")]
+    async with scripts.stage([*replies, server.text("Yes.")], scripts.printed("42")) as stage:
+        await stage.run()
+        stage.transcript.tell("Hello?")
+        monkeypatch.setattr(choosing, "_TRIAL_SECONDS", 1800.0)
+        await stage.run()
+        stage.transcript.tell("Still there?")
+        await stage.run()
+    assert offered(stage) == [True, False, True, False]
+
+
 async def test_server_that_refuses_tools_is_asked_without():
     replies = [
         server.failure(400, "registry.ollama.ai/library/x does not support tools"),

@@ -45,6 +45,15 @@ async def test_error_is_fed_back_and_repaired(protocol):
 
 
 @PROTOCOLS
+async def test_half_a_character_from_a_model_fails_no_later_request(protocol):
+    replies = [server.code("print('\ud800')", "Half: \ud83d."), server.text("Whole.")]
+    async with scripts.stage(replies, scripts.printed("\udc00"), protocol=protocol) as stage:
+        outcome = await stage.run()
+    assert (outcome.ending, outcome.text) == (Ending.ANSWERED, "Whole.")
+    assert "Half: \ufffd." in json.dumps(stage.server.requests[1].messages, ensure_ascii=False)
+
+
+@PROTOCOLS
 async def test_picture_is_shown_to_a_model_that_sees(protocol):
     image = values.Image(mime="image/png", data=scripts.PNG, plain="<Figure size 640x480>")
     replies = [server.code("plt.show()"), server.text("Look.")]
