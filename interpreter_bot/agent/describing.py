@@ -27,6 +27,17 @@ _NO_SUCH_NAME: Final = (
     "[There is no such name in the data. Use one that exists; if none of them is what the person "
     "asked for, do not run code, but tell them that it is not in the data, and what is.]"
 )
+# So do amounts with a currency, for which they otherwise try one conversion after the other.
+_OF_TEXT: Final = re.compile(
+    r"could not convert string to float|Unable to parse string|dtype '?(?:str|object|string)'?"
+    r"|unsupported operand type.*'str'|can't multiply sequence|agg function failed"
+)
+_NUMBERS_IN_TEXT: Final = (
+    "[Convert text such as '$1,200' to a number like this: df['column'].str.strip('$€£% ')"
+    ".str.replace(',', '').astype(float), and a date by pd.to_datetime.]"
+)
+HINTS: Final = (_NO_SUCH_NAME, _NUMBERS_IN_TEXT)
+"""What an error's output may hold of them, each in a line."""
 FAILED: Final = (
     "[The code failed with the error above. Take another way to the result, in changed code.]"
 )
@@ -52,15 +63,21 @@ def execution(
             None,
             (
                 fitting.shortened(shown, most_characters),
-                _NO_SUCH_NAME if _is_of_a_name(error(outputs)) else "",
+                _hint(error(outputs)),
                 _ended(finished, shown),
             ),
         )
     )
 
 
-def _is_of_a_name(failure: values.Error | None) -> bool:
-    return failure is not None and failure.name == "KeyError"
+def _hint(failure: values.Error | None) -> str:
+    """Say what helps with errors that are otherwise made again and again."""
+    if failure is None:
+        return ""
+    if failure.name == "KeyError":
+        return _NO_SUCH_NAME
+    is_of_text = failure.name in ("TypeError", "ValueError") and _OF_TEXT.search(failure.message)
+    return _NUMBERS_IN_TEXT if is_of_text else ""
 
 
 def _said(output: showing.Standing) -> str:

@@ -33,6 +33,9 @@ _ESCAPES: Final = {
     "f": "\f",
 }
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+# Of IPython; and comments.
+_MAGIC: Final = ("%", "!", "#", "?")
+_PROSE_CHARACTERS: Final = 2000
 _NAMED: Final = ("name", "function", "tool", "tool_name")
 _GIVEN: Final = ("arguments", "parameters", "args", "input", "tool_input")
 
@@ -144,6 +147,24 @@ def unescaped(text: str) -> str:
     # JSON writes what is beyond 16 bits as two escapes, which are one character.
     halves = _ESCAPE.sub(one, text)
     return halves.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def is_prose(code: str) -> bool:
+    """Say whether what was given as Python is an answer in words: no line of it is any Python."""
+    lines = [line.strip() for line in code[:_PROSE_CHARACTERS].splitlines()]
+    return bool(code.strip()) and not any(_is_python(line) for line in lines if line)
+
+
+def _is_python(line: str) -> bool:
+    if line.startswith(_MAGIC) or "(" in line or "import " in line:
+        return True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(line)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
 
 
 def unwrapped(text: str) -> str:

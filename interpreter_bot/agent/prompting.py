@@ -38,6 +38,7 @@ def system(
     network: str = NO_NETWORK,
     note: str = "",
     is_planned: bool = False,
+    is_small: bool = False,
 ) -> str:
     """Write the system prompt.
 
@@ -48,8 +49,9 @@ def system(
         network: a sentence about what can be reached.
         note: what the operator wants to add.
         is_planned: a person allows a plan before anything runs.
+        is_small: the model is, and writes the better code the less it has read.
     """
-    text = read("system").format(
+    text = read("system_small" if is_small else "system").format(
         seconds=f"{limits.execution_seconds:,.0f}",
         memory=sized(limits.memory_bytes),
         workspace=sized(limits.workspace_bytes),
@@ -58,7 +60,9 @@ def system(
         packages=_installed(packages),
     )
     plan = read("plan") if is_planned else ""
-    return "\n\n".join(filter(None, (text, plan, note, f"Today is {today:%A, %d %B %Y}.")))
+    # Every further sentence makes a small model's code worse; it can ask Python for the date.
+    day = "" if is_small else f"Today is {today:%A, %d %B %Y}."
+    return "\n\n".join(filter(None, (text, plan, note, day)))
 
 
 def _installed(packages: Mapping[str, str]) -> str:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import decimal
 import pathlib
+import re
 from typing import Annotated, Final, Literal
 
 import pydantic
 
 from interpreter_bot.groups import tables
+
+# Whoever is smaller writes better programs as code blocks than as calls, even where it can call:
+# as calls, one of 1.5 billion puts them on one line, and makes the same mistake again and again.
+_SMALL_BILLIONS: Final = 4.0
+# "qwen2.5-coder-1.5b-instruct", "llama3.2:3b", "smollm2-360m"; neither the "A3B" of a larger one
+# with experts, nor the "4bit" of a shortened one.
+_SIZE: Final = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
 
 
 def _sight(value: object) -> object:
@@ -66,6 +74,13 @@ class Model(tables.Group):
     def title(self) -> str:
         """What people see."""
         return self.label or self.name
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its name tells of a size at which it wants short prompts, and code in blocks."""
+        found = _SIZE.findall(self.name)
+        billions = [float(number) / (1000 if unit in "mM" else 1) for number, unit in found]
+        return bool(billions) and max(billions) <= _SMALL_BILLIONS
 
 
 class Turn(tables.Group):

@@ -281,6 +281,7 @@ class _Work:
                 packages=means.pool.packages,
                 note=means.bot.agent.note,
                 is_planned=bench.approval == "plan",
+                is_small=model.is_small,
             ),
             transcript=transcript,
             workbench=bench,

@@ -148,8 +148,8 @@ def _speaking(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:
         case "responses":
             return responses.Responses(client, model)
         case "fenced":
-            return fenced.Fenced(chat.Chat(client, model))
+            return fenced.Fenced(chat.Chat(client, model), is_small=model.is_small)
         case "auto":
             with_tools = chat.Chat(client, model)
-            is_small = choosing.is_small(model.name)
-            return choosing.Choosing(with_tools, fenced.Fenced(with_tools), is_small=is_small)
+            without = fenced.Fenced(with_tools, is_small=model.is_small)
+            return choosing.Choosing(with_tools, without, is_small=model.is_small)

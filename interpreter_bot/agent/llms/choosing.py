@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import re
 import time
 from collections.abc import Callable
 from typing import Final
@@ -14,12 +13,6 @@ from interpreter_bot.agent.llms import chat, fenced
 
 _log = logging.getLogger(__name__)
 
-# Whoever is smaller answers more with code blocks than with calls, even where it can call:
-# `bench/results/protocols.json`.
-_SMALL_BILLIONS: Final = 4.0
-# "qwen2.5-coder-1.5b-instruct", "llama3.2:3b", "smollm2-360m"; neither the "A3B" of a larger one
-# with experts, nor the "4bit" of a shortened one.
-_SIZE: Final = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
 # A server may have been given another model, or other settings, meanwhile.
 _TRIAL_SECONDS: Final = 1800.0
 _GONE_OVER: Final = (
@@ -33,13 +26,6 @@ _AS_TEXT: Final = (
     "[That call was written as text, and has not been run. Make it as a call, or answer the "
     "person in words.]"
 )
-
-
-def is_small(name: str) -> bool:
-    """Say whether a model's name tells of a size at which code blocks are answered better."""
-    found = _SIZE.findall(name)
-    billions = [float(number) / (1000 if unit in "mM" else 1) for number, unit in found]
-    return bool(billions) and max(billions) <= _SMALL_BILLIONS
 
 
 class Choosing:

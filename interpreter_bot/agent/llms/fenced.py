@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, TypeAlias
 
 from interpreter_bot.agent import (
+    claims,
     failures,
     fitting,
     guards,
@@ -21,32 +22,43 @@ _Content: TypeAlias = str | list[dict[str, Any]]
 
 
 class Fenced:
-    """Speaks through `chat`, without tools. One block a step: what follows it is invented."""
+    """Speaks through `chat`, without tools. One block a step: what follows it is invented.
 
-    def __init__(self, through: chat.Chat) -> None:
+    Args:
+        through: sends and hears.
+        is_small: a long prompt would make its code worse.
+    """
+
+    def __init__(self, through: chat.Chat, *, is_small: bool = False) -> None:
         self._chat = through
+        self._is_small = is_small
 
     async def reply(self, prompt: messages.Prompt, *, hearing: ports.Hearing) -> messages.Reply:
         """Answer; a block of Python is a call of `run_code`."""
+        if self._is_small and (bare := reminding.bare_answer(prompt.messages)):
+            hearing.text(bare)
+            written = messages.Usage(0, fitting.text_tokens(bare), is_estimated=True)
+            return messages.Reply(text=bare, usage=written)
         system = prompt.system
-        if prompt.tools:
-            system = f"{system}\n\n{prompting.read('fenced')}"
+        if rules := self._rules(prompt):
+            system = f"{system}\n\n{rules}"
         said: list[dict[str, Any]] = [{"role": "system", "content": system}]
         for message in forgetting.forgotten(prompt.messages):
             _append(said, message)
         may_call = bool(prompt.tools) and prompt.may_call
-        reminder = reminding.reminder(prompt.messages) if may_call else ""
+        reminder = reminding.reminder(prompt.messages, is_small=self._is_small) if may_call else ""
         if not reminder:
             return await self._converse(said, prompt, hearing)
         _append(said, messages.Told(reminder, is_ours=True))
         withheld = withholding.Withheld(hearing)
         try:
             reply = await self._converse(said, prompt, withheld)
-            if not reminding.is_guess(reply, prompt):
+            objection = reminding.objection(reply, prompt, is_small=self._is_small)
+            if not objection:
                 return reply
             withheld.drop()
             _append(said, messages.Said(reply.text))
-            _append(said, messages.Told(prompting.read("guessed"), is_ours=True))
+            _append(said, messages.Told(objection, is_ours=True))
             try:
                 again = await self._converse(said, prompt, withheld)
             except failures.CutError as error:
@@ -56,13 +68,26 @@ class Fenced:
         finally:
             withheld.release()
 
+    def _rules(self, prompt: messages.Prompt) -> str:
+        """Say how code is run; where there is data, a small model is told so with the question."""
+        if not prompt.tools or (self._is_small and claims.has_data(prompt.messages)):
+            return ""
+        return prompting.read("fenced_small" if self._is_small else "fenced")
+
     async def _converse(
         self, said: list[dict[str, Any]], prompt: messages.Prompt, hearing: ports.Hearing
     ) -> messages.Reply:
         listener = listening.Listener(hearing, prompt, finds_calls=True, takes_python=True)
-        return await self._chat.converse(
+        reply = await self._chat.converse(
             said, prompt, listener=listener, extra={}, stops_at_block=True
         )
+        if not reply.calls or not isinstance(wish := tools.read(reply.calls[0]), tools.RunCode):
+            return reply
+        if not leniency.is_prose(wish.code):
+            return reply
+        # It copies the shape of what it wrote before, and means to answer.
+        hearing.text(wish.code)
+        return dataclasses.replace(reply, text=f"{reply.text}{wish.code}", calls=())
 
 
 def with_both(guess: messages.Reply, reply: messages.Reply) -> messages.Reply:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from interpreter_bot.agent import describing, guards, messages
+from interpreter_bot.agent.llms import reminding
 
 # The first failure is mended best by looking at it.
 _TRIES: Final = 2
@@ -20,14 +21,29 @@ _ERROR_CHARACTERS: Final = 300
 
 
 def forgotten(transcript: tuple[messages.Message, ...]) -> tuple[messages.Message, ...]:
-    """Leave out code that was refused as a repeat, and tries that failed several times in a row."""
-    shown = _without_tries(transcript)
+    """Leave out what only misleads.
+
+    That is code that was refused as a repeat, tries that failed several times in a row, and code
+    that found nothing, once it has looked another time.
+    """
+    shown = _without_nothings(_without_tries(transcript))
     following = (*shown[1:], None)
     return tuple(
         one
         for one, after in zip(shown, following, strict=True)
         if not (isinstance(one, messages.Said) and _is_refusal(after))
     )
+
+
+def _without_nothings(transcript: tuple[messages.Message, ...]) -> tuple[messages.Message, ...]:
+    kept: list[messages.Message] = []
+    for one in transcript:
+        match (*kept[-2:], one):
+            case (messages.Said(), messages.Answered(text=text), messages.Said(calls=(_, *_))):
+                if reminding.is_nothing(text):
+                    del kept[-2:]
+        kept.append(one)
+    return tuple(kept)
 
 
 def _without_tries(transcript: tuple[messages.Message, ...]) -> tuple[messages.Message, ...]:
@@ -43,7 +59,9 @@ def _without_tries(transcript: tuple[messages.Message, ...]) -> tuple[messages.M
     lines = failures[-1].text.removesuffix(describing.FAILED).strip().splitlines()
     # Remarks of ours stand in brackets.
     error = next((line for line in reversed(lines) if not line.startswith("[")), "")
+    hints = [hint for hint in describing.HINTS if hint in lines]
     told = _ANEW.format(count=len(failures), error=error[:_ERROR_CHARACTERS])
+    told = "\n".join([*hints, told])
     return (*transcript[:start], messages.Told(told, is_ours=True), *transcript[end:])
 
 

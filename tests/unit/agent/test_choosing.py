@@ -1,13 +1,14 @@
 """A model that cannot call tools is found out, and served all the same."""
 
 import asyncio
+import datetime
 import json
 import time
 
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.agent import budgets, failures, messages, prompting
+from interpreter_bot.agent import budgets, failures, leniency, messages, prompting
 from interpreter_bot.agent.endings import Ending
 from interpreter_bot.agent.llms import catalogues, choosing, reminding, translating
 from tests.fakes import openai_server as server
@@ -171,7 +172,7 @@ async def test_server_that_refuses_tools_is_asked_without():
     ],
 )
 def test_size_of_a_model_is_read_from_its_name(name, is_small):
-    assert choosing.is_small(name) is is_small
+    assert settings.Model(name=name).is_small is is_small
 
 
 @pytest.mark.parametrize(("protocol", "has_tools"), [("auto", False), ("chat", True)])
@@ -218,20 +219,25 @@ async def test_calls_without_index_or_ids_of_their_own_are_told_apart(call_id):
     assert len(set(ids)) == 2
 
 
-DATA = "[The person sent the file 'a.csv'; it is at /mnt/data/a.csv.]\n\nHow many?"
+# What pandas prints is no answer as it stands.
+TABLE = "dogs\nBella  42"
+DATA = "[The person sent the file 'a.csv'; it is at /mnt/data/a.csv.]\n\nHow many are there?"
 
 
 async def test_model_without_tools_is_reminded_to_compute_where_there_is_data():
     replies = [server.text("```python\nprint(42)\n```"), server.text("42"), server.text("Hello!")]
     async with scripts.stage(
-        replies, scripts.printed("42"), protocol="fenced", question=DATA
+        replies, scripts.printed(TABLE), protocol="fenced", name="tiny-1b", question=DATA
     ) as stage:
         await stage.run()
         stage.transcript.tell("Thanks.")
         await stage.run()
     said = [one.messages[-1]["content"] for one in stage.server.requests]
-    assert [prompting.read("reminder") in one for one in said] == [True, False, True]
-    assert "Small talk" not in json.dumps([messages.to_dict(x) for x in stage.transcript.entries])
+    assert [prompting.read("reminder") in one for one in said] == [True, False, False]
+    # "Thanks." wants no code, and a model that is told of a way out takes it.
+    assert [prompting.read("reminder_talk") in one for one in said] == [False, False, True]
+    stored = json.dumps([messages.to_dict(one) for one in stage.transcript.entries])
+    assert "python block now" not in stored
 
 
 async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
@@ -267,13 +273,176 @@ async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
     ],
 )
 def test_a_model_without_tools_may_say_what_it_was_told(answer):
-    question = "[a.csv is at /mnt/data/a.csv. 7 rows, 3 columns.]\n29.699\n\nHow many columns?"
+    question = "[a.csv is at /mnt/data/a.csv. 7 rows, 3 columns.]\n29.699\n\nAll columns"
     system = "Today is 2030-01-31."
     prompt = messages.Prompt(system=system, messages=(messages.Told(question),))
     started = time.perf_counter()
-    assert not reminding.is_guess(messages.Reply(text=answer), prompt)
+    assert not reminding.objection(messages.Reply(text=answer), prompt, is_small=True)
     assert time.perf_counter() - started < 2
-    assert reminding.is_guess(messages.Reply(text=f"{answer} 12.5"), prompt)
+    assert reminding.objection(messages.Reply(text=f"{answer} 12.5"), prompt, is_small=True)
+
+
+async def test_model_without_tools_is_told_again_what_was_asked_when_it_has_an_output():
+    replies = [server.text("```python\nprint(42)\n```"), server.text("It is 42.")]
+    async with scripts.stage(
+        replies, scripts.printed(TABLE), protocol="fenced", name="tiny-1b", question=DATA
+    ) as stage:
+        await stage.run()
+    told = stage.server.requests[1].messages[-1]["content"]
+    assert told.startswith(f"[Output of the code:]\n{TABLE}")
+    assert told.endswith(prompting.read("reminder_output").format(question="How many are there?"))
+    assert "The person asked" not in json.dumps(
+        [messages.to_dict(one) for one in stage.transcript.entries]
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "is_nothing"),
+    [
+        *(("0", True), ("Loans that are out: 0\n", True), ("nan", True), ("share: 0.0%", True)),
+        *(("Empty DataFrame\nColumns: [a]\nIndex: []", True), ("[]", True)),
+        *(("Series([], dtype: float64)", True), ("Ana earns $nan", True)),
+        *(("group\na   NaN\nb   NaN\nName: pay, dtype: float64", True), ("a  NaN\nb  NaN\n", True)),
+        *(("group\na   NaN\nb   4.0\nName: pay", False), ("a  4.0\nb  NaN\nc  NaN\n", False)),
+        *(("[10]", False), ("[0.05]", False), ("a    0\nb    3", False)),
+    ],
+)
+async def test_output_of_nothing_is_looked_into_once(output, is_nothing):
+    block = server.text("```python\nprint(1)\n```")
+    replies = [block, server.text("```python\nprint(2)\n```"), server.text("None.")]
+    played = [scripts.printed(output)] * 2
+    async with scripts.stage(
+        replies, *played, protocol="fenced", name="tiny-1b", question=DATA
+    ) as stage:
+        await stage.run()
+    nothing, something = (
+        prompting.read(name).format(question="How many are there?")
+        for name in ("reminder_nothing", "reminder_output")
+    )
+    second, third = (one.messages[-1]["content"] for one in stage.server.requests[1:])
+    assert second.endswith(nothing if is_nothing else something)
+    assert third.endswith(something)
+
+
+@pytest.mark.parametrize(
+    ("output", "is_cut"),
+    [
+        *(("0 1\n      ... \n9 9\nLength: 200", True), ("   a\n0  1\n..  ..\n9  9", True)),
+        *(("<Array>\n['a']\nLength: 1", False), ("[To do ...", False)),
+    ],
+)
+async def test_long_list_is_taken_for_no_answer(output, is_cut):
+    replies = [server.text("```python\nprint(1)\n```"), server.text("None.")]
+    async with scripts.stage(
+        replies, scripts.printed(output), protocol="fenced", name="tiny-1b", question=DATA
+    ) as stage:
+        await stage.run()
+    told = stage.server.requests[1].messages[-1]["content"]
+    assert ("a long list, cut in the middle" in told) is is_cut
+
+
+@pytest.mark.parametrize(
+    ("output", "is_bare"),
+    [
+        *(("0.707\n", True), ("2025-01", True), ("Ana Costa", True), ("48.5 %", True)),
+        *(("Castle lent 42 books.", True), ("Loans: 8\nWith a fine: 1\n", True)),
+        *(("0", False), ("[1, 2]", False), ("8\n1", False), ("Castle  42\nHarbour  3", False)),
+        *(("a b\n" * 6, False), ("word " * 100, False), ("Ana Costa earns $nan", False)),
+        *(("month 4\nName: kwh, dtype: int64", False), ("{'a': 1}", False)),
+    ],
+)
+async def test_words_that_a_small_model_prints_is_the_answer_as_it_stands(output, is_bare):
+    replies = [server.text("```python\nprint(1)\n```")]
+    replies += [] if is_bare else [server.text("None.")]
+    async with scripts.stage(
+        replies, scripts.printed(output), protocol="fenced", question=DATA, name="tiny-1b"
+    ) as stage:
+        outcome = await stage.run()
+    assert outcome.text == stage.watcher.said == (output.strip() if is_bare else "None.")
+
+
+async def test_question_is_no_answer_to_itself():
+    question = "How many are there?"
+    replies = [server.text("```python\nprint(42)\n```"), server.text(question), server.text("42.")]
+    async with scripts.stage(
+        replies, scripts.printed(TABLE), protocol="fenced", name="tiny-1b", question=DATA
+    ) as stage:
+        assert (await stage.run()).text == stage.watcher.said == "42."
+
+
+async def test_figures_that_no_output_holds_are_seen_by_nobody():
+    replies = [
+        server.text("```python\nprint(0.4846, 24.394)\n```"),
+        server.text("It is 48.46%, after 24.43 days."),
+        server.text("It is 48.46%, after 24.39 days."),
+    ]
+    async with scripts.stage(
+        replies,
+        scripts.printed("a  0.4846\nb  24.394"),
+        protocol="fenced",
+        name="tiny-1b",
+        question=DATA,
+    ) as stage:
+        assert (await stage.run()).text == stage.watcher.said == "It is 48.46%, after 24.39 days."
+    told = stage.server.requests[2].messages[-1]["content"]
+    assert told == prompting.read("misquoted").format(figures="24.43")
+
+
+@pytest.mark.parametrize("answer", ["Harbour.", "I'm sorry, I cannot know.", "It is 42."])
+async def test_question_about_data_is_not_answered_before_code_ran(answer):
+    told = "[a.csv is at /mnt/data/a.csv. 42 rows.]\nFirst rows:\n42,Harbour\n\nWhich branch is it?"
+    replies = [server.text(answer), server.text("```python\n1\n```"), server.text("It is Castle.")]
+    async with scripts.stage(
+        replies,
+        scripts.printed("branch\nCastle  2"),
+        protocol="fenced",
+        name="tiny-1b",
+        question=told,
+    ) as stage:
+        assert (await stage.run()).text == stage.watcher.said == "It is Castle."
+
+
+async def test_answer_in_words_that_came_as_a_block_of_code_is_heard():
+    prose = "Loans that are out: 29\nmost at Castle"
+    replies = [server.text("```python\nprint(29)\n```"), server.text(f"```python\n{prose}\n```")]
+    async with scripts.stage(
+        replies, scripts.printed("29"), protocol="fenced", question=DATA
+    ) as stage:
+        assert (await stage.run()).text == stage.watcher.said.strip() == prose
+    assert stage.workbench.ran == ["print(29)\n"]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_prose"),
+    [
+        *(("Loans: 29 of 260", True), ("The mean is\n4.5 days.", True), ("", False)),
+        *(("x = 1\nwhat is this", False), ("%time x", False), ("!ls -l", False), ("x", False)),
+        *(("print('a", False), ("for a in b:\n  c.d", False), ("# only words", False)),
+    ],
+)
+def test_words_are_told_from_code(code, is_prose):
+    assert leniency.is_prose(code) is is_prose
+
+
+async def test_look_that_found_nothing_is_forgotten_once_another_was_taken():
+    replies = [server.text(f"```python\nprint({n})\n```") for n in (1, 2)] + [server.text("29")]
+    played = [scripts.printed("0"), scripts.printed("29")]
+    async with scripts.stage(replies, *played, protocol="fenced", question=DATA) as stage:
+        assert (await stage.run()).text == "29"
+    seen = [json.dumps(one.messages) for one in stage.server.requests]
+    assert ["print(1)" in one for one in seen] == [False, True, False]
+    assert "print(2)" in seen[2]
+
+
+def test_small_model_reads_less():
+    day = datetime.date(2026, 11, 21)
+    short, long = (
+        prompting.system(settings.Limits(), today=day, note="Be kind.", is_small=is_small)
+        for is_small in (True, False)
+    )
+    assert len(short) < len(long) / 5
+    for part in ("/mnt/data", "Be kind."):
+        assert part in short
 
 
 async def test_one_that_insists_on_its_figures_is_heard():
@@ -300,7 +469,8 @@ async def test_words_that_were_held_back_are_heard_when_the_turn_is_stopped():
         ("plot petal length by species", "reminder_groups"),
         ("plot a histogram of petal length by species", "reminder_picture"),
         ("Two charts, please", "reminder_picture"),
-        ("Who is it?", "reminder"),
+        ("Who is it?", "reminder_talk"),
+        ("Who is the tallest here?", "reminder"),
         ("How many games ended in a draw?", "reminder"),
     ],
 )
@@ -308,7 +478,11 @@ async def test_who_wants_a_picture_is_to_get_one(words, name):
     question = f"[The file draw.csv is at /mnt/data/draw.csv.]\n\n{words}"
     block = server.text("```python\n1\n```")
     async with scripts.stage(
-        [block, server.text("ok")], scripts.printed("1"), protocol="fenced", question=question
+        [block, server.text("ok")],
+        scripts.printed(TABLE),
+        protocol="fenced",
+        name="tiny-1b",
+        question=question,
     ) as stage:
         await stage.run()
     assert stage.server.requests[0].messages[-1]["content"].endswith(prompting.read(name))
@@ -358,6 +532,8 @@ async def test_the_error_that_is_told_of_forgotten_tries_is_an_error():
         await stage.run()
     told = stage.server.requests[2].messages[-1]["content"]
     assert "the last with \"KeyError: '1'\"" in told
+    # What helps stays, with the tries gone that it was said of.
+    assert told.index("There is no such name in the data") < told.index("2 tries")
 
 
 async def test_picture_and_words_for_a_model_without_tools_are_one_message():

@@ -130,3 +130,21 @@ def test_guard_lets_code_run_again_after_other_code():
         assert guard.object_to(code) is None
         guard.ran(code, OK, None)
     assert guard.object_to("a  \n\n# same")
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "is_told"),
+    [
+        ("ValueError", "could not convert string to float: '$67,600'", True),
+        ("TypeError", "dtype 'str' does not support operation 'mean'", True),
+        ("TypeError", "agg function failed [how->mean,dtype->object]", True),
+        ("ValueError", "x and y must be the same size", False),
+        ("KeyError", "could not convert string to float", False),
+    ],
+)
+def test_model_is_told_how_numbers_are_made_of_text(name, message, is_told):
+    outputs, finished = (
+        [values.Error(name, message, f"Traceback\n{name}: {message}")],
+        scripts.FAILED,
+    )
+    assert ("'$1,200'" in describing.execution(outputs, finished, 8000)) is is_told
