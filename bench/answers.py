@@ -154,7 +154,7 @@ async def _turn(
         llm=means.llm,
         model=means.model,
         limits=limits,
-        system=prompting.system(settings.Limits(), today=_TODAY),
+        system=prompting.system(settings.Limits(), today=_TODAY, is_small=means.model.is_small),
         transcript=transcript,
         workbench=workbench,
         watcher=watcher,

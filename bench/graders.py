@@ -27,12 +27,16 @@ def _numbers(text: str) -> list[float]:
 
 
 def numbers(*expected: float, within: float = 0.005) -> Check:
-    """All of them are in the text, as rounded as `within` allows, and not too many others."""
+    """All of them are in the text, as rounded as `within` allows, and not too many others.
+
+    A sign does not count, for what is down by 5 % is told in either way.
+    """
 
     def is_right(answer: questions.Answer) -> bool:
-        said = _numbers(answer.text)
+        said = [abs(one) for one in _numbers(answer.text)]
+        wanted = [abs(one) for one in expected]
         return len(said) <= _SPARE_NUMBERS + 3 * len(expected) and all(
-            any(abs(one - each) <= within * max(abs(each), 1) for one in said) for each in expected
+            any(abs(one - each) <= within * max(each, 1) for one in said) for each in wanted
         )
 
     return is_right
@@ -48,7 +52,11 @@ def names(expected: Iterable[str], *, among: Iterable[str]) -> Check:
     wanted, known = set(expected), set(among)
 
     def is_right(answer: questions.Answer) -> bool:
-        said = {one for one in known if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", answer.text)}
+        said = {
+            one
+            for one in known
+            if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", answer.text, re.IGNORECASE)
+        }
         return said == wanted
 
     return is_right
@@ -57,14 +65,18 @@ def names(expected: Iterable[str], *, among: Iterable[str]) -> Check:
 def each(expected: Mapping[str, float], *, within: float = 0.005) -> Check:
     """Every name is in the text, and every number."""
     has_numbers = numbers(*expected.values(), within=within)
-    return lambda answer: all(name in answer.text for name in expected) and has_numbers(answer)
+    return lambda answer: (
+        has_numbers(answer) and all(name.lower() in answer.text.lower() for name in expected)
+    )
 
 
 def line(expected: str) -> Check:
-    """One line of the text is exactly this, but for blanks, quotes and marks around it."""
+    """One line of the text is exactly this, but for blanks, and quotes and marks around it."""
+    wanted = "".join(expected.split())
 
     def is_right(answer: questions.Answer) -> bool:
-        return any(one.strip(" \t*`'\".") == expected for one in answer.text.splitlines())
+        lines = ("".join(one.split()) for one in answer.text.splitlines())
+        return any(one.strip("*`'\".") == wanted for one in lines)
 
     return is_right
 

@@ -1,0 +1,57 @@
+"""Whether a small model answers more with native calls or with code blocks.
+
+`python -m bench.protocols --url http://127.0.0.1:8911/v1 --model NAME`: the questions of
+`bench.answers`, each in a turn of its own, once with `protocol = chat` and once with `fenced`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import pathlib
+import tempfile
+from typing import Any, Final
+
+from bench import answers, loop_comparison, machines, questions
+
+_RESULT: Final = pathlib.Path(__file__).parent / "results" / "protocols.json"
+_PROTOCOLS: Final = ("chat", "fenced")
+
+
+async def main(given: argparse.Namespace) -> dict[str, Any]:
+    """Ask everything in both ways."""
+    machine = machines.describe()
+    protocols: dict[str, Any] = {}
+    for protocol in _PROTOCOLS:
+        async with loop_comparison.means(given.url, given.model, protocol, given.kept) as opened:
+            sets = await asyncio.gather(
+                *(answers.measure(opened, subject()) for subject in questions.SUBJECTS.values())
+            )
+        protocols[protocol] = dict(zip(questions.SUBJECTS, sets, strict=True))
+    return {
+        "machine": machine,
+        "model": given.model,
+        "right": {
+            protocol: {name: f"{one['right']} of {one['total']}" for name, one in sets.items()}
+            for protocol, sets in protocols.items()
+        },
+        "protocols": protocols,
+    }
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.protocols", description=__doc__)
+    parser.add_argument("--url", required=True, help="the base URL of the model's server")
+    parser.add_argument("--model", required=True, help="what the server calls the model")
+    kept = pathlib.Path(tempfile.gettempdir()) / "interpreter-bot-replies"
+    parser.add_argument("--kept", type=pathlib.Path, default=kept, help="a folder for replies")
+    parser.add_argument("--into", type=pathlib.Path, default=_RESULT, help="the file to write")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    given = _arguments()
+    result = asyncio.run(main(given))
+    given.into.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    print(json.dumps(result["right"]), f"Written: {given.into}")
