@@ -96,6 +96,12 @@ class Page:
         await self.call("Page.navigate", url=address)
         await self.until("document.readyState == 'complete'")
 
+    async def reload(self):
+        """Load the page anew; what was there before is gone when this returns."""
+        await self.value("isOld = true")
+        await self.call("Page.reload")
+        await self.until("!('isOld' in window) && document.readyState == 'complete'")
+
     async def value(self, expression):
         """The value of a JavaScript expression, awaited."""
         result = await self.call(

@@ -184,7 +184,7 @@ async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path
         assert (await browser.downloaded()).read_bytes() == bytes(range(256)) * 1000
 
         shown = await page.text("#turns")
-        await page.call("Page.reload")
+        await page.reload()
         await page.until(f"{ENDED} === 1")
         await page.until("document.querySelector('.output.picture img')?.naturalWidth > 100")
         await page.drawn()

@@ -113,7 +113,7 @@ async def test_python_mode_is_kept_over_a_reload_and_another_conversation(servin
         await page.until("document.querySelectorAll('#conversations li').length === 1")
         await page.click("#conversations a")
         await page.until(f"{pressed} === 'true'")
-        await page.call("Page.reload")
+        await page.reload()
         await visits.answered(page)
         assert await page.value(pressed) == "true"
         await page.type("x")

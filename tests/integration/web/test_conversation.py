@@ -22,7 +22,7 @@ async def test_earlier_turns_come_above_what_is_being_read(serving_fake, browsin
         bot.past[request.key][:] = [
             _renamed(template, number, f"echo {number}") for number in range(1, 81)
         ]
-        await page.call("Page.reload")
+        await page.reload()
         await visits.answered(page, 30)
         await page.value("document.getElementById('scroll').scrollTop = 0")
         await page.drawn()
@@ -58,7 +58,7 @@ async def test_only_the_latest_word_about_a_conversation_stands(serving_fake, br
         for _ in range(2):
             await page.until("document.querySelector('.between')")
             assert await page.text(".between") == "The variables of this conversation are gone."
-            await page.call("Page.reload")
+            await page.reload()
             await visits.answered(page)
 
 
@@ -81,7 +81,7 @@ async def test_one_stop_is_said_once(serving_fake, browsing):
             assert "KeyboardInterrupt" not in text
             await page.click(".calm summary")
             assert "line 1" in await page.text(".calm")
-            await page.call("Page.reload")
+            await page.reload()
             await visits.answered(page)
             await page.until("document.querySelector('.calm')")
 

@@ -134,5 +134,5 @@ async def test_what_code_shows_as_markdown_or_latex_is_drawn(serving_fake, brows
             assert "The area is" in await page.text(".output.formula")
             assert "Integral(" not in await page.text(".outputs")
             assert await page.text(".output.text") == "**plain**"
-            await page.call("Page.reload")
+            await page.reload()
             await visits.answered(page)

@@ -83,7 +83,7 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
         await page.click(".file .small")
         assert (await browser.downloaded()).read_bytes() == b"1,2\n"
         before = await page.text("#turns")
-        await page.call("Page.reload")
+        await page.reload()
         await visits.answered(page)
         await page.until("document.querySelector('.output img')?.naturalWidth === 3")
         assert await page.text("#turns") == before
@@ -264,7 +264,7 @@ async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_
         await page.drop_files(700, 400, big)
         await page.until("document.getElementById('complaint').innerText.includes('big.bin')")
         assert "97.7 KiB is the most" in await page.text("#complaint")
-        await page.call("Page.reload")
+        await page.reload()
         await page.until("document.querySelectorAll('#uploads .done').length === 2")
         await visits.say(page, "look at them")
         await visits.answered(page)
