@@ -1,4 +1,7 @@
-"""What a tab says, made into requests; what it asks for, given."""
+"""What a tab says, made into requests; what it asks for, given.
+
+Longer than most modules: it is one table of what a tab may say, and an action for each entry.
+"""
 
 from __future__ import annotations
 
