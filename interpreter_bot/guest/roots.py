@@ -127,6 +127,12 @@ def mount_temporary(readable: list[str], options: str) -> None:
     syscalls.mount("tmp", "/tmp", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
     for path, (tree, is_directory) in trees.items():
         _attach(tree, path, is_directory=is_directory)
+    # What lies between the parts of an environment is in that /tmp, but not for anybody to add to.
+    for parent in {os.path.dirname(path) for path in below} - {"/tmp"}:
+        tree = syscalls.open_tree(parent)
+        flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
+        syscalls.set_mount_flags(tree, flags | syscalls.MOUNT_ATTR_NODEV)
+        _attach(tree, parent, is_directory=True)
 
 
 def seal() -> None:
