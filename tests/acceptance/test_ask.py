@@ -273,6 +273,6 @@ async def test_a_person_at_the_terminal_says_whether_code_runs(ask):
 
 async def test_code_that_nobody_can_approve_does_not_run(ask):
     script = [openai_server.code("print('ran')"), openai_server.text("Not run.")]
-    ran = await ask(script, "--approval", "plan", "--json", "go")
+    ran = await ask(script, "--approval", "every", "--json", "go")
     assert [line["text"] for line in ran.of("approve")] == ["print('ran')"]
     assert ran.of("stdout") == []

@@ -305,7 +305,8 @@ async def test_code_is_approved_on_the_page_and_a_plan_is_in_words(running, brow
         await page.click(".approval .row button:last-child")
         await page.until(f"{ENDED} === 2", seconds=60)
         assert await page.value("document.querySelectorAll('.printed').length") == 1
-        assert "As you wish." in await page.text("#turns")
+        # Words are drawn with the next frame.
+        await page.until("document.getElementById('turns').innerText.includes('As you wish.')")
 
 
 async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
