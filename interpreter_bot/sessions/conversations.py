@@ -88,7 +88,7 @@ class Conversations(archives.Archive):
                 reply.over(end)
                 return end
             except asyncio.CancelledError:
-                reply.over(stops.Stop().end())
+                reply.over(self._withdrawn())
                 raise
             return await turns.take(self._means, request, reply, stop=stop)
 
@@ -101,6 +101,7 @@ class Conversations(archives.Archive):
         stop = self._stops.get(key)
         if stop is None or stop.is_set():
             return False
+        stop.is_restart = False
         stop.set()
         return True
 
@@ -196,18 +197,25 @@ class Conversations(archives.Archive):
         of them is recorded and shown as what it is. Platforms should be open until then.
         """
         self._lanes.close()
+        for stop in self._stops.values():
+            stop.is_restart = not stop.is_set()
         for seconds in (self._means.bot.sessions.closing_seconds, _STOPPING_SECONDS):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._lanes.drained()
                 return
             for stop in self._stops.values():
-                stop.is_restart = True
                 stop.set()
         _log.warning("%d turns did not end when they were stopped", len(self._tasks))
         for task in list(self._tasks):
             task.cancel()
         await self._lanes.drained()
+
+    def _withdrawn(self) -> ports.End:
+        """Say how a request ends that is cancelled while it waits: by its asker, or by our end."""
+        if self._lanes.is_closed:
+            return ports.End(status=ports.Status.FAILED, sentence=lanes.CLOSED)
+        return stops.Stop().end()
 
     def _check(self, request: requests.Request) -> None:
         most = self._means.bot.sessions.message_characters
@@ -229,6 +237,7 @@ class Conversations(archives.Archive):
         )
         async with turn:
             stop = self._stops[request.key] = stops.Stop()
+            stop.is_restart = self._lanes.is_closed
             if (task := asyncio.current_task()) is not None:
                 self._tasks.add(task)
             try:

@@ -15,8 +15,8 @@ from typing import Final
 
 from interpreter_bot import errors, values
 
+CLOSED: Final = "The bot is being shut down. Please ask again in a moment."
 _FULL: Final = "{count} requests wait in this conversation already. Please ask again later."
-_CLOSED: Final = "The bot is being shut down. Please ask again in a moment."
 _WITHDRAWN: Final = "The request was withdrawn before its turn came."
 
 _EMPTIED: Final = "The conversation was deleted before the request had its turn."
@@ -53,7 +53,8 @@ class Lanes:
         self._running: dict[values.SessionKey, _Ticket] = {}
         self._by_person: collections.Counter[str] = collections.Counter()
         self._arrivals = 0
-        self._is_closed = False
+        self.is_closed = False
+        """Whether nobody is let in any more."""
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -106,10 +107,10 @@ class Lanes:
 
     def close(self) -> None:
         """Let nobody in any more, and send away whoever waits; running turns go on."""
-        self._is_closed = True
+        self.is_closed = True
         for ticket in [ticket for lane in self._lanes.values() for ticket in lane]:
             if not ticket.granted.done():
-                ticket.granted.set_exception(LaneError(_CLOSED))
+                ticket.granted.set_exception(LaneError(CLOSED))
 
     async def drained(self) -> None:
         """Wait until no turn runs."""
@@ -124,8 +125,8 @@ class Lanes:
         is_first: bool,
     ) -> _Ticket:
         lane = self._lanes.get(key, collections.deque())
-        if self._is_closed:
-            raise LaneError(_CLOSED)
+        if self.is_closed:
+            raise LaneError(CLOSED)
         if len(lane) >= self._most_waiting and not is_first:
             raise LaneError(_FULL.format(count=len(lane)))
         self._arrivals += 1

@@ -20,7 +20,7 @@ class Stop(asyncio.Event):
     """Ends a turn when it is set.
 
     Attributes:
-        is_restart: it is not a person who ends it: the bot ends itself.
+        is_restart: where no person ends it, the bot ends itself.
     """
 
     is_restart = False

@@ -95,11 +95,14 @@ async def take(
     started = time.monotonic()
     recorder = recording.Recorder(means.database)
     work = _Work(means, request, stages.Stage(reply, recorder), recorder)
-    end = stop.end()
     try:
         end = await _kept_from_falling(work.run(stop))
         if end.status is ports.Status.STOPPED:
             end = stop.end(end.text, last=work.stage.last)
+    except BaseException:
+        # Not before: it is known only now whether the bot itself ends.
+        end = stop.end()
+        raise
     finally:
         seconds = time.monotonic() - started
         end = dataclasses.replace(end, seconds=seconds, turn_id=recorder.turn_id)

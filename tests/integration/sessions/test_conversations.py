@@ -147,6 +147,25 @@ async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(open
     assert after.of("output")[0].plain == "1"
 
 
+async def test_whatever_is_cancelled_while_the_bot_closes_hears_that_it_does(opened):
+    async with opened(sessions=settings.Sessions(closing_seconds=20)) as house:
+        reply, waiting = replies.Reply(), replies.Reply()
+        running = asyncio.create_task(house.run("print(1)\nwhile True: pass", reply))
+        await reply.until("output")
+        second = asyncio.create_task(house.run("2", waiting))
+        await waiting.until("waiting")
+        draining = asyncio.create_task(house.held.drain())
+        await asyncio.sleep(0)
+        # As a platform does that is told to hurry.
+        for task in (running, second):
+            task.cancel()
+        await asyncio.gather(running, second, return_exceptions=True)
+        await draining
+    assert "shut down" in waiting.end.sentence
+    assert reply.end.status is ports.Status.INTERRUPTED
+    assert "The bot was restarted" in reply.end.sentence
+
+
 async def test_people_are_warned_before_a_kernel_is_let_go_and_once(opened):
     told = []
 
