@@ -34,7 +34,7 @@ from bench import (
 from interpreter_bot import settings
 from interpreter_bot.agent import describing
 from interpreter_bot.agent.llms import catalogues
-from interpreter_bot.screens import showing
+from interpreter_bot.text import screens
 
 _RESULT: Final = pathlib.Path(__file__).parent / "results" / "loop_comparison.json"
 _HALVES: Final = {"tuning": tuning_questions.SUBJECTS, "held_out": held_out_questions.SUBJECTS}
@@ -101,7 +101,7 @@ async def _printed(
     means: answers.Means, subject: questions.Subject, question: questions.Question, code: str
 ) -> str:
     key = f"one shot, {subject.name}: {question.text}"
-    workbench, screen = answers.Workbench(means.pool, key), showing.Screen()
+    workbench, screen = answers.Workbench(means.pool, key), screens.Screen()
     await workbench.put(subject.file_name, subject.content)
     finished = await workbench.run(code, show=screen.show)
     await means.pool.forget(key)

@@ -12,7 +12,7 @@ from typing import Final
 
 from interpreter_bot import values
 from interpreter_bot.agent import fitting, pictures, prompting
-from interpreter_bot.screens import showing
+from interpreter_bot.text import screens
 
 _REPR: Final = re.compile(r"<Figure size [^>]*>|<Axes[^>]*>|Figure\(\S+\)")
 _TABLE_ROWS: Final = 20
@@ -45,13 +45,13 @@ FAILED: Final = (
 _FILES: Final = 100
 
 
-def error(outputs: Sequence[showing.Standing]) -> values.Error | None:
+def error(outputs: Sequence[screens.Standing]) -> values.Error | None:
     """Find the exception that ended an execution, if one did."""
     return next((one for one in reversed(outputs) if isinstance(one, values.Error)), None)
 
 
 def execution(
-    outputs: Sequence[showing.Standing], finished: values.Finished, most_characters: int
+    outputs: Sequence[screens.Standing], finished: values.Finished, most_characters: int
 ) -> str:
     """Say everything of an execution: what stands on its screen, then how it ended."""
     shown = "\n".join(filter(None, (_said(one).strip("\n") for one in outputs)))
@@ -80,7 +80,7 @@ def _hint(failure: values.Error | None) -> str:
     return _NUMBERS_IN_TEXT if is_of_text else ""
 
 
-def _said(output: showing.Standing) -> str:
+def _said(output: screens.Standing) -> str:
     match output:
         case values.Image():
             kind = output.mime.removeprefix("image/").removesuffix("+xml")

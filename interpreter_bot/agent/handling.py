@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import describing, guards, messages, pictures, ports, tools
-from interpreter_bot.screens import showing
+from interpreter_bot.text import screens
 
 NOT_RUN: Final = "[This was not run: the turn was over before.]"
 
@@ -42,7 +42,7 @@ class Hands:
         self._guard = guard
         self._can_see = can_see
         self._approve = approve
-        self._screen: showing.Screen | None = None
+        self._screen: screens.Screen | None = None
 
     async def answer(self, call: messages.Call) -> tuple[str, _Pictures]:
         """Do what a call asks for, and say to the model what came of it."""
@@ -75,7 +75,7 @@ class Hands:
     async def _run(self, code: str) -> tuple[str, _Pictures]:
         if refusal := self._guard.object_to(code):
             return refusal, ()
-        screen = self._screen = showing.Screen()
+        screen = self._screen = screens.Screen()
 
         def show(output: values.Output) -> None:
             screen.show(output)
@@ -100,7 +100,7 @@ class Hands:
         return text if allowed == code else f"{_EDITED.format(code=allowed)}\n{text}", seen
 
     async def _seen(
-        self, outputs: tuple[showing.Standing, ...], finished: values.Finished
+        self, outputs: tuple[screens.Standing, ...], finished: values.Finished
     ) -> _Pictures:
         """Return what the model may look at of an execution."""
         contents = pictures.shown(outputs, self._limits.pictures) if self._can_see else ()

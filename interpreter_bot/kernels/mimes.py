@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, TypeGuard
 
 from interpreter_bot import values
-from interpreter_bot.kernels import harmless
+from interpreter_bot.text import sanitizing
 
 _HANDLE: Final = re.compile(r"t[0-9]{1,12}")
 TABLE_MIME: Final = "application/vnd.interpreter-bot.table+json"
@@ -75,7 +75,9 @@ def choose(
 def _completed(shown: values.Shown, data: dict[str, object]) -> values.Shown:
     """Add a preview to what need not be shown everywhere, and a title to a page."""
     if isinstance(shown, values.Html):
-        title = " ".join(harmless.clipped(_joined(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split())
+        title = " ".join(
+            sanitizing.clipped(_joined(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split()
+        )
         return dataclasses.replace(shown, title=title, preview=_preview(data))
     if isinstance(shown, values.Image) and shown.mime == "image/svg+xml":
         return dataclasses.replace(shown, preview=_preview(data))
@@ -94,7 +96,7 @@ def _preview(data: dict[str, object]) -> bytes:
 
 def plain(data: dict[str, object]) -> str:
     """Return the bundle's own plain text, harmless and bounded."""
-    return harmless.bounded(_joined(data.get("text/plain")), _PLAIN_CHARACTERS)
+    return sanitizing.bounded(_joined(data.get("text/plain")), _PLAIN_CHARACTERS)
 
 
 def _joined(form: object) -> str:
@@ -140,12 +142,12 @@ def _svg(form: object) -> values.Image | None:
     text = _joined(form)
     if "<svg" not in text[:_SVG_CHARACTERS]:
         return None
-    return values.Image(mime="image/svg+xml", data=harmless.encodable(text).encode())
+    return values.Image(mime="image/svg+xml", data=sanitizing.encodable(text).encode())
 
 
 def _html(form: object) -> values.Html | None:
     text = _joined(form)
-    return values.Html(html=harmless.encodable(text)) if text.strip() else None
+    return values.Html(html=sanitizing.encodable(text)) if text.strip() else None
 
 
 def _latex(form: object) -> values.Latex | None:
@@ -153,7 +155,7 @@ def _latex(form: object) -> values.Latex | None:
     # Half a formula is none.
     if not text.strip() or len(text) > _PLAIN_CHARACTERS:
         return None
-    return values.Latex(latex=harmless.clean(text))
+    return values.Latex(latex=sanitizing.clean(text))
 
 
 def _json(form: object) -> values.Json | None:
@@ -167,11 +169,11 @@ def _json(form: object) -> values.Json | None:
                 raise TooLargeError("JSON", f"over {_JSON_CHARACTERS:,} characters")
     except RecursionError:
         return None
-    return values.Json(json=harmless.clean("".join(pieces)))
+    return values.Json(json=sanitizing.clean("".join(pieces)))
 
 
 def _markdown(form: object) -> values.Result | None:
-    text = harmless.bounded(_joined(form), _PLAIN_CHARACTERS)
+    text = sanitizing.bounded(_joined(form), _PLAIN_CHARACTERS)
     return values.Result(plain=text, is_markdown=True) if text.strip() else None
 
 
@@ -209,7 +211,7 @@ def _is_texts(cells: object) -> TypeGuard[list[str]]:
 
 
 def _cells(cells: list[str]) -> tuple[str, ...]:
-    return tuple(harmless.clipped(cell, _CELL_CHARACTERS) for cell in cells[:_COLUMNS])
+    return tuple(sanitizing.clipped(cell, _CELL_CHARACTERS) for cell in cells[:_COLUMNS])
 
 
 _FORMS: Final[tuple[tuple[str, str, Callable[[object], values.Shown | None]], ...]] = (

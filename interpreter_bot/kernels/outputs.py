@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import harmless, messages, mimes
+from interpreter_bot.kernels import messages, mimes
+from interpreter_bot.text import sanitizing
 
 _NAME_CHARACTERS: Final = 256
 _MESSAGE_CHARACTERS: Final = 2000
@@ -21,7 +22,7 @@ Outputs = tuple[values.Output, ...]
 
 def prompt(text: str) -> str:
     """Make the prompt of an input request harmless, and bound it."""
-    return harmless.clipped(text, _MESSAGE_CHARACTERS)
+    return sanitizing.clipped(text, _MESSAGE_CHARACTERS)
 
 
 class Reader:
@@ -35,7 +36,7 @@ class Reader:
         """`limits` holds for everything that is read."""
         self.dropped_displays = 0
         self._limits = limits
-        self._cleaners = {"stdout": harmless.Cleaner(), "stderr": harmless.Cleaner()}
+        self._cleaners = {"stdout": sanitizing.Cleaner(), "stderr": sanitizing.Cleaner()}
         self._bytes_left = limits.output_bytes
         self._is_cut = False
         self._displays_left = limits.displays
@@ -70,7 +71,7 @@ class Reader:
             return ()
         stream: Literal["stdout", "stderr"] = "stderr" if name == "stderr" else "stdout"
         # What was printed counts, before it is cleaned: escapes cost time and show nothing.
-        kept = harmless.head(sent, self._bytes_left)
+        kept = sanitizing.head(sent, self._bytes_left)
         self._bytes_left -= len(kept.encode())
         text = self._cleaners[stream].feed(kept)
         outputs: Outputs = (values.Text(stream, text),) if text else ()
@@ -149,11 +150,11 @@ def _error(content: dict[str, object]) -> values.Error:
     name = _single_line(sent_name) if isinstance(sent_name, str) else ""
     name = name or "Error"
     whole = sent_message if isinstance(sent_message, str) else ""
-    message = harmless.clipped(whole, _MESSAGE_CHARACTERS)
+    message = sanitizing.clipped(whole, _MESSAGE_CHARACTERS)
     sent = content.get("traceback")
     lines = [line for line in sent if isinstance(line, str)] if isinstance(sent, list) else []
     # Longer than ours ever is, but bounded before it is looked at.
-    sent_text = harmless.bounded("\n".join(lines), 16 * _TRACEBACK_CHARACTERS).rstrip()
+    sent_text = sanitizing.bounded("\n".join(lines), 16 * _TRACEBACK_CHARACTERS).rstrip()
     return values.Error(name, message, _traceback(sent_text, _ending(name, message), whole))
 
 
@@ -161,17 +162,17 @@ def _traceback(text: str, ending: str, message: str) -> str:
     """Bound a traceback, and let it end in `ending` once, which may hold less of `message`."""
     room = _TRACEBACK_CHARACTERS - len(ending) - 1
     if text.endswith(ending):
-        return harmless.bounded(text.removesuffix(ending), room) + ending
-    if message := harmless.bounded(message, 16 * _TRACEBACK_CHARACTERS).rstrip():
+        return sanitizing.bounded(text.removesuffix(ending), room) + ending
+    if message := sanitizing.bounded(message, 16 * _TRACEBACK_CHARACTERS).rstrip():
         # The whole of a long message, which the guest marks where it cut it itself.
         start = text.removesuffix(" …").removesuffix(message)
         text = text if start in (text, text.removesuffix(" …")) else start.rpartition("\n")[0]
-    frames = harmless.bounded(text.rstrip(), room)
+    frames = sanitizing.bounded(text.rstrip(), room)
     return f"{frames}\n{ending}" if frames else ending
 
 
 def _single_line(text: str) -> str:
-    return " ".join(harmless.clipped(text, _NAME_CHARACTERS).split())
+    return " ".join(sanitizing.clipped(text, _NAME_CHARACTERS).split())
 
 
 def _ending(name: str, message: str) -> str:

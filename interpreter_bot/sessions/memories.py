@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from interpreter_bot import values
 from interpreter_bot.agent import describing, fitting, messages, pictures, transcripts
-from interpreter_bot.screens import showing
 from interpreter_bot.store import databases, records
+from interpreter_bot.text import screens
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ def of_code(
     code: str, shown: Iterable[values.Output], finished: values.Finished, most_characters: int
 ) -> list[messages.Message]:
     """Tell a model of code that the person ran without it."""
-    screen = showing.Screen()
+    screen = screens.Screen()
     for output in shown:
         screen.show(output)
     ran = fitting.shortened(code, most_characters)

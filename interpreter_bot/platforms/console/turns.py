@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, TextIO
 
 from interpreter_bot.platforms.console import answering, json_lines, keeping, printing
-from interpreter_bot.screens import hidden_characters, terminals
 from interpreter_bot.sessions import ports
+from interpreter_bot.text import sanitizing
 
 _DIM: Final = "2"
 _BOLD_RED: Final = "1;31"
@@ -39,7 +39,7 @@ class Printer(printing.Printer):
 
     def text(self, delta: str) -> None:
         """Print the model's words as they come."""
-        self._out.text(terminals.harmless(delta))
+        self._out.text(sanitizing.harmless(delta))
 
     def writing(self, delta: str) -> None:
         """Wait for the whole of the code."""
@@ -54,7 +54,7 @@ class Printer(printing.Printer):
     async def approve(self, cell: int, code: str) -> str | None:
         """Show the code and ask; without anybody to answer it does not run."""
         self._out.close_line()
-        revealed = hidden_characters.revealed(code)
+        revealed = sanitizing.revealed(code)
         self._show(revealed.text)
         if revealed.warning:
             self._say(revealed.warning, style=_BOLD_RED)
@@ -65,7 +65,7 @@ class Printer(printing.Printer):
         return code
 
     def _show(self, code: str) -> None:
-        lines = terminals.harmless(code).rstrip("\n").split("\n")
+        lines = sanitizing.harmless(code).rstrip("\n").split("\n")
         self._say("\n".join(f"│ {line}" for line in lines), style=_DIM)
 
     def usage(self, spent: ports.Spent) -> None:

@@ -10,8 +10,8 @@ import re
 from typing import Final, TypeAlias
 
 from interpreter_bot import values
-from interpreter_bot.screens import showing
 from interpreter_bot.sessions import ports
+from interpreter_bot.text import screens
 
 # What a kernel says is measured: anything else would not fit into a button.
 _HANDLE: Final = re.compile(r"t([0-9]{1,12})")
@@ -42,7 +42,7 @@ class Cell:
 
     number: int
     code: str
-    screen: showing.Screen = dataclasses.field(default_factory=showing.Screen)
+    screen: screens.Screen = dataclasses.field(default_factory=screens.Screen)
     finished: values.Finished | None = None
 
 

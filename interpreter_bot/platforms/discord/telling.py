@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 from interpreter_bot import values
 from interpreter_bot.platforms.discord import escaping, sheets, stories
 from interpreter_bot.platforms.rendering import choosing, endings, items, splitting
-from interpreter_bot.screens import hidden_characters
 from interpreter_bot.sessions import ports
+from interpreter_bot.text import sanitizing
 
 Wrap: TypeAlias = Callable[[str, str, bytes], sheets.Upload | str]
 """Makes a file of its name within the turn, a description, the bytes; or says why there is none."""
@@ -164,7 +164,7 @@ class Teller:
 
     def _code_to_approve(self, code: str) -> Iterator[sheets.Part]:
         """Show all of it, as it would run: nobody approves what they cannot see."""
-        revealed = hidden_characters.revealed(code)
+        revealed = sanitizing.revealed(code)
         if revealed.warning:
             yield f"⚠️ {revealed.warning}"
         head = _head(revealed.text, 60, 1500)

@@ -7,7 +7,7 @@ from typing import Final
 
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import graphemes, items, measures, names, pages, tables
-from interpreter_bot.screens import showing, terminals
+from interpreter_bot.text import sanitizing, screens
 
 _PNG: Final = "image/png"
 _PRINTED: Final = -1
@@ -23,7 +23,7 @@ class Chooser:
         self._capabilities = capabilities
         self._names = names.Names()
 
-    def choose(self, cell: int, standing: Sequence[showing.Item]) -> tuple[items.Item, ...]:
+    def choose(self, cell: int, standing: Sequence[screens.Item]) -> tuple[items.Item, ...]:
         """Say what to show of what stands on the screen of a cell.
 
         Text beyond what may be shown ends with its head; all of it is in the file that follows
@@ -40,7 +40,7 @@ class _Execution:
         self._units_left = capabilities.text_units
         self._lines_left = capabilities.text_lines
 
-    def choose(self, standing: Sequence[showing.Item]) -> Iterator[items.Item]:
+    def choose(self, standing: Sequence[screens.Item]) -> Iterator[items.Item]:
         is_cut = False
         for item in standing:
             if isinstance(item.output, values.Text):
@@ -57,7 +57,7 @@ class _Execution:
             )
             yield self._file(_PRINTED, "output", ".txt", printed, "all that was printed")
 
-    def _other(self, number: int, output: showing.Standing) -> Iterator[items.Item]:
+    def _other(self, number: int, output: screens.Standing) -> Iterator[items.Item]:
         match output:
             case values.Error():
                 yield from self._traceback(number, output)
@@ -72,14 +72,14 @@ class _Execution:
             case values.Json():
                 yield from self._text(number, output.json, "json")
             case values.Notice():
-                yield items.Note(terminals.harmless(output.text))
+                yield items.Note(sanitizing.harmless(output.text))
             case values.Result():
                 yield from self._text(number, output.plain, "")
             case values.Text():
                 pass
 
     def _text(self, number: int, text: str, language: str) -> Iterator[items.Item]:
-        text = terminals.harmless(text).rstrip("\n")
+        text = sanitizing.harmless(text).rstrip("\n")
         head = self._head(text)
         if head.strip():
             yield items.Code(head, language) if language else items.Said(head)
@@ -88,7 +88,7 @@ class _Execution:
             yield self._file(number, kind, suffix, text, "all of it")
 
     def _traceback(self, number: int, error: values.Error) -> Iterator[items.Item]:
-        text = terminals.harmless(error.traceback).rstrip("\n")
+        text = sanitizing.harmless(error.traceback).rstrip("\n")
         # The last line names the error, so of a long one it is the end that is shown.
         lines = text.split("\n")[-self._can.text_lines :]
         tail = "\n".join(lines)
@@ -119,7 +119,7 @@ class _Execution:
         if text is not None and not self._can.has_html:
             yield from self._text(number, _plain(shown) or text, "")
             return
-        title = " ".join(terminals.harmless(shown.title or pages.title(shown.html)).split())
+        title = " ".join(sanitizing.harmless(shown.title or pages.title(shown.html)).split())
         name = self._name(number, "page", title=title)
         if self._can.has_html:
             yield items.PageItem(f"{name}.html", shown.html, title)
@@ -144,7 +144,7 @@ class _Execution:
 
     def _latex(self, number: int, formula: values.Latex) -> Iterator[items.Item]:
         if self._can.has_latex:
-            yield items.Code(terminals.harmless(formula.latex), "latex")
+            yield items.Code(sanitizing.harmless(formula.latex), "latex")
         elif formula.preview and _PNG in self._can.pictures:
             name = self._name(number, "formula")
             alt = _alt(formula.plain or formula.latex, name)
@@ -183,5 +183,5 @@ def _plain(shown: values.Display) -> str:
 
 
 def _alt(text: str, name: str) -> str:
-    text = " ".join(terminals.harmless(text).split()) if pages.says_something(text) else ""
+    text = " ".join(sanitizing.harmless(text).split()) if pages.says_something(text) else ""
     return text[:_ALT_CHARACTERS] or name.replace("-", " ").capitalize()

@@ -11,7 +11,7 @@ from typing import Final
 from rich import cells
 
 from interpreter_bot import values
-from interpreter_bot.screens import terminals
+from interpreter_bot.text import sanitizing
 
 _GAP: Final = "  "
 _MOST_CELL_WIDTH: Final = 60
@@ -64,7 +64,7 @@ def as_csv(table: values.Table) -> str:
 
 
 def _inert(text: str) -> str:
-    text = terminals.harmless(text)
+    text = sanitizing.harmless(text)
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 

@@ -17,7 +17,7 @@ from interpreter_bot.platforms.slack import (
     sending,
     uploads,
 )
-from interpreter_bot.screens import hidden_characters
+from interpreter_bot.text import sanitizing
 
 _EDITED_CHARACTERS: Final = 3_000
 _SHOWN_CHARACTERS: Final = 9_000
@@ -69,7 +69,7 @@ async def approve(
         SlackError: the question could not be asked.
     """
     # Nobody may be asked to agree to what they do not see.
-    readable = hidden_characters.revealed(code)
+    readable = sanitizing.revealed(code)
     head = readable.text
     if len(head) > _SHOWN_CHARACTERS:
         await _show_all(sender, place, thread, head)
@@ -85,7 +85,7 @@ async def approve(
             answer = await question.answer
             said = "Cancelled." if answer is None else "Approved."
             if answer not in (None, code):
-                edited = hidden_characters.revealed(answer or "")
+                edited = sanitizing.revealed(answer or "")
                 shown = markdown.python(edited.text, edited.warning)
                 said = "Approved, as edited."
         finally:

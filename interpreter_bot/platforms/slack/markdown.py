@@ -94,7 +94,7 @@ def unfinished(line: str) -> int:
 
 
 def python(code: str, warning: str = "") -> str:
-    """Write code as a block of its own, with a sentence under it; both are `hidden_characters`'."""
+    """Write code as a block with a sentence under it, both as `sanitizing` reveals them."""
     shown = defused(fences.fenced(code, language="python"))
     return f"{shown}\n⚠️ {warning}" if warning else shown
 

@@ -28,9 +28,8 @@ from interpreter_bot.platforms.slack import (
     tasks,
     uploads,
 )
-from interpreter_bot.screens import hidden_characters
-from interpreter_bot.screens import showing as screens
 from interpreter_bot.sessions import ports
+from interpreter_bot.text import sanitizing, screens
 
 _log = logging.getLogger(__name__)
 
@@ -134,7 +133,7 @@ class Replier:
         self._flush_words()
         self._cell = _Cell(cell, code)
         if self._options.code == "full" and not self._is_code:
-            readable = hidden_characters.revealed(code)
+            readable = sanitizing.revealed(code)
             self._answer.paragraph(markdown.python(readable.text, readable.warning))
         self._task("Running Python", "in_progress")
 
@@ -290,7 +289,7 @@ class Replier:
             return
         details = ""
         if self._options.code == "short":
-            readable = hidden_characters.revealed(cell.code).text
+            readable = sanitizing.revealed(cell.code).text
             details = markdown.defused(tasks.short(readable))[: answers.FIELD_CHARACTERS]
         shown = markdown.defused(output)[: answers.FIELD_CHARACTERS]
         self._answer.task(answers.Task(f"cell-{cell.number}", title, state, details, shown))

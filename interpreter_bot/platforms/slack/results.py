@@ -9,7 +9,7 @@ from typing import Final
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import choosing, endings, fences, items, tables
 from interpreter_bot.platforms.slack import answers, blocks, markdown
-from interpreter_bot.screens import showing
+from interpreter_bot.text import screens
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
 _CAPABILITIES: Final = items.Capabilities(
@@ -59,7 +59,7 @@ class Results:
     def of_cell(
         self,
         cell: int,
-        standing: Sequence[showing.Item],
+        standing: Sequence[screens.Item],
         finished: values.Finished | None,
         *,
         made_files: bool = False,
@@ -133,7 +133,7 @@ def _drawn(item: items.TableItem, files: list[Made], cell: int, *, is_last: bool
     return markdown.defused(fences.fenced(text))
 
 
-def _end(standing: Sequence[showing.Item], finished: values.Finished, *, made_files: bool) -> str:
+def _end(standing: Sequence[screens.Item], finished: values.Finished, *, made_files: bool) -> str:
     has_error = any(isinstance(item.output, values.Error) for item in standing)
     has_shown = bool(standing) or made_files
     said = endings.sentence(finished, has_shown=has_shown, has_error=has_error)

@@ -22,7 +22,7 @@ from interpreter_bot.platforms.slack import (
     streams,
     uploads,
 )
-from interpreter_bot.screens import hidden_characters
+from interpreter_bot.text import sanitizing
 
 _log = logging.getLogger(__name__)
 
@@ -292,7 +292,7 @@ class Showing:
 
 def heading(name: str, code: str) -> str:
     """Say whose code it is that runs."""
-    readable = hidden_characters.revealed(code)
+    readable = sanitizing.revealed(code)
     text = readable.text
     shown = text if len(text) <= _CODE_CHARACTERS else f"{text[:_CODE_CHARACTERS]}\n…"
     written = markdown.python(shown, readable.warning)

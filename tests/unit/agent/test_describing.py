@@ -6,14 +6,14 @@ import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.agent import describing, guards, prompting
-from interpreter_bot.screens import showing
+from interpreter_bot.text import screens
 from tests.unit.agent import scripts
 
 OK = scripts.OK
 
 
 def told(*outputs, finished=OK, most=8000):
-    screen = showing.Screen()
+    screen = screens.Screen()
     for output in outputs:
         screen.show(output)
     return describing.execution(screen.outputs, finished, most)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import harmless, messages, mimes, outputs
+from interpreter_bot.kernels import messages, mimes, outputs
+from interpreter_bot.text import sanitizing
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 20
 TABLE = {"columns": ["i", "a"], "rows": [["0", "x"]], "row_count": 9, "column_count": 1}
@@ -155,7 +156,7 @@ def test_no_content_breaks_the_reader(msg_type, content):
     ],
 )
 def test_escapes_and_controls_are_removed(text, shown):
-    assert harmless.clean(text) == shown
+    assert sanitizing.clean(text) == shown
 
 
 @given(
@@ -165,19 +166,19 @@ def test_escapes_and_controls_are_removed(text, shown):
     )
 )
 def test_cutting_a_stream_anywhere_shows_no_control(pieces):
-    cleaner = harmless.Cleaner()
+    cleaner = sanitizing.Cleaner()
     shown = "".join(cleaner.feed(piece) for piece in pieces)
     assert not any(character in shown for character in "\x1b\x07")
 
 
 def test_an_escape_cut_in_two_leaves_nothing_behind():
-    cleaner = harmless.Cleaner()
+    cleaner = sanitizing.Cleaner()
     assert cleaner.feed("a\x1b[3") + cleaner.feed("1mb") == "ab"
     assert cleaner.feed("c\x1b]0;ti") + cleaner.feed("tle\x07d") == "cd"
 
 
 def test_a_long_text_keeps_head_and_tail():
-    text = harmless.bounded("h" * 50 + "t" * 50, 20)
+    text = sanitizing.bounded("h" * 50 + "t" * 50, 20)
     assert text.startswith("h" * 10)
     assert text.endswith("t" * 10)
     assert "80 characters left out" in text

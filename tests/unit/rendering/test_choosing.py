@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import choosing, endings, items, measures, pages
-from interpreter_bot.screens import showing
+from interpreter_bot.text import screens
 
 CHAT = items.Capabilities(text_units=200, text_lines=10, table_width=30, table_rows=3)
 WEB = items.Capabilities(
@@ -22,7 +22,7 @@ PNG = b"\x89PNG-preview"
 
 
 def chosen(*outputs, can=CHAT, chooser=None):
-    screen = showing.Screen()
+    screen = screens.Screen()
     for output in outputs:
         screen.show(output)
     return (chooser or choosing.Chooser(can)).choose(0, screen.items)
@@ -88,7 +88,7 @@ def test_a_picture_keeps_its_name_when_it_is_chosen_again_and_no_other_gets_it()
     image = values.Image(mime="image/png", data=b"1")
     (first,) = chosen(image, chooser=chooser)
     assert chosen(image, chooser=chooser) == (first,)
-    screen = showing.Screen()
+    screen = screens.Screen()
     screen.show(image)
     assert chooser.choose(1, screen.items)[0].name == "image-2.png"
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TypeAlias
 
 from interpreter_bot import values
-from interpreter_bot.screens import terminals
+from interpreter_bot.text import terminal_buffers
 
 Standing: TypeAlias = values.Text | values.Error | values.Shown | values.Notice
 """An output that can be seen; a `values.Clear` cannot."""
@@ -34,9 +34,9 @@ class _Place:
         self.number = number
         self.version = 0
         self.output = output
-        self.tape: terminals.Tape | None = None
+        self.tape: terminal_buffers.Tape | None = None
         if isinstance(output, values.Text):
-            self.tape = terminals.Tape()
+            self.tape = terminal_buffers.Tape()
             self.tape.feed(output.text)
 
     def item(self) -> Item:
@@ -104,7 +104,7 @@ class Screen:
                 return place
         return None
 
-    def _divided(self, text: str, place: _Place, tape: terminals.Tape) -> tuple[str, str]:
+    def _divided(self, text: str, place: _Place, tape: terminal_buffers.Tape) -> tuple[str, str]:
         """Divide text into what goes on in `place` and what begins a new one."""
         if place is self._places[-1]:
             return text, ""

@@ -1,0 +1,206 @@
+"""Text of kernels, models and people, made safe to show: controls, escapes, bidi, surrogates. Pure.
+
+Three degrees: `clean` removes what a terminal obeys from what a kernel sent, `harmless` also what
+is invisible, for text that is shown as it is, and `revealed` writes everything hidden out, for code
+that a person is to approve; there nothing is removed, for what is removed would run all the same.
+
+Every pattern matches whatever follows its first character and never looks back, so that the
+time taken is in proportion to the text, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import unicodedata
+from typing import Final
+
+# What is inside a string escape. A line end closes one that nobody closed, as real terminals do
+# not: there, a forgotten byte would swallow everything that is printed after it.
+_STRING: Final = r"[^\x07\x18\x1a\x1b\x9c\r\n]*+"
+_ESCAPE: Final = (
+    rf"\x1b(?:\[[0-?]*+[ -/]*+[@-~]?|[\]PX^_]{_STRING}[\x07\x18\x1a\x9c]?|[ -/]*+[0-~]?)"
+)
+# C1 controls are removed but open nothing: more often than a terminal's they are the second half
+# of a character that was decoded wrongly, and what follows them is somebody's text. Only where
+# parameters follow is one an escape, and then only in what a screen shows.
+_C1_ESCAPE: Final = r"\x9b[0-?]++[ -/]*+[@-~]?"
+_CONTROLS: Final = r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+# They show nothing and can carry words past a reader. What scripts and emoji need is not among
+# them: joiners, single marks of direction, variation selectors.
+_INVISIBLE: Final = (
+    r"[\u00ad\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff0-\ufffb\U000e0000\U000e0001]"
+)
+# Flags of England, Scotland and Wales are a black flag and tags; elsewhere tags are smuggled.
+_TAGS: Final = r"(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0020-\U000e007f]++"
+_OBEYED: Final = re.compile(f"{_ESCAPE}|{_CONTROLS}|\x08")
+# Backspaces are moves, which `terminal_buffers` follows.
+_UNPRINTED: Final = re.compile(f"{_ESCAPE}|{_C1_ESCAPE}|{_CONTROLS}|{_INVISIBLE}|{_TAGS}")
+_UNFINISHED: Final = re.compile(
+    rf"(?:\x1b(?:\[[0-?]*+[ -/]*+|[\]PX^_]{_STRING}|[ -/]*+)|\x9b[0-?]*+[ -/]*+)\Z"
+)
+_LONGEST_ESCAPE: Final = 256
+# They make text read otherwise than it runs (CVE-2021-42574).
+_REORDERING: Final = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
+# Python and every screen take them for line ends.
+_RETURNS: Final = re.compile(r"\r\n?")
+_SEPARATORS: Final = str.maketrans("\u2028\u2029", "\n\n")
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+# Beyond this many times what is wanted, escapes are not removed before text is shortened.
+_ESCAPED_TIMES: Final = 16
+# They are drawn as nothing, or as an empty place, though Unicode counts them among letters,
+# symbols and marks: fillers of Hangul, an empty Braille cell, variation selectors, and others.
+_BLANK: Final = re.compile(
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
+_SEEN: Final = frozenset(" \t\n")
+_SYMBOLS: Final = frozenset({"So", "Sk"})
+_PICTURED, _JOINER = "\ufe0f", "\u200d"
+
+
+def clean(text: str) -> str:
+    """Remove escapes and controls but for newline, tab and carriage return."""
+    if text.isprintable():
+        return text
+    return encodable(_OBEYED.sub("", text))
+
+
+def encodable(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 has no bytes for."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def harmless(text: str) -> str:
+    """Remove escapes, controls and invisible characters but for newline and tab.
+
+    What reorders text is written out, such as `\\u202e`, which is also how Python spells it.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return printed(_RETURNS.sub("\n", text)).replace("\x08", "")
+
+
+def printed(text: str) -> str:
+    """Do the same to a print-out, but leave it its moves: carriage returns and backspaces."""
+    text = _UNPRINTED.sub("", text)
+    if text.isascii():
+        return text
+    text = encodable(text).translate(_SEPARATORS)
+    return _REORDERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def without_open_escape(text: str) -> tuple[str, str]:
+    """Divide a print-out from an escape at its end that the next piece may go on with."""
+    start = max(text.rfind("\x1b"), text.rfind("\x9b"))
+    if 0 <= len(text) - start <= _LONGEST_ESCAPE and _UNFINISHED.match(text, max(start, 0)):
+        return text[:start], text[start:]
+    return text, ""
+
+
+class Cleaner:
+    """Cleans a stream that comes in pieces, which may cut an escape in two."""
+
+    def __init__(self) -> None:
+        self._pending = ""
+
+    def feed(self, text: str) -> str:
+        """Take a piece; returns what of it can be shown."""
+        text = self._pending + text
+        start = text.rfind("\x1b")
+        is_open = start >= 0 and _UNFINISHED.match(text, start) is not None
+        self._pending = _shortest(text, start) if is_open else ""
+        return clean(text)
+
+
+def _shortest(text: str, start: int) -> str:
+    """Write the unfinished escape at `start` as briefly as what may follow it allows."""
+    kind = text[start + 1 : start + 2]
+    if kind and kind in "]PX^_":
+        return "\x1b]"
+    opening = "\x1b[" if kind == "[" else "\x1b"
+    has_intermediate = len(text) > start + len(opening) and " " <= text[-1] <= "/"
+    return f"{opening} " if has_intermediate else opening
+
+
+def head(text: str, most_bytes: int) -> str:
+    """Cut a text to so many bytes of UTF-8, on a character; lone surrogates are replaced."""
+    text = encodable(text[:most_bytes])
+    if text.isascii():
+        return text
+    encoded = text.encode()
+    return text if len(encoded) <= most_bytes else encoded[:most_bytes].decode("utf-8", "ignore")
+
+
+def bounded(text: str, most_characters: int) -> str:
+    """Clean a text; of a long one keep so much, and say how much is missing in the middle."""
+    if len(text) <= most_characters * _ESCAPED_TIMES:
+        text = clean(text)
+    if len(text) <= most_characters:
+        return text
+    half = most_characters // 2
+    tail = len(text) - half
+    mark = f"\n… {tail - half:,} characters left out …\n"
+    return f"{clean(text[:half])}{mark}{clean(text[tail:])}"
+
+
+def clipped(text: str, most_characters: int) -> str:
+    """Clean a text, and end a long one early."""
+    text = clean(text[: most_characters * _ESCAPED_TIMES])
+    return text if len(text) <= most_characters else text[: most_characters - 1] + "…"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Revealed:
+    """Code to show.
+
+    Attributes:
+        text: with `⟨U+202E⟩` in the place of a character that cannot be seen or reorders others.
+        warning: a sentence about those; empty where there are none.
+    """
+
+    text: str
+    warning: str = ""
+
+
+def revealed(code: str) -> Revealed:
+    """Write out what cannot be seen in code, or makes it read otherwise than it runs.
+
+    What belongs to a visible emoji is left as it is.
+    """
+    code = _RETURNS.sub("\n", code)
+    if code.isascii() and all(line.isprintable() for line in re.split(r"[\n\t]", code)):
+        return Revealed(code)
+    shown: list[str] = []
+    count = 0
+    for place, letter in enumerate(code):
+        if letter in _SEEN or not _is_hidden(code, place):
+            shown.append(letter)
+        else:
+            shown.append(f"⟨U+{ord(letter):04X}⟩")
+            count += 1
+    return Revealed("".join(shown), _warning(count))
+
+
+def _is_hidden(code: str, place: int) -> bool:
+    letter = code[place]
+    if unicodedata.category(letter) not in _UNSEEN and not _BLANK.match(letter):
+        return False
+    before, after = code[place - 1 : place], code[place + 1 : place + 2]
+    if letter == _PICTURED:
+        return not _is_symbol(before) and after != "\u20e3"
+    if letter == _JOINER:
+        return not (_is_symbol(before) or before == _PICTURED) or not _is_symbol(after)
+    return True
+
+
+def _is_symbol(letter: str) -> bool:
+    return bool(letter) and unicodedata.category(letter) in _SYMBOLS and not _BLANK.match(letter)
+
+
+def _warning(count: int) -> str:
+    if not count:
+        return ""
+    some = "a character" if count == 1 else f"{count:,} characters"
+    return f"This code holds {some} that nobody can see or that reorder text, shown as ⟨U+…⟩."
