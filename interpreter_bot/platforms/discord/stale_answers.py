@@ -31,8 +31,10 @@ async def mend_all(channel: discord.abc.Messageable, me: int, is_running: IsRunn
     """Let no message of ours in a channel say that it is being written, if it is not."""
     try:
         async for message in channel.history(limit=_MOST_LOOKED_AT):
-            if message.author.id == me:
-                await mend(message, is_running)
+            if message.author.id == me and _is_stale(message, is_running):
+                # As it stands now: its answer may have ended after the messages were listed. That
+                # nobody wrote it before we ask again is as important as that nobody does after.
+                await mend(await message.fetch(), is_running)
     except faults.ANY as error:
         _log.info("stale answers could not be looked for", exc_info=error)
 
@@ -43,8 +45,7 @@ async def mend(message: discord.Message, is_running: IsRunning) -> None:
     Raises:
         HTTPException: Discord does not let it be changed.
     """
-    numbers = list(_stops(message))
-    if not numbers or any(map(is_running, numbers)):
+    if not _is_stale(message, is_running):
         return
     content = f"{_GOING_ON.sub('', message.content).rstrip()}\n{_ENDED}".strip()
     await message.edit(
@@ -52,6 +53,11 @@ async def mend(message: discord.Message, is_running: IsRunning) -> None:
         view=None,
         allowed_mentions=discord.AllowedMentions.none(),
     )
+
+
+def _is_stale(message: discord.Message, is_running: IsRunning) -> bool:
+    numbers = list(_stops(message))
+    return bool(numbers) and not any(map(is_running, numbers))
 
 
 def _stops(message: discord.Message) -> Iterator[int]:

@@ -92,6 +92,8 @@ class Rest:
             self.refusals.append(f"{error.code} {request.method} {path}: {error}")
             self.invalid += error.status in (401, 403)
             return _json(error.status, error.payload, headers)
+        if fault is not None and fault.kind == "late":
+            await asyncio.sleep(fault.retry_after)
         if fault is not None and fault.kind == "cut" and request.transport is not None:
             request.transport.abort()
         return (

@@ -41,7 +41,8 @@ class Fault:
 
     Attributes:
         kind: "status" answers with `status` and `code`; "cut" carries the request out and cuts
-            the connection before the answer; "limit" answers 429; "ban" is a 429 of Cloudflare's.
+            the connection before the answer; "late" keeps the answer back for `retry_after`;
+            "limit" answers 429; "ban" is a 429 of Cloudflare's.
     """
 
     method: str

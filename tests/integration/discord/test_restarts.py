@@ -138,6 +138,31 @@ async def test_an_answer_that_is_being_written_is_let_be(discord_server, connect
         await until(lambda: direct.of_bots[0].content == "You said: go")
 
 
+async def test_an_answer_that_ends_while_stale_ones_are_looked_for_stays_whole(
+    discord_server, connect, until
+):
+    gate = asyncio.Event()
+
+    async def script(turn):
+        turn.reply.step(1)
+        await gate.wait()
+        return await conftest.echo_later(turn)
+
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    async with connect(script) as talks:
+        discord_server.say(alice, direct, "go")
+        await until(lambda: direct.of_bots and "Stop" in direct.of_bots[0].buttons)
+        late = discord_server.plan("GET", "/messages$", kind="late", retry_after=1.5)
+        key = talks.handled[0].key
+        telling = asyncio.create_task(talks.notify["discord"](key, "Something else."))
+        await until(lambda: late.times == 0)
+        gate.set()
+        await until(lambda: direct.of_bots[0].content == "You said: go")
+        await telling
+        assert direct.of_bots[0].content == "You said: go"
+
+
 @pytest.mark.parametrize("restricted", ["guilds", "channels"])
 async def test_strangers_may_not_write_directly_where_places_are_named(
     discord_server, lab, connect, until, restricted
