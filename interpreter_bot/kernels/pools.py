@@ -193,8 +193,10 @@ class Pool:
         if (former := self._live.pop(key, None)) is not None:
             await self._farewells.end(former)
             await self._say_lost(key, former, former.kernel.obituary)
-        launched = await self._take_spare_or_room()
+        launched, claim = await self._take_spare_or_room()
         try:
+            if claim is not None:
+                launched = await self._spares.receive(claim)
             if launched is None:
                 async with self._admissions.place(key):
                     launched = await self._launch()
@@ -219,20 +221,30 @@ class Pool:
         async with self._admissions.place(""):
             return await self._launch()
 
-    async def _take_spare_or_room(self) -> launching.Launched | None:
-        """Reserve room for a kernel; returns a spare that fills it, where one stands by.
+    async def _take_spare_or_room(
+        self,
+    ) -> tuple[launching.Launched | None, asyncio.Future[launching.Launched | None] | None]:
+        """Reserve room for a kernel.
+
+        Returns:
+            A spare that fills it, where one stands by; else a claim on the one on its way, if any.
 
         Raises:
             PoolFullError: every kernel is in use and no more fit.
         """
         async with self._finding_room:
-            while (spare := await self._spares.take()) is None and not self._has_room():
+            claim = None
+            while (
+                (spare := await self._spares.take()) is None
+                and (claim := self._spares.claim()) is None
+                and not self._has_room()
+            ):
                 if self._farewells:
                     await self._farewells.one()
-                elif not await self._spares.arrival():
+                else:
                     await self._evict()
             self._reserved += 1
-            return spare
+            return spare, claim
 
     def _has_room(self) -> bool:
         others = self._reserved + self._spares.places + len(self._farewells)

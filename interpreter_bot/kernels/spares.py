@@ -39,7 +39,8 @@ class Spares:
         self._may_launch = may_launch
         self._end = end
         self._ready: list[launching.Launched] = []
-        self._launching: asyncio.Event | None = None
+        self._is_launching = False
+        self._claim: asyncio.Future[launching.Launched | None] | None = None
         self._refilling: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -48,8 +49,8 @@ class Spares:
 
     @property
     def places(self) -> int:
-        """How many places they take, with the one on its way."""
-        return len(self._ready) + (self._launching is not None)
+        """How many places they take, with the one on its way unless it is claimed."""
+        return len(self._ready) + (self._is_launching and self._claim is None)
 
     async def take(self) -> launching.Launched | None:
         """Return one that is alive, if there is any."""
@@ -61,12 +62,24 @@ class Spares:
             await self._end(launched)
         return None
 
-    async def arrival(self) -> bool:
-        """Wait for the one on its way, however it ends; False at once where none is."""
-        if self._launching is None:
-            return False
-        await self._launching.wait()
-        return True
+    def claim(self) -> asyncio.Future[launching.Launched | None] | None:
+        """Have the one on its way, for `receive`; None where there is none, or it is claimed."""
+        if not self._is_launching or self._claim is not None:
+            return None
+        self._claim = asyncio.get_running_loop().create_future()
+        return self._claim
+
+    async def receive(
+        self, claim: asyncio.Future[launching.Launched | None]
+    ) -> launching.Launched | None:
+        """Wait for the one that was claimed; None where it could not be started."""
+        try:
+            return await claim
+        except asyncio.CancelledError:
+            if not claim.cancelled() and (launched := claim.result()) is not None:
+                # It came in the moment in which nobody wanted it any more.
+                self._ready.append(launched)
+            raise
 
     def refill_soon(self) -> None:
         """Bring them up to their number in the background."""
@@ -78,15 +91,23 @@ class Spares:
             await asyncio.sleep(_PAUSE_SECONDS)
             if not self._may_launch():
                 return
-            arrived = self._launching = asyncio.Event()
+            self._is_launching = True
+            launched = None
             try:
-                self._ready.append(await self._launch())
+                launched = await self._launch()
             except errors.BotError:
                 _log.exception("no spare kernel could be started")
                 return
             finally:
-                self._launching = None
-                arrived.set()
+                self._is_launching = False
+                self._arrive(launched)
+
+    def _arrive(self, launched: launching.Launched | None) -> None:
+        claim, self._claim = self._claim, None
+        if claim is not None and not claim.done():
+            claim.set_result(launched)
+        elif launched is not None:
+            self._ready.append(launched)
 
     async def close(self) -> list[launching.Launched]:
         """Start no more; returns those that stand by, which are the caller's to close."""
