@@ -21,13 +21,17 @@ from traitlets import config
 
 from . import pages, seeds, shells, streams, tracebacks
 
+# Cells, and what has to be preloaded for them: a module that nobody preloads is not imported here.
 _WARM_UP = (
-    "1 + 1",
-    "print('warm')",
-    "import pandas as pd; pd.DataFrame({'a': [1.5]})",
-    "import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.title('warm'); plt.show()",
-    "1 / 0",
-    "import numpy, pandas, matplotlib.pyplot",
+    ("1 + 1", ()),
+    ("print('warm')", ()),
+    ("import pandas as pd; pd.DataFrame({'a': [1.5]})", ("pandas",)),
+    (
+        "import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.title('warm'); plt.show()",
+        ("matplotlib.pyplot",),
+    ),
+    ("1 / 0", ()),
+    ("import numpy, pandas, matplotlib.pyplot", ("numpy", "pandas", "matplotlib.pyplot")),
 )
 _DISPLAYS = frozenset({"display_data", "execute_result", "update_display_data"})
 _UPDATES_PER_DISPLAY = 20
@@ -259,8 +263,9 @@ def warm_up(start: dict[str, Any]) -> None:
     if "matplotlib" in sys.modules:
         # Figures left open at the end of a cell are shown, as plt.show() would.
         shell.enable_matplotlib("inline")
-    for cell in _WARM_UP:
-        shell.run_cell(cell, store_history=True)
+    for cell, modules in _WARM_UP:
+        if sys.modules.keys() >= set(modules):
+            shell.run_cell(cell, store_history=True)
     sys.stdout.close()
     sys.stdout = stdout
     if plots := sys.modules.get("matplotlib.pyplot"):

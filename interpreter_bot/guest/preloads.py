@@ -7,6 +7,9 @@ import importlib
 import importlib.util
 import os
 import sys
+from types import ModuleType
+
+from . import imports
 
 _FONT_PACKAGE = "mplfonts"
 _FONT_FILE = "NotoSansCJKsc-Regular.otf"
@@ -18,7 +21,6 @@ _LAZY = (
     "IPython.core.debugger",
     "IPython.core.oinspect",
     "faulthandler",
-    "matplotlib_inline.backend_inline",
     "pdb",
     "psutil",
     "tornado.platform.asyncio",
@@ -42,14 +44,15 @@ def load(modules: list[str]) -> dict[str, str]:
         except ImportError as error:
             missing[name] = str(error)
     if "matplotlib" in sys.modules:
-        _set_up_plots()
+        importlib.import_module("matplotlib_inline.backend_inline")
+    # Where it is not preloaded, with its first import in a kernel.
+    imports.watch({"matplotlib.font_manager": _set_up_plots})
     return missing
 
 
-def _set_up_plots() -> None:
+def _set_up_plots(font_manager: ModuleType) -> None:
     """Make plots sharp, and make Chinese, Japanese and Korean show in them."""
     import matplotlib
-    from matplotlib import font_manager
 
     matplotlib.rcParams["figure.dpi"] = _PLOT_DPI
     spec = importlib.util.find_spec(_FONT_PACKAGE)

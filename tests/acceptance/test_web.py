@@ -125,6 +125,12 @@ def browsing():
     return browsers.Browser.open
 
 
+async def _open(page, bot):
+    """Go to the page, and wait until it is connected: what is said before is kept, but not sent."""
+    await page.go(bot.address)
+    await page.until("!document.getElementById('welcome').hidden")
+
+
 async def _say(page, text):
     await page.value("document.getElementById('message').focus()")
     await page.type(text)
@@ -169,8 +175,7 @@ async def test_from_a_file_to_a_chart_and_a_notebook(running, browsing, tmp_path
         browsing() as browser,
     ):
         page = await browser.page(width=1400)
-        await page.go(bot.address)
-        await page.until("!document.getElementById('welcome').hidden")
+        await _open(page, bot)
         await page.choose_files("#picker", iris)
         await page.until("document.querySelector('#uploads .done')")
         await _say(page, "plot petal length by species")
@@ -261,8 +266,7 @@ display(pd.DataFrame({f"column {n}": [n, "word " * 30] for n in range(120)}))
 async def test_what_code_shows_is_typeset_and_wide_tables_are_whole(running, browsing):
     async with openai_server.Server([]) as server, running(server) as bot, browsing() as browser:
         page = await browser.page()
-        await page.go(bot.address)
-        await page.until("!document.getElementById('welcome').hidden")
+        await _open(page, bot)
         shown = await _run(page, SHOWN)
         assert "2 rows \u00d7 120 columns, the first 95 columns shown" in shown
         await page.until("document.querySelectorAll('.outputs math').length === 3")
@@ -288,7 +292,7 @@ async def test_code_is_approved_on_the_page_and_a_plan_is_in_words(running, brow
         browsing() as browser,
     ):
         page = await browser.page()
-        await page.go(bot.address)
+        await _open(page, bot)
         await _say(page, "print something")
         await page.until("document.querySelector('.approval')", seconds=60)
         assert "May this plan be carried out?" in await page.text(".approval")
@@ -321,7 +325,7 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
         async with running(server) as bot:
             page = await browser.page()
             page.expected = ["WebSocket", "ERR_CONNECTION_REFUSED"]
-            await page.go(bot.address)
+            await _open(page, bot)
             await _say(page, "tell me a long story")
             await page.until("document.body.innerText.includes('Then that')", seconds=60)
             await _say(page, "and this one waits")
@@ -354,8 +358,7 @@ async def test_half_a_gibibyte_goes_up_and_down_without_being_held(running, brow
         stream.write(b"end")
     async with openai_server.Server([]) as server, running(server) as bot, browsing() as browser:
         page = await browser.page()
-        await page.go(bot.address)
-        await page.until("!document.getElementById('welcome').hidden")
+        await _open(page, bot)
         before, most = bot.memory_bytes(), 0
 
         async def watch():

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import statistics
+import struct
 import textwrap
 import time
 
@@ -56,6 +57,20 @@ async def test_a_session_keeps_its_kernel_and_its_variables(opened):
         assert again is kernel
         assert (await _run(again, "x + 1"))[0] == "42"
         assert (await _run(await pool.take("b"), "'x' in dir()"))[0] == "False"
+
+
+async def test_what_is_not_preloaded_comes_with_its_import_and_is_as_good(opened):
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        loaded = "import sys; sys.modules.keys() & {'numpy', 'pandas', 'matplotlib'}"
+        assert (await _run(kernel, loaded))[0] == "set()"
+        outputs: list[values.Output] = []
+        plot = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.rcParams['font.family']"
+        await kernel.execute(plot, show=outputs.append)
+        fonts, image = outputs
+        assert fonts.plain == "['DejaVu Sans', 'Noto Sans CJK SC']"
+        width, _ = struct.unpack(">II", image.data[16:24])
+        assert width > 6.4 * 100, "as sharp as plots are that are preloaded"
 
 
 async def test_however_many_ask_at_once_one_kernel_is_started(opened):
