@@ -112,9 +112,10 @@ class Sections:
             SlackError: Slack does not take it.
         """
         made = await self._pictures.blocks(self._place, shown)
-        if made is None or not await self._post(made):
-            files = [pictures.outgoing(picture) for picture in shown]
-            self.complaints += await self._uploads.send(self._place, self.thread, files)
+        if made is None:
+            await self._send(shown)
+        else:
+            await self._post(made, shown)
         self._next(len(shown))
 
     async def _up_to_pictures(self, answer: answers.Answer) -> None:
@@ -127,6 +128,7 @@ class Sections:
     async def _finish_in_blocks(
         self, answer: answers.Answer, below: Sequence[blocks.Block]
     ) -> bool:
+        """Show all that is left in blocks; says whether this workspace can have that."""
         waiting = [p for p in self._left(answer) if isinstance(p, answers.Picture)]
         made = await self._pictures.blocks(self._place, waiting) if waiting else None
         if made is None:
@@ -140,26 +142,52 @@ class Sections:
             else:
                 texts = splitting.split(self._markdown(run), self._options.stream_characters)
                 shown += [blocks.prose(text) for text in texts]
-        is_shown = await self._post([*shown, *below])
-        if is_shown:
-            self._next(len(waiting))
-        return is_shown
-
-    async def _post(self, made: Sequence[blocks.Block]) -> bool:
-        """Post messages with pictures; says whether Slack takes them."""
-        place = dataclasses.replace(self._place, thread=self.thread)
-        for message in blocks.packed(made):
-            texts = [block["text"] for block in message if block["type"] == "markdown"]
-            notified = "".join(texts)[:_NOTIFIED_CHARACTERS] or "A picture"
-            content = {"text": notified, "blocks": message}
-            try:
-                await posts.post(self._sender, place, content, self.thread)
-            except failures.GoneError:
-                raise
-            except failures.RefusedError as error:
-                self._pictures.refused(place, error)
-                return False
+        await self._post([*shown, *below], waiting)
+        self._next(len(waiting))
         return True
+
+    async def _post(self, made: Sequence[blocks.Block], shown: Sequence[answers.Picture]) -> None:
+        """Post messages with pictures; from one that Slack refuses on, they are sent as files."""
+        left = list(shown)
+        is_refused = False
+        for message in blocks.packed(made):
+            count = sum(map(_is_picture, message))
+            now, left = left[:count], left[count:]
+            if not is_refused:
+                try:
+                    await self._say(message)
+                    continue
+                except failures.GoneError:
+                    raise
+                except failures.RefusedError as error:
+                    if not now:
+                        raise
+                    self._pictures.refused(self._place, error)
+                    is_refused = True
+            await self._post_apart(message, now)
+
+    async def _post_apart(
+        self, message: Sequence[blocks.Block], shown: list[answers.Picture]
+    ) -> None:
+        """Post what was to be one message, its pictures as files between its words."""
+        for is_picture, run in itertools.groupby(message, _is_picture):
+            found = list(run)
+            if is_picture:
+                await self._send(shown[: len(found)])
+                shown = shown[len(found) :]
+            else:
+                await self._say(found)
+
+    async def _say(self, message: Sequence[blocks.Block]) -> None:
+        texts = [block["text"] for block in message if block["type"] == "markdown"]
+        notified = "".join(texts)[:_NOTIFIED_CHARACTERS] or "A picture"
+        place = dataclasses.replace(self._place, thread=self.thread)
+        await posts.post(self._sender, place, {"text": notified, "blocks": message}, self.thread)
+
+    async def _send(self, shown: Sequence[answers.Picture]) -> None:
+        """Show pictures as files."""
+        files = [pictures.outgoing(picture) for picture in shown]
+        self.complaints += await self._uploads.send(self._place, self.thread, files)
 
     def _next(self, count: int) -> None:
         """Go on in messages below so many pictures more."""
@@ -197,3 +225,7 @@ class Sections:
 
     def _markdown(self, pieces: Sequence[answers.Piece]) -> str:
         return answers.markdown(pieces, with_details=self._options.code == "short")
+
+
+def _is_picture(block: blocks.Block) -> bool:
+    return block["type"] == "image"

@@ -7,6 +7,7 @@ import pytest
 from interpreter_bot import values
 from interpreter_bot.sessions import ports
 from tests.fakes import slack_conversations as fake
+from tests.fakes.slack_server import servers
 from tests.integration.slack.worlds import connected
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
@@ -134,6 +135,37 @@ async def test_many_pictures_are_in_as_few_messages_as_hold_them(slack, held, ap
     names = read(slack, "C1", ts)
     assert names == [f"figure-{number}.png" for number in range(1, 61)]
     assert len(slack.answers("C1", ts)) <= 4
+
+
+async def test_what_slack_refuses_in_the_middle_of_an_answer_repeats_and_loses_nothing(slack, held):
+    async def script(request, reply, held):
+        reply.step(1)
+        reply.text("one!")
+        reply.code(0, "plots()")
+        for _ in range(60):
+            reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure>"))
+        reply.finished(0, fake.done())
+        reply.step(2)
+        reply.text("two!")
+        return ports.End(status=ports.Status.DONE, text="two!", turn_id=3)
+
+    posted = []
+
+    def choose_fault(method, arguments):
+        if method != "chat.postMessage" or "'image'" not in str(arguments.get("blocks")):
+            return None
+        posted.append(method)
+        return servers.Fault("error", error="invalid_blocks") if len(posted) > 1 else None
+
+    slack.choose_fault = choose_fault
+    held.script = script
+    async with connected(slack, held, editing_seconds=5):
+        ts = await answered(slack)
+        await slack.until(lambda: "two" in read(slack, "C1", ts))
+    figures = [f"figure-{number}.png" for number in range(1, 61)]
+    assert read(slack, "C1", ts) == ["one", *figures, "two"]
+    # Nor is it tried again and again.
+    assert len(posted) == 2
 
 
 async def test_answer_in_a_channel_grows_for_all_who_look_on(slack, held, app):
