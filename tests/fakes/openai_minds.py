@@ -19,6 +19,8 @@ class Mind:
         fields: of a message of the assistant, which this server knows.
         call_fields: of a call.
         is_forgetful: it takes nothing back that it gave before, as after a change of keys.
+        refuses_in_stream: the event that says so after the stream has begun; empty where a status
+            does.
     """
 
     fields: frozenset[str] = frozenset()
@@ -26,6 +28,7 @@ class Mind:
 
     def __init__(self) -> None:
         self.is_forgetful = False
+        self.refuses_in_stream = ""
 
     def deltas(self, model: str, number: int) -> Iterable[dict[str, Any]]:
         """Give deltas that come before the words of the `number`th reply."""

@@ -218,6 +218,8 @@ class Server:
         if refusal := self._refusal(body):
             status, said = refusal
             self.refusals.append(json.dumps(said))
+            if self.mind.refuses_in_stream:
+                return await self._refuse_in_stream(request, said["error"])
             return web.json_response(said, status=status)
         if found := list(faults(body, self.mind)):
             self.faults += found
@@ -257,6 +259,16 @@ class Server:
             words = "You uploaded an unsupported image. Please make sure your image is valid."
             return 400, {"error": {"message": words, "code": "invalid_image_format"}}
         return self.mind.refusal(body)
+
+    async def _refuse_in_stream(self, request: web.Request, error: Any) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        told = {"id": "resp_1", "status": "in_progress", "output": []}
+        await response.write(_sse({"type": "response.created", "response": told}))
+        kind = self.mind.refuses_in_stream
+        failed = {"response": {**told, "status": "failed", "error": error}}
+        await response.write(_sse({"type": kind, **(error if kind == "error" else failed)}))
+        return response
 
     async def _stream(self, request: web.Request, reply: Reply, wire: Any) -> web.StreamResponse:
         if reply.fault == "html":

@@ -30,6 +30,15 @@ class Responses:
     async def reply(self, prompt: messages.Prompt, *, hearing: ports.Hearing) -> messages.Reply:
         """Answer."""
         listener = listening.Listener(hearing, prompt, origin=self._origin)
+        try:
+            return await self._heard(prompt, listener)
+        except translating.ReasoningRefusedError:
+            # Only that was said, so nobody has heard anything yet.
+            listener = listening.Listener(hearing, prompt, origin=self._origin)
+            listener.is_reasoning_refused = True
+            return await self._heard(prompt, listener)
+
+    async def _heard(self, prompt: messages.Prompt, listener: listening.Listener) -> messages.Reply:
         with translating.translated(listener, api_key=self._client.api_key):
             stream = await self._opened(prompt, listener)
             # Closes the connection also when we are cancelled, so that the server stops at once.
@@ -49,6 +58,8 @@ class Responses:
         self, prompt: messages.Prompt, listener: listening.Listener
     ) -> openai.AsyncStream[Any]:
         parameters = self._parameters(prompt)
+        if listener.is_reasoning_refused:
+            parameters = reasoning.without(parameters)
         while True:
             sent = self._quirks.adapted(parameters)
             try:

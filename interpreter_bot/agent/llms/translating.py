@@ -31,12 +31,17 @@ _TOOLS: Final = re.compile(
 )
 _FILTER: Final = re.compile(r"content_filter|content_policy|content management policy|safety")
 _QUOTA: Final = re.compile(r"insufficient_quota|billing|exceeded your current quota")
+_REASONING: Final = "invalid_encrypted_content"
 _SECRET: Final = re.compile(r"\bsk-[\w\-*.]{4,}|\bBearer\s+\S+", re.IGNORECASE)
 _DETAIL_CHARACTERS: Final = 500
 # Pictures and reasoning that a server quotes: nothing for a log.
 _BLOB: Final = re.compile(r"[A-Za-z0-9+/_=\-]{160,}")
 # More than any model reads or writes at once: a server that says so has not counted.
 _MOST_TOKENS: Final = 10**9
+
+
+class ReasoningRefusedError(failures.RequestRefusedError):
+    """What was given back of a model's reasoning was refused in the stream of its answer."""
 
 
 class UnreadableError(openai.OpenAIError):
@@ -128,6 +133,8 @@ def of_code(code: str, message: str) -> failures.ModelError:
         return failures.QuotaError()
     if "rate_limit" in said:
         return failures.RateLimitedError()
+    if _REASONING in said:
+        return ReasoningRefusedError()
     return _of_words(said) or failures.OverloadedError()
 
 

@@ -228,4 +228,4 @@ class Sections:
 
 
 def _is_picture(block: blocks.Block) -> bool:
-    return block["type"] == "image"
+    return bool(block["type"] == "image")

@@ -142,6 +142,23 @@ async def test_refused_reasoning_is_left_out_once_and_forgotten(protocol, mind):
     assert kept[2] is not None
 
 
+@pytest.mark.parametrize("event", ["error", "response.failed"])
+async def test_reasoning_refused_in_the_stream_is_left_out_and_asked_once_more(event):
+    thinking = minds.OpenAI()
+    replies = [server.code("1"), server.text("a"), server.text("b")]
+    async with scripts.stage(
+        replies, scripts.printed("1"), protocol="responses", serving={"mind": thinking}
+    ) as stage:
+        await stage.run()
+        thinking.is_forgetful, thinking.refuses_in_stream = True, event
+        stage.transcript.tell("more")
+        outcome = await stage.run()
+        assert len(stage.server.refusals) == 1
+    assert (outcome.ending, outcome.text) == (Ending.ANSWERED, "b")
+    kept = [one.reasoning for one in stage.transcript.entries if isinstance(one, messages.Said)]
+    assert kept[:2] == [None, None]
+
+
 async def test_history_of_no_model_is_taken_by_one_that_wants_signatures():
     async with scripts.stage(
         [server.text("ok"), server.text("ok")], serving={"mind": minds.Gemini()}
