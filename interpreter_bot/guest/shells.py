@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -101,6 +102,10 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         """Keep history in memory only: a database would be one open file of all kernels."""
         self.config.HistoryManager.enabled = False
         super().init_history()
+
+    def _tee(self, channel: str) -> contextlib.AbstractContextManager[None]:
+        """Keep nothing of what a cell prints; IPython would keep it all, for its `%notebook`."""
+        return contextlib.nullcontext()
 
     def init_events(self) -> None:
         """Look at figures first of all that happens after a cell."""

@@ -41,6 +41,14 @@ async def test_endless_output_is_cut_with_a_notice(bot, run, what):
     assert silent or any("cut" in notice for notice in ran.notices)
 
 
+async def test_what_was_printed_takes_no_memory(bot, run):
+    times = 2 * bot.limits.memory_bytes >> 20
+    ran = await run(f"for _ in range({times}): print('x' * (1 << 20))\ntmp = 'whole'")
+
+    assert ran.ending is Ending.OK, ran.finished
+    assert len(ran.text.encode()) <= bot.limits.output_bytes
+
+
 DISPLAYS = {
     "displays": "while True: display('x')",
     "updates": "handle = display('x', display_id=True)\nwhile True: handle.update('y')",
