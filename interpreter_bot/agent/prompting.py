@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from interpreter_bot import settings
+from interpreter_bot.text import formatting
 
 NO_NETWORK = "There is no network: nothing can be downloaded or installed."
 
@@ -53,9 +54,9 @@ def system(
     """
     text = read("system_small" if is_small else "system").format(
         seconds=f"{limits.execution_seconds:,.0f}",
-        memory=sized(limits.memory_bytes),
-        workspace=sized(limits.workspace_bytes),
-        output=sized(limits.output_bytes),
+        memory=formatting.size(limits.memory_bytes),
+        workspace=formatting.size(limits.workspace_bytes),
+        output=formatting.size(limits.output_bytes),
         network=network,
         packages=_installed(packages),
     )
@@ -78,13 +79,3 @@ def _installed(packages: Mapping[str, str]) -> str:
     missing = ", ".join(name for name in _OFTEN_TRIED if name not in packages)
     absent = f" Nothing else is, such as {missing}." if missing else ""
     return f"Installed: {', '.join(names)}.{programs}{absent}"
-
-
-def sized(count: int) -> str:
-    """Say a number of bytes in the unit people use for it."""
-    size = float(count)
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"
-        size /= 1024
-    return f"{size:.3g} GiB"

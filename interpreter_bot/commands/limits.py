@@ -12,6 +12,7 @@ import rich.table
 
 from interpreter_bot import settings
 from interpreter_bot.kernels.provisioning import specs
+from interpreter_bot.text import formatting
 
 _AT_THE_LIMIT = {
     "execution_seconds": "the code is interrupted; variables are kept where it reacts",
@@ -51,10 +52,7 @@ def run(bot: settings.Settings, options: argparse.Namespace) -> int:
 
 def _said(name: str, value: float) -> str:
     if name.endswith("_seconds"):
-        return f"{value:g} s"
+        return formatting.duration(value)
     if not name.endswith("_bytes"):
         return f"{value:,g}"
-    for unit, size in (("GiB", settings.GIB), ("MiB", settings.MIB)):
-        if value >= size:
-            return f"{value / size:.4g} {unit}"
-    return f"{value:,.0f} bytes"
+    return formatting.size(value)

@@ -21,6 +21,7 @@ from interpreter_bot.platforms.discord import running as discord
 from interpreter_bot.platforms.slack import running as slack
 from interpreter_bot.platforms.web import serving
 from interpreter_bot.sessions import conversations
+from interpreter_bot.text import formatting
 
 _log = logging.getLogger(__name__)
 
@@ -153,7 +154,9 @@ class _Platforms:
 
     def _lose(self, name: str, error: Exception, wait_seconds: float) -> None:
         """Say that one is tried again; with all details when it is lost, not each time."""
-        sentence = f"{name} failed: {error} It is tried again in {wait_seconds:.0f} s."
+        sentence = (
+            f"{name} failed: {error} It is tried again in {formatting.duration(wait_seconds)}."
+        )
         if name in self._lost:
             _log.warning(sentence)
             return

@@ -147,7 +147,7 @@ class Local(tables.Group):
     enabled: bool = True
     """Use it where no other model is configured."""
     model_path: pathlib.Path | None = None
-    """A GGUF file; without one, the demo model is downloaded once, 1.1 GB. A file called like the
+    """A GGUF file; without one, the demo model is downloaded once, 1.04 GiB. A file called like the
     official one has to be it."""
     context_tokens: Annotated[int, pydantic.Field(ge=2048)] = 8192
     """How much it can read and write together; more takes more memory."""

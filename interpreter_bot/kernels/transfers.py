@@ -21,6 +21,7 @@ from typing import BinaryIO, ParamSpec, TypeVar
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import beneath, scanning
+from interpreter_bot.text import formatting
 
 CHUNK_BYTES = 256 * settings.KIB
 """Most that is read at once."""
@@ -81,18 +82,6 @@ def open_root(root: pathlib.Path) -> int:
     return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def said(size_bytes: int) -> str:
-    """A size in words, such as "1.5 GiB"."""
-    for unit, factor in (
-        ("GiB", settings.GIB),
-        ("MiB", settings.MIB),
-        ("KiB", settings.KIB),
-    ):
-        if size_bytes >= factor:
-            return f"{round(size_bytes / factor, 1):g} {unit}"
-    return f"{size_bytes} bytes"
-
-
 class Upload:
     """One file on its way in. Every method blocks; `close` undoes what was not committed."""
 
@@ -132,7 +121,7 @@ class Upload:
         most = self._limits.upload_bytes
         if self._written > most:
             raise errors.FileTooLargeError(
-                f"{self._name} is larger than the {said(most)} allowed for one file."
+                f"{self._name} is larger than the {formatting.size(most)} allowed for one file."
             )
         self._check_bytes()
         rest = memoryview(chunk)
@@ -199,7 +188,7 @@ class Upload:
         most = self._limits.workspace_bytes
         if self._held + self._written > most:
             raise errors.WorkspaceFullError(
-                f"{self._name} does not fit: a workspace holds {said(most)}. "
+                f"{self._name} does not fit: a workspace holds {formatting.size(most)}. "
                 "Delete files or reset the session."
             )
 
@@ -249,7 +238,7 @@ class Content:
         status = os.fstat(self._file.fileno())
         if status.st_size > self._most_bytes:
             raise errors.FileTooLargeError(
-                f"{self.info.name} is larger than the {said(self._most_bytes)} allowed."
+                f"{self.info.name} is larger than the {formatting.size(self._most_bytes)} allowed."
             )
         self.info = values.FileInfo(self.info.name, status.st_size, status.st_mtime_ns)
         self._remaining = status.st_size

@@ -18,6 +18,7 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import describing
 from interpreter_bot.kernels import executing, workspaces
 from interpreter_bot.sessions import requests, stages
+from interpreter_bot.text import formatting
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ async def put(
         BotError: it is refused, or could not be had.
     """
     if attachment.size_bytes is not None and attachment.size_bytes > limits.upload_bytes:
-        most = f"{limits.upload_bytes // settings.MIB:,} MiB"
+        most = formatting.size(limits.upload_bytes)
         raise errors.FileTooLargeError(f"It is larger than the {most} that one file may have.")
     return await workspace.put(attachment.name, attachment.open())
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from interpreter_bot.sessions import addresses, conversations, reaping, stops, turns
 from interpreter_bot.store import records
+from interpreter_bot.text import formatting
 
 _WARN_SECONDS: Final = 15.0
 _LATE_SECONDS: Final = 5.0
@@ -81,6 +82,4 @@ class Caretaker:
 
 
 def _said(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes"
+    return formatting.duration(round(seconds) if seconds < 90 else 60 * round(seconds / 60))

@@ -18,6 +18,7 @@ from typing import Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels.provisioning import probes, remedies, watching
+from interpreter_bot.text import formatting
 
 _SOCKET_PATH_BYTES: Final = 107
 # A session may keep as many in flight between sockets as it may open, which count for the bot's
@@ -182,7 +183,7 @@ def _memory(seen: probes.Seen) -> tuple[Finding, Finding]:
     is_ended = seen.memory.ending is values.Ending.OUT_OF_MEMORY
     is_by_group = is_ended and seen.groups_version > 0 and seen.oom_kills > 0
     means = f"control group, version {seen.groups_version}" if is_by_group else "the bot's watchdog"
-    detail = f"ended as {seen.memory.ending} after {seen.memory.seconds:.1f} s"
+    detail = f"ended as {seen.memory.ending} after {formatting.duration(seen.memory.seconds)}"
     detail += f" by {means}" if is_ended else f": {seen.memory.reason or 'nobody objected'}"
     session = _finding("memory of a session", is_ended, detail)
     return session, _finding("control group", is_by_group, seen.groups_reason)
@@ -192,7 +193,7 @@ def _workspace(seen: probes.Seen) -> Finding:
     end = seen.workspace
     # Stopped for nothing else: nobody else knows this session.
     is_active = end.ending is values.Ending.STOPPED
-    detail = f"ended as {end.ending} after {end.seconds:.1f} s by the bot's watchdog"
+    detail = f"ended as {end.ending} after {formatting.duration(end.seconds)} by the bot's watchdog"
     return _finding("workspace", is_active, detail if is_active else f"{end.ending}: {end.reason}")
 
 
@@ -200,11 +201,11 @@ def _disk(bot: settings.Settings) -> Finding:
     data = bot.paths.data
     there = _existing(data)
     free = shutil.disk_usage(there).free
-    detail = f"{data}: {free / settings.GIB:.1f} GiB free"
+    detail = f"{data}: {formatting.size(free)} free"
     needed = bot.limits.workspace_bytes + bot.limits.disk_reserve_bytes
     is_active = free >= needed
     if not is_active:
-        detail += f"; one session and the reserve may take {needed / settings.GIB:.1f} GiB"
+        detail += f"; one session and the reserve may take {formatting.size(needed)}"
     if not os.access(there, os.W_OK | os.X_OK):
         is_active, detail = False, f"{there} cannot be written to"
     return _finding("disk", is_active, detail)

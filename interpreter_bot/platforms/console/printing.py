@@ -8,6 +8,7 @@ from typing import Final, TextIO
 from interpreter_bot import values
 from interpreter_bot.platforms.console import answering, keeping, streams, tables
 from interpreter_bot.sessions import ports
+from interpreter_bot.text import formatting
 
 _RED: Final = "31"
 _BOLD_RED: Final = "1;31"
@@ -104,7 +105,9 @@ class Printer:
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
         """Print about a file."""
         where = f", saved as {self._keeper.path_of(artifact.name)}" if self._keeper else ""
-        self._say(f"[file {artifact.name}, {artifact.size_bytes:,} bytes{where}]", style=_DIM)
+        self._say(
+            f"[file {artifact.name}, {formatting.size(artifact.size_bytes)}{where}]", style=_DIM
+        )
 
     def finished(self, cell: int, finished: values.Finished) -> None:
         """Print how a cell ended, where that is not plain to see."""

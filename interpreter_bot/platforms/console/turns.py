@@ -6,7 +6,7 @@ from typing import Final, TextIO
 
 from interpreter_bot.platforms.console import answering, json_lines, keeping, printing
 from interpreter_bot.sessions import ports
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import formatting, sanitizing
 
 _DIM: Final = "2"
 _BOLD_RED: Final = "1;31"
@@ -82,8 +82,9 @@ class Printer(printing.Printer):
             tokens = spent.input_tokens + spent.output_tokens
             money = f", {spent.money.normalize():f} of money" if spent.money else ""
             cached = f" ({spent.cached_tokens:,} from cache)" if spent.cached_tokens else ""
-            took = f"{spent.steps} steps, {tokens:,} tokens{cached}{money}, {end.seconds:.1f} s"
-            self._say(f"[{took}]", style=_DIM)
+            took = formatting.duration(end.seconds)
+            steps = formatting.count(spent.steps, "step")
+            self._say(f"[{steps}, {tokens:,} tokens{cached}{money}, {took}]", style=_DIM)
         self._spent = ports.Spent()
 
 

@@ -9,12 +9,12 @@ import discord
 
 from interpreter_bot import errors
 from interpreter_bot.platforms.discord import (
-    informing,
     interacting,
     places,
     sheets,
     uploads,
 )
+from interpreter_bot.text import formatting
 
 _Interaction = discord.Interaction[Any]
 
@@ -30,7 +30,7 @@ async def hand_out(
     with tempfile.TemporaryFile() as spool:
         async with interactor.talks.reading(place.key, name) as (info, chunks):
             if info.size_bytes > place.file_bytes:
-                most = informing.size(place.file_bytes)
+                most = formatting.size(place.file_bytes)
                 raise errors.BotError(
                     f"The file is larger than the {most} allowed here. It stays in /mnt/data."
                 )

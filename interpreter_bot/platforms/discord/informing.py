@@ -8,8 +8,8 @@ from typing import Final
 from interpreter_bot import settings, values
 from interpreter_bot.platforms.discord import escaping
 from interpreter_bot.sessions import overviews, ports
+from interpreter_bot.text import formatting
 
-_MIB: Final = 1024 * 1024
 _MOST_FILES: Final = 40
 
 HELP: Final = """\
@@ -23,23 +23,18 @@ as long as a conversation lasts.
 • `/interpreter` has: reset, files, limits, model, notebook, usage, settings."""
 
 
-def size(count: int) -> str:
-    """Say a number of bytes."""
-    if count >= 1024 * _MIB:
-        return f"{count / 1024 / _MIB:,.1f} GiB"
-    return f"{count / _MIB:,.1f} MiB" if count >= _MIB else f"{max(count // 1024, 1):,} KiB"
-
-
 def limits(of: settings.Limits, *, is_sandboxed: bool, file_bytes: int) -> str:
     """Say what code may use."""
+    size = formatting.size
     lines = [
         "**What your code may use**",
-        f"• time: {of.execution_seconds:g} s for each run, printing does not extend it",
+        f"• time: {formatting.duration(of.execution_seconds)} for each run, printing does not "
+        "extend it",
         f"• memory: {size(of.memory_bytes)}, processor cores: {of.cpu_cores:g}, "
         f"processes: {of.processes}",
         f"• files: {size(of.workspace_bytes)} and {of.workspace_files:,} files in /mnt/data",
         f"• a file you send: {size(of.upload_bytes)}; a file I send here: {size(file_bytes)}",
-        f"• printed text: {of.output_bytes:,} bytes, displays: {of.displays} for each run",
+        f"• printed text: {size(of.output_bytes)}, displays: {of.displays} for each run",
         "• network: none" if is_sandboxed else "• ⚠️ **there is no sandbox**",
     ]
     return "\n".join(lines)
@@ -53,7 +48,7 @@ def files(of: tuple[values.FileInfo, ...]) -> str:
     for info in of[:_MOST_FILES]:
         when = datetime.datetime.fromtimestamp(info.modified_ns // 10**9, tz=datetime.UTC)
         lines.append(
-            f"• {escaping.line(info.name, 80)} {size(info.size_bytes)}, "
+            f"• {escaping.line(info.name, 80)} {formatting.size(info.size_bytes)}, "
             f"<t:{int(when.timestamp())}:R>"
         )
     if len(of) > _MOST_FILES:
@@ -63,8 +58,9 @@ def files(of: tuple[values.FileInfo, ...]) -> str:
 
 def usage(of: overviews.Usage) -> str:
     """Say what was used."""
+    took = formatting.duration(of.cpu_seconds)
     lines = [
-        f"**This conversation**: {_spent(of.session)}, {of.cpu_seconds:,.1f} s of processor time",
+        f"**This conversation**: {_spent(of.session)}, {took} of processor time",
         f"**You, today**: {_spent(of.today)}",
     ]
     if of.allowed_tokens is not None:

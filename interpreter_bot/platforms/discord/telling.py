@@ -9,7 +9,7 @@ from interpreter_bot import values
 from interpreter_bot.platforms.discord import escaping, sheets, stories
 from interpreter_bot.platforms.rendering import choosing, endings, items, splitting
 from interpreter_bot.sessions import ports
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import formatting, sanitizing
 
 Wrap: TypeAlias = Callable[[str, str, bytes], sheets.Upload | str]
 """Makes a file of its name within the turn, a description, the bytes; or says why there is none."""
@@ -101,8 +101,8 @@ class Teller:
         elif not (story.is_code or story.has_shown or self._has_words()):
             yield escaping.small("There is nothing to add.")
         if story.cells and not story.is_code:
-            runs = "1 run" if len(story.cells) == 1 else f"{len(story.cells)} runs"
-            yield escaping.small(f"{runs} · {seconds(end.seconds)}")
+            runs = formatting.count(len(story.cells), "run")
+            yield escaping.small(f"{runs} · {formatting.duration(end.seconds)}")
 
     def _has_words(self) -> bool:
         """Say whether words are left once they are written as Discord wants them."""
@@ -117,9 +117,11 @@ class Teller:
             yield escaping.code(_tail(cell.code, _CODE_LINES, _CODE_CHARACTERS), "py")
         if cell.finished is not None and not story.is_code:
             lines = cell.code.strip().count("\n") + 1
-            words = "1 line" if lines == 1 else f"{lines} lines"
+            words = formatting.count(lines, "line")
             mark = _MARKS[cell.finished.ending]
-            yield escaping.small(f"{mark} {words} of Python · {seconds(cell.finished.seconds)}")
+            yield escaping.small(
+                f"{mark} {words} of Python · {formatting.duration(cell.finished.seconds)}"
+            )
         chosen = self._chosen_of(cell)
         for item in chosen:
             yield from self._item(item)
@@ -193,13 +195,6 @@ class Teller:
                 yield self._wrap(item.name, item.title, item.html.encode("utf-8", "replace"))
             case items.Note():
                 yield escaping.small(f"🔹 {escaping.plain(item.text)}")
-
-
-def seconds(number: float) -> str:
-    """Say how long something took."""
-    if number < 60:
-        return f"{number:.1f} s"
-    return f"{int(number) // 60} min {int(number) % 60} s"
 
 
 def _tail(text: str, lines: int, characters: int) -> str:

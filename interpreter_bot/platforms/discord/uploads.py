@@ -17,6 +17,7 @@ from typing import Final
 
 from interpreter_bot import values
 from interpreter_bot.platforms.discord import escaping, places, sheets
+from interpreter_bot.text import formatting
 
 _log = logging.getLogger(__name__)
 
@@ -171,7 +172,8 @@ class Spool:
         count = -(-size // self._most_bytes)
         if count > self._parts:
             packed.unlink()
-            reason = f"compressed it has {_size(size)}, and {_size(self._most_bytes)} are allowed"
+            had, most = formatting.size(size), formatting.size(self._most_bytes)
+            reason = f"compressed it has {had}, and {most} are allowed"
             return (self._refusal(artifact, reason),)
         told = (
             f"{escaping.line(artifact.name)} comes compressed and in {count} parts; put them "
@@ -200,25 +202,19 @@ class Spool:
         )
 
     def _refusal(self, artifact: values.Artifact, reason: str) -> str:
-        size = _size(artifact.size_bytes)
+        size = formatting.size(artifact.size_bytes)
         return (
             f"⚠️ {escaping.line(artifact.name)} ({size}) is too large to be sent here: {reason}. "
             "It stays in /mnt/data; ask for a part of it, or for a smaller form."
         )
 
     def _oversized(self, name: str, size_bytes: int) -> str:
-        size, most = _size(size_bytes), _size(self._most_bytes)
+        size, most = formatting.size(size_bytes), formatting.size(self._most_bytes)
         return f"⚠️ {escaping.line(name)} ({size}) is too large: {most} are allowed here."
 
 
 def _id(name: str) -> str:
     return f"file {name}"
-
-
-def _size(count: int) -> str:
-    if count < 1024 * 1024:
-        return f"{max(count // 1024, 1):,} KiB"
-    return f"{count / 1024 / 1024:,.1f} MiB"
 
 
 def liked(name: str) -> str:
@@ -232,4 +228,4 @@ def liked(name: str) -> str:
 
 
 def _described(text: str) -> str:
-    return " ".join(text.split())[:_MOST_DESCRIPTION]
+    return formatting.one_line(text, _MOST_DESCRIPTION)

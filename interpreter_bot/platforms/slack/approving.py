@@ -17,7 +17,7 @@ from interpreter_bot.platforms.slack import (
     sending,
     uploads,
 )
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import formatting, sanitizing
 
 _EDITED_CHARACTERS: Final = 3_000
 _SHOWN_CHARACTERS: Final = 9_000
@@ -36,7 +36,7 @@ async def ask(
     Raises:
         SlackError: the question could not be asked.
     """
-    prompt = markdown.one_line(request.prompt, _PROMPT_CHARACTERS)
+    prompt = formatting.one_line(request.prompt, _PROMPT_CHARACTERS)
     shown = fences.inline(prompt) if prompt else ""
     where = None if request.is_password else (place.workspace.team, place.channel, thread)
     how = "Answer with the button." if request.is_password else "Answer here in the thread."

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from interpreter_bot import values
 from interpreter_bot.platforms.slack import markdown
+from interpreter_bot.text import formatting
 
 Block: TypeAlias = dict[str, Any]
 
@@ -28,7 +29,7 @@ _MOST_WHOLES: Final = 5
 
 def plain(text: str, most: int = 75) -> Block:
     """Make a text object without markup."""
-    return {"type": "plain_text", "text": markdown.one_line(text, most) or "-", "emoji": True}
+    return {"type": "plain_text", "text": formatting.one_line(text, most) or "-", "emoji": True}
 
 
 def prose(text: str) -> Block:
@@ -43,7 +44,7 @@ def section(text: str) -> Block:
 
 def note(text: str) -> Block:
     """Make a line of small print, from any text."""
-    shown = markdown.escaped(markdown.one_line(text, _NOTE_CHARACTERS))
+    shown = markdown.escaped(formatting.one_line(text, _NOTE_CHARACTERS))
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": shown}]}
 
 

@@ -20,6 +20,7 @@ from interpreter_bot.platforms.slack import (
     uploads,
 )
 from interpreter_bot.sessions import requests
+from interpreter_bot.text import formatting
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import conversations
@@ -204,9 +205,10 @@ class Commands:
         here, today = usage.session, usage.today
         money = "" if usage.allowed_money is None else f" of {usage.allowed_money:.2f}"
         tokens = "" if usage.allowed_tokens is None else f" of {usage.allowed_tokens:,}"
+        took = formatting.duration(usage.cpu_seconds)
         return (
             f"This conversation: {here.input_tokens + here.output_tokens:,} tokens, "
-            f"{here.money:.4f} of money, {usage.cpu_seconds:.1f} s of processor time.\n"
+            f"{here.money:.4f} of money, {took} of processor time.\n"
             f"You today: {today.input_tokens + today.output_tokens:,}{tokens} tokens, "
             f"{today.money:.4f}{money} of money."
         )

@@ -12,6 +12,7 @@ import aiohttp
 from interpreter_bot import errors, settings
 from interpreter_bot.platforms.slack import failures, sending, workspaces
 from interpreter_bot.sessions import requests
+from interpreter_bot.text import formatting
 
 _CHUNK_BYTES: Final = 64 * 1024
 _MOST_REDIRECTS: Final = 3
@@ -90,7 +91,9 @@ class Downloads:
             raise DownloadError(f"{name} could not be fetched from Slack.") from error
 
     def _too_large(self, name: str) -> DownloadError:
-        return DownloadError(f"{name} is larger than the {self._most_bytes // _MIB:,} MiB allowed.")
+        return DownloadError(
+            f"{name} is larger than the {formatting.size(self._most_bytes)} allowed."
+        )
 
     async def _known(
         self, workspace: workspaces.Workspace, file: Mapping[str, Any]
@@ -157,7 +160,9 @@ class Downloads:
             yield chunk
         if file.get("size") and size != file["size"]:
             # A page to log in, or a connection that ended without a word.
-            raise DownloadError(f"{name} could not be fetched: {size:,} bytes came, not all of it.")
+            raise DownloadError(
+                f"{name} could not be fetched: {formatting.size(size)} came, not all of it."
+            )
 
     def _is_slack(self, url: str) -> bool:
         parts = parse.urlsplit(url)

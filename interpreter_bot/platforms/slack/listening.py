@@ -19,7 +19,6 @@ from interpreter_bot.platforms.slack import (
     commands,
     downloads,
     incoming,
-    markdown,
     orders,
     places,
     posts,
@@ -30,6 +29,7 @@ from interpreter_bot.platforms.slack import (
     workspaces,
 )
 from interpreter_bot.sessions import requests
+from interpreter_bot.text import formatting
 
 PLATFORM: Final = "slack"
 _TITLE_CHARACTERS: Final = 80
@@ -186,7 +186,7 @@ class Listener:
         shown: showing.Showing | None = None
         # Without words there may be nothing to do, which would be an odd thing to work on.
         if not answering.is_raw(message, text) and (text or message.files):
-            title = markdown.one_line(text, _TITLE_CHARACTERS) if not message.thread else ""
+            title = formatting.one_line(text, _TITLE_CHARACTERS) if not message.thread else ""
             shown = await self._turns.begin(key, place, message.id, title=title)
         try:
             request = await self._request(workspace, message, profile)

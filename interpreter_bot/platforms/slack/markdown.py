@@ -109,12 +109,6 @@ def plain_name(name: str) -> str:
     return name.replace("<", "_").replace(">", "_")
 
 
-def one_line(text: str, most: int) -> str:
-    """Fit a text into one line."""
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
 class Defuser:
     """Makes a text harmless that comes in pieces."""
 

@@ -29,7 +29,7 @@ from interpreter_bot.platforms.slack import (
     uploads,
 )
 from interpreter_bot.sessions import ports
-from interpreter_bot.text import sanitizing, screens
+from interpreter_bot.text import formatting, sanitizing, screens
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class Replier:
     def progress(self, text: str, share: float | None) -> None:
         """See the port."""
         said = waits.sentence(text, share)
-        self._show.note = markdown.one_line(said, answers.FIELD_CHARACTERS)
+        self._show.note = formatting.one_line(said, answers.FIELD_CHARACTERS)
         self._changed.set()
 
     def text(self, delta: str) -> None:
@@ -125,7 +125,7 @@ class Replier:
     def announcement(self, cell: int, text: str) -> None:
         """See the port."""
         self._flush_words()
-        self._answer.paragraph(f"_{markdown.defused(markdown.one_line(text, 1000))}_")
+        self._answer.paragraph(f"_{markdown.defused(formatting.one_line(text, 1000))}_")
         self._changed.set()
 
     def code(self, cell: int, code: str) -> None:
@@ -144,7 +144,7 @@ class Replier:
         self._cell.screen.show(output)
         if isinstance(output, values.Text):
             lines = output.text.strip().rpartition("\n")[2].rpartition("\r")[2]
-            self._cell.last_line = markdown.one_line(lines, answers.FIELD_CHARACTERS)
+            self._cell.last_line = formatting.one_line(lines, answers.FIELD_CHARACTERS)
             self._task("Running Python", "in_progress", output=self._cell.last_line)
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:
@@ -172,7 +172,7 @@ class Replier:
             cell, running.screen.items, finished, made_files=not self._is_code
         )
         state: answers.State = "complete" if finished.ending is values.Ending.OK else "error"
-        took = f"{finished.seconds:.1f} s" if finished.seconds >= 0.05 else ""
+        took = formatting.duration(finished.seconds) if finished.seconds >= 0.05 else ""
         self._cell = running
         self._task(tasks.TITLES[finished.ending], state, output=took)
         self._cell = None

@@ -22,7 +22,7 @@ from interpreter_bot.platforms.slack import (
     streams,
     uploads,
 )
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import formatting, sanitizing
 
 _log = logging.getLogger(__name__)
 
@@ -296,4 +296,4 @@ def heading(name: str, code: str) -> str:
     text = readable.text
     shown = text if len(text) <= _CODE_CHARACTERS else f"{text[:_CODE_CHARACTERS]}\n…"
     written = markdown.python(shown, readable.warning)
-    return f"**{markdown.defused(markdown.one_line(name, 80))}** ran:\n{written}"
+    return f"**{markdown.defused(formatting.one_line(name, 80))}** ran:\n{written}"

@@ -7,6 +7,7 @@ from typing import Final
 from interpreter_bot import values
 from interpreter_bot.platforms.slack import answers
 from interpreter_bot.sessions import ports
+from interpreter_bot.text import formatting
 
 TITLES: Final = {
     values.Ending.OK: "Ran Python",
@@ -33,7 +34,7 @@ def short(code: str) -> str:
 
 def small_print(end: ports.End, spent: ports.Spent | None) -> str:
     """Say what an answer took; with a model, what that used, and what to think of it."""
-    said = [f"{end.seconds:.1f} s"]
+    said = [formatting.duration(end.seconds)]
     if spent is not None:
         said.append(f"{spent.input_tokens + spent.output_tokens:,} tokens")
         said.append("AI can be wrong: check what matters")

@@ -13,7 +13,6 @@ from interpreter_bot import settings, values
 from interpreter_bot.platforms.slack import (
     asking,
     failures,
-    markdown,
     places,
     replying,
     sending,
@@ -22,6 +21,7 @@ from interpreter_bot.platforms.slack import (
     uploads,
 )
 from interpreter_bot.sessions import ports, requests
+from interpreter_bot.text import formatting
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import conversations
@@ -237,7 +237,7 @@ class Turns:
 
 def title_of(request: requests.Request) -> str:
     """Make a title for a conversation that begins."""
-    return "" if request.is_code else markdown.one_line(request.text, _TITLE_CHARACTERS)
+    return "" if request.is_code else formatting.one_line(request.text, _TITLE_CHARACTERS)
 
 
 def stop_key(key: values.SessionKey) -> str:

@@ -7,8 +7,9 @@ import decimal
 from collections.abc import Sequence
 from typing import Any, Final
 
-from interpreter_bot.platforms.slack import blocks, commands, listings, markdown, turning
+from interpreter_bot.platforms.slack import blocks, commands, markdown, turning
 from interpreter_bot.sessions import overviews
+from interpreter_bot.text import formatting
 
 RUN_FORM: Final = "run_form"
 ASK_FORM: Final = "ask_form"
@@ -111,13 +112,13 @@ def key(overview: overviews.Overview) -> str:
 
 def told(overview: overviews.Overview) -> str:
     """Say what there is to know of a conversation, as mrkdwn."""
-    title = markdown.escaped(markdown.one_line(overview.title, 100)) or "Untitled"
+    title = markdown.escaped(formatting.one_line(overview.title, 100)) or "Untitled"
     where = overview.key.channel
     place = "a direct message" if where.startswith("D") else f"channel {where}"
     state = "at work" if overview.is_busy else "idle" if overview.has_kernel else "asleep"
     memory = ""
     if overview.memory_bytes is not None:
-        memory = f", {listings.size(overview.memory_bytes)} of memory"
+        memory = f", {formatting.size(overview.memory_bytes)} of memory"
     used = f"{overview.used:%Y-%m-%d %H:%M} UTC"
     return f"*{title}*\n{place}, {state}{memory}, last used {used}"
 

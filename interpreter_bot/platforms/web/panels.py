@@ -7,6 +7,7 @@ from typing import Final
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.web import commands, events, measuring
 from interpreter_bot.sessions import approvals, conversations, requests
+from interpreter_bot.text import formatting
 
 NAMES: Final = frozenset({"files", "limits", "model", "approval", "usage", "help"})
 
@@ -78,19 +79,11 @@ def limits(in_force: settings.Limits) -> list[tuple[str, str, str]]:
     return [(words, _said(name, in_force), then) for name, words, then in _LIMITS]
 
 
-def size(size_bytes: int) -> str:
-    """Say a size."""
-    for unit, factor in (("GiB", settings.GIB), ("MiB", settings.MIB), ("KiB", settings.KIB)):
-        if size_bytes >= factor:
-            return f"{size_bytes / factor:.4g} {unit}"
-    return f"{size_bytes} bytes"
-
-
 def _said(name: str, in_force: settings.Limits) -> str:
     value = getattr(in_force, name)
     if name.endswith("_bytes"):
-        return size(value)
-    return f"{value:g} s" if name.endswith("_seconds") else f"{value:,g}"
+        return formatting.size(value)
+    return formatting.duration(value) if name.endswith("_seconds") else f"{value:,g}"
 
 
 async def _usage(

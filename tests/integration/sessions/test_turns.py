@@ -435,7 +435,7 @@ async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(opene
             (turn,) = await house.held.history(KEY)
 
     told = reply.of("progress")
-    assert ("Downloading the demo model (0.0 GB). Free.", 1.0) in told
+    assert ("Downloading the demo model (2.86 MiB). Free.", 1.0) in told
     assert told[-1] == ("", None)
     assert reply.of("announcement") == []
     assert reply.end.text == "Hello."

@@ -113,7 +113,9 @@ async def test_nobody_there_is_one_sentence(publisher, tmp_path):
 
 async def test_no_room_is_said_before_anything_is_fetched(publisher, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=60_000_000))
-    with pytest.raises(weights.NoLocalModelError, match="has 60 MB free, and it needs 71"):
+    with pytest.raises(
+        weights.NoLocalModelError, match=r"has 57\.2 MiB free, and it needs 66\.9 MiB"
+    ):
         await fetched(publisher, tmp_path)
     assert publisher.asked == []
 
@@ -152,7 +154,7 @@ async def test_who_waits_hears_of_the_download_and_its_licence(publisher, tmp_pa
         await local.ready(progress=lambda *news: told.append(news))
     assert told[0] == ("Looking for the demo model…", None)
     assert told[-2:] == [("Starting the demo model…", None), ("", None)]
-    text = "Downloading the demo model (0.0 GB). Free."
+    text = "Downloading the demo model (2.86 MiB). Free."
     shares = [share for said, share in told if said == text]
     assert [text for text, _ in told].count(text) == len(told) - 3 == len(shares)
     assert shares == sorted(set(shares))

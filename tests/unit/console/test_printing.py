@@ -89,5 +89,5 @@ def test_artifacts_and_announcements_are_told_beside_the_output(capsys, tmp_path
     printer.artifact(0, values.Artifact("a.csv", 1234, "00"))
     assert capsys.readouterr() == (
         "",
-        f"A new Python was started.\n[file a.csv, 1,234 bytes, saved as {tmp_path}/files/a.csv]\n",
+        f"A new Python was started.\n[file a.csv, 1.21 KiB, saved as {tmp_path}/files/a.csv]\n",
     )

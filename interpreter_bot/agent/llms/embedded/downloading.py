@@ -15,6 +15,7 @@ from typing import IO, Final, TypeAlias
 import aiohttp
 
 from interpreter_bot.agent.llms.embedded import weights
+from interpreter_bot.text import formatting
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ _WRONG: Final = (
     "INTERPRETER_BOT_LOCAL__MODEL_PATH to the right one, or OPENAI_API_KEY to use another model."
 )
 _NO_ROOM: Final = (
-    "There is no room for the demo model: {directory} has {free:,} MB free, and it needs {need:,}."
+    "There is no room for the demo model: {directory} has {free} free, and it needs {need}."
 )
 _NOT_WRITABLE: Final = "The demo model cannot be stored in {directory}: {reason}."
 
@@ -148,7 +149,7 @@ def _check_room(wanted: weights.Weights, directory: pathlib.Path, had_bytes: int
     need = wanted.size_bytes - had_bytes + _RESERVE_BYTES
     if (free := shutil.disk_usage(directory).free) < need:
         sentence = _NO_ROOM.format(
-            directory=directory, free=free // 1_000_000, need=need // 1_000_000 + 1
+            directory=directory, free=formatting.size(free), need=formatting.size(need)
         )
         raise weights.NoLocalModelError(sentence)
 

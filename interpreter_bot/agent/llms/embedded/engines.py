@@ -32,7 +32,7 @@ _PROCESSOR: Final = (
     "Please configure another model."
 )
 _MEMORY: Final = (
-    "The demo model was ended while it started, most likely because it needs 2 GB of memory."
+    "The demo model was ended while it started, most likely because it needs 2 GiB of memory."
 )
 
 

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from interpreter_bot import settings
 from interpreter_bot.agent.llms import awaiting
 from interpreter_bot.agent.llms.embedded import downloading, engines, weights
+from interpreter_bot.text import formatting
 
 _log = logging.getLogger(__name__)
 
@@ -218,7 +219,7 @@ class Embedded:
         return path
 
     def _downloaded(self, had_bytes: int, all_bytes: int) -> None:
-        text = f"Downloading the demo model ({all_bytes / 1e9:.1f} GB). {self.licence}".strip()
+        text = f"Downloading the demo model ({formatting.size(all_bytes)}). {self.licence}".strip()
         share = (100 * had_bytes // all_bytes) / 100
         if self._news[0] != text:
             _log.info("downloading the demo model, %d bytes: %s", all_bytes, self.licence)

@@ -75,21 +75,22 @@ export function named(name, properties = {}) {
   return el("bdi", { title: plain(name), ...properties }, plain(name));
 }
 
+/** Sizes and times as the server's `text/formatting` says them. */
 export function size(bytes) {
-  const units = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
+  const units = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
   for (const [unit, factor] of units)
     if (bytes >= factor) {
       const value = bytes / factor;
-      return `${value >= 100 ? Math.round(value) : value.toFixed(1).replace(/\.0$/, "")} ${unit}`;
+      return `${value >= 100 ? Math.round(value).toLocaleString("en") : Number(value.toPrecision(3))} ${unit}`;
     }
   return bytes === 1 ? "1 byte" : `${bytes} bytes`;
 }
 
 export function duration(seconds) {
-  if (seconds < 0.95) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
-  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
-  if (seconds < 119.5) return `${Math.round(seconds)} s`;
-  return `${Math.round(seconds / 60)} min`;
+  if (seconds < 59.95) return `${Number(seconds.toFixed(seconds < 1 ? 2 : 1))} s`;
+  const whole = Math.round(seconds), hours = Math.floor(whole / 3600);
+  const parts = [[hours, "h"], [Math.floor(whole / 60) % 60, "min"], [hours ? 0 : whole % 60, "s"]];
+  return parts.filter(([number]) => number).map(([number, unit]) => `${number} ${unit}`).join(" ");
 }
 
 export function count(number, one, many) {

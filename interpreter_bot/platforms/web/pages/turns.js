@@ -51,7 +51,7 @@ export class Turn {
     this.clock = setInterval(() => {
       const seconds = (Date.now() - since) / 1000;
       if (!this.state.isConnected) clearInterval(this.clock);
-      else if (seconds > 2) this.stateWords.textContent = `${words} ${duration(seconds)}`;
+      else if (seconds > 2) this.stateWords.textContent = `${words} ${duration(Math.round(seconds))}`;
     }, 1000);
   }
 
