@@ -29,6 +29,7 @@ from bench import (
     machines,
     questions,
     reply_cache,
+    spent_questions,
     tuning_questions,
 )
 from interpreter_bot import settings
@@ -37,7 +38,10 @@ from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.text import screens
 
 _RESULT: Final = pathlib.Path(__file__).parent / "results" / "loop_comparison.json"
-_HALVES: Final = {"tuning": tuning_questions.SUBJECTS, "held_out": held_out_questions.SUBJECTS}
+_HALVES: Final = {
+    "tuning": {**tuning_questions.SUBJECTS, **spent_questions.SUBJECTS},
+    "held_out": held_out_questions.SUBJECTS,
+}
 _SYSTEM: Final = "You are a data analyst who writes Python. Files are in /mnt/data."
 _ASK: Final = (
     "Write one ```python block that reads the file and prints the answer to the question. It is "
