@@ -32,11 +32,14 @@ _OF_TEXT: Final = re.compile(
     r"could not convert string to float|Unable to parse string|dtype '?(?:str|object|string)'?"
     r"|unsupported operand type.*'str'|can't multiply sequence|agg function failed"
 )
-_NUMBERS_IN_TEXT: Final = (
-    "[Convert text such as '$1,200' to a number like this: df['column'].str.strip('$€£% ')"
-    ".str.replace(',', '').astype(float), and a date by pd.to_datetime.]"
+NUMBERS_IN_TEXT: Final = (
+    "Convert text such as '$1,200' to a number like this: df['column'].str.strip('$€£% ')"
+    ".str.replace(',', '').astype(float), and a date by pd.to_datetime."
 )
-HINTS: Final = (_NO_SUCH_NAME, _NUMBERS_IN_TEXT)
+"""What helps where text was taken for numbers or dates."""
+MISSING_VALUES: Final = "Missing values are found with isna() and notna(), not with == ''."
+"""What helps where they were looked for as empty text."""
+HINTS: Final = (_NO_SUCH_NAME, f"[{NUMBERS_IN_TEXT}]")
 """What an error's output may hold of them, each in a line."""
 FAILED: Final = (
     "[The code failed with the error above. Take another way to the result, in changed code.]"
@@ -77,7 +80,7 @@ def _hint(failure: values.Error | None) -> str:
     if failure.name == "KeyError":
         return _NO_SUCH_NAME
     is_of_text = failure.name in ("TypeError", "ValueError") and _OF_TEXT.search(failure.message)
-    return _NUMBERS_IN_TEXT if is_of_text else ""
+    return f"[{NUMBERS_IN_TEXT}]" if is_of_text else ""
 
 
 def _said(output: screens.Standing) -> str:

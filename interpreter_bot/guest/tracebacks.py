@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import traceback
 from types import TracebackType
+from typing import Any
 
 CELL_PREFIX = "<cell "
 _LIBRARY_FRAMES = 2
@@ -13,6 +15,9 @@ _CAUSES = 3
 _MESSAGE_CHARACTERS = 4000
 _INSTALLED = re.compile(r"/site-packages/|/lib/python3\.\d+/")
 _OURS = ("IPython", "ipykernel")
+_WORD = re.compile(r"[^\W\d]\w*")
+_TABLES = ("pandas", "polars")
+_COLUMNS = 60
 
 
 def compact(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> list[str]:
@@ -30,7 +35,8 @@ def compact(kind: type[BaseException], error: BaseException, tb: TracebackType |
             current, link = current.__context__, "\n\nduring handling of which happened:\n"
         else:
             current = None
-    return "\n".join(reversed(blocks)).split("\n")
+    lines = "\n".join(reversed(blocks)).split("\n")
+    return [*lines[:-1], *_columns(error, tb), lines[-1]]
 
 
 def message(error: BaseException) -> str:
@@ -59,6 +65,35 @@ def _block(described: traceback.TracebackException) -> list[str]:
     if len(ending) > _MESSAGE_CHARACTERS:
         ending = ending[:_MESSAGE_CHARACTERS] + " …"
     return lines + ending.replace(f'File "{CELL_PREFIX}', 'File "<cell ').split("\n")
+
+
+def _columns(error: BaseException, tb: TracebackType | None) -> list[str]:
+    """Name the columns of the tables on the user's line that asked for what they do not have."""
+    if not isinstance(error, (KeyError, AttributeError)):
+        return []
+    cells = [
+        one for one in traceback.walk_tb(tb) if one[0].f_code.co_filename.startswith(CELL_PREFIX)
+    ]
+    if not cells:
+        return []
+    frame, number = cells[-1]
+    words = dict.fromkeys(_WORD.findall(linecache.getline(frame.f_code.co_filename, number)))
+    known = {**frame.f_globals, **frame.f_locals}
+    tables = {word: known[word] for word in words if word in known and _is_table(known[word])}
+    return [f"The columns of {word}: {_names(table)}" for word, table in tables.items()]
+
+
+def _is_table(value: object) -> bool:
+    kind = type(value)
+    return kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] in _TABLES
+
+
+def _names(table: Any) -> str:
+    names = ", ".join(f"{name}"[:100] for name in list(table.columns)[:_COLUMNS])
+    index = [
+        f"{name}"[:100] for name in getattr(getattr(table, "index", None), "names", ()) if name
+    ]
+    return f"{names} (and the index: {', '.join(index)})" if index else names
 
 
 def _chosen(frames: list[traceback.FrameSummary]) -> list[int | None]:

@@ -10,7 +10,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from interpreter_bot.agent import claims, describing, figures, fitting, guards, messages, prompting
+from interpreter_bot.agent import (
+    claims,
+    describing,
+    figures,
+    fitting,
+    guards,
+    messages,
+    prompting,
+    tools,
+)
 
 # "Plot this by that" is otherwise answered with a count. Other languages do as well as they can.
 _PICTURE: Final = re.compile(
@@ -28,8 +37,12 @@ _NOTHING: Final = re.compile(
     r"|[^\n\d]*\b(?-i:nan|NaN)\b[^\n\d]*|Empty DataFrame\b.*|Series\(\[\], .*",
     re.IGNORECASE | re.DOTALL,
 )
-# The line of pandas in place of those that it does not print.
-_CUT: Final = re.compile(r"^(?:\.\.+ .*| +\.\.\. *)$", re.MULTILINE)
+# The line of pandas in place of those that it does not print, or a line that nobody reads.
+_LONG: Final = re.compile(r"^(?:\.\.+ .*| +\.\.\. *|.{400,})$", re.MULTILINE)
+# What comes of adding up texts where numbers were meant.
+_STRUNG: Final = re.compile(r"\S{200}")
+_EMPTY_TEXT: Final = re.compile(r"==\s*(?:''|\"\"|None\b)")
+_COERCED: Final = re.compile(r"""errors\s*=\s*['"]coerce""")
 _ROWS: Final = re.compile(r"^First rows:\n.*?(?:\n\n|\Z)", re.DOTALL | re.MULTILINE)
 # A row of names or none, rows of what is missing, and what pandas writes below them.
 _ALL_NAN: Final = re.compile(
@@ -40,6 +53,10 @@ _ALL_NAN: Final = re.compile(
 # What is written for people: no table, no literal, no remark of ours.
 _PLAIN: Final = re.compile(r"(?!.*(?:  |\t|\bdtype\b))[^\[{(<\s].*")
 _LABELLED: Final = re.compile(r".*[^\W\d_].*")
+# Of a series of pandas: a name that is no mere number of a row, and a value; what stands below.
+_ROW: Final = re.compile(r"(?P<name>(?!\d{1,3} )\S+(?: \S+)*) {2,}-?\d[\d.,]*(?:e[+-]\d+)?")
+_FOOTER: Final = re.compile(r"(?:Name|Length|dtype): ")
+_ROWS_OF_AN_ANSWER: Final = 12
 _ECHO: Final = "[That only repeats the question. Answer it, from what was printed.]"
 _ANSWER_LINES: Final = 5
 _ANSWER_CHARACTERS: Final = 400
@@ -75,15 +92,46 @@ def _may_be_talk(words: str) -> bool:
 
 def _about_output(last: messages.Answered, transcript: tuple[messages.Message, ...]) -> str:
     """Say again what was asked, for an output makes it forget parts of it, and the form."""
-    if not _has_run(last):
+    question, since = _asked(transcript)
+    ran = [one for one in since if isinstance(one, messages.Answered) and not _is_refusal(one)]
+    if not question or not ran:
         return ""
-    outputs = 0
-    for one in reversed(transcript):
-        outputs += _has_run(one)
+    outputs = [one for one in ran if _has_run(one)]
+    if ran[-1] not in outputs:
+        name = "reminder_failed"
+    else:
+        name = _name(last.text) if outputs == [last] else "reminder_output"
+    hint = _hint(ran[-1].text, _code_before(ran[-1], since))
+    return prompting.read(name).format(question=question, hint=hint).strip()
+
+
+def _asked(
+    transcript: tuple[messages.Message, ...],
+) -> tuple[str, tuple[messages.Message, ...]]:
+    """Return a person's last words, and what came after them."""
+    for at, one in reversed(list(enumerate(transcript))):
         if isinstance(one, messages.Told) and not one.is_ours:
-            name = _name(last.text) if outputs == 1 else "reminder_output"
-            return prompting.read(name).format(question=_words(one))
-    return ""
+            return _words(one), transcript[at + 1 :]
+    return "", ()
+
+
+def _code_before(last: messages.Answered, transcript: tuple[messages.Message, ...]) -> str:
+    """Return the code whose output this is, if it was code."""
+    calls = (call for one in transcript if isinstance(one, messages.Said) for call in one.calls)
+    wishes = (tools.read(call) for call in calls if call.id == last.call_id)
+    return next((one.code for one in wishes if isinstance(one, tools.RunCode)), "")
+
+
+def _hint(output: str, code: str) -> str:
+    """Say what the code did not reckon with, as far as it shows."""
+    hints = []
+    if _EMPTY_TEXT.search(code):
+        hints.append(describing.MISSING_VALUES)
+    if _COERCED.search(code) or _STRUNG.search(output):
+        hints.append(describing.NUMBERS_IN_TEXT)
+    if not hints and is_nothing(output):
+        hints = [describing.MISSING_VALUES, describing.NUMBERS_IN_TEXT]
+    return " ".join(hint for hint in hints if hint not in output)
 
 
 def bare_answer(transcript: tuple[messages.Message, ...]) -> str:
@@ -102,27 +150,22 @@ def bare_answer(transcript: tuple[messages.Message, ...]) -> str:
     is_told = len(lines) == 1 or all(_LABELLED.fullmatch(line) for line in lines)
     if not (is_plain and is_told) or len(output) > _ANSWER_CHARACTERS or is_nothing(output):
         return ""
-    told = next(
-        (one for one in reversed(transcript) if isinstance(one, messages.Told) and not one.is_ours),
-        None,
-    )
-    return output if told is not None and not _may_be_talk(_words(told)) else ""
+    return "" if _may_be_talk(_asked(transcript)[0]) else output
 
 
-def _has_run(one: messages.Message) -> bool:
-    is_output = isinstance(one, messages.Answered)
-    return (
-        is_output
-        and not one.text.endswith(describing.FAILED)
-        and not one.text.startswith(guards.REFUSAL)
-    )
+def _has_run(one: messages.Answered) -> bool:
+    return not one.text.endswith(describing.FAILED) and not _is_refusal(one)
+
+
+def _is_refusal(one: messages.Answered) -> bool:
+    return one.text.startswith(guards.REFUSAL)
 
 
 def _name(output: str) -> str:
     """Choose what is said of a first output."""
     if is_nothing(output):
         return "reminder_nothing"
-    return "reminder_long" if _CUT.search(output) else "reminder_output"
+    return "reminder_long" if _LONG.search(output) else "reminder_output"
 
 
 def is_nothing(output: str) -> bool:
@@ -165,8 +208,25 @@ def objection(reply: messages.Reply, prompt: messages.Prompt, *, is_small: bool)
         for value, places in figures.of(figures.without_list_marks(reply.text))
         if not figures.is_among(value, places, known)
     ]
-    if not unknown:
-        return ""
-    if isinstance(last, messages.Told):
+    if unknown and isinstance(last, messages.Told):
         return prompting.read("guessed")
-    return prompting.read("misquoted").format(figures=", ".join(unknown[:_FIGURES]))
+    if unknown:
+        return prompting.read("misquoted").format(figures=", ".join(unknown[:_FIGURES]))
+    rows = _left_out(reply.text, last.text) if is_small else []
+    return prompting.read("left_out").format(rows=", ".join(rows)) if rows else ""
+
+
+def _left_out(answer: str, output: str) -> list[str]:
+    """Name the rows of a short series that an answer does not speak of."""
+    lines = [line for line in output.strip().splitlines() if not _FOOTER.match(line)]
+    rows = [_ROW.fullmatch(line) for line in lines]
+    # The name of the index, where it has one.
+    rows = rows[1:] if rows and rows[0] is None else rows
+    if not 2 <= len(rows) <= _ROWS_OF_AN_ANSWER or None in rows:
+        return []
+    names = [row["name"] for row in rows if row is not None]
+    return [
+        name
+        for name in names
+        if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", answer, re.IGNORECASE)
+    ]

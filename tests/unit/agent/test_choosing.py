@@ -8,7 +8,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.agent import budgets, failures, leniency, messages, prompting
+from interpreter_bot.agent import budgets, describing, failures, leniency, messages, prompting
 from interpreter_bot.agent.endings import Ending
 from interpreter_bot.agent.llms import catalogues, choosing, reminding, translating
 from tests.fakes import openai_server as server
@@ -304,7 +304,7 @@ async def test_model_without_tools_is_told_again_what_was_asked_when_it_has_an_o
         *(("Series([], dtype: float64)", True), ("Ana earns $nan", True)),
         *(("group\na   NaN\nb   NaN\nName: pay, dtype: float64", True), ("a  NaN\nb  NaN\n", True)),
         *(("group\na   NaN\nb   4.0\nName: pay", False), ("a  4.0\nb  NaN\nc  NaN\n", False)),
-        *(("[10]", False), ("[0.05]", False), ("a    0\nb    3", False)),
+        *(("[10]", False), ("[0.05]", False), ("0    0\n1    3", False)),
     ],
 )
 async def test_output_of_nothing_is_looked_into_once(output, is_nothing):
@@ -315,8 +315,9 @@ async def test_output_of_nothing_is_looked_into_once(output, is_nothing):
         replies, *played, protocol="fenced", name="tiny-1b", question=DATA
     ) as stage:
         await stage.run()
+    hint = f"{describing.MISSING_VALUES} {describing.NUMBERS_IN_TEXT}"
     nothing, something = (
-        prompting.read(name).format(question="How many are there?")
+        prompting.read(name).format(question="How many are there?", hint=hint)
         for name in ("reminder_nothing", "reminder_output")
     )
     second, third = (one.messages[-1]["content"] for one in stage.server.requests[1:])
@@ -329,6 +330,7 @@ async def test_output_of_nothing_is_looked_into_once(output, is_nothing):
     [
         *(("0 1\n      ... \n9 9\nLength: 200", True), ("   a\n0  1\n..  ..\n9  9", True)),
         *(("<Array>\n['a']\nLength: 1", False), ("[To do ...", False)),
+        *(("Fir > Ash > " * 40, True), ("Some words\n" * 40, False)),
     ],
 )
 async def test_long_list_is_taken_for_no_answer(output, is_cut):
@@ -338,7 +340,31 @@ async def test_long_list_is_taken_for_no_answer(output, is_cut):
     ) as stage:
         await stage.run()
     told = stage.server.requests[1].messages[-1]["content"]
-    assert ("a long list, cut in the middle" in told) is is_cut
+    assert ("too long to be the answer" in told) is is_cut
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "hint"),
+    [
+        ("d[d['back'] == '']", "0", describing.MISSING_VALUES),
+        ("pd.to_numeric(d['pay'], errors = 'coerce')", "nan", describing.NUMBERS_IN_TEXT),
+        ("pd.to_numeric(d['pay'], errors='coerce')", None, describing.NUMBERS_IN_TEXT),
+        ("d['cost'].sum()", "€6.33€25.16" * 40, describing.NUMBERS_IN_TEXT),
+        ("d['cost'].sum()", None, ""),
+    ],
+)
+async def test_code_that_came_to_nothing_is_told_what_it_did_not_reckon_with(code, output, hint):
+    replies = [server.text(f"```python\n{code}\n```"), server.text("None.")]
+    played = scripts.printed(output) if output else scripts.raised("IndexError", "out of bounds")
+    async with scripts.stage(
+        replies, played, protocol="fenced", name="tiny-1b", question=DATA
+    ) as stage:
+        await stage.run()
+    told = stage.server.requests[1].messages[-1]["content"]
+    hints = (describing.MISSING_VALUES, describing.NUMBERS_IN_TEXT)
+    assert [one in told for one in hints] == [one == hint for one in hints]
+    # It forgets what was asked while it mends.
+    assert "[The person asked: How many are there?" in told
 
 
 @pytest.mark.parametrize(
@@ -346,7 +372,7 @@ async def test_long_list_is_taken_for_no_answer(output, is_cut):
     [
         *(("0.707\n", True), ("2025-01", True), ("Ana Costa", True), ("48.5 %", True)),
         *(("Castle lent 42 books.", True), ("Loans: 8\nWith a fine: 1\n", True)),
-        *(("0", False), ("[1, 2]", False), ("8\n1", False), ("Castle  42\nHarbour  3", False)),
+        *(("0", False), ("[1, 2]", False), ("8\n1", False), ("Castle  42\nHarbour  -", False)),
         *(("a b\n" * 6, False), ("word " * 100, False), ("Ana Costa earns $nan", False)),
         *(("month 4\nName: kwh, dtype: int64", False), ("{'a': 1}", False)),
     ],
@@ -386,6 +412,35 @@ async def test_figures_that_no_output_holds_are_seen_by_nobody():
         assert (await stage.run()).text == stage.watcher.said == "It is 48.46%, after 24.39 days."
     told = stage.server.requests[2].messages[-1]["content"]
     assert told == prompting.read("misquoted").format(figures="24.43")
+
+
+SERIES = "branch\nCastle         28\nNew Harbour    24\nName: count, dtype: int64"
+
+
+@pytest.mark.parametrize(
+    ("output", "answer", "rows"),
+    [
+        (SERIES, "Castle", "New Harbour"),
+        (SERIES, "All changed by 28.", "Castle, New Harbour"),
+        ("a    1.5\nb   -2.0\ndtype: float64", "It is after 1.5.", "a, b"),
+        (SERIES, "castle and **New Harbour**", ""),
+        (SERIES.replace("\nNew Harbour    24", ""), "One.", ""),
+        ("   branch  count\n0  Castle     28\n1  Harbour    24", "Castle", ""),
+        ("\n".join(f"x{n}    1" for n in range(13)), "x1", ""),
+        ("0    28\n1    24\nName: count, dtype: int64", "28 and 24", ""),
+    ],
+)
+async def test_answer_that_leaves_rows_out_is_asked_for_again(output, answer, rows):
+    replies = [server.text("```python\nprint(1)\n```"), server.text(answer)]
+    replies += [server.text("Both of them.")] if rows else []
+    async with scripts.stage(
+        replies, scripts.printed(output), protocol="fenced", name="tiny-1b", question=DATA
+    ) as stage:
+        outcome = await stage.run()
+    assert outcome.text == stage.watcher.said == ("Both of them." if rows else answer)
+    if rows:
+        told = stage.server.requests[2].messages[-1]["content"]
+        assert told == prompting.read("left_out").format(rows=rows)
 
 
 @pytest.mark.parametrize("answer", ["Harbour.", "I'm sorry, I cannot know.", "It is 42."])
