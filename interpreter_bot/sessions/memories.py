@@ -19,6 +19,8 @@ from interpreter_bot.text import screens
 _log = logging.getLogger(__name__)
 
 _MOST_TURNS: Final = 100
+# So many are left out at a time: each time, the servers' caches of all that follows are lost.
+_BATCH: Final = 50
 _PART_CHARACTERS: Final = 1500
 _TURN_CHARACTERS: Final = 12_000
 _CUT_OFF: Final = {
@@ -42,7 +44,9 @@ async def load(database: databases.Database, *, before: int) -> list[messages.Me
     turn = await database.turns.get(before)
     if turn is None:
         return []
-    turns = await database.turns.of_session(turn.session_id, most=_MOST_TURNS, before=before)
+    count = await database.turns.count(turn.session_id, before=before)
+    most = count - _BATCH * -(-max(count - _MOST_TURNS, 0) // _BATCH)
+    turns = await database.turns.of_session(turn.session_id, most=most, before=before)
     ids = [turn.id for turn in turns]
     parts = await database.parts.of_turns(ids, only=records.PartKind.MEMORY)
     # The others are the pictures that it speaks of.

@@ -95,6 +95,13 @@ class Turns:
             rows = (await transaction.execute(query)).all()
         return tuple(map(_record, reversed(rows)))
 
+    async def count(self, session_id: int, *, before: int) -> int:
+        """How many turns a session had before one of them, by its id."""
+        query = sa.select(sa.func.count()).select_from(_T)
+        query = query.where(_T.c.session_id == session_id, _T.c.id < before)
+        async with self._begin.reading() as transaction:
+            return int((await transaction.execute(query)).scalar_one())
+
     async def interrupt_orphans(self) -> tuple[records.Turn, ...]:
         """Find turns left running by instances that died; they become interrupted.
 
