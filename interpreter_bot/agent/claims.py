@@ -35,7 +35,7 @@ _FOLDER: Final = "/mnt/data/"
 _NAME: Final = rf"\w[\w.+-]{{0,100}}\.(?:{_ENDINGS})"
 # As one word of a sentence: no part of an address, a path elsewhere, a pattern or an expression.
 _WORD: Final = re.compile(
-    rf"(?<![\w./\\:@~*<>{{$=-])(?:/?mnt/data/)?(?P<name>(?:\w[\w-]{{0,60}}/){{0,3}}{_NAME})"
+    rf"(?<![\w.+/\\:@~*<>{{$=-])(?:/?mnt/data/)?(?P<name>(?:\w[\w-]{{0,60}}/){{0,3}}{_NAME})"
     r"(?![\w(\[/\\=*>-]|\.\w)",
     re.IGNORECASE,
 )
@@ -84,6 +84,8 @@ _COMMON: Final = frozenset(
     | {1_000_000, 3.14, 3.1416, 3.14159, 2.718, 2.71828}
 )
 _MOST: Final = 10
+# Of an answer: all this is done between two events of everybody's.
+_MOST_CHARACTERS: Final = 20_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def text(message: messages.Message) -> str:
 def file_names(text: str) -> tuple[str, ...]:
     """Return the names of files that an answer claims, whether or not they exist."""
     found: dict[str, None] = {}
-    for sentence in _sentences(text):
+    for sentence in _sentences(text[:_MOST_CHARACTERS]):
         if _NO_FILE.search(_WORD.sub(" ", _CODE.sub(" ", sentence))):
             continue
         codes = (_WHOLE.fullmatch(one["inside"].strip()) for one in _CODE.finditer(sentence))
@@ -205,7 +207,7 @@ def figures_of_nothing(text: str, known: Iterable[str]) -> tuple[str, ...]:
     numbers = figures.known_in_any_reading(known)
     numbers = sorted({*numbers, *(100 * value for value in numbers if value <= 1)})
     found: dict[str, None] = {}
-    for sentence in _sentences(figures.without_list_marks(text)):
+    for sentence in _sentences(figures.without_list_marks(text[:_MOST_CHARACTERS])):
         if _NO_FIGURE.search(sentence):
             continue
         told = _UNITS.sub(" ", _CODE.sub(" ", sentence))

@@ -221,7 +221,10 @@ class _Turn:
         if self._guard.has_succeeded or not claims.has_data(entries):
             return claims.Unfounded(files)
         shown = (one.text for one in entries if isinstance(one, messages.Answered))
-        return claims.Unfounded(files, claims.figures_of_nothing(text, (*self._known, *shown)))
+        # What was shown may be a book of numbers: others are not to wait until it is read.
+        known = (*self._known, *shown)
+        figures = await asyncio.to_thread(claims.figures_of_nothing, text, known)
+        return claims.Unfounded(files, figures)
 
     def _cut(self, reply: messages.Reply, why: str) -> messages.Reply:
         """Keep what came of an answer that broke off, and let the model go on."""
