@@ -11,6 +11,7 @@ from interpreter_bot import errors, settings
 from interpreter_bot.platforms.discord import (
     answering,
     attaching,
+    buttons,
     desks,
     escaping,
     faults,
@@ -120,16 +121,21 @@ class Interactor:
         text: str,
         *,
         uploads: tuple[sheets.Upload, ...] = (),
+        offered: tuple[sheets.Button, ...] = (),
     ) -> None:
         """Answer; unless a public answer was promised, only who asked can see it."""
         nobody = discord.AllowedMentions.none()
         if interaction.extras.get(_ACKNOWLEDGED) == "thinking":
             await interaction.edit_original_response(
-                content=text or None, attachments=desks.files(uploads), allowed_mentions=nobody
+                content=text or None,
+                attachments=desks.files(uploads),
+                view=buttons.view(offered),
+                allowed_mentions=nobody,
             )
             return
         fields: dict[str, Any] = {
             "files": desks.files(uploads),
+            "view": buttons.view(offered) or discord.utils.MISSING,
             "ephemeral": True,
             "allowed_mentions": nobody,
             "suppress_embeds": True,

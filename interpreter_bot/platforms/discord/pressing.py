@@ -20,6 +20,7 @@ from interpreter_bot.platforms.discord import (
     stories,
 )
 from interpreter_bot.sessions import histories
+from interpreter_bot.text import sanitizing
 
 _NOT_YOURS: Final = "Only who asked may do that."
 _CLOSED: Final = "That question is not open any more."
@@ -142,7 +143,8 @@ class Presser:
 
         code = question.code or ""
         if len(code) > modals.MOST_CHARACTERS:
-            raise errors.BotError("The code is too long to be edited here: run or refuse it.")
+            await self._show_to_approve(interaction, question, code)
+            return
         await interaction.response.send_modal(
             modals.Window(
                 "Edit",
@@ -153,6 +155,24 @@ class Presser:
                 number=question.number,
                 default=code,
             )
+        )
+
+    async def _show_to_approve(
+        self, interaction: discord.Interaction[Any], question: questions.Open, code: str
+    ) -> None:
+        """Give all of long code as a file, to be run or refused once it was seen.
+
+        An answer to an interaction may have files where the bot itself may attach none.
+        """
+        readable = sanitizing.revealed(code)
+        warning = f"⚠️ {readable.warning}" if readable.warning else ""
+        await self._interactor.tell(
+            interaction,
+            f"The code is too long to be edited here. All of it: {warning}".rstrip(),
+            uploads=(handing.in_memory("to-approve.py", readable.text.encode()),),
+            offered=tuple(
+                sheets.Button(verb, question.number, question.owner) for verb in ("run", "refuse")
+            ),
         )
 
     async def _resolve(

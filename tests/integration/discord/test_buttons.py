@@ -309,6 +309,33 @@ async def test_nobody_approves_code_that_may_not_be_attached(discord_server, lab
         await until(lambda: "Then not." in channel.of_bots[-1].content)
 
 
+async def test_long_code_that_may_not_be_attached_is_seen_and_run(
+    discord_server, lab, connect, until
+):
+    discord_server.expect(50013)
+    long = "\n".join(f"line_{number} = {number}" for number in range(400))
+    assert len(long) > 4000
+
+    async def ask(turn):
+        turn.reply.step(1)
+        code = await turn.reply.approve(0, long)
+        return turn.done("Ran." if code == long else "Then not.")
+
+    alice = lab.person("alice")
+    channel = lab.channel("words", denied={"attach_files", "create_public_threads"})
+    async with connect(ask):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        await until(lambda: channel.of_bots and "Refuse" in channel.of_bots[-1].buttons)
+        assert "Run" not in channel.of_bots[-1].buttons
+        seen = await discord_server.click(alice, channel.of_bots[-1], "Edit")
+        await steps.finished(seen)
+        shown = seen.messages[-1]
+        assert shown.seen_by is alice
+        assert shown.files == {"to-approve.py": long.encode()}
+        await discord_server.click(alice, shown, "Run")
+        await until(lambda: "Ran." in channel.of_bots[-1].content)
+
+
 async def test_only_who_asked_approves(discord_server, lab, connect, until):
     alice, channel = lab.person("alice"), lab.channel("general")
     boss = lab.person("boss", lab.role("boss", "manage_messages", "manage_guild"))
