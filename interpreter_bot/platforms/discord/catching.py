@@ -11,6 +11,7 @@ import datetime
 import logging
 from typing import Final
 
+import cachetools
 import discord
 
 from interpreter_bot import settings
@@ -46,17 +47,14 @@ class Catcher:
         self._since: int | None = None
         self._begun: int | None = None
         self._looked_at: set[int] = set()
-        self._direct: dict[int, None] = {}
+        self._direct = cachetools.LRUCache[int, None](_MOST_DIRECT)
         self._lock = asyncio.Lock()
 
     def note(self, message: discord.Message) -> None:
         """Remember that a message was heard."""
         self._last = max(self._last, message.id)
         if message.guild is None:
-            self._direct.pop(message.channel.id, None)
             self._direct[message.channel.id] = None
-            if len(self._direct) > _MOST_DIRECT:
-                self._direct.pop(next(iter(self._direct)))
 
     def begin(self) -> None:
         """Remember that from now on nothing should be missed."""

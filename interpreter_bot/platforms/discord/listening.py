@@ -12,6 +12,7 @@ import weakref
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
+import cachetools
 import discord
 
 from interpreter_bot import errors, settings
@@ -69,7 +70,7 @@ class Listener:
         self._members = memberships.Memberships(client, allowed)
         self._orders: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self.recents = recents.Recents()
-        self._told: dict[int, None] = {}
+        self._told = cachetools.LRUCache[int, None](_MOST_TOLD)
 
     @property
     def _me(self) -> int:
@@ -164,8 +165,6 @@ class Listener:
         """Say that the message could not be read, once in a thread."""
         if channel.id in self._told:
             return
-        if len(self._told) >= _MOST_TOLD:
-            self._told.pop(next(iter(self._told)))
         self._told[channel.id] = None
         if await self._talks.claim(places.PLATFORM, f"blind {channel.id}"):
             await self._say(channel, escaping.small(f"🔹 {_BLIND}"))

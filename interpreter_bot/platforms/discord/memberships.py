@@ -5,12 +5,13 @@ It does with what happens on a server; not in direct messages, nor of messages t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
-import time
 from collections.abc import Collection
 from typing import Any, Final
 
+import cachetools
 import discord
 
 from interpreter_bot import settings
@@ -37,7 +38,9 @@ class Memberships:
     def __init__(self, client: discord.Client, allowed: settings.Discord) -> None:
         self._client = client
         self._options = allowed
-        self._known: dict[tuple[int, int], tuple[float, frozenset[int] | None]] = {}
+        self._known = cachetools.TTLCache[tuple[int, int], frozenset[int] | None](
+            _MOST_KNOWN, _KNOWN_SECONDS
+        )
 
     def is_unknown(self, user: places.Author, guild_id: int | None) -> bool:
         """Say whether it depends on something that has to be asked for if somebody may."""
@@ -78,10 +81,8 @@ class Memberships:
 
     async def _roles_on(self, guild: discord.Guild, user_id: int) -> frozenset[int] | None:
         """Return somebody's roles on a server; None where they are not on it, or nobody knows."""
-        now = time.monotonic()
-        asked, roles = self._known.get((guild.id, user_id), (-_KNOWN_SECONDS, None))
-        if now - asked < _KNOWN_SECONDS:
-            return roles
+        with contextlib.suppress(KeyError):
+            return self._known[guild.id, user_id]
         try:
             member = await guild.fetch_member(user_id)
         except discord.NotFound:
@@ -91,9 +92,7 @@ class Memberships:
             return None
         else:
             roles = roles_told(member)
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.pop(next(iter(self._known)))
-        self._known[guild.id, user_id] = now, roles
+        self._known[guild.id, user_id] = roles
         return roles
 
 

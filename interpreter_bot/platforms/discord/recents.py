@@ -6,6 +6,7 @@ import dataclasses
 import time
 from typing import Final
 
+import cachetools
 import discord
 
 from interpreter_bot.platforms.discord import requesting
@@ -34,12 +35,10 @@ class Recents:
     """The latest of them, by message."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Recent] = {}
+        self._known = cachetools.LRUCache[int, Recent](_MOST)
 
     def remember(self, message: discord.Message) -> Recent:
         """Take note of a message that becomes a request."""
-        if len(self._known) >= _MOST:
-            self._known.pop(next(iter(self._known)))
         recent = self._known[message.id] = Recent(message, time.monotonic())
         return recent
 

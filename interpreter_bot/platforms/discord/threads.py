@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeAlias
 
+import cachetools
 import discord
 
 from interpreter_bot import settings
@@ -37,7 +38,7 @@ class Threads:
         self._spawn = spawn
         self._talks = talks
         self._options = allowed
-        self._known: dict[int, bool] = {}
+        self._known = cachetools.LRUCache[int, bool](_MOST_KNOWN)
 
     async def is_ours(self, thread: discord.Thread) -> bool:
         """Say whether a thread was opened by us, or is one in which we have been asked before."""
@@ -50,17 +51,12 @@ class Threads:
         if known is None:
             place = places.of_channel(thread, thread.guild)
             known = bool(await self._talks.history(place.key, most=1))
-            self._know(thread.id, is_ours=known)
+            self._known[thread.id] = known
         return known
-
-    def _know(self, thread_id: int, *, is_ours: bool) -> None:
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.pop(next(iter(self._known)))
-        self._known[thread_id] = is_ours
 
     def join(self, thread_id: int) -> None:
         """Remember that we have been asked in a thread."""
-        self._know(thread_id, is_ours=True)
+        self._known[thread_id] = True
 
     async def open(self, message: discord.Message, title: str) -> int | None:
         """Open a thread on a message.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final
+
+import cachetools
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.slack import failures, preferences, sending, workspaces
@@ -38,28 +39,6 @@ class Profile:
     is_admin: bool
 
 
-_T = TypeVar("_T")
-
-
-class _Cache(Generic[_T]):
-    """Remembers answers for a while."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._entries: collections.OrderedDict[tuple[str, str], tuple[float, _T]]
-        self._entries = collections.OrderedDict()
-
-    def get(self, key: tuple[str, str]) -> _T | None:
-        entry = self._entries.get(key)
-        return entry[1] if entry and self._clock() - entry[0] < _FRESH_SECONDS else None
-
-    def put(self, key: tuple[str, str], value: _T) -> None:
-        self._entries[key] = (self._clock(), value)
-        self._entries.move_to_end(key)
-        while len(self._entries) > _MOST_KNOWN:
-            self._entries.popitem(last=False)
-
-
 class Doorkeeper:
     """Lets people in."""
 
@@ -74,8 +53,12 @@ class Doorkeeper:
         self._sender = sender
         self._options = slack
         self._conversations = held
-        self._profiles = _Cache[Profile](clock)
-        self._groups = _Cache[frozenset[str]](clock)
+        self._profiles = cachetools.TTLCache[tuple[str, str], Profile](
+            _MOST_KNOWN, _FRESH_SECONDS, timer=clock
+        )
+        self._groups = cachetools.TTLCache[tuple[str, str], frozenset[str]](
+            _MOST_KNOWN, _FRESH_SECONDS, timer=clock
+        )
 
     async def admit(
         self, workspace: workspaces.Workspace, user: str, channel: str, *, user_team: str = ""
@@ -133,7 +116,7 @@ class Doorkeeper:
                 _log.warning("the members of %s are not known", group, exc_info=error)
                 return frozenset()
             members = frozenset(answer.get("users", ()))
-            self._groups.put(key, members)
+            self._groups[key] = members
         return members
 
     async def profile(
@@ -153,7 +136,7 @@ class Doorkeeper:
                 _log.warning("%s could not be looked up", user, exc_info=error)
                 raise NotAllowedError("Slack does not say who you are. Try again later.") from error
             known = self._read(workspace, user, answer.get("user", {}))
-            self._profiles.put(key, known)
+            self._profiles[key] = known
         if user_team and user_team not in (workspace.team, workspace.enterprise):
             return dataclasses.replace(known, is_stranger=True, is_admin=False)
         return known

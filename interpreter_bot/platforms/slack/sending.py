@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 import aiohttp
+import cachetools
 from slack_sdk import errors as sdk_errors
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -100,7 +101,7 @@ class Sender:
         self._clients: dict[str, AsyncWebClient] = {}
         self._lanes: collections.OrderedDict[tuple[str, str], _Lane] = collections.OrderedDict()
         self._not_before: dict[_Limited, float] = {}
-        self._made: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
+        self._made = cachetools.LRUCache[tuple[str, str], None](_MOST_MADE)
         self._lacking: dict[tuple[str, str], float] = {}
 
     def has_made(self, channel: str, ts: str) -> bool:
@@ -159,8 +160,6 @@ class Sender:
 
     def _remember(self, channel: str, answer: Answer) -> None:
         self._made[channel, str(answer.get("ts"))] = None
-        while len(self._made) > _MOST_MADE:
-            self._made.popitem(last=False)
 
     def _lane(self, team: str, channel: str) -> _Lane:
         key = (team, channel)

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import cachetools
+
 from interpreter_bot.platforms.slack import (
     asking,
     failures,
@@ -78,11 +80,9 @@ class Threads:
 
     def __init__(self, sender: sending.Sender) -> None:
         self._sender = sender
-        self._heard: collections.OrderedDict[tuple[str, str, str], _Heard]
-        self._heard = collections.OrderedDict()
-        self._read: collections.OrderedDict[tuple[str, str, str, str], Thread]
-        self._read = collections.OrderedDict()
-        self._known: collections.OrderedDict[tuple[str, str, str], bool] = collections.OrderedDict()
+        self._heard = cachetools.LRUCache[tuple[str, str, str], _Heard](_MOST_HEARD)
+        self._read = cachetools.LRUCache[tuple[str, str, str, str], Thread](_MOST_READ)
+        self._known = cachetools.LRUCache[tuple[str, str, str], bool](_MOST_KNOWN)
 
     def is_channels(self, team: str, channel: str, root: str) -> bool | None:
         """Say whether a thread uses the channel's kernel, where that is known."""
@@ -91,22 +91,17 @@ class Threads:
     def remember(self, team: str, channel: str, root: str, *, is_channels: bool) -> None:
         """Remember whose kernel a thread uses."""
         self._known[team, channel, root] = is_channels
-        while len(self._known) > _MOST_KNOWN:
-            self._known.popitem(last=False)
 
     def hear(self, team: str, message: incoming.Message) -> None:
         """Take note of what somebody says in a thread, or of what one begins with."""
         key = (team, message.channel, message.root)
-        heard = self._heard.pop(key, None)
+        heard = self._heard.get(key)
         if heard is None:
-            heard = _Heard(collections.deque(maxlen=_CONTEXT_MESSAGES), set())
-        self._heard[key] = heard
+            heard = self._heard[key] = _Heard(collections.deque(maxlen=_CONTEXT_MESSAGES), set())
         if all(other.ts != message.ts for other in heard.messages):
             heard.messages.append(message)
         if len(heard.people) < _MOST_PEOPLE:
             heard.people.add(message.user)
-        while len(self._heard) > _MOST_HEARD:
-            self._heard.popitem(last=False)
 
     def answer(self, team: str, message: incoming.Message) -> None:
         """Take note that a message is being answered: what was said before is known from now on."""
@@ -133,8 +128,6 @@ class Threads:
             )
             thread = self._with_heard(thread, self._heard.get(key), until, is_channels=is_channels)
         self._read[(*key, until)] = thread
-        while len(self._read) > _MOST_READ:
-            self._read.popitem(last=False)
         return thread
 
     def _with_heard(

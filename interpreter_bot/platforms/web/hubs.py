@@ -10,6 +10,8 @@ import collections
 import json
 from typing import Final
 
+import cachetools
+
 from interpreter_bot.platforms.web import events, turns
 
 _MOST_UNSENT_CHARACTERS: Final = 16 * 1024 * 1024
@@ -60,9 +62,10 @@ class Hub:
     def __init__(self) -> None:
         self._watchers: set[Watcher] = set()
         self._turns: dict[str, list[turns.Turn]] = {}
-        self._ended: collections.OrderedDict[str, int] = collections.OrderedDict()
+        # As no number comes twice, whoever reads just now sees at most one change too many.
+        self._ended = cachetools.LRUCache[str, int](_MOST_COUNTED)
         self._count = 0
-        self._notices: dict[str, list[str]] = {}
+        self._notices = cachetools.LRUCache[str, list[str]](_MOST_NOTED)
         self.is_changed = asyncio.Event()
         self._blobs: collections.OrderedDict[str, bytes] = collections.OrderedDict()
         self._blob_bytes = 0
@@ -100,10 +103,6 @@ class Hub:
         """Let go of a turn that is over; one that the store does not know is kept for a while."""
         self._count += 1
         self._ended[thread] = self._count
-        self._ended.move_to_end(thread)
-        if len(self._ended) > _MOST_COUNTED:
-            # As no number comes twice, whoever reads just now sees at most one change too many.
-            self._ended.popitem(last=False)
         # It may have been forgotten meanwhile.
         mine = self.of(thread)
         if turn.end is not None and not turn.end["turn"]:
@@ -121,9 +120,7 @@ class Hub:
 
     def notify(self, thread: str, text: str) -> None:
         """Say a sentence about a conversation; it stands until somebody asks something again."""
-        self._notices[thread] = [*self._notices.pop(thread, []), text][-_MOST_NOTICES:]
-        if len(self._notices) > _MOST_NOTED:
-            del self._notices[next(iter(self._notices))]
+        self._notices[thread] = [*self.notices(thread), text][-_MOST_NOTICES:]
         self.tell("notice", {"text": text}, thread=thread)
 
     def notices(self, thread: str) -> list[str]:
