@@ -1,13 +1,15 @@
 """A real browser, driven over its own protocol: headless Chromium from the machine.
 
-    async with browsers.Browser.open() as browser:
+    async with browsing() as browser:
         page = await browser.page(width=400)
         await page.go(address)
         await page.until("document.title == 'x'")
         assert await page.value("document.body.innerText") == …
 
-Nothing but aiohttp is needed. An exception of the page's own, or an error on its console, fails the
-test at the end of the `async with`, unless one of `page.expected` is in it.
+`browsing` is a fixture. All tests share one process, because its start takes longer than most of
+them; each has a profile of its own in it. Nothing but aiohttp is needed. An exception of the
+page's own, or an error on its console, fails the test at the end of the `async with`, unless one
+of `page.expected` is in it.
 """
 
 import asyncio
@@ -19,7 +21,9 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import tempfile
+import time
 
 import aiohttp
 
@@ -209,52 +213,98 @@ class BrowserError(Exception):
     """The browser refused a command."""
 
 
+class Chromium:
+    """The process, started when it is first wanted, and again should it have died."""
+
+    def __init__(self):
+        self._process = None
+        self._directory = tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._end()
+        self._directory.cleanup()
+
+    def address(self):
+        """Where it is spoken to."""
+        if self._process is None or self._process.poll() is not None:
+            self._end()
+            self._start()
+        return self._address
+
+    def _start(self):
+        profile = pathlib.Path(tempfile.mkdtemp(dir=self._directory.name))
+        flags = [*_FLAGS, f"--user-data-dir={profile}"]
+        if os.geteuid() == 0:
+            flags.append("--no-sandbox")
+        self._process = subprocess.Popen(
+            [found(), *flags, "about:blank"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        file = profile / "DevToolsActivePort"
+        for _ in range(1500):
+            if file.exists() and file.read_text().count("\n") == 1:
+                break
+            time.sleep(0.02)
+        port, path = file.read_text().split("\n")
+        self._address = f"ws://127.0.0.1:{port}{path}"
+
+    def _end(self):
+        if self._process is not None:
+            # Its other processes may have outlived the first.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
 class Browser:
-    """A browser with a profile of its own, which is gone at the end."""
+    """A profile of its own in the process, which is gone at the end."""
 
     def __init__(self, socket, downloads):
         self._socket = socket
         self._numbers = itertools.count(1)
         self._answers = {}
         self._pages = {}
+        self._profile = None
         self.downloads = downloads
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls):
-        with tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as profile:
-            flags = [*_FLAGS, f"--user-data-dir={profile}"]
-            if os.geteuid() == 0:
-                flags.append("--no-sandbox")
-            process = await asyncio.create_subprocess_exec(
-                found(),
-                *flags,
-                "about:blank",
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            downloads = pathlib.Path(profile, "downloads")
-            os.mkdir(downloads)
-            try:
-                async with _connected(pathlib.Path(profile)) as socket:
-                    browser = cls(socket, downloads)
-                    listening = asyncio.create_task(browser._listen())
-                    await browser.call(
-                        "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads)
-                    )
-                    try:
-                        yield browser
-                    finally:
-                        listening.cancel()
-                        await asyncio.wait({listening})
-                browser.check()
-            finally:
-                os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+    async def open(cls, address):
+        with tempfile.TemporaryDirectory(prefix="downloads-") as downloads:
+            async with (
+                aiohttp.ClientSession() as client,
+                client.ws_connect(address, max_msg_size=0) as socket,
+            ):
+                browser = cls(socket, pathlib.Path(downloads))
+                listening = asyncio.create_task(browser._listen())
+                try:
+                    await browser._begin()
+                    yield browser
+                    await browser.call("Target.disposeBrowserContext", **browser._profile)
+                finally:
+                    listening.cancel()
+                    await asyncio.wait({listening})
+            browser.check()
+
+    async def _begin(self):
+        # Gone with the connection too, should the test have failed.
+        self._profile = await self.call("Target.createBrowserContext", disposeOnDetach=True)
+        await self.call(
+            "Browser.setDownloadBehavior",
+            behavior="allow",
+            downloadPath=str(self.downloads),
+            **self._profile,
+        )
 
     async def page(self, *, width=1280, height=900):
-        target = (await self.call("Target.createTarget", url="about:blank"))["targetId"]
+        target = (await self.call("Target.createTarget", url="about:blank", **self._profile))[
+            "targetId"
+        ]
         attached = await self.call("Target.attachToTarget", targetId=target, flatten=True)
         page = Page(self, attached["sessionId"], target)
         self._pages[attached["sessionId"]] = page
@@ -302,18 +352,3 @@ class Browser:
                     answer.set_result(heard["result"])
             elif (page := self._pages.get(heard.get("sessionId"))) is not None:
                 page.heard(heard["method"], heard["params"])
-
-
-@contextlib.asynccontextmanager
-async def _connected(profile):
-    file = profile / "DevToolsActivePort"
-    for _ in range(1500):
-        if file.exists() and file.read_text().count("\n") == 1:
-            break
-        await asyncio.sleep(0.02)
-    port, path = file.read_text().split("\n")
-    async with (
-        aiohttp.ClientSession() as client,
-        client.ws_connect(f"ws://127.0.0.1:{port}{path}", max_msg_size=0) as socket,
-    ):
-        yield socket

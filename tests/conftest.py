@@ -1,11 +1,14 @@
 """What every test may rely on."""
 
+import functools
 import os
 import pathlib
 import tempfile
 from collections.abc import Iterator
 
 import pytest
+
+from tests import browsers
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +26,17 @@ def short_path() -> Iterator[pathlib.Path]:
     """A directory whose path leaves room for sockets, which end at 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as directory:
         yield pathlib.Path(directory)
+
+
+@pytest.fixture(scope="session")
+def _chromium():
+    if browsers.found() is None:
+        pytest.skip("Chromium is not installed here: Debian's package chromium")
+    with browsers.Chromium() as chromium:
+        yield chromium
+
+
+@pytest.fixture
+def browsing(_chromium):
+    """Open a browser: `async with browsing() as browser`."""
+    return functools.partial(browsers.Browser.open, _chromium.address())

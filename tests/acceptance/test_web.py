@@ -19,7 +19,6 @@ import nbclient
 import nbformat
 import pytest
 
-from tests import browsers
 from tests.fakes import openai_server
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
@@ -115,14 +114,6 @@ async def _address(process, log, seen):
         assert process.returncode is None, log.read_text()
         await asyncio.sleep(0.02)
     raise AssertionError(log.read_text())
-
-
-@pytest.fixture
-def browsing():
-    """Open a browser."""
-    if browsers.found() is None:
-        pytest.skip("Chromium is not installed here")
-    return browsers.Browser.open
 
 
 async def _open(page, bot):

@@ -138,6 +138,7 @@ class Server:
 
     Attributes:
         requests: what was answered.
+        stalled: set once a reply with that fault has sent all it sends.
         refusals: what was refused as a real server would refuse it for its own reasons.
         faults: what no server would take.
     """
@@ -171,6 +172,7 @@ class Server:
         self._answering = script if callable(script) else None
         self.script: list[Reply] = [] if callable(script) else list(script)
         self._models = models
+        self.stalled = asyncio.Event()
         self._closed = asyncio.Event()
         self._runner: web.AppRunner | None = None
         self.base_url = ""
@@ -310,6 +312,7 @@ class Server:
             error = {"error": {"message": "the server had an error", "code": "server_error"}}
             await response.write(f"data: {json.dumps(error)}\n\n".encode())
         elif fault == "stall":
+            self.stalled.set()
             await asyncio.sleep(60)
 
 

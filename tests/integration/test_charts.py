@@ -9,12 +9,8 @@ import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import pools
-from tests import browsers
 
-pytestmark = [
-    pytest.mark.kernel,
-    pytest.mark.skipif(browsers.found() is None, reason="Chromium is not installed here"),
-]
+pytestmark = pytest.mark.kernel
 # The last line shows it; what there is to be seen once it is drawn; whether it has a preview.
 CHARTS = {
     "plotly": (
@@ -62,9 +58,9 @@ def pool_of(tmp_path_factory):
 
 
 async def test_charts_open_offline_and_svg_and_formulas_have_pictures(
-    pool_of, short_path, tmp_path
+    pool_of, short_path, tmp_path, browsing
 ):
-    async with pool_of(short_path) as pool, browsers.Browser.open() as browser:
+    async with pool_of(short_path) as pool, browsing() as browser:
         for name, (code, is_drawn, has_preview) in CHARTS.items():
             (page,) = await _shown(pool, code, values.Html)
             assert page.preview.startswith(b"\x89PNG") == has_preview, name

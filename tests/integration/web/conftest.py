@@ -8,7 +8,6 @@ import yarl
 
 from interpreter_bot import settings
 from interpreter_bot.platforms.web import serving
-from tests import browsers
 from tests.fakes import conversations
 
 
@@ -87,11 +86,3 @@ def serving_fake(tmp_path):
             yield bot, Client(session, address)
 
     return serving_fake
-
-
-@pytest.fixture
-def browsing():
-    """Open a browser: `async with browsing() as browser`."""
-    if browsers.found() is None:
-        pytest.skip("Chromium is not installed here: Debian's package chromium")
-    return browsers.Browser.open

@@ -511,7 +511,10 @@ async def test_words_that_were_held_back_are_heard_when_the_turn_is_stopped():
     slow = server.text("The mean ", "is 15.", fault="stall")
     async with scripts.stage([slow], protocol="fenced", question=DATA) as stage:
         running = asyncio.create_task(stage.run(stop=stop))
-        await asyncio.sleep(0.3)
+        async with asyncio.timeout(10):
+            await stage.server.stalled.wait()
+        # What was sent has arrived by then: both ends are on this event loop.
+        await asyncio.sleep(0.2)
         assert len(stage.server.requests) == 1
         assert stage.watcher.said == ""
         stop.set()
