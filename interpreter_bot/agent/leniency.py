@@ -155,6 +155,24 @@ def is_prose(code: str) -> bool:
     return bool(code.strip()) and not any(_is_python(line) for line in lines if line)
 
 
+def printed(code: str) -> str:
+    """Return what code says that does nothing but print words and numbers of its own."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(code[:_PROSE_CHARACTERS]).body
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return ""
+    lines = []
+    for statement in body:
+        match statement:
+            case ast.Expr(ast.Call(ast.Name("print"), [ast.Constant(value)], [])):
+                lines.append(str(value))
+            case _:
+                return ""
+    return "\n".join(lines)
+
+
 def _is_python(line: str) -> bool:
     if line.startswith(_MAGIC) or "(" in line or "import " in line:
         return True

@@ -43,9 +43,10 @@ class Fenced:
         if rules := self._rules(prompt):
             system = f"{system}\n\n{rules}"
         said: list[dict[str, Any]] = [{"role": "system", "content": system}]
-        for message in forgetting.forgotten(prompt.messages):
-            _append(said, message)
         may_call = bool(prompt.tools) and prompt.may_call
+        # What it is to answer from, it has to see.
+        for message in forgetting.forgotten(prompt.messages) if may_call else prompt.messages:
+            _append(said, message)
         reminder = reminding.reminder(prompt.messages, is_small=self._is_small) if may_call else ""
         if not reminder:
             return await self._converse(said, prompt, hearing)
@@ -83,11 +84,16 @@ class Fenced:
         )
         if not reply.calls or not isinstance(wish := tools.read(reply.calls[0]), tools.RunCode):
             return reply
-        if not leniency.is_prose(wish.code):
+        words = wish.code if leniency.is_prose(wish.code) else ""
+        if self._is_small and isinstance(prompt.messages[-1], messages.Answered):
+            words = words or leniency.printed(wish.code)
+        if not words:
             return reply
         # It copies the shape of what it wrote before, and means to answer.
-        hearing.text(wish.code)
-        return dataclasses.replace(reply, text=f"{reply.text}{wish.code}", calls=())
+        if isinstance(hearing, withholding.Withheld):
+            hearing.drop()
+        hearing.text(words)
+        return dataclasses.replace(reply, text=f"{reply.text}{words}", calls=())
 
 
 def with_both(guess: messages.Reply, reply: messages.Reply) -> messages.Reply:

@@ -38,10 +38,18 @@ def forgotten(transcript: tuple[messages.Message, ...]) -> tuple[messages.Messag
 def _without_nothings(transcript: tuple[messages.Message, ...]) -> tuple[messages.Message, ...]:
     kept: list[messages.Message] = []
     for one in transcript:
-        match (*kept[-2:], one):
-            case (messages.Said(), messages.Answered(text=text), messages.Said(calls=(_, *_))):
-                if reminding.is_nothing(text):
-                    del kept[-2:]
+        match (*kept[-3:], one):
+            case (
+                messages.Said(),
+                messages.Answered(text=text),
+                messages.Said(calls=(_, *_)),
+                messages.Answered(),
+            ) if reminding.is_nothing(text):
+                del kept[-3:-1]
+                # It looked in the same way, for it saw how it had looked.
+                if _is_refusal(one):
+                    del kept[-1]
+                    continue
         kept.append(one)
     return tuple(kept)
 

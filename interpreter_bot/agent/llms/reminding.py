@@ -69,7 +69,7 @@ def reminder(transcript: tuple[messages.Message, ...], *, is_small: bool) -> str
     """Say what is to follow the last question; empty where there is nothing to compute with."""
     last = transcript[-1] if transcript else None
     if is_small and isinstance(last, messages.Answered):
-        return _about_output(last, transcript)
+        return _about_output(transcript)
     if not isinstance(last, messages.Told) or last.is_ours or not claims.has_data(transcript):
         return ""
     words = _words(last)
@@ -90,9 +90,10 @@ def _may_be_talk(words: str) -> bool:
     return len(words.split()) < _QUESTION_WORDS
 
 
-def _about_output(last: messages.Answered, transcript: tuple[messages.Message, ...]) -> str:
+def _about_output(transcript: tuple[messages.Message, ...]) -> str:
     """Say again what was asked, for an output makes it forget parts of it, and the form."""
     question, since = _asked(transcript)
+    # A repeat that was refused has the output of what it repeats.
     ran = [one for one in since if isinstance(one, messages.Answered) and not _is_refusal(one)]
     if not question or not ran:
         return ""
@@ -100,7 +101,7 @@ def _about_output(last: messages.Answered, transcript: tuple[messages.Message, .
     if ran[-1] not in outputs:
         name = "reminder_failed"
     else:
-        name = _name(last.text) if outputs == [last] else "reminder_output"
+        name = _name(outputs[0].text) if len(outputs) == 1 else "reminder_output"
     hint = _hint(ran[-1].text, _code_before(ran[-1], since))
     return prompting.read(name).format(question=question, hint=hint).strip()
 

@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import json
+import re
 import time
 
 import pytest
@@ -308,8 +309,8 @@ async def test_model_without_tools_is_told_again_what_was_asked_when_it_has_an_o
     ],
 )
 async def test_output_of_nothing_is_looked_into_once(output, is_nothing):
-    block = server.text("```python\nprint(1)\n```")
-    replies = [block, server.text("```python\nprint(2)\n```"), server.text("None.")]
+    replies = [server.text(f"```python\nprint({one})\n```") for one in "ab"]
+    replies += [server.text("None.")]
     played = [scripts.printed(output)] * 2
     async with scripts.stage(
         replies, *played, protocol="fenced", name="tiny-1b", question=DATA
@@ -487,6 +488,51 @@ async def test_look_that_found_nothing_is_forgotten_once_another_was_taken():
     seen = [json.dumps(one.messages) for one in stage.server.requests]
     assert ["print(1)" in one for one in seen] == [False, True, False]
     assert "print(2)" in seen[2]
+
+
+async def test_look_that_found_nothing_is_forgotten_when_it_is_taken_again():
+    looks = [server.text(f"```python\nprint({one})\n```") for one in "aab"]
+    played = [scripts.printed("0"), scripts.printed("29")]
+    async with scripts.stage(
+        looks, *played, protocol="fenced", name="tiny-1b", question=DATA
+    ) as stage:
+        assert (await stage.run()).text == "29"
+    first, _, third = (one.messages for one in stage.server.requests)
+    assert len(third) == len(first)
+    assert "An output of nothing" in third[-1]["content"]
+    assert not re.search(r"print|Not run again", third[-1]["content"])
+
+
+async def test_model_that_must_answer_sees_what_it_found():
+    replies = [server.text("```python\nprint(a)\n```")] * 3 + [server.text("There are 0.")]
+    async with scripts.stage(
+        replies, scripts.printed("0"), protocol="fenced", name="tiny-1b", question=DATA
+    ) as stage:
+        assert (await stage.run()).text == "There are 0."
+    assert "[Output of the code:]\n0" in json.dumps(stage.server.requests[3].messages)[1:].replace(
+        "\\n", "\n"
+    )
+
+
+@pytest.mark.parametrize("guess", ["print(13)", "print('There are')\nprint(13)"])
+async def test_figure_that_is_only_printed_is_no_output(guess):
+    blocks = ["print(a)", guess, "print(b)"]
+    replies = [server.text(f"```python\n{one}\n```") for one in blocks]
+    played = [scripts.printed("0"), scripts.printed("29")]
+    async with scripts.stage(
+        replies, *played, protocol="fenced", name="tiny-1b", question=DATA
+    ) as stage:
+        assert (await stage.run()).text == stage.watcher.said == "29"
+    assert stage.workbench.ran == ["print(a)\n", "print(b)\n"]
+    told = stage.server.requests[2].messages[-1]["content"]
+    assert told == prompting.read("misquoted").format(figures="13")
+
+
+@pytest.mark.parametrize(
+    "code", ["print(a)", "print(1 + 1)", "print(1, a)", "a = 1", "print(", "1"]
+)
+def test_what_computes_is_no_mere_print(code):
+    assert leniency.printed(code) == ""
 
 
 def test_small_model_reads_less():
