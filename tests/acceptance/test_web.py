@@ -339,6 +339,48 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
             assert (await _run(page, "print('x' in globals())")).strip() == "False"
 
 
+async def test_a_bot_that_is_told_to_end_says_so_once_and_to_those_who_wait(running, browsing):
+    seconds = {"INTERPRETER_BOT_SESSIONS__CLOSING_SECONDS": "0.2"}
+    async with openai_server.Server([]) as server, browsing() as browser:
+        async with running(server, **seconds) as bot:
+            page = await browser.page()
+            page.expected = ["WebSocket", "ERR_CONNECTION_REFUSED"]
+            await _open(page, bot)
+            await _say(page, "/py print('before')\nwhile True: pass")
+            await page.until("document.querySelector('.printed.stdout')", seconds=60)
+            await _say(page, "/py print('after')")
+            await page.until("document.body.innerText.includes('before yours')")
+            port = bot.port
+        await page.until("!document.getElementById('banner').hidden")
+        told = await page.text("#turns")
+        assert told.count("The bot was restarted in the middle of an answer here.") == 1, told
+        assert told.count("The bot is being shut down.") == 1, told
+        async with running(server, port=port):
+            await page.until("document.getElementById('banner').hidden", seconds=60)
+            await page.until(f"{ENDED} === 2")
+            await page.drawn()
+            again = await page.text("#turns")
+            assert again.lower().count("restarted in the middle") == 1, again
+            assert "Stopped." not in told + again
+
+
+async def test_a_map_is_shown_without_its_background_and_says_so(running, browsing):
+    pytest.importorskip("offlinefolium")
+    async with (
+        openai_server.Server([]) as server,
+        running(server) as bot,
+        browsing() as browser,
+    ):
+        page = await browser.page()
+        page.expected = ["Content Security Policy"]
+        await _open(page, bot)
+        code = "import folium; m = folium.Map([47, 8]); folium.Marker([47, 8]).add_to(m); m"
+        printed = await _run(page, code)
+        assert "The background of a map and the fonts of its icons come from the network" in printed
+        await page.until("parseInt(document.querySelector('iframe').style.height) > 100")
+        assert not [one for one in page.requests if not one.startswith(bot.address[:17])]
+
+
 async def test_half_a_gibibyte_goes_up_and_down_without_being_held(running, browsing, tmp_path):
     size = 512 * MIB
     big = tmp_path / "big.bin"

@@ -226,6 +226,21 @@ async def test_a_page_that_is_as_tall_as_its_frame_does_not_grow(serving_fake, b
         assert await page.value("document.querySelector('iframe').style.height") == "466px"
 
 
+async def test_limits_say_what_really_happens_beyond_them(serving_fake, browsing):
+    limits = settings.Limits(memory_bytes=3 << 30)
+    async with serving_fake(limits=limits) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "/limits")
+        await page.until("document.getElementById('panel').open")
+        rows = await page.value(
+            "[...document.querySelectorAll('#panel tr')].map(row => row.innerText)"
+        )
+        (memory,) = (row for row in rows if row.startswith("Memory"))
+        assert "3 GiB" in memory
+        assert "MemoryError; variables are kept." in memory
+        assert not any("lost" in row for row in rows)
+
+
 async def test_what_is_too_much_is_refused_and_kept(serving_fake, browsing):
     limits = settings.Limits(upload_bytes=1000)
     async with serving_fake(limits=limits) as (bot, client), browsing() as browser:
