@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nbformat import v4
+
 from interpreter_bot import values
 from interpreter_bot.sessions import histories
 
@@ -26,13 +28,11 @@ def write(turns: Iterable[histories.PastTurn], contents: Mapping[str, bytes]) ->
         contents: bytes of pictures and pages, by their SHA-256; a missing one is left out.
     """
     cells = [cell for turn in turns for cell in _cells(turn, contents)]
+    for number, cell in enumerate(cells):
+        # The same again, where the library draws lots.
+        cell["id"] = f"cell-{number}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    notebook = {
-        "nbformat": 4,
-        "nbformat_minor": 5,
-        "metadata": {"kernelspec": kernel},
-        "cells": [{"id": f"cell-{number}"} | cell for number, cell in enumerate(cells)],
-    }
+    notebook = v4.new_notebook(metadata={"kernelspec": kernel}, cells=cells)
     return json.dumps(notebook, indent=1).encode()
 
 
@@ -40,39 +40,25 @@ def _cells(turn: histories.PastTurn, contents: Mapping[str, bytes]) -> list[dict
     cells: list[dict[str, Any]] = []
     if turn.request and not turn.is_code:
         files = "".join(f"\n\n*File: {_plain(name)}*" for name in turn.attachments)
-        cells.append(_words(f"**Request:** {turn.request}{files}"))
+        cells.append(v4.new_markdown_cell(f"**Request:** {turn.request}{files}"))
     texts = [part for part in turn.parts if isinstance(part, histories.PastText)]
     for part in turn.parts:
         match part:
             case histories.PastText():
                 # The last words have a final form, in which no link leads nowhere.
                 is_last = part is texts[-1] and turn.answer and turn.status != "failed"
-                cells.append(_words(turn.answer if is_last else part.text))
+                cells.append(v4.new_markdown_cell(turn.answer if is_last else part.text))
             case histories.PastCode():
-                cells.append(_code(part.code))
+                cells.append(v4.new_code_cell(part.code))
             case histories.PastOutput() if cells and cells[-1]["cell_type"] == "code":
                 cells[-1]["outputs"] += _outputs(part.output, contents)
             case histories.PastNotice():
-                cells.append(_words(f"*{part.text}*"))
+                cells.append(v4.new_markdown_cell(f"*{part.text}*"))
     if turn.answer and (not texts or turn.status == "failed"):
-        cells.append(_words(turn.answer))
+        cells.append(v4.new_markdown_cell(turn.answer))
     if turn.status in _CUT_OFF:
-        cells.append(_words(_CUT_OFF[turn.status]))
+        cells.append(v4.new_markdown_cell(_CUT_OFF[turn.status]))
     return cells
-
-
-def _words(text: str) -> dict[str, Any]:
-    return {"cell_type": "markdown", "metadata": {}, "source": text}
-
-
-def _code(code: str) -> dict[str, Any]:
-    return {
-        "cell_type": "code",
-        "execution_count": None,
-        "metadata": {},
-        "outputs": [],
-        "source": code,
-    }
 
 
 def _plain(text: str) -> str:
@@ -82,21 +68,16 @@ def _plain(text: str) -> str:
 def _outputs(shown: histories.PastShown, contents: Mapping[str, bytes]) -> Iterable[dict[str, Any]]:
     match shown:
         case values.Text():
-            yield {"output_type": "stream", "name": shown.stream, "text": shown.text}
+            yield v4.new_output("stream", name=shown.stream, text=shown.text)
         case values.Notice():
-            yield {"output_type": "stream", "name": "stderr", "text": shown.text + "\n"}
+            yield v4.new_output("stream", name="stderr", text=shown.text + "\n")
         case values.Error():
-            yield {
-                "output_type": "error",
-                "ename": shown.name,
-                "evalue": shown.message,
-                "traceback": shown.traceback.splitlines(),
-            }
+            lines = shown.traceback.splitlines()
+            yield v4.new_output("error", ename=shown.name, evalue=shown.message, traceback=lines)
         case values.Clear():
             return
         case _:
-            data = _bundle(shown, contents)
-            yield {"output_type": "display_data", "data": data, "metadata": {}}
+            yield v4.new_output("display_data", _bundle(shown, contents))
 
 
 def _bundle(

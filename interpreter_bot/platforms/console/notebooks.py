@@ -94,7 +94,7 @@ def _notebook(path: pathlib.Path, data: bytes) -> list[str]:
             # Notebooks that are merely old-fashioned are nobody's concern here.
             warnings.simplefilter("ignore")
             text = data.decode("utf-8-sig")
-            notebook: Any = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
+            notebook: Any = nbformat.reads(text, as_version=4)
             nbformat.validate(notebook)
     except (
         nbformat.ValidationError,
