@@ -119,7 +119,6 @@ class _ForkServer:
                 "missing": missing,
                 "python": sys.version.split()[0],
                 "seconds": time.monotonic() - started,
-                "address_bytes": memory["VmSize"],
                 "data_bytes": memory["VmData"],
                 "threads": len(os.listdir("/proc/self/task")),
             }

@@ -42,12 +42,6 @@ class Choices:
         async with self._begin.writing() as transaction:
             await transaction.execute(sa.delete(_T).where(*condition))
 
-    async def of(self, scope: values.Scope) -> dict[str, Any]:
-        """What that very scope chose, by name."""
-        query = sa.select(_T.c.name, _T.c.value).where(*_is(scope))
-        async with self._begin.reading() as transaction:
-            return {row.name: row.value for row in await transaction.execute(query)}
-
     async def effective(self, scope: values.Scope) -> dict[str, Any]:
         """What holds in a scope, by name: of all scopes around it the narrowest that chose.
 

@@ -8,7 +8,6 @@ import logging
 import pathlib
 from collections.abc import AsyncIterator
 
-from sqlalchemy import pool
 from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot.store import (
@@ -61,12 +60,6 @@ class Database:
         self.usage = usage.Usage(begin)
         self.choices = choices.Choices(begin)
         self.events = events.Events(begin)
-
-    @property
-    def connections_in_use(self) -> int:
-        """How many there are at this moment; none when nothing goes on."""
-        connections = self.engine.pool
-        return connections.checkedout() if isinstance(connections, pool.QueuePool) else 0
 
     @classmethod
     @contextlib.asynccontextmanager

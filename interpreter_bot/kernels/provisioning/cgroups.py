@@ -35,14 +35,12 @@ _READINGS: Final = {
     1: {
         "usage": ("memory", "memory.usage_in_bytes"),
         "cache": ("memory", "memory.stat", "total_inactive_file"),
-        "peak": ("memory", "memory.max_usage_in_bytes"),
         "ooms": ("memory", "memory.oom_control", "oom_kill"),
         "cpu": ("cpuacct", "cpuacct.usage"),
     },
     2: {
         "usage": ("memory", "memory.current"),
         "cache": ("memory", "memory.stat", "inactive_file"),
-        "peak": ("memory", "memory.peak"),
         "ooms": ("memory", "memory.events", "oom_kill"),
         "cpu": ("cpu", "cpu.stat", "usage_usec"),
     },
@@ -97,10 +95,6 @@ class Group:
     def memory_bytes(self) -> int:
         """Memory in use, without file cache that the kernel would drop first. 0 once removed."""
         return max(0, self._read("usage") - self._read("cache"))
-
-    def peak_bytes(self) -> int:
-        """The most memory ever in use, cache included; 0 where the kernel does not say."""
-        return self._read("peak")
 
     def oom_kills(self) -> int:
         """Processes killed for memory so far. Read it before `remove`."""

@@ -33,14 +33,12 @@ class Readiness:
         python: version of its Python.
         missing: modules that could not be preloaded, with the reason.
         data_bytes: private writable memory that every kernel starts with, on paper.
-        address_bytes: address space, likewise.
         threads: of its own; anything above one is a module's that was preloaded.
     """
 
     python: str
     missing: dict[str, str]
     data_bytes: int
-    address_bytes: int
     threads: int
 
 
@@ -171,7 +169,6 @@ class ForkServer:
             if isinstance(missing, dict)
             else {},
             data_bytes=packet.number("data_bytes"),
-            address_bytes=packet.number("address_bytes"),
             threads=packet.number("threads"),
         )
         for name, reason in self.readiness.missing.items():

@@ -15,10 +15,10 @@ Wrap: TypeAlias = Callable[[str, str, bytes], sheets.Upload | str]
 """Makes a file of its name within the turn, a description, the bytes; or says why there is none."""
 
 _OF_MODEL: Final = items.Capabilities(
-    text_units=1000, text_lines=15, table_width=76, table_rows=15, pictures=items.RASTERS
+    text_characters=1000, text_lines=15, table_width=76, table_rows=15, pictures=items.RASTERS
 )
 _OF_CODE: Final = items.Capabilities(
-    text_units=1700, text_lines=40, table_width=76, table_rows=25, pictures=items.RASTERS
+    text_characters=1700, text_lines=40, table_width=76, table_rows=25, pictures=items.RASTERS
 )
 _CODE_LINES, _CODE_LINES_OF_ALL, _CODE_CHARACTERS = 12, 30, 900
 _ANSWER_PAGES: Final = 4

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import graphemes, items, measures, names, pages, tables
+from interpreter_bot.platforms.rendering import graphemes, items, names, pages, tables
 from interpreter_bot.text import sanitizing, screens
 
 _PNG: Final = "image/png"
@@ -37,7 +37,7 @@ class _Execution:
         self._cell = cell
         self._can = capabilities
         self._names = given
-        self._units_left = capabilities.text_units
+        self._characters_left = capabilities.text_characters
         self._lines_left = capabilities.text_lines
 
     def choose(self, standing: Sequence[screens.Item]) -> Iterator[items.Item]:
@@ -92,9 +92,7 @@ class _Execution:
         # The last line names the error, so of a long one it is the end that is shown.
         lines = text.split("\n")[-self._can.text_lines :]
         tail = "\n".join(lines)
-        reversed_tail = tail[::-1]
-        fitting = measures.head(reversed_tail, self._can.text_units, self._can.measure)
-        tail = tail[len(tail) - fitting :]
+        tail = tail[max(len(tail) - self._can.text_characters, 0) :]
         yield items.Code(tail or error.name, "traceback")
         if len(tail) < len(text):
             yield self._file(number, "error", ".txt", text, "the whole traceback")
@@ -160,12 +158,12 @@ class _Execution:
             return text
         lines = text.split("\n")
         head = "\n".join(lines[: max(self._lines_left, 0)])
-        fitting = measures.head(head, self._units_left, self._can.measure)
+        fitting = max(self._characters_left, 0)
         if fitting < len(head):
             line_end = head.rfind("\n", 0, fitting)
             fitting = line_end if line_end > fitting * _WHOLE_LINES else fitting
             head = head[: graphemes.floor(head, fitting)]
-        self._units_left -= self._can.measure(head)
+        self._characters_left -= len(head)
         self._lines_left -= head.count("\n") + 1
         return head
 

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Final, Literal, TypeAlias
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import measures
 
 RASTERS: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
@@ -16,9 +15,8 @@ class Capabilities:
     """What one platform shows within its messages; everything else becomes a file.
 
     Attributes:
-        text_units: of all text of one execution together; of its traceback as much again.
+        text_characters: of all text of one execution together; of its traceback as much again.
         text_lines: likewise.
-        measure: counts those units.
         table_width: columns of letters that a drawn table may be wide.
         table_rows: that a drawn table may have.
         pictures: MIME types that are shown as pictures.
@@ -27,9 +25,8 @@ class Capabilities:
         has_tables: tables are shown as such; `TableItem.table` is all that is needed.
     """
 
-    text_units: int
+    text_characters: int
     text_lines: int = 60
-    measure: measures.Measure = measures.characters
     table_width: int = 80
     table_rows: int = 20
     pictures: frozenset[str] = RASTERS

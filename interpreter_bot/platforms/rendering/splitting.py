@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from interpreter_bot.platforms.rendering import breaks, fences, measures
+from interpreter_bot.platforms.rendering import breaks, fences
 
-LEAST_UNITS: Final = 400
+LEAST_CHARACTERS: Final = 400
 """A limit lower than this could not hold a fence that is closed and opened again."""
 
 _LINES: Final = re.compile(r"[^\n]*\n|[^\n]+")
@@ -45,30 +45,29 @@ class Piece:
         return f"{self.opening}{self.body}{self.closing}"
 
 
-def split(text: str, most_units: int, measure: measures.Measure = len) -> tuple[str, ...]:
+def split(text: str, most_characters: int) -> tuple[str, ...]:
     """Cut text into messages without empty lines around them; blank ones are left out.
 
     Raises:
-        ValueError: `most_units` is below `LEAST_UNITS`.
+        ValueError: `most_characters` is below `LEAST_CHARACTERS`.
     """
-    found = pieces(text, most_units, measure)
+    found = pieces(text, most_characters)
     return tuple(piece.text.strip("\n") for piece in found if piece.body.strip())
 
 
-def pieces(text: str, most_units: int, measure: measures.Measure = len) -> tuple[Piece, ...]:
+def pieces(text: str, most_characters: int) -> tuple[Piece, ...]:
     """Cut text exactly: nothing is lost or changed.
 
     Args:
         text: Markdown, harmless. Code that is never closed in it is closed in its last piece.
-        most_units: of each piece, as `measure` counts.
-        measure: see `measures`.
+        most_characters: of each piece; Python's characters, as Discord counts too.
 
     Raises:
-        ValueError: `most_units` is below `LEAST_UNITS`.
+        ValueError: `most_characters` is below `LEAST_CHARACTERS`.
     """
-    if most_units < LEAST_UNITS:
-        raise ValueError(f"a piece needs {LEAST_UNITS} units at least")
-    return tuple(_Cutter(text, most_units, measure).cut())
+    if most_characters < LEAST_CHARACTERS:
+        raise ValueError(f"a piece needs {LEAST_CHARACTERS} units at least")
+    return tuple(_Cutter(text, most_characters).cut())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,10 +92,9 @@ class _Cut:
 
 
 class _Cutter:
-    def __init__(self, text: str, most_units: int, measure: measures.Measure) -> None:
+    def __init__(self, text: str, most_characters: int) -> None:
         self._text = text
-        self._most_units = most_units
-        self._measure = measure
+        self._most_characters = most_characters
         self._lines = list(_lines(text))
 
     def cut(self) -> Iterator[Piece]:
@@ -104,7 +102,7 @@ class _Cutter:
         fence: fences.Fence | None = None
         while start < len(self._text):
             opening = self._opening(start, number, fence)
-            cut = self._next(start, number, self._most_units - self._measure(opening))
+            cut = self._next(start, number, self._most_characters - len(opening))
             body = self._text[start : cut.place]
             yield Piece(opening, body, _closing(body, cut.fence))
             start, fence = cut.place, cut.fence
@@ -134,7 +132,7 @@ class _Cutter:
                     or last
                     or _Cut(start + 1, line.before)
                 )
-            used += self._measure(self._text[place : line.end])
+            used += line.end - place
             place = line.end
             last = _Cut(place, line.after)
             if (kind := self._kind(index)) is not None:
@@ -143,17 +141,16 @@ class _Cutter:
 
     def _units(self, place: int, line: _Line, most: int) -> int:
         """Measure what is left of a line, and closing the code it is in."""
-        if line.end - place > most:
-            # Too long already, as no character is less than one unit.
-            return most + 1
-        body = self._text[place : line.end]
-        return self._measure(body) + self._measure(_closing(body, line.after))
+        size = line.end - place
+        if size > most:
+            return size
+        return size + len(_closing(self._text[place : line.end], line.after))
 
     def _fits_alone(self, index: int) -> bool:
         """Say whether a line is no longer than a piece, and so need not be broken."""
         line = self._lines[index]
         opening = line.before.opening if line.before else ""
-        room = self._most_units - self._measure(opening)
+        room = self._most_characters - len(opening)
         return self._units(self._begin(index), line, room) <= room
 
     def _begin(self, index: int) -> int:
@@ -177,9 +174,9 @@ class _Cutter:
             return None
         fence = line.after if line.is_fence else line.before
         # The line ends where it is broken, and code is closed on a line of its own.
-        closing = self._measure("\n" + fence.closing) if fence else 0
+        closing = len("\n" + fence.closing) if fence else 0
         rest = self._text[place : min(line.end, place + room + breaks.AHEAD)]
-        most = measures.head(rest, room - closing, self._measure)
+        most = min(len(rest), max(room - closing, 0))
         if most < 1 or (line.is_fence and most <= breaks.LONGEST_MARKS):
             return None
         if line.is_fence:

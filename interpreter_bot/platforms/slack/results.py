@@ -13,7 +13,7 @@ from interpreter_bot.text import screens
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
 _CAPABILITIES: Final = items.Capabilities(
-    text_units=2_500, text_lines=30, table_width=100, pictures=_PICTURES, has_tables=True
+    text_characters=2_500, text_lines=30, table_width=100, pictures=_PICTURES, has_tables=True
 )
 _DRAWN_CHARACTERS: Final = 2_000
 

@@ -30,7 +30,7 @@ _LONGEST_STALL_SECONDS: Final = 120.0
 _LONGEST_WORD: Final = 60
 _NO_ADDRESS: Final = ":\u200b//"
 _STOPPED: Final = "stopped_by_user"
-_LEAST_ROOM: Final = splitting.LEAST_UNITS
+_LEAST_ROOM: Final = splitting.LEAST_CHARACTERS
 
 
 class BrokenStreamError(Exception):

@@ -37,7 +37,7 @@ async def database(opening):
     """An open one, that must be idle again in the end."""
     async with opening() as opened:
         yield opened
-        assert opened.connections_in_use == 0
+        assert servers.connections_in_use(opened) == 0
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import time
 import uuid
 from collections.abc import Iterator
 
+from sqlalchemy import pool
+
 _PLACES = ("/usr/local/bin", *map(str, sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))))
 
 
@@ -100,3 +102,9 @@ def _unprivileged() -> dict:
     names = {entry.pw_name: entry for entry in pwd.getpwall()}
     entry = names.get("postgres") or names["nobody"]
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+
+def connections_in_use(database):
+    """Say how many a database has at this moment; none when nothing goes on."""
+    connections = database.engine.pool
+    return connections.checkedout() if isinstance(connections, pool.QueuePool) else 0

@@ -10,6 +10,7 @@ import pytest
 
 from interpreter_bot import errors, values
 from interpreter_bot.store import records
+from tests.integration.store import servers
 
 Status = records.TurnStatus
 
@@ -133,7 +134,7 @@ async def test_a_server_that_restarts_is_used_again_and_we_still_count_as_alive(
         await asyncio.sleep(0.5)
         async with opening() as replica:
             assert replica.orphans == ()
-        assert database.connections_in_use == 0
+        assert servers.connections_in_use(database) == 0
 
 
 async def test_lock_files_of_the_dead_are_cleared_away(opening, url, tmp_path):
@@ -159,4 +160,4 @@ async def test_cancelling_at_any_moment_leaves_all_or_nothing_and_no_connection(
         adding.cancel()
         await asyncio.wait([adding])
         assert len(await database.parts.of_turn(turn.id)) in {0, 20}
-    assert database.connections_in_use == 0
+    assert servers.connections_in_use(database) == 0

@@ -222,8 +222,8 @@ async def test_a_choice_replaces_the_same_scopes_earlier_one(database):
     scope = Scope("slack", person="U1")
     await asyncio.gather(*(database.choices.put(scope, "n", number) for number in range(10)))
     await database.choices.put(scope, "n", False)
-    assert await database.choices.of(scope) == {"n": False}
-    assert await database.choices.of(Scope("slack")) == {}
+    assert await database.choices.effective(scope) == {"n": False}
+    assert await database.choices.effective(Scope("slack")) == {}
 
 
 async def test_of_all_who_claim_an_event_exactly_one_gets_it(opening, database):
@@ -273,7 +273,7 @@ async def test_names_of_every_length_and_alphabet_fit_into_an_index(database):
     session = await database.sessions.open(Key(*names[:4]))
     assert session.key == Key(*names[:4])
     await database.choices.put(Scope(*names[:4]), names[4], 1)
-    assert await database.choices.of(Scope(*names[:4])) == {names[4]: 1}
+    assert await database.choices.effective(Scope(*names[:4])) == {names[4]: 1}
 
 
 async def test_two_megabytes_of_text_are_kept_and_endless_text_is_cut(database, session):

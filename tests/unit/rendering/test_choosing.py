@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import choosing, endings, items, measures, pages
+from interpreter_bot.platforms.rendering import choosing, endings, items, pages
 from interpreter_bot.text import screens
 
-CHAT = items.Capabilities(text_units=200, text_lines=10, table_width=30, table_rows=3)
+CHAT = items.Capabilities(text_characters=200, text_lines=10, table_width=30, table_rows=3)
 WEB = items.Capabilities(
-    text_units=10_000,
+    text_characters=10_000,
     pictures=items.RASTERS | {"image/svg+xml"},
     has_html=True,
     has_latex=True,
@@ -53,11 +53,11 @@ def test_all_that_was_printed_is_one_file_in_order():
     assert files[0].data.decode().split() == [str(number) for number in range(20)]
 
 
-@given(st.text(), st.text(), st.sampled_from([measures.utf16_units, measures.utf8_bytes, len]))
-def test_what_is_said_is_within_the_limit(one, other, measure):
-    can = items.Capabilities(text_units=20, text_lines=3, measure=measure)
+@given(st.text(), st.text())
+def test_what_is_said_is_within_the_limit(one, other):
+    can = items.Capabilities(text_characters=20, text_lines=3)
     found = chosen(values.Text("stdout", one), values.Result(plain=other), can=can)
-    assert sum(measure(item.text) for item in found if isinstance(item, items.Said)) <= 20
+    assert sum(len(item.text) for item in found if isinstance(item, items.Said)) <= 20
 
 
 def test_of_a_long_traceback_the_end_is_shown():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.platforms.rendering import graphemes, measures
+from interpreter_bot.platforms.rendering import graphemes
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,3 @@ def test_a_floor_is_a_place_in_the_text_and_not_after_the_given_one(text, place)
     found = graphemes.floor(text, place)
     assert 0 <= found <= place
     assert found == place or place > 0
-
-
-@given(st.text(), st.integers(0, 100))
-def test_units_are_counted_as_encodings_do(text, most):
-    assert measures.utf16_units(text) == len(text.encode("utf-16-le", "surrogatepass")) // 2
-    assert measures.utf8_bytes(text) == len(text.encode("utf-8", "surrogatepass"))
-    count = measures.head(text, most, measures.utf8_bytes)
-    assert measures.utf8_bytes(text[:count]) <= most
-    assert count == len(text) or measures.utf8_bytes(text[: count + 1]) > most

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.platforms.rendering import fences, measures, splitting
+from interpreter_bot.platforms.rendering import fences, splitting
 
-LEAST = splitting.LEAST_UNITS
-MEASURES = st.sampled_from([measures.characters, measures.utf16_units, measures.utf8_bytes])
+LEAST = splitting.LEAST_CHARACTERS
 
 _ATOMS = st.one_of(
     st.sampled_from(
@@ -48,15 +47,15 @@ def is_balanced(text):
     return fence is None
 
 
-@given(TEXTS, st.integers(LEAST, 2000), MEASURES)
-def test_every_piece_is_within_the_limit(text, most, measure):
-    assert all(0 < measure(one.text) <= most for one in splitting.pieces(text, most, measure))
-    assert all(0 < measure(one) <= most for one in splitting.split(text, most, measure))
+@given(TEXTS, st.integers(LEAST, 2000))
+def test_every_piece_is_within_the_limit(text, most):
+    assert all(0 < len(one.text) <= most for one in splitting.pieces(text, most))
+    assert all(0 < len(one) <= most for one in splitting.split(text, most))
 
 
-@given(TEXTS, st.integers(LEAST, 2000), MEASURES)
-def test_the_pieces_joined_say_the_same(text, most, measure):
-    assert "".join(one.body for one in splitting.pieces(text, most, measure)) == text
+@given(TEXTS, st.integers(LEAST, 2000))
+def test_the_pieces_joined_say_the_same(text, most):
+    assert "".join(one.body for one in splitting.pieces(text, most)) == text
 
 
 @given(TEXTS, st.integers(LEAST, 2000))
