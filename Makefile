@@ -5,11 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What mplfonts asks for but we, who only read its font files, do not; one of them ships no wheel.
 UNUSED := fire fontmeta termcolor
+PYTEST := $(BIN)/pytest -p no:cacheprovider
+# In this order: what takes longest first, and what waits beside what computes.
+SUITES := attacks acceptance integration/discord integration/slack integration/store \
+	integration/web unit integration/sessions
 # As new as the newest thing that was installed from.
 STAMP := $(VENV)/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-attacks test-rest test-deploy format bench lock clean
+.PHONY: help setup run test check test-plain test-others test-deploy format bench lock clean
+.PHONY: $(SUITES:%=test-%)
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -32,25 +37,32 @@ run: setup ## Be the bot: the web page, and every platform that is set up
 	$(BIN)/interpreter-bot run
 
 test: setup ## Check format, lint, types and architecture, then run the tests
+	@# They wait more than they compute, so four go side by side on two cores.
+	@$(MAKE) --no-print-directory -j4 --keep-going --output-sync=target \
+		test-attacks test-plain check $(filter-out test-attacks,$(SUITES:%=test-%)) test-others
+
+check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@# Both wait more than they compute, so they go side by side.
-	@$(MAKE) --no-print-directory -j2 --output-sync=target test-attacks test-rest
 
-test-attacks: setup
-	$(BIN)/pytest -m attack -p no:cacheprovider
-	@# Once more what was root's: the walls of a plain user are other walls.
+# `make test-unit`: the tests of one directory.
+$(SUITES:%=test-%): test-%: setup
+	$(PYTEST) -m "not deploy" tests/$*
+
+# Whatever is in none of them, so that no test is forgotten.
+test-others: setup
+	$(PYTEST) -m "not deploy" $(SUITES:%=--ignore=tests/%) tests
+
+# Once more what was root's: the walls of a plain user are other walls.
+test-plain: setup
 	@if [ "$$(id -u)" = 0 ]; then set -x; $(BIN)/python -m tests.unprivileged \
-		$(abspath $(BIN))/pytest -m attack -p no:cacheprovider; fi
-
-test-rest: setup
-	$(BIN)/pytest -m "not attack and not deploy"
+		$(abspath $(BIN))/pytest -p no:cacheprovider -m attack tests/attacks tests/acceptance; fi
 
 # As root, with Debian's mmdebstrap, systemd-container, podman and crun; some minutes.
 test-deploy: setup
-	$(BIN)/pytest -m deploy tests/deploy
+	$(PYTEST) -m deploy tests/deploy
 
 format: setup ## Format, and repair what the linter can
 	$(BIN)/ruff check --fix-only .
