@@ -1,7 +1,7 @@
 """Somebody mentions the bot in a channel."""
 
 import asyncio
-import itertools
+import time
 
 from interpreter_bot import values
 from tests.fakes.discord_server import worlds
@@ -27,7 +27,11 @@ async def test_opens_a_thread_and_answers_there(discord_server, lab, connect, un
 
 
 async def test_text_is_edited_in_place_at_the_pace(discord_server, lab, connect, until):
+    pace, began = 0.2, 0.0
+
     async def script(turn):
+        nonlocal began
+        began = time.monotonic()
         turn.reply.step(1)
         for number in range(40):
             turn.reply.text(f"{number} ")
@@ -35,16 +39,17 @@ async def test_text_is_edited_in_place_at_the_pace(discord_server, lab, connect,
         return turn.done(" ".join(map(str, range(40))))
 
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(script, edit_seconds=0.2):
+    async with connect(script, edit_seconds=pace):
         discord_server.say(alice, channel, f"{discord_server.bot.mention} count")
         thread = await steps.thread_in(channel)
         await until(lambda: steps.is_final(thread))
 
     (answer,) = thread.of_bots
-    times = [when for when, _ in answer.forms]
+    times = [when - began for when, _ in answer.forms]
     assert answer.content == " ".join(map(str, range(40)))
-    assert 3 <= len(times) <= 7
-    assert min(after - before for before, after in itertools.pairwise(times[:-1])) >= 0.18
+    assert len(times) >= 3
+    # Any may be late on a busy machine, so that the next seems to come soon; none is early.
+    assert all(when >= number * pace for number, when in enumerate(times[:-1])), times
     assert discord_server.rest.buckets.breaches == []
     assert thread.id in discord_server.rest.typing
 
