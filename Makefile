@@ -37,6 +37,8 @@ run: setup ## Be the bot: the web page, and every platform that is set up
 	$(BIN)/interpreter-bot run
 
 test: setup ## Check format, lint, types and architecture, then run the tests
+	@# Where no bytecode is written, each of hundreds of processes would compile all of it anew.
+	@$(BIN)/python -m compileall -q interpreter_bot
 	@# They wait more than they compute, so four go side by side on two cores.
 	@$(MAKE) --no-print-directory -j4 --keep-going --output-sync=target \
 		test-attacks test-plain check $(filter-out test-attacks,$(SUITES:%=test-%)) test-others
