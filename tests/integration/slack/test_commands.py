@@ -86,7 +86,7 @@ async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, held, app):
     [
         ("", "Mention me with a question"),
         ("help", "Mention me with a question"),
-        ("limits", "60 s for one run"),
+        ("limits", "1 min for one run"),
         ("model", "- **good** (in use)"),
         ("model cheap", "From now on I ask cheap."),
         ("model none", "There is no model called none."),
