@@ -204,13 +204,13 @@ def test_a_signal_ends_it_in_order(started, signum):
     line = process.stdout.readline()
     assert re.search(r"The web page: http://127\.0\.0\.1:\d+/\?token=\S+", line)
     process.send_signal(signum)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=90) == 0
     assert "token=" not in process.stderr.read()
 
 
 def test_nothing_to_be_is_a_sentence(started):
     process = started(INTERPRETER_BOT_WEB__ENABLED="false")
-    assert process.wait(timeout=30) == 2
+    assert process.wait(timeout=90) == 2
     assert "No platform is set up" in process.stderr.read()
 
 
