@@ -23,16 +23,16 @@ from bench import bots, machines, questions
 from interpreter_bot import settings, values
 from interpreter_bot.agent import (
     budgets,
-    describing,
-    endings,
+    chat_messages,
     loops,
-    messages,
+    observations,
+    outcomes,
     ports,
-    prompting,
+    prompt_texts,
     transcripts,
 )
 from interpreter_bot.agent.llms import catalogues
-from interpreter_bot.agent.llms.embedded import opening
+from interpreter_bot.agent.llms.embedded import on_demand
 from interpreter_bot.kernels import pools
 
 _RESULT = pathlib.Path(__file__).parent / "results" / "answers.json"
@@ -66,7 +66,7 @@ class Workbench:
         most = _MOST_FILE_BYTES
         return {name: await self.read_file(name, start=0, most_bytes=most) for name in names}
 
-    async def scaled(self, contents: Sequence[bytes]) -> Sequence[messages.Picture | None]:
+    async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
         return [None] * len(contents)
 
     async def read_file(self, name: str, *, start: int, most_bytes: int) -> bytes:
@@ -115,7 +115,7 @@ class Means:
 def told(subject: questions.Subject) -> str:
     """Write what a model is told of the file."""
     size = len(subject.content)
-    return describing.file(subject.file_name, size, kind="text/csv", details=subject.details)
+    return observations.file(subject.file_name, size, kind="text/csv", details=subject.details)
 
 
 async def ask(
@@ -123,41 +123,41 @@ async def ask(
 ) -> dict[str, Any]:
     """Take one question through a turn of its own, in a session of its own."""
     key = f"{subject.name}: {question.text}"
-    workbench, watcher = Workbench(means.pool, key), _Watcher()
-    await workbench.put(subject.file_name, subject.content)
+    environment, observer = Workbench(means.pool, key), _Watcher()
+    await environment.put(subject.file_name, subject.content)
     transcript = transcripts.Transcript()
-    transcript.tell(f"{told(subject)}\n\n{question.text}")
+    transcript.add_user_message(f"{told(subject)}\n\n{question.text}")
     started = time.monotonic()
-    outcome = await _turn(means, transcript, workbench, watcher)
+    outcome = await _turn(means, transcript, environment, observer)
     seconds = time.monotonic() - started
     answer = questions.Answer(
-        text=outcome.text, pictures=watcher.pictures, files=await workbench.files()
+        text=outcome.text, pictures=observer.pictures, files=await environment.files()
     )
     await means.pool.forget(key)
     return {
         "question": question.text,
-        "is_right": outcome.ending is endings.Ending.ANSWERED and question.is_right(answer),
+        "is_right": outcome.ending is outcomes.OutcomeKind.ANSWERED and question.is_right(answer),
         "ending": str(outcome.ending),
         "answer": outcome.text or outcome.sentence,
         "steps": outcome.spent.steps,
         "tokens": outcome.spent.usage.tokens,
         "seconds": round(seconds, 1),
-        "transcript": [messages.to_dict(one) for one in transcript.entries[1:]],
+        "transcript": [chat_messages.to_dict(one) for one in transcript.entries[1:]],
     }
 
 
 async def _turn(
-    means: Means, transcript: transcripts.Transcript, workbench: Workbench, watcher: _Watcher
-) -> endings.Outcome:
+    means: Means, transcript: transcripts.Transcript, environment: Workbench, observer: _Watcher
+) -> outcomes.Outcome:
     limits = settings.Turn(steps=_STEPS)
-    job = loops.Job(
+    job = loops.TurnSpec(
         llm=means.llm,
         model=means.model,
         limits=limits,
-        system=prompting.system(settings.Limits(), today=_TODAY, is_small=means.model.is_small),
+        system=prompt_texts.system(settings.Limits(), today=_TODAY, is_small=means.model.is_small),
         transcript=transcript,
-        workbench=workbench,
-        watcher=watcher,
+        environment=environment,
+        observer=observer,
         budget=budgets.Budget(limits, means.model),
     )
     return await loops.run(job)
@@ -183,7 +183,7 @@ async def means(model_path: pathlib.Path, threads: int) -> AsyncIterator[Means]:
     chosen = settings.Local(model_path=model_path, threads=threads)
     async with contextlib.AsyncExitStack() as stack:
         place = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-")))
-        local = await stack.enter_async_context(opening.Embedded.open(chosen, place))
+        local = await stack.enter_async_context(on_demand.EmbeddedServer.open(chosen, place))
         catalogue = catalogues.Catalogue(
             [local.model], keys={}, patience=settings.Patience(), servers={local.model.title: local}
         )

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import conversing as app
-from interpreter_bot.kernels import executing, pools
+from interpreter_bot.app import conversation_service as app
+from interpreter_bot.kernels import executions, pools
 from interpreter_bot.sessions import conversations
 
 STACK = "import numpy, pandas, matplotlib.pyplot"
@@ -62,10 +62,10 @@ async def conversing(model: settings.Model, **kernels: Any) -> AsyncIterator[Hel
             sessions=settings.Sessions(concurrent_turns=1000),
             paths=settings.Paths(data=place / "data", runtime=place / "run"),
         )
-        async with app.opened(bot, {}) as held:
+        async with app.open_conversations(bot, {}) as service:
             # The spares come up meanwhile.
             await asyncio.sleep(_SETTLING_SECONDS)
-            yield held
+            yield service
 
 
 async def spares(of: pools.Pool, count: int) -> None:
@@ -75,14 +75,14 @@ async def spares(of: pools.Pool, count: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def execute(kernel: executing.Kernel, code: str) -> None:
+async def execute(kernel: executions.Kernel, code: str) -> None:
     """Run code that must end well; what it shows is dropped."""
     finished = await kernel.execute(code, show=_drop)
     if finished.ending is not values.Ending.OK:
         raise RuntimeError(f"{code!r} ended {finished.ending}: {finished.reason}")
 
 
-async def trip(kernel: executing.Kernel) -> float:
+async def trip(kernel: executions.Kernel) -> float:
     """Milliseconds of one round trip."""
     started = time.perf_counter()
     await execute(kernel, SUM)

@@ -35,15 +35,15 @@ async def _be_bot(count: int) -> dict[str, Any]:
     told: dict[str, Any] = {"sizes": [], "lags": [], "turns": []}
     async with (
         models.serving() as model,
-        bots.conversing(model, concurrent=count + 10) as held,
+        bots.conversing(model, concurrent=count + 10) as service,
         bots.noting(bots.sizes(told["sizes"]), bots.lags(told["lags"])),
     ):
-        turns = [_turn(held, number, told["turns"]) for number in range(count)]
+        turns = [_turn(service, number, told["turns"]) for number in range(count)]
         told["wrong"] = (await asyncio.gather(*turns)).count(False)
     return told
 
 
-async def _turn(held: bots.Held, number: int, taken: list[float]) -> bool:
+async def _turn(service: bots.Held, number: int, taken: list[float]) -> bool:
     """Take one turn, and say whether all of it came, and nothing of another's."""
     codes = [_PLOT.format(number=number, plot=plot) for plot in (1, 2)]
     answer = f"This is session {number}."
@@ -54,7 +54,7 @@ async def _turn(held: bots.Held, number: int, taken: list[float]) -> bool:
     )
     reply = replies.Reply()
     started = time.perf_counter()
-    end = await held.handle(request, reply)
+    end = await service.handle(request, reply)
     taken.append(bots.milliseconds(started))
     printed = [one.text for one in reply.shown if isinstance(one, values.Text)]
     pictures = sum(isinstance(one, values.Image) for one in reply.shown)

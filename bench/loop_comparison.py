@@ -33,7 +33,7 @@ from bench import (
     tuning_questions,
 )
 from interpreter_bot import settings
-from interpreter_bot.agent import describing
+from interpreter_bot.agent import observations
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.text import screens
 
@@ -105,11 +105,11 @@ async def _printed(
     means: answers.Means, subject: questions.Subject, question: questions.Question, code: str
 ) -> str:
     key = f"one shot, {subject.name}: {question.text}"
-    workbench, screen = answers.Workbench(means.pool, key), screens.Screen()
-    await workbench.put(subject.file_name, subject.content)
-    finished = await workbench.run(code, show=screen.show)
+    environment, screen = answers.Workbench(means.pool, key), screens.Screen()
+    await environment.put(subject.file_name, subject.content)
+    finished = await environment.run(code, show=screen.show)
     await means.pool.forget(key)
-    return describing.execution(screen.outputs, finished, _OUTPUT_CHARACTERS)
+    return observations.execution(screen.outputs, finished, _OUTPUT_CHARACTERS)
 
 
 _WAYS: Final[dict[str, _Way]] = {"one_shot": one_shot, "loop": answers.ask}

@@ -32,10 +32,10 @@ class Reply:
         if not self.first_milliseconds:
             self.first_milliseconds = (time.perf_counter() - self._made) * 1000
 
-    def waiting(self, ahead: int) -> None:
+    def queued(self, ahead: int) -> None:
         self._sign()
 
-    def begun(self) -> None:
+    def started(self) -> None:
         self._sign()
 
     def step(self, number: int) -> None:
@@ -68,7 +68,7 @@ class Reply:
     def announcement(self, cell: int, text: str) -> None:
         self._sign()
 
-    def save(self, cell: int, name: str) -> ports.Saving | None:
+    def save(self, cell: int, name: str) -> ports.FileWriter | None:
         return None
 
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
@@ -77,6 +77,6 @@ class Reply:
     def usage(self, spent: ports.Spent) -> None:
         pass
 
-    def over(self, end: ports.End) -> None:
+    def ended(self, end: ports.End) -> None:
         self.whole_milliseconds = (time.perf_counter() - self._made) * 1000
         self.end = end

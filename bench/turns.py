@@ -17,11 +17,11 @@ _BENCHER = requests.Person("bench")
 
 async def run(effort: efforts.Effort) -> list[figures.Measure]:
     """Measure turns of one execution: in a live session, and in new ones."""
-    async with models.serving() as model, bots.conversing(model) as held:
+    async with models.serving() as model, bots.conversing(model) as service:
         key = _new()
-        await _turn(held, key)
-        live = [await _turn(held, key) for _ in range(effort.turns)]
-        new = [await _turn(held, _new()) for _ in range(effort.turns // 4)]
+        await _turn(service, key)
+        live = [await _turn(service, key) for _ in range(effort.turns)]
+        new = [await _turn(service, _new()) for _ in range(effort.turns // 4)]
         model_alone = [await _model_alone(model) for _ in range(effort.turns)]
     alone = figures.percentile(model_alone, 0.5)
     return [
@@ -48,11 +48,11 @@ def _new() -> values.SessionKey:
     return values.SessionKey("bench", thread=uuid.uuid4().hex)
 
 
-async def _turn(held: bots.Held, key: values.SessionKey) -> tuple[float, float, float]:
+async def _turn(service: bots.Held, key: values.SessionKey) -> tuple[float, float, float]:
     """Milliseconds of a whole turn, of its code, and until the first sign of life."""
     text = models.question([bots.SUM], _ANSWER)
     reply = replies.Reply()
-    end = await held.handle(requests.Request(key=key, person=_BENCHER, text=text), reply)
+    end = await service.handle(requests.Request(key=key, person=_BENCHER, text=text), reply)
     if end.status is not ports.Status.DONE or end.text.strip() != _ANSWER:
         raise RuntimeError(f"the turn ended {end}")
     return reply.whole_milliseconds, reply.code_milliseconds, reply.first_milliseconds

@@ -62,7 +62,7 @@ def _settings(options: argparse.Namespace) -> settings.Settings:
     from interpreter_bot import settings
 
     try:
-        bot = settings.load(options.config)
+        config = settings.load(options.config)
     except pydantic.ValidationError as error:
         # What was given is not repeated: it may be a secret in the wrong place.
         faults = error.errors(include_url=False, include_input=False)
@@ -74,11 +74,11 @@ def _settings(options: argparse.Namespace) -> settings.Settings:
         raise errors.SettingsError(f"The settings file cannot be read: {error}.") from error
     except ValueError as error:
         raise errors.SettingsError(f"The settings cannot be read: {error}.") from error
-    if not bot.sandbox.enabled:
+    if not config.sandbox.enabled:
         raise errors.SettingsError(
             "No file or variable turns the sandbox off; --unsafe-no-sandbox does."
         )
     if getattr(options, "unsafe_no_sandbox", False):
-        sandbox = bot.sandbox.model_copy(update={"enabled": False})
-        bot = bot.model_copy(update={"sandbox": sandbox})
-    return bot
+        sandbox = config.sandbox.model_copy(update={"enabled": False})
+        config = config.model_copy(update={"sandbox": sandbox})
+    return config

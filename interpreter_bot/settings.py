@@ -16,7 +16,9 @@ import pydantic
 import pydantic_settings
 from pydantic.fields import FieldInfo
 
-from interpreter_bot.groups.agents import (
+from interpreter_bot.setting_groups.fields import GIB, KIB, MIB
+from interpreter_bot.setting_groups.kernels import Kernels, Limits, Paths, Sandbox
+from interpreter_bot.setting_groups.language_models import (
     STRANGERS_TOKENS,
     Agent,
     Allowance,
@@ -25,12 +27,8 @@ from interpreter_bot.groups.agents import (
     Patience,
     Turn,
 )
-from interpreter_bot.groups.conversations import Sessions, Store
-from interpreter_bot.groups.discord import Discord
-from interpreter_bot.groups.kernels import Kernels, Limits, Paths, Sandbox
-from interpreter_bot.groups.slack import Slack
-from interpreter_bot.groups.tables import GIB, KIB, MIB
-from interpreter_bot.groups.web import Web
+from interpreter_bot.setting_groups.platforms import Discord, Slack, Web
+from interpreter_bot.setting_groups.sessions import Sessions, Store
 
 __all__ = [
     "GIB",

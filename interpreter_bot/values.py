@@ -1,13 +1,11 @@
-"""What crosses the layers: frozen values, without behaviour beyond words about themselves.
-
-An *output* is one thing an execution showed. Every output can be said in plain text, so a
-platform that cannot draw it still has something to print. Sizes are bytes, times seconds.
-"""
+"""The one text for a conversation's key, by which kernels and workspaces are found; and back."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import hashlib
+import urllib.parse
 from typing import Literal, TypeAlias
 
 
@@ -270,3 +268,20 @@ Output: TypeAlias = Text | Error | Image | Html | Table | Latex | Json | Result 
 
 Shown: TypeAlias = Image | Html | Table | Latex | Json | Result
 """The outputs that are displays."""
+
+
+def text(key: SessionKey) -> str:
+    """Write a key so that no two keys look the same, whatever their parts hold."""
+    parts = (key.platform, key.workspace, key.channel, key.thread)
+    return "/".join(urllib.parse.quote(part, safe="", errors="surrogatepass") for part in parts)
+
+
+def cache_key(key: SessionKey) -> str:
+    """Name a conversation to a model's server, which learns nothing from it."""
+    return hashlib.sha256(f"prompt cache of {text(key)}".encode()).hexdigest()[:32]
+
+
+def key(address: str) -> SessionKey:
+    """Read what `text` wrote."""
+    parts = (urllib.parse.unquote(part, errors="surrogatepass") for part in address.split("/"))
+    return SessionKey(*parts)

@@ -9,7 +9,7 @@ import sqlalchemy
 from alembic import context
 
 from interpreter_bot import settings
-from interpreter_bot.store import addresses, engines, tables
+from interpreter_bot.store import engines, schema, urls
 
 
 def render(kind: str, item: object, autogenerating: object) -> str | bool:
@@ -23,7 +23,7 @@ def run(connection: sqlalchemy.Connection) -> None:
     """Run on a connection, in a transaction of its own where there is none."""
     context.configure(
         connection=connection,
-        target_metadata=tables.METADATA,
+        target_metadata=schema.METADATA,
         # SQLite can alter little of a table, but copy it.
         render_as_batch=connection.dialect.name == "sqlite",
         render_item=render,
@@ -37,13 +37,13 @@ def named() -> sqlalchemy.URL:
     """The database of `-x url=`, or of the settings."""
     bot = settings.Settings()
     url = context.get_x_argument(as_dictionary=True).get("url")
-    return addresses.parse(url or bot.store.url or addresses.default(bot.paths.data))
+    return urls.parse(url or bot.store.url or urls.default(bot.paths.data))
 
 
 async def connect() -> None:
     """Run on a connection of our own."""
     url = named()
-    if addresses.is_sqlite(url):
+    if urls.is_sqlite(url):
         engines.make_file(url)
     engine = engines.make_for_upgrade(url)
     writers = engine.execution_options(**{engines.WRITING: True})
@@ -54,7 +54,7 @@ async def connect() -> None:
 
 given = context.config.attributes.get("connection")
 if context.is_offline_mode():
-    context.configure(url=named(), target_metadata=tables.METADATA, literal_binds=True)
+    context.configure(url=named(), target_metadata=schema.METADATA, literal_binds=True)
     with context.begin_transaction():
         context.run_migrations()
 elif given is not None:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from interpreter_bot import settings
-from interpreter_bot.agent import messages
+from interpreter_bot.agent import chat_messages
 
 _MILLION: Final = decimal.Decimal(1_000_000)
 # An answer that must be shorter than this is not worth asking for.
@@ -32,7 +32,7 @@ class Spent:
     """
 
     steps: int = 0
-    usage: messages.Usage = dataclasses.field(default_factory=messages.Usage)
+    usage: chat_messages.Usage = dataclasses.field(default_factory=chat_messages.Usage)
     money: decimal.Decimal = decimal.Decimal(0)
 
 
@@ -49,7 +49,7 @@ def time_is_up(seconds: float) -> str:
     return f"This took longer than the {seconds:,.0f} seconds a request may take."
 
 
-def price(usage: messages.Usage, model: settings.Model) -> decimal.Decimal:
+def price(usage: chat_messages.Usage, model: settings.Model) -> decimal.Decimal:
     """Compute what tokens cost, without rounding."""
     cached, stored = usage.cached_tokens, usage.cache_write_tokens
     read = (usage.input_tokens - cached - stored) * model.input_price
@@ -62,14 +62,14 @@ def _or(price: decimal.Decimal | None, otherwise: decimal.Decimal) -> decimal.De
     return otherwise if price is None else price
 
 
-def _worst_input(tokens: int, model: settings.Model) -> messages.Usage:
+def _worst_input(tokens: int, model: settings.Model) -> chat_messages.Usage:
     """Say how tokens are read at worst: where it has a higher price, all of them go to a cache."""
     is_dearer = _or(model.cache_write_price, model.input_price) > model.input_price
-    return messages.Usage(tokens, cache_write_tokens=tokens if is_dearer else 0)
+    return chat_messages.Usage(tokens, cache_write_tokens=tokens if is_dearer else 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Grant:
+class Allotment:
     """Leave to ask the model. With `is_last`, there will be no other: it shall answer in words."""
 
     answer_tokens: int
@@ -77,7 +77,7 @@ class Grant:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Objection:
+class Refusal:
     """Why nothing more is spent, as a sentence."""
 
     sentence: str
@@ -111,28 +111,28 @@ class Budget:
         """The sentence for that."""
         return time_is_up(self._limits.seconds)
 
-    async def ask(self, input_tokens: int) -> Grant | Objection:
+    async def ask(self, input_tokens: int) -> Allotment | Refusal:
         """Say whether the model may be asked, and how long its answer may be."""
         limits = self._limits
         if self.spent.steps >= limits.steps:
-            return Objection(f"This took all {limits.steps} steps that a request may take.")
+            return Refusal(f"This took all {limits.steps} steps that a request may take.")
         if self.seconds_left <= 0:
-            return Objection(self.time_is_up)
+            return Refusal(self.time_is_up)
         answer = min(
             self._model.answer_tokens, limits.tokens - self.spent.usage.tokens - input_tokens
         )
         if answer < _SHORTEST_ANSWER:
-            return Objection(f"This request would need more than its {limits.tokens:,} tokens.")
+            return Refusal(f"This request would need more than its {limits.tokens:,} tokens.")
         answer = min(answer, self._affordable(input_tokens))
         if answer < _SHORTEST_ANSWER:
-            return Objection(f"This request would cost more than {limits.money} allows.")
+            return Refusal(f"This request would cost more than {limits.money} allows.")
         if self._allowance and (
             sentence := await self._allowance(self._worst(input_tokens, answer))
         ):
-            return Objection(sentence)
-        return Grant(answer, is_last=self.spent.steps + 1 >= limits.steps)
+            return Refusal(sentence)
+        return Allotment(answer, is_last=self.spent.steps + 1 >= limits.steps)
 
-    def charge(self, usage: messages.Usage, *, is_step: bool = True) -> Spent:
+    def charge(self, usage: chat_messages.Usage, *, is_step: bool = True) -> Spent:
         """Count a model call that was made; only some of them are steps."""
         self.spent = self._with(usage, steps=int(is_step))
         return self.spent
@@ -148,10 +148,10 @@ class Budget:
         return int(left * _MILLION / self._model.output_price)
 
     def _worst(self, input_tokens: int, answer_tokens: int) -> Spent:
-        answer = messages.Usage(0, answer_tokens, is_estimated=True)
+        answer = chat_messages.Usage(0, answer_tokens, is_estimated=True)
         return self._with(_worst_input(input_tokens, self._model) + answer)
 
-    def _with(self, usage: messages.Usage, *, steps: int = 1) -> Spent:
+    def _with(self, usage: chat_messages.Usage, *, steps: int = 1) -> Spent:
         return Spent(
             self.spent.steps + steps,
             self.spent.usage + usage,

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from interpreter_bot.agent import figures, links, messages
+from interpreter_bot.agent import chat_messages, figures, links
 
 _DATA: Final = (
     "csv|tsv|xlsx|xls|ods|jsonl|geojson|parquet|feather|pkl|pickle|joblib|npy|npz|h5|hdf5|png|jpg|"
@@ -135,9 +135,9 @@ NOTHING: Final = Unfounded()
 """Every claim has ground."""
 
 
-def text(message: messages.Message) -> str:
+def text(message: chat_messages.Message) -> str:
     """Return all that a message says, its calls included."""
-    calls = message.calls if isinstance(message, messages.Said) else ()
+    calls = message.calls if isinstance(message, chat_messages.AssistantMessage) else ()
     return "\n".join([message.text, *(call.arguments for call in calls)])
 
 
@@ -162,7 +162,7 @@ def _is_claimed(name: str, sentence: str) -> bool:
 
 
 def missing(
-    text: str, existing: Collection[str], transcript: Sequence[messages.Message]
+    text: str, existing: Collection[str], transcript: Sequence[chat_messages.Message]
 ) -> tuple[str, ...]:
     """Return the files that an answer claims and that there are not.
 
@@ -177,18 +177,18 @@ def missing(
     others = "\n".join(
         one.text
         for one in transcript
-        if isinstance(one, messages.Answered)
-        or (isinstance(one, messages.Told) and not one.is_ours)
+        if isinstance(one, chat_messages.ToolResult)
+        or (isinstance(one, chat_messages.UserMessage) and not one.is_ours)
     ).casefold()
     claimed = [name for name in claimed if name.casefold() not in others]
-    return tuple(dict.fromkeys([*links.rewritten(text, existing).missing, *claimed]))[:_MOST]
+    return tuple(dict.fromkeys([*links.rewrite(text, existing).missing, *claimed]))[:_MOST]
 
 
-def has_data(transcript: Sequence[messages.Message]) -> bool:
+def has_data(transcript: Sequence[chat_messages.Message]) -> bool:
     """Say whether there is anything of which figures could be made up."""
     return any(
-        isinstance(one, messages.Answered)
-        or (isinstance(one, messages.Told) and not one.is_ours and _FOLDER in one.text)
+        isinstance(one, chat_messages.ToolResult)
+        or (isinstance(one, chat_messages.UserMessage) and not one.is_ours and _FOLDER in one.text)
         for one in transcript
     )
 

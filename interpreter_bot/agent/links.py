@@ -26,14 +26,14 @@ _TRAILING: Final = ".,;:!?"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rewritten:
+class RewrittenText:
     """A text without dead links, and the claimed files that do not exist, in order."""
 
     text: str
     missing: tuple[str, ...]
 
 
-def rewritten(text: str, existing: Collection[str]) -> Rewritten:
+def rewrite(text: str, existing: Collection[str]) -> RewrittenText:
     """Turn links to workspace files into their names.
 
     Args:
@@ -66,7 +66,7 @@ def rewritten(text: str, existing: Collection[str]) -> Rewritten:
             fence = found[1]
         else:
             lines[place] = _LINK.sub(one, line)
-    return Rewritten("\n".join(lines), tuple(missing))
+    return RewrittenText("\n".join(lines), tuple(missing))
 
 
 def _without_trailing(target: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """The loop: ask the model, run its code, tell it the outputs, until it answers in words.
 
-Every way out is an `endings.Outcome`. The transcript that comes in is complete when the turn is
+Every way out is an `outcomes.Outcome`. The transcript that comes in is complete when the turn is
 over, however it ends, also by cancellation: what was said is in it, and every call is answered.
 """
 
@@ -11,21 +11,20 @@ import dataclasses
 import logging
 from typing import Final
 
-from interpreter_bot import errors, settings
+from interpreter_bot import concurrency, errors, settings
 from interpreter_bot.agent import (
-    asking,
     budgets,
+    chat_messages,
     claims,
-    endings,
-    failures,
-    guards,
-    handling,
-    messages,
+    model_calls,
+    model_errors,
+    outcomes,
     ports,
-    stopping,
+    repetition,
+    tool_execution,
     transcripts,
 )
-from interpreter_bot.agent.endings import Ending
+from interpreter_bot.agent.outcomes import OutcomeKind
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ _SAY_SOMETHING: Final = "[Your last message was empty. Call run_code, or answer 
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class TurnSpec:
     """One turn: who is asked, what about, with which means.
 
     Attributes:
@@ -53,10 +52,10 @@ class Job:
         limits: what the turn may use.
         system: the system prompt.
         transcript: ends in what the person wants; grows.
-        workbench: where code runs.
-        watcher: who sees it.
+        environment: where code runs.
+        observer: who sees it.
         budget: the turn's purse, made for this turn.
-        cache_key: see `messages.Prompt`.
+        cache_key: see `chat_messages.Prompt`.
         approve: lets a person say whether code may run; None where nobody is asked.
     """
 
@@ -65,14 +64,14 @@ class Job:
     limits: settings.Turn
     system: str
     transcript: transcripts.Transcript
-    workbench: ports.Workbench
-    watcher: ports.Watcher
+    environment: ports.Environment
+    observer: ports.TurnObserver
     budget: budgets.Budget
     cache_key: str = ""
     approve: ports.Approve | None = None
 
 
-async def run(job: Job, *, stop: asyncio.Event | None = None) -> endings.Outcome:
+async def run(job: TurnSpec, *, stop: asyncio.Event | None = None) -> outcomes.Outcome:
     """Take one request to its end.
 
     Args:
@@ -81,41 +80,43 @@ async def run(job: Job, *, stop: asyncio.Event | None = None) -> endings.Outcome
             interrupted before this returns. Cancelling does the same, and raises.
     """
     turn = _Turn(job)
-    end = await stopping.ended_early(turn.run(), stop=stop, seconds=job.budget.seconds_left)
-    if end is stopping.Interruption.STOPPED:
-        return turn.outcome(Ending.STOPPED, "Stopped.")
-    if isinstance(end, stopping.Interruption):
-        return turn.outcome(Ending.OUT_OF_BUDGET, job.budget.time_is_up)
+    end = await concurrency.run_until_stopped(
+        turn.run(), stop=stop, seconds=job.budget.seconds_left
+    )
+    if end is concurrency.EarlyEnd.STOPPED:
+        return turn.outcome(OutcomeKind.STOPPED, "Stopped.")
+    if isinstance(end, concurrency.EarlyEnd):
+        return turn.outcome(OutcomeKind.OUT_OF_BUDGET, job.budget.time_is_up)
     return end
 
 
-class _OverError(Exception):
+class _EndedError(Exception):
     """The turn is over without an answer."""
 
-    def __init__(self, ending: Ending, sentence: str) -> None:
+    def __init__(self, ending: OutcomeKind, sentence: str) -> None:
         super().__init__(sentence)
         self.ending = ending
         self.sentence = sentence
 
 
 class _Turn:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: TurnSpec) -> None:
         self._job = job
         self._transcript = job.transcript
-        self._guard = guards.Guard()
-        self._hands = handling.Hands(
-            job.workbench,
-            job.watcher,
+        self._guard = repetition.RepetitionDetector()
+        self._tool_runner = tool_execution.ToolRunner(
+            job.environment,
+            job.observer,
             limits=job.limits,
-            guard=self._guard,
+            repetition_detector=self._guard,
             can_see=job.model.can_see,
             approve=job.approve,
         )
-        self._asking = asking.Asking(
+        self._asking = model_calls.ModelCall(
             job.llm,
             job.model,
             budget=job.budget,
-            watcher=job.watcher,
+            observer=job.observer,
             cache_key=job.cache_key,
         )
         self._words: list[str] = []
@@ -126,39 +127,39 @@ class _Turn:
         self._cuts = 0
         self._empty = 0
 
-    def outcome(self, ending: Ending, sentence: str = "") -> endings.Outcome:
+    def outcome(self, ending: OutcomeKind, sentence: str = "") -> outcomes.Outcome:
         text = "".join([*self._words, self._asking.heard]).strip() or self._doubted
-        return endings.Outcome(
+        return outcomes.Outcome(
             ending, text, sentence, self._job.budget.spent, unfounded=self._unfounded
         )
 
-    async def run(self) -> endings.Outcome:
+    async def run(self) -> outcomes.Outcome:
         try:
             while True:
                 reply = await self._ask()
                 if self._is_answer(reply):
                     if await self._stands(reply):
-                        return self.outcome(Ending.ANSWERED)
+                        return self.outcome(OutcomeKind.ANSWERED)
                     continue
                 await self._do(reply.calls)
-        except _OverError as over:
+        except _EndedError as over:
             return self.outcome(over.ending, over.sentence)
-        except failures.RefusedError as error:
-            return self.outcome(Ending.REFUSED, str(error))
-        except failures.ModelError as error:
-            return self.outcome(Ending.UNREACHABLE, str(error))
+        except model_errors.RefusedError as error:
+            return self.outcome(OutcomeKind.REFUSED, str(error))
+        except model_errors.ModelError as error:
+            return self.outcome(OutcomeKind.UNREACHABLE, str(error))
         finally:
-            self._transcript.say(self._asking.heard)
+            self._transcript.add_reply(self._asking.heard)
             # Only the first of them can have been running.
-            self._transcript.settle(self._hands.unfinished(), rest=handling.NOT_RUN)
+            self._transcript.settle(self._tool_runner.unfinished(), rest=tool_execution.NOT_RUN)
 
-    async def _ask(self) -> messages.Reply:
+    async def _ask(self) -> chat_messages.Reply:
         """Ask the model; what broke off or came empty is returned as a reply without an end."""
         must_answer = self._guard.refusals >= _REFUSALS
         if must_answer and not self._guard.has_succeeded:
             # There is nothing to answer from: it would make something up.
-            raise _OverError(
-                Ending.STUCK,
+            raise _EndedError(
+                OutcomeKind.STUCK,
                 f"The code failed again and again ({self._guard.last_failure}). "
                 "It may help to ask in other words, or to name the columns that you mean.",
             )
@@ -166,47 +167,49 @@ class _Turn:
         asked = await self._asking.ask(
             self._job.system, self._transcript, must_answer=must_answer, setbacks=setbacks
         )
-        if isinstance(asked, budgets.Objection):
-            raise _OverError(Ending.OUT_OF_BUDGET, asked.sentence)
+        if isinstance(asked, budgets.Refusal):
+            raise _EndedError(OutcomeKind.OUT_OF_BUDGET, asked.sentence)
         reply = asked.reply
-        if reply.finish is messages.Finish.FILTERED:
-            raise _OverError(Ending.REFUSED, failures.RefusedError.__doc__ or "")
+        if reply.finish is chat_messages.Finish.FILTERED:
+            raise _EndedError(OutcomeKind.REFUSED, model_errors.RefusedError.__doc__ or "")
         self._asking.heard = ""
         self._may_go_on = asked.may_call and not asked.is_last
         if reply.is_reasoning_refused:
             self._transcript.forget_reasoning()
         if reply.are_pictures_refused:
             self._transcript.forget_pictures()
-        if asked.is_cut or reply.finish is messages.Finish.LENGTH:
+        if asked.is_cut or reply.finish is chat_messages.Finish.LENGTH:
             return self._cut(reply, "by a lost connection" if asked.is_cut else "at its longest")
         if not asked.may_call and reply.calls and not reply.text.strip():
             self._close(asked.is_last)
         calls = reply.calls if asked.may_call else ()
-        self._transcript.say(reply.text, calls, reply.reasoning)
+        self._transcript.add_reply(reply.text, calls, reply.reasoning)
         # Words before a call stand by themselves; only words that go on belong together.
         self._words = [] if calls else [*self._words, reply.text]
         return dataclasses.replace(reply, calls=calls)
 
-    def _is_answer(self, reply: messages.Reply) -> bool:
-        if reply.calls or reply.finish is messages.Finish.LENGTH:
+    def _is_answer(self, reply: chat_messages.Reply) -> bool:
+        if reply.calls or reply.finish is chat_messages.Finish.LENGTH:
             return False
         if "".join(self._words).strip():
             return True
         self._empty += 1
         if self._empty >= _EMPTY:
-            raise _OverError(Ending.EMPTY, "The language model gave no answer. Please ask again.")
-        self._transcript.remark(_SAY_SOMETHING)
+            raise _EndedError(
+                OutcomeKind.EMPTY, "The language model gave no answer. Please ask again."
+            )
+        self._transcript.add_note(_SAY_SOMETHING)
         return False
 
-    async def _stands(self, reply: messages.Reply) -> bool:
+    async def _stands(self, reply: chat_messages.Reply) -> bool:
         """Say whether an answer may be the last; what it claims without ground is objected to."""
         text = "".join(self._words)
         self._unfounded = await self._claimed(text)
         if not self._unfounded or self._doubted or reply.is_second_try or not self._may_go_on:
             return True
         self._doubted, self._words = text.strip(), []
-        self._transcript.remark(self._unfounded.remark)
-        self._job.watcher.notice(_AGAIN)
+        self._transcript.add_note(self._unfounded.remark)
+        self._job.observer.notice(_AGAIN)
         return False
 
     async def _claimed(self, text: str) -> claims.Unfounded:
@@ -214,46 +217,48 @@ class _Turn:
         files: tuple[str, ...] = ()
         if claims.missing(text, (), ()):
             try:
-                existing = [info.name for info in await self._job.workbench.list_files()]
+                existing = [info.name for info in await self._job.environment.list_files()]
                 files = claims.missing(text, existing, entries)
             except errors.WorkspaceError as error:
                 _log.info("nobody knows which files there are", exc_info=error)
         if self._guard.has_succeeded or not claims.has_data(entries):
             return claims.Unfounded(files)
-        shown = (one.text for one in entries if isinstance(one, messages.Answered))
+        shown = (one.text for one in entries if isinstance(one, chat_messages.ToolResult))
         # What was shown may be a book of numbers: others are not to wait until it is read.
         known = (*self._known, *shown)
         figures = await asyncio.to_thread(claims.figures_of_nothing, text, known)
         return claims.Unfounded(files, figures)
 
-    def _cut(self, reply: messages.Reply, why: str) -> messages.Reply:
+    def _cut(self, reply: chat_messages.Reply, why: str) -> chat_messages.Reply:
         """Keep what came of an answer that broke off, and let the model go on."""
-        self._transcript.say(reply.text)
+        self._transcript.add_reply(reply.text)
         self._words.append(reply.text)
         self._cuts += 1
         if self._cuts >= _CUTS:
-            raise _OverError(Ending.CUT, f"The language model's answer was cut off {why}.")
-        self._transcript.remark(_GO_ON.format(why=why))
-        return messages.Reply(text=reply.text, finish=messages.Finish.LENGTH)
+            raise _EndedError(OutcomeKind.CUT, f"The language model's answer was cut off {why}.")
+        self._transcript.add_note(_GO_ON.format(why=why))
+        return chat_messages.Reply(text=reply.text, finish=chat_messages.Finish.LENGTH)
 
     def _close(self, is_last: bool) -> None:
         if is_last:
             steps = self._job.limits.steps
             sentence = f"This took all {steps} steps that a request may take."
-            raise _OverError(Ending.OUT_OF_BUDGET, sentence)
-        raise _OverError(Ending.STUCK, "The language model wants to run the same code for ever.")
+            raise _EndedError(OutcomeKind.OUT_OF_BUDGET, sentence)
+        raise _EndedError(
+            OutcomeKind.STUCK, "The language model wants to run the same code for ever."
+        )
 
-    async def _do(self, calls: tuple[messages.Call, ...]) -> None:
+    async def _do(self, calls: tuple[chat_messages.Call, ...]) -> None:
         most = self._job.limits.equal_failures
         for call in calls[:_CALLS_AT_ONCE]:
-            text, pictures = await self._hands.answer(call)
-            self._transcript.answer(call, text, pictures)
+            text, pictures = await self._tool_runner.answer(call)
+            self._transcript.add_tool_result(call, text, pictures)
             if self._guard.failures >= most:
                 same = f"the same error {most} times ({self._guard.last_failure})"
-                raise _OverError(Ending.STUCK, f"The code ran into {same}.")
+                raise _EndedError(OutcomeKind.STUCK, f"The code ran into {same}.")
             if self._guard.misreadings >= most:
                 sentence = "The language model's calls could not be understood."
-                raise _OverError(Ending.MALFORMED, sentence)
+                raise _EndedError(OutcomeKind.MALFORMED, sentence)
             if self._guard.setbacks >= 2 * most:
-                raise _OverError(Ending.STUCK, f"{2 * most} tries in a row came to nothing.")
+                raise _EndedError(OutcomeKind.STUCK, f"{2 * most} tries in a row came to nothing.")
         self._transcript.settle("[Not run: too many calls at once. Call again.]")

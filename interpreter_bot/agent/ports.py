@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from interpreter_bot import values
-from interpreter_bot.agent import budgets, messages
+from interpreter_bot.agent import budgets, chat_messages
 
 Show: TypeAlias = Callable[[values.Output], None]
 """Takes an output at the moment it appears."""
@@ -19,7 +19,7 @@ A `BotError` says that none may.
 """
 
 
-class Workbench(Protocol):
+class Environment(Protocol):
     """Where code runs and files lie: one session's kernel and workspace.
 
     A `BotError` that a method raises is told to the model in its own words, and the turn goes on;
@@ -36,7 +36,7 @@ class Workbench(Protocol):
     async def list_files(self) -> Sequence[values.FileInfo]:
         """List the workspace."""
 
-    async def scaled(self, contents: Sequence[bytes]) -> Sequence[messages.Picture | None]:
+    async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
         """Make pictures as small as a model may be shown them; None where it cannot be done.
 
         They are decoded where the code runs: whatever they are, it is as harmless as code.
@@ -46,7 +46,7 @@ class Workbench(Protocol):
         """Return part of a file, from byte `start`."""
 
 
-class Watcher(Protocol):
+class TurnObserver(Protocol):
     """Sees a turn happen. Called from the event loop, in order; must not block.
 
     What a method raises ends the turn and is passed on.
@@ -87,7 +87,7 @@ class Watcher(Protocol):
         """
 
 
-class Hearing(Protocol):
+class ReplyListener(Protocol):
     """Takes what a model says while it says it."""
 
     def text(self, delta: str) -> None:
@@ -106,9 +106,11 @@ class Hearing(Protocol):
 class Llm(Protocol):
     """A language model behind any protocol."""
 
-    async def reply(self, prompt: messages.Prompt, *, hearing: Hearing) -> messages.Reply:
+    async def reply(
+        self, prompt: chat_messages.Prompt, *, listener: ReplyListener
+    ) -> chat_messages.Reply:
         """Answer. Cancelling closes the stream from the server at once.
 
         Raises:
-            ModelError: see `failures`; of these, `CutError` after part of the answer was heard.
+            ModelError: see `model_errors`; of these, `CutError` after part of the answer was heard.
         """

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from interpreter_bot.agent import leniency, messages
+from interpreter_bot.agent import chat_messages, lenient_json
 
 RUN_CODE: Final = "run_code"
 
@@ -28,14 +28,14 @@ def _schema(**properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 TOOLS: Final = (
-    messages.Tool(
+    chat_messages.Tool(
         RUN_CODE,
         "Run Python code in the person's Jupyter kernel and return what it printed and showed. "
         "Variables stay from one call to the next.",
         _schema(code={"type": "string", "description": "Python code."}),
     ),
-    messages.Tool("list_files", "List the files in /mnt/data with their sizes.", _schema()),
-    messages.Tool(
+    chat_messages.Tool("list_files", "List the files in /mnt/data with their sizes.", _schema()),
+    chat_messages.Tool(
         "read_file",
         "Return the beginning of a text file in /mnt/data, or more of it from a byte on. "
         "For tables, use run_code with pandas.",
@@ -85,7 +85,7 @@ Wish: TypeAlias = RunCode | ListFiles | ReadFile | Misread
 """What a call asks for."""
 
 
-def read(call: messages.Call) -> Wish:
+def read(call: chat_messages.Call) -> Wish:
     """Say what a call asks for, reading its arguments as leniently as sense allows."""
     if call.name == RUN_CODE or call.name in _ALIASES:
         return _read_code(call.arguments)
@@ -113,9 +113,9 @@ def _code(arguments: str) -> str | None:
     text = arguments
     for _ in range(3):
         try:
-            value = leniency.parse(text)
+            value = lenient_json.parse(text)
         except ValueError:
-            return leniency.broken_code(text) if text.lstrip().startswith("{") else text
+            return lenient_json.broken_code(text) if text.lstrip().startswith("{") else text
         if isinstance(value, dict):
             value = _first(value, _CODE_NAMES)
             if isinstance(value, list) and all(isinstance(line, str) for line in value):
@@ -134,7 +134,7 @@ def _looks_encoded(text: str) -> bool:
     if not text.lstrip().startswith("{"):
         return False
     try:
-        value = leniency.parse(text)
+        value = lenient_json.parse(text)
     except ValueError:
         return False
     return isinstance(value, dict) and isinstance(_first(value, _CODE_NAMES), str)
@@ -142,15 +142,15 @@ def _looks_encoded(text: str) -> bool:
 
 def _plain(code: str) -> str:
     """Take off a fence, and undo escaping that was done once too often."""
-    code = leniency.unwrapped(code)
+    code = lenient_json.unwrapped(code)
     if "\n" not in code and "\\n" in code and not any(quote in code for quote in "'\""):
-        return leniency.unescaped(code)
+        return lenient_json.unescaped(code)
     return code
 
 
 def _read_file(arguments: str) -> Wish:
     try:
-        value = leniency.parse(arguments)
+        value = lenient_json.parse(arguments)
     except ValueError:
         value = arguments.strip()
     start: object = 0
@@ -168,7 +168,7 @@ def _first(value: Mapping[object, object], names: tuple[str, ...]) -> object:
     return next((value[name] for name in names if name in value), None)
 
 
-class Peek:
+class CallPreview:
     """Shows code while its JSON is still being written: `{"code": "pri…`."""
 
     def __init__(self) -> None:
@@ -182,7 +182,7 @@ class Peek:
             return ""
         self._text += delta
         if self._start < 0:
-            found = leniency.code_start(self._text)
+            found = lenient_json.code_start(self._text)
             self._is_over = found is None and len(self._text) > 200
             if found is None:
                 return ""
@@ -191,6 +191,6 @@ class Peek:
 
     def _drained(self) -> str:
         """Decode what is complete: an escape may be cut in two."""
-        end, self._is_over = leniency.string_end(self._text)
+        end, self._is_over = lenient_json.string_end(self._text)
         ready, self._text = self._text[:end], self._text[end:]
-        return leniency.unescaped(ready)
+        return lenient_json.unescaped(ready)

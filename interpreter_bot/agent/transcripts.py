@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from interpreter_bot.agent import fitting, messages, pictures
+from interpreter_bot.agent import chat_messages, context_windows, picture_messages
 
 _QUOTED: Final = 120
 _REMEMBERED: Final = 10
@@ -20,76 +20,84 @@ _REASONING_CHARACTERS: Final = 4 * 1024 * 1024
 class Transcript:
     """What was said between a person, a model and us."""
 
-    def __init__(self, earlier: Iterable[messages.Message] = ()) -> None:
+    def __init__(self, earlier: Iterable[chat_messages.Message] = ()) -> None:
         self._entries = list(earlier)
         self.settle("[Nothing is known of what became of this.]")
 
     @property
-    def entries(self) -> tuple[messages.Message, ...]:
+    def entries(self) -> tuple[chat_messages.Message, ...]:
         """Everything, oldest first."""
         return tuple(self._entries)
 
-    def tell(self, text: str, seen: Iterable[messages.Picture] = ()) -> None:
+    def add_user_message(self, text: str, seen: Iterable[chat_messages.Picture] = ()) -> None:
         """Add what a person wrote, and the pictures that came along; a turn begins here."""
-        self._entries.append(messages.Told(text, tuple(seen)))
-        self._entries = pictures.bounded(self._entries)
+        self._entries.append(chat_messages.UserMessage(text, tuple(seen)))
+        self._entries = picture_messages.within_limits(self._entries)
 
-    def remark(self, text: str) -> None:
+    def add_note(self, text: str) -> None:
         """Add a word of our own to the model."""
-        self._entries.append(messages.Told(text, is_ours=True))
+        self._entries.append(chat_messages.UserMessage(text, is_ours=True))
 
-    def say(
+    def add_reply(
         self,
         text: str,
-        calls: tuple[messages.Call, ...] = (),
-        reasoning: messages.Reasoning | None = None,
+        calls: tuple[chat_messages.Call, ...] = (),
+        reasoning: chat_messages.Reasoning | None = None,
     ) -> None:
         """Add what the model said."""
         if text or calls:
-            self._entries.append(messages.Said(text, calls, reasoning))
+            self._entries.append(chat_messages.AssistantMessage(text, calls, reasoning))
             self._bound_reasoning()
 
-    def answer(
-        self, call: messages.Call, text: str, seen: tuple[messages.Picture, ...] = ()
+    def add_tool_result(
+        self, call: chat_messages.Call, text: str, seen: tuple[chat_messages.Picture, ...] = ()
     ) -> None:
         """Add what came of a call, and the pictures that it showed."""
-        self._entries.append(messages.Answered(call.id, text or "[nothing]", seen))
+        self._entries.append(chat_messages.ToolResult(call.id, text or "[nothing]", seen))
         if seen:
-            self._entries = pictures.bounded(self._entries)
+            self._entries = picture_messages.within_limits(self._entries)
 
     def settle(self, text: str, *, rest: str = "") -> None:
         """Answer every call that has no answer yet: the first with `text`, the others with `rest`.
 
         Without `rest`, all with the same.
         """
-        said = [i for i, one in enumerate(self._entries) if isinstance(one, messages.Said)]
+        said = [
+            i
+            for i, one in enumerate(self._entries)
+            if isinstance(one, chat_messages.AssistantMessage)
+        ]
         last = self._entries[said[-1]] if said else None
-        if not isinstance(last, messages.Said):
+        if not isinstance(last, chat_messages.AssistantMessage):
             return
         # Only what follows counts: some servers give the same ids at every step.
         later = self._entries[said[-1] :]
-        answered = {one.call_id for one in later if isinstance(one, messages.Answered)}
+        answered = {one.call_id for one in later if isinstance(one, chat_messages.ToolResult)}
         for call in last.calls:
             if call.id not in answered:
-                self.answer(call, text)
+                self.add_tool_result(call, text)
                 text = rest or text
 
-    def replace(self, fit: fitting.Fit, summary: str) -> None:
+    def replace(self, fit: context_windows.FittedTranscript, summary: str) -> None:
         """Let go of what did not fit, and remember it as `summary`."""
-        head = [messages.Told(summary, is_ours=True)] if summary else []
+        head = [chat_messages.UserMessage(summary, is_ours=True)] if summary else []
         self._entries = [*head, *fit.kept]
 
     def forget_reasoning(self, *, until: int | None = None) -> None:
         """Forget what was to be given back to providers, in the first `until` messages or all."""
         self._entries[:until] = [
-            dataclasses.replace(one, reasoning=None) if isinstance(one, messages.Said) else one
+            dataclasses.replace(one, reasoning=None)
+            if isinstance(one, chat_messages.AssistantMessage)
+            else one
             for one in self._entries[:until]
         ]
 
     def _bound_reasoning(self) -> None:
         """Let the older half of it go when it is too much, so that this is not done each time."""
         sizes = [
-            len(one.reasoning.value) if isinstance(one, messages.Said) and one.reasoning else 0
+            len(one.reasoning.value)
+            if isinstance(one, chat_messages.AssistantMessage) and one.reasoning
+            else 0
             for one in self._entries
         ]
         excess = sum(sizes) - _REASONING_CHARACTERS
@@ -104,33 +112,35 @@ class Transcript:
 
     def forget_pictures(self) -> None:
         """Forget the pictures, one of which a model's server cannot read."""
-        self._entries = list(pictures.without(self._entries))
+        self._entries = list(picture_messages.without(self._entries))
 
 
-def note(dropped: Sequence[messages.Message]) -> str:
+def note(dropped: Sequence[chat_messages.Message]) -> str:
     """Say what is left out where nobody could summarise it."""
     asked = [
         one.text if len(one.text) <= _QUOTED else f"{one.text[:_QUOTED]}…"
         for one in dropped
-        if isinstance(one, messages.Told) and not one.is_ours
+        if isinstance(one, chat_messages.UserMessage) and not one.is_ours
     ]
     # An earlier summary must not be lost when it falls out in its turn.
-    earlier = [one.text for one in dropped if isinstance(one, messages.Told) and one.is_ours][:1]
+    earlier = [
+        one.text for one in dropped if isinstance(one, chat_messages.UserMessage) and one.is_ours
+    ][:1]
     told = "; ".join(asked[-_REMEMBERED:])
     line = f"[{len(asked)} earlier requests are left out. The last of them: {told}]"
-    return "\n".join([*(fitting.shortened(text, 2000) for text in earlier), line])
+    return "\n".join([*(context_windows.shorten(text, 2000) for text in earlier), line])
 
 
-def readable(dropped: Sequence[messages.Message], most_characters: int) -> str:
+def readable(dropped: Sequence[chat_messages.Message], most_characters: int) -> str:
     """Write messages as plain text, for somebody who is to summarise them."""
     lines = []
     for one in dropped:
         match one:
-            case messages.Told():
+            case chat_messages.UserMessage():
                 lines.append(f"{'Note' if one.is_ours else 'Person'}: {one.text}")
-            case messages.Said():
+            case chat_messages.AssistantMessage():
                 lines.append(f"Analyst: {one.text}")
                 lines += [f"Code: {call.arguments}" for call in one.calls]
-            case messages.Answered():
-                lines.append(f"Output: {fitting.shortened(one.text, 600)}")
-    return fitting.shortened("\n".join(lines), most_characters)
+            case chat_messages.ToolResult():
+                lines.append(f"Output: {context_windows.shorten(one.text, 600)}")
+    return context_windows.shorten("\n".join(lines), most_characters)

@@ -10,15 +10,15 @@ import uuid
 from collections.abc import AsyncIterator
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import conversing
-from interpreter_bot.commands import terminals
+from interpreter_bot.app import conversation_service
+from interpreter_bot.commands import interruption
 from interpreter_bot.platforms.console import (
-    answering,
     chat_input,
-    keeping,
     piped_input,
-    turns,
-    writing,
+    saved_files,
+    stdin_answers,
+    stdout_writer,
+    turn_output,
 )
 from interpreter_bot.sessions import ports, requests
 
@@ -26,36 +26,36 @@ _NAME = "you"
 _CODE = "/py"
 
 
-def run(bot: settings.Settings, options: argparse.Namespace) -> int:
+def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """Take one turn for each prompt; 0 if every one was answered, else 1.
 
     Raises:
         BotError: nothing was asked.
     """
-    terminals.check_files(options.file)
+    interruption.check_files(options.file)
     prompts: list[str] = options.prompt
     is_question = "-" in prompts or not (prompts or chat_input.is_possible())
     piped = None
     if is_question:
-        question = piped_input.text(most_characters=bot.sessions.message_characters)
+        question = piped_input.text(most_characters=config.sessions.message_characters)
         prompts = [question if one == "-" else one for one in prompts or ["-"]]
     elif prompts:
         piped = piped_input.opened()
     attachments = [
-        requests.Attachment(path.name, functools.partial(terminals.chunks, path))
+        requests.Attachment(path.name, functools.partial(interruption.chunks, path))
         for path in options.file
     ]
     if piped is not None:
         attachments.append(requests.Attachment(piped.name, piped.chunks))
-    keeper = keeping.Keeper(options.keep) if options.keep is not None else None
-    answers = answering.Answers(is_script=is_question or piped is not None)
-    writer = writing.Writer()
+    keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
+    answers = stdin_answers.StdinAnswers(is_script=is_question or piped is not None)
+    writer = stdout_writer.StdoutWriter()
     out = writer.file(sys.stdout)
-    reply: turns.Lines | turns.Printer
+    reply: turn_output.TurnJsonLines | turn_output.TurnPrinter
     if options.json:
-        reply = turns.Lines(keeper, answers, out=out)
+        reply = turn_output.TurnJsonLines(keeper, answers, out=out)
     else:
-        reply = turns.Printer(keeper, answers, out=out, err=writer.file(sys.stderr))
+        reply = turn_output.TurnPrinter(keeper, answers, out=out, err=writer.file(sys.stderr))
 
     async def asked() -> AsyncIterator[str]:
         if prompts:
@@ -65,23 +65,25 @@ def run(bot: settings.Settings, options: argparse.Namespace) -> int:
         async for line in chat_input.lines(writer):
             yield line
 
-    async def work(interruption: terminals.Interruption) -> int:
+    async def work(interrupter: interruption.Interrupter) -> int:
         is_answered = True
-        async with conversing.opened(bot.for_one_session(), os.environ, is_ephemeral=True) as held:
+        async with conversation_service.open_conversations(
+            config.for_one_session(), os.environ, is_ephemeral=True
+        ) as service:
             if options.model:
-                held.check_model(options.model)
+                service.check_model(options.model)
             key = values.SessionKey("console", thread=uuid.uuid4().hex)
             async for prompt in asked():
-                interruption.stop_by(functools.partial(held.stop, key))
+                interrupter.stop_by(functools.partial(service.stop, key))
                 request = _request(key, prompt, options, tuple(attachments))
-                end = await held.handle(request, reply)
+                end = await service.handle(request, reply)
                 is_answered = is_answered and end.status is ports.Status.DONE
                 # Files come with the first question; they stay for the others.
                 attachments.clear()
         # What was not answered in a chat was seen, and asked again where it mattered.
-        return 0 if is_answered or not prompts else terminals.FAILED
+        return 0 if is_answered or not prompts else interruption.FAILED
 
-    return terminals.run(work, writer, keeper)
+    return interruption.run(work, writer, keeper)
 
 
 def _request(

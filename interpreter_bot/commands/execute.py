@@ -7,50 +7,54 @@ import sys
 import uuid
 
 from interpreter_bot import settings
-from interpreter_bot.app import pooling
-from interpreter_bot.commands import terminals
+from interpreter_bot.app import kernel_pool
+from interpreter_bot.commands import interruption
 from interpreter_bot.platforms.console import (
-    answering,
-    json_lines,
-    keeping,
-    notebooks,
-    printing,
-    writing,
+    code_sources,
+    execution_output,
+    json_output,
+    saved_files,
+    stdin_answers,
+    stdout_writer,
 )
-from interpreter_bot.sessions import cells, ports
+from interpreter_bot.sessions import ports, script_runs
 
 
-def run(bot: settings.Settings, options: argparse.Namespace) -> int:
+def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """Run all cells; 0 if every one ended ok and everything was kept, else 1.
 
     Raises:
         BotError: nothing was run.
     """
-    codes = notebooks.read(options.source) if options.source else []
+    codes = code_sources.read(options.source) if options.source else []
     codes += options.cell
     if not codes:
-        raise notebooks.InputFileError("There is no code to run; see interpreter-bot exec --help.")
-    terminals.check_files(options.file)
-    keeper = keeping.Keeper(options.keep) if options.keep is not None else None
-    answers = answering.Answers(is_script=options.source == "-")
-    writer = writing.Writer()
+        raise code_sources.InputFileError(
+            "There is no code to run; see interpreter-bot exec --help."
+        )
+    interruption.check_files(options.file)
+    keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
+    answers = stdin_answers.StdinAnswers(is_script=options.source == "-")
+    writer = stdout_writer.StdoutWriter()
     out = writer.file(sys.stdout)
-    audience: ports.Audience
+    audience: ports.OutputSink
     if options.json:
-        audience = json_lines.JsonLines(keeper, answers, out=out)
+        audience = json_output.ExecutionJsonLines(keeper, answers, out=out)
     else:
-        audience = printing.Printer(keeper, answers, out=out, err=writer.file(sys.stderr))
+        audience = execution_output.ExecutionPrinter(
+            keeper, answers, out=out, err=writer.file(sys.stderr)
+        )
 
-    async def work(interruption: terminals.Interruption) -> int:
-        async with pooling.opened(bot.for_one_session(), is_ephemeral=True) as pool:
+    async def work(interrupter: interruption.Interrupter) -> int:
+        async with kernel_pool.open_pool(config.for_one_session(), is_ephemeral=True) as pool:
             key = f"exec {uuid.uuid4()}"
-            session = cells.Cells(pool, key, limits=bot.limits, audience=audience)
+            session = script_runs.ScriptRun(pool, key, limits=config.limits, audience=audience)
             try:
-                files = ((path.name, terminals.chunks(path)) for path in options.file)
+                files = ((path.name, interruption.chunks(path)) for path in options.file)
                 await session.attach(files)
-                interruption.stop_it = session.stop
-                return 0 if await session.run(codes) else terminals.FAILED
+                interrupter.stop_it = session.stop
+                return 0 if await session.run(codes) else interruption.FAILED
             finally:
                 await pool.forget(key)
 
-    return terminals.run(work, writer, keeper)
+    return interruption.run(work, writer, keeper)

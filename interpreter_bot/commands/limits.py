@@ -11,7 +11,7 @@ import rich.console
 import rich.table
 
 from interpreter_bot import settings
-from interpreter_bot.kernels.provisioning import specs
+from interpreter_bot.kernels.provisioning import kernel_specs
 from interpreter_bot.text import formatting
 
 _AT_THE_LIMIT = {
@@ -35,10 +35,10 @@ _AT_THE_LIMIT = {
 }
 
 
-def run(bot: settings.Settings, options: argparse.Namespace) -> int:
+def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """Print the limits in force."""
-    limits: dict[str, float] = bot.limits.model_dump()
-    limits["address_space_bytes"] = specs.address_space_bytes(bot.limits)
+    limits: dict[str, float] = config.limits.model_dump()
+    limits["address_space_bytes"] = kernel_specs.address_space_bytes(config.limits)
     if options.json:
         sys.stdout.write(json.dumps(limits) + "\n")
         return 0

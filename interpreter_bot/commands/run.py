@@ -16,10 +16,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.app import conversing
-from interpreter_bot.platforms.discord import running as discord
-from interpreter_bot.platforms.slack import running as slack
-from interpreter_bot.platforms.web import serving
+from interpreter_bot.app import conversation_service
+from interpreter_bot.platforms.discord import startup as discord
+from interpreter_bot.platforms.slack import startup as slack
+from interpreter_bot.platforms.web import server
 from interpreter_bot.sessions import conversations
 from interpreter_bot.text import formatting
 
@@ -39,42 +39,50 @@ _Opening = Callable[[], AbstractAsyncContextManager[str]]
 """Opens a platform, as often as it is called; gives a sentence about where it is."""
 
 
-def run(bot: settings.Settings, options: argparse.Namespace) -> int:
+def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """Be the bot until somebody says that it is enough.
 
     Raises:
         BotError: it could not be started.
     """
-    return asyncio.run(_run(bot, dict(os.environ)))
+    return asyncio.run(_run(config, dict(os.environ)))
 
 
-async def _run(bot: settings.Settings, environment: Mapping[str, str]) -> int:
+async def _run(config: settings.Settings, environment: Mapping[str, str]) -> int:
     with _ending() as end:
         try:
-            return await be(bot, environment, end)
+            return await run_bot(config, environment, end)
         except asyncio.CancelledError:
             return _FAILED
 
 
-async def be(bot: settings.Settings, environment: Mapping[str, str], end: asyncio.Event) -> int:
+async def run_bot(
+    config: settings.Settings, environment: Mapping[str, str], end: asyncio.Event
+) -> int:
     """Be the bot until `end` is set; returns the exit status.
 
     Raises:
         BotError: nothing could be opened; the sentence says why.
     """
-    async with conversing.opened(bot, environment) as held:
-        return await _Platforms(_openings(bot, held)).be_open(held, end)
+    async with conversation_service.open_conversations(config, environment) as service:
+        return await _Platforms(_openings(config, service)).be_open(service, end)
 
 
-def _openings(bot: settings.Settings, held: conversations.Conversations) -> dict[str, _Opening]:
+def _openings(
+    config: settings.Settings, service: conversations.Conversations
+) -> dict[str, _Opening]:
     """Return the platforms that are set up, by what people call them."""
     openings: dict[str, _Opening] = {}
-    if bot.web.enabled:
-        openings["The web page"] = functools.partial(serving.serve, held, bot.web, bot.paths.data)
-    if bot.slack.is_on:
-        openings["Slack"] = functools.partial(slack.serve, held, bot.slack, engine=held.engine)
-    if token := bot.discord.token.get_secret_value():
-        openings["Discord"] = functools.partial(discord.serve, held, bot.discord, token=token)
+    if config.web.enabled:
+        openings["The web page"] = functools.partial(
+            server.serve, service, config.web, config.paths.data
+        )
+    if config.slack.is_on:
+        openings["Slack"] = functools.partial(
+            slack.serve, service, config.slack, engine=service.engine
+        )
+    if token := config.discord.token.get_secret_value():
+        openings["Discord"] = functools.partial(discord.serve, service, config.discord, token=token)
     return openings
 
 
@@ -94,7 +102,7 @@ class _Platforms:
         self._lost: set[str] = set()
         self._failed: set[str] = set()
 
-    async def be_open(self, held: conversations.Conversations, end: asyncio.Event) -> int:
+    async def be_open(self, service: conversations.Conversations, end: asyncio.Event) -> int:
         """Keep them open until the end; returns the exit status."""
         closing = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
@@ -106,7 +114,7 @@ class _Platforms:
             for name in kept.keys() - self._open:
                 kept[name].cancel()
             # Platforms stay open for the answers that are still on their way.
-            await held.drain()
+            await service.drain()
             closing.set()
         if not self._opened:
             return _REFUSED

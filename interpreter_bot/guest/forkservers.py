@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from . import channels, inits, installers, roots, syscalls
+from . import control_channels, init_processes, installer_refusals, rootfs, syscalls
 
 
 def main(control: int, place: int) -> None:
@@ -25,7 +25,7 @@ def main(control: int, place: int) -> None:
     for descriptor in (control, place):
         os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    received = channels.receive(channel)
+    received = control_channels.receive(channel)
     if received is None:
         return
     start = received[0]
@@ -36,7 +36,7 @@ def main(control: int, place: int) -> None:
             server.enter(place)
             server.preload()
         except OSError as error:
-            channels.send(channel, {"event": "failed", "reason": str(error)}, [])
+            control_channels.send(channel, {"event": "failed", "reason": str(error)}, [])
             sys.exit(1)
         server.serve()
 
@@ -62,13 +62,13 @@ class _ForkServer:
         syscalls.rename_host()
         if self._start["is_mapped_outside"]:
             self._say({"event": "unshared"})
-            channels.receive(self._channel)
+            control_channels.receive(self._channel)
         else:
             _map_ourselves(self._start["uid"], self._start["gid"])
         self._become_first()
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
         start = self._start
-        trees = roots.Trees(start["readable"], start["hidden"], start["workspaces"])
+        trees = rootfs.MountTrees(start["readable"], start["hidden"], start["workspaces"])
         os.close(place)
         # Until here a root's user id let us walk into closed homes. From here on we are no one.
         os.setgroups([]) if start["is_mapped_outside"] else None
@@ -78,11 +78,11 @@ class _ForkServer:
         syscalls.die_with_parent(signal.SIGKILL)
         trees.enter(cores=start["cores"])
         syscalls.forbid_new_privileges()
-        os.environ.update(installers.furnish(roots.TOOLS, start["packages"]))
+        os.environ.update(installer_refusals.install(rootfs.TOOLS, start["packages"]))
         # Where an installation is edited in place, this names the bot's own directory.
         sys.path[:] = [entry for entry in sys.path if os.path.exists(entry)]
-        self._workspaces = roots.WORKSPACES
-        self._pid_namespace = os.open(f"{roots.HOST_PROC}/self/ns/pid", os.O_RDONLY)
+        self._workspaces = rootfs.WORKSPACES
+        self._pid_namespace = os.open(f"{rootfs.HOST_PROC}/self/ns/pid", os.O_RDONLY)
 
     def _become_first(self) -> None:
         """Go on as the first process of a pid namespace that our user namespace owns.
@@ -101,14 +101,14 @@ class _ForkServer:
         started = time.monotonic()
         if self._is_walled:
             # These import the kernel's environment, which is not to happen outside the walls.
-            sys.modules[__package__].__path__[:] = [roots.GUEST]
-        from . import kernelapps, preloads
+            sys.modules[__package__].__path__[:] = [rootfs.GUEST]
+        from . import kernel_apps, preloads
 
-        self._run_kernel = kernelapps.run
+        self._run_kernel = kernel_apps.run
         missing = preloads.load(self._start["preload"])
-        kernelapps.warm_up(self._start)
+        kernel_apps.warm_up(self._start)
         if self._is_walled:
-            roots.seal()
+            rootfs.seal()
         gc.collect()
         gc.freeze()
         memory = _memory()
@@ -128,7 +128,7 @@ class _ForkServer:
         """Answer requests one at a time; each takes milliseconds."""
         signal.signal(signal.SIGCHLD, lambda *_: _reap())
         while True:
-            received = channels.receive(self._channel)
+            received = control_channels.receive(self._channel)
             if received is None:
                 return
             message, descriptors = received
@@ -169,10 +169,10 @@ class _ForkServer:
         link, *listeners = descriptors
         spec = self._start | message | {"listeners": listeners}
         spec["rlimits"]["DATA"] += self._data_bytes
-        inits.run(socket.socket(fileno=link), spec, self._run_kernel)
+        init_processes.run(socket.socket(fileno=link), spec, self._run_kernel)
 
     def _say(self, message: dict[str, Any], *descriptors: int) -> None:
-        channels.send(self._channel, message, list(descriptors))
+        control_channels.send(self._channel, message, list(descriptors))
 
 
 def _map_ourselves(uid: int, gid: int) -> None:

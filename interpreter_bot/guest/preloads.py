@@ -5,11 +5,18 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import multiprocessing
 import os
+import random
+import ssl
 import sys
+import tempfile
+import uuid
 from types import ModuleType
 
-from . import imports
+from . import import_hooks
+
+_SEED_BYTES = 32
 
 _FONT_PACKAGE = "mplfonts"
 _FONT_FILE = "NotoSansCJKsc-Regular.otf"
@@ -25,6 +32,19 @@ _LAZY = (
     "psutil",
     "tornado.platform.asyncio",
 )
+
+
+def renew() -> None:
+    """Reseed every generator that lives at module level and was copied by the fork."""
+    random.seed(os.urandom(_SEED_BYTES))
+    ssl.RAND_add(os.urandom(_SEED_BYTES), 0.0)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+    multiprocessing.current_process().authkey = os.urandom(_SEED_BYTES)
+    # Forked kernels all have the same pid, by which these two tell processes apart.
+    tempfile._name_sequence = None  # type: ignore[attr-defined]
+    uuid._last_timestamp = None  # type: ignore[attr-defined]
+    uuid._node = uuid._random_getnode() if hasattr(uuid, "_random_getnode") else None  # type: ignore[attr-defined]
 
 
 def load(modules: list[str]) -> dict[str, str]:
@@ -46,7 +66,7 @@ def load(modules: list[str]) -> dict[str, str]:
     if "matplotlib" in sys.modules:
         importlib.import_module("matplotlib_inline.backend_inline")
     # Where it is not preloaded, with its first import in a kernel.
-    imports.watch({"matplotlib.font_manager": _set_up_plots})
+    import_hooks.after_import({"matplotlib.font_manager": _set_up_plots})
     return missing
 
 

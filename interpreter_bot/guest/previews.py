@@ -6,20 +6,30 @@ open stay as they are. Where one trace is of another kind there is no preview.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import io
+import os
 import re
 from typing import Any
 
-from . import traces
+from . import plotly_traces
+
+_LATEX_DPI = 200
+_MOST_LATEX = 2000
+_MOST_SVG = 2_000_000
+_SVG_ZOOM = 2.0
+_DELIMITED = re.compile(r"\s*(\$\$?|\\\[|\\\()(.+?)(\$\$?|\\\]|\\\))\s*", re.S)
+_STYLE = re.compile(r"\\(?:display|text|script)style\b")
 
 _KINDS = {
-    "scatter": traces.scatter,
-    "scattergl": traces.scatter,
-    "bar": traces.bars,
-    "histogram": traces.histograms,
-    "heatmap": traces.heatmaps,
-    "box": traces.boxes,
-    "violin": traces.boxes,
+    "scatter": plotly_traces.scatter,
+    "scattergl": plotly_traces.scatter,
+    "bar": plotly_traces.bars,
+    "histogram": plotly_traces.histograms,
+    "heatmap": plotly_traces.heatmaps,
+    "box": plotly_traces.boxes,
+    "violin": plotly_traces.boxes,
 }
 _PIE = "pie"
 _MOST_TRACES = 60
@@ -30,6 +40,58 @@ _COLOURS = (
     *("#19d3f3", "#ff6692", "#b6e880", "#ff97ff", "#fecb52"),
 )
 _MARKUP = re.compile(r"<[^<>]{0,200}>")
+
+
+def title_of_plotly(figure: dict[str, Any]) -> str:
+    """Return the title of a figure without its markup; may be empty."""
+    return text(figure.get("layout", {}).get("title"))
+
+
+def said_of_plotly(figure: dict[str, Any]) -> str:
+    """Say in words what a figure shows."""
+    traces = figure.get("data") or []
+    kinds = [
+        " ".join(filter(None, (one.get("type", "scatter"), one.get("name")))) for one in traces[:8]
+    ]
+    title = title_of_plotly(figure)
+    return f"plotly figure{f' {title!r}' if title else ''}: {', '.join(kinds) or 'no traces'}"
+
+
+def of_plotly(figure: dict[str, Any]) -> bytes | None:
+    """Draw a preview; None where a trace is of no common kind."""
+    return draw(figure)
+
+
+def of_latex(latex: str) -> bytes | None:
+    """Draw a formula; None where it is more than matplotlib can set."""
+    found = _DELIMITED.fullmatch(latex)
+    if found is None or len(latex) > _MOST_LATEX:
+        return None
+    from matplotlib import mathtext
+
+    buffer = io.BytesIO()
+    formula = _STYLE.sub("", found[2]).strip().replace("\n", " ")
+    mathtext.math_to_image(f"${formula}$", buffer, dpi=_LATEX_DPI, format="png")
+    return buffer.getvalue()
+
+
+def of_svg(svg: str) -> bytes | None:
+    """Draw an SVG where there is a library for it."""
+    if len(svg) > _MOST_SVG or importlib.util.find_spec("resvg_py") is None:
+        return None
+    png = importlib.import_module("resvg_py").svg_to_bytes(
+        svg_string=svg, zoom=_SVG_ZOOM, font_files=_fonts(), font_family="DejaVu Sans"
+    )
+    return bytes(png)
+
+
+def _fonts() -> list[str]:
+    """List fonts that are surely there: the sandbox need not have any of the system's."""
+    from matplotlib import font_manager
+
+    names = ("DejaVu Sans", "Noto Sans CJK SC")
+    fonts = {one.name: one.fname for one in font_manager.fontManager.ttflist}
+    return [fonts[name] for name in names if name in fonts and os.path.exists(fonts[name])]
 
 
 def text(title: Any) -> str:
@@ -66,9 +128,9 @@ def draw(figure: dict[str, Any]) -> bytes | None:
 
 def _draw_on(canvas: Any, shown: list[dict[str, Any]], layout: dict[str, Any]) -> None:
     """Draw all traces, those of one kind on the same axes together."""
-    together: dict[tuple[str, str, str], traces.Traces] = {}
+    together: dict[tuple[str, str, str], plotly_traces.Traces] = {}
     for number, trace in enumerate(shown):
-        colour = traces.colour(trace) or _COLOURS[number % len(_COLOURS)]
+        colour = plotly_traces.colour(trace) or _COLOURS[number % len(_COLOURS)]
         if trace["type"] == _PIE:
             _draw_pie(canvas, trace)
             continue
@@ -134,8 +196,8 @@ def _draw_pie(canvas: Any, trace: dict[str, Any]) -> None:
     domain = trace.get("domain") or {}
     (left, right), (bottom, top) = (domain.get(side) or (0.0, 1.0) for side in "xy")
     axes = canvas.add_axes((left, 0.9 * bottom, right - left, 0.9 * (top - bottom)))
-    names = [str(one)[:24] for one in traces.values(trace.get("labels"))]
-    sizes = traces.numbers(trace.get("values")) or [1.0] * len(names)
+    names = [str(one)[:24] for one in plotly_traces.values(trace.get("labels"))]
+    sizes = plotly_traces.numbers(trace.get("values")) or [1.0] * len(names)
     kinds: dict[str, float] = {}
     for name, size in zip(names or map(str, range(len(sizes))), sizes, strict=False):
         kinds[name] = kinds.get(name, 0.0) + size

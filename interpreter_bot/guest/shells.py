@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import linecache
 import os
+import re
 import shlex
 import subprocess
 import sys
+import traceback
 import warnings
 from types import TracebackType
 from typing import Any
@@ -16,7 +19,18 @@ from typing import Any
 from ipykernel import compiler, displayhook, zmqshell
 from IPython.core import interactiveshell
 
-from . import charts, pictures, tables, tracebacks
+from . import dataframes, html_displays, picture_scaling
+
+CELL_PREFIX = "<cell "
+_LIBRARY_FRAMES = 2
+_CELL_FRAMES = 12
+_CAUSES = 3
+_MESSAGE_CHARACTERS = 4000
+_INSTALLED = re.compile(r"/site-packages/|/lib/python3\.\d+/")
+_OURS = ("IPython", "ipykernel")
+_WORD = re.compile(r"[^\W\d]\w*")
+_TABLES = ("pandas", "polars")
+_COLUMNS = 60
 
 _SHELL = "/bin/sh"
 _MOST_NAMES = 1000
@@ -24,12 +38,117 @@ _SHOWN_NAMES = 100
 _NAME_CHARACTERS = 40
 
 
+def compact(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> list[str]:
+    """Describe an exception in few lines, the last being its name and message."""
+    # Reading the lines of frames that will not be shown costs tens of milliseconds.
+    described = traceback.TracebackException(kind, error, tb, lookup_lines=False, compact=True)
+    blocks: list[str] = []
+    link = ""
+    current: traceback.TracebackException | None = described
+    while current is not None and len(blocks) < _CAUSES:
+        blocks.append("\n".join(_block(current)) + link)
+        if current.__cause__ is not None:
+            current, link = current.__cause__, "\n\nwhich was the direct cause of:\n"
+        elif current.__context__ is not None and not current.__suppress_context__:
+            current, link = current.__context__, "\n\nduring handling of which happened:\n"
+        else:
+            current = None
+    lines = "\n".join(reversed(blocks)).split("\n")
+    return [*lines[:-1], *_columns(error, tb), lines[-1]]
+
+
+def message(error: BaseException) -> str:
+    """Return an exception's text, whatever its `__str__` does."""
+    try:
+        return str(error)[:_MESSAGE_CHARACTERS]
+    except Exception:
+        # Any exception at all: the method is the user's.
+        return "<text could not be made>"
+
+
+def _block(described: traceback.TracebackException) -> list[str]:
+    lines = []
+    frames = [frame for frame in described.stack if not _is_machinery(frame.filename)]
+    for index in _chosen(frames):
+        if index is None:
+            lines.append("  … more frames …")
+            continue
+        frame = frames[index]
+        name = f"Cell {frame.filename[len(CELL_PREFIX) : -1]}" if _is_cell(frame) else _short(frame)
+        within = "" if frame.name == "<module>" else f", in {frame.name}"
+        lines.append(f"{name}, line {frame.lineno}{within}")
+        if frame.line:
+            lines.append(f"    {frame.line[:300]}")
+    ending = "".join(described.format_exception_only()).rstrip()
+    if len(ending) > _MESSAGE_CHARACTERS:
+        ending = ending[:_MESSAGE_CHARACTERS] + " …"
+    return lines + ending.replace(f'File "{CELL_PREFIX}', 'File "<cell ').split("\n")
+
+
+def _columns(error: BaseException, tb: TracebackType | None) -> list[str]:
+    """Name the columns of the tables on the user's line that asked for what they do not have."""
+    if not isinstance(error, (KeyError, AttributeError)):
+        return []
+    cells = [
+        one for one in traceback.walk_tb(tb) if one[0].f_code.co_filename.startswith(CELL_PREFIX)
+    ]
+    if not cells:
+        return []
+    frame, number = cells[-1]
+    words = dict.fromkeys(_WORD.findall(linecache.getline(frame.f_code.co_filename, number)))
+    known = {**frame.f_globals, **frame.f_locals}
+    tables = {word: known[word] for word in words if word in known and _is_table(known[word])}
+    return [f"The columns of {word}: {_names(table)}" for word, table in tables.items()]
+
+
+def _is_table(value: object) -> bool:
+    kind = type(value)
+    return kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] in _TABLES
+
+
+def _names(table: Any) -> str:
+    names = ", ".join(f"{name}"[:100] for name in list(table.columns)[:_COLUMNS])
+    index = [
+        f"{name}"[:100] for name in getattr(getattr(table, "index", None), "names", ()) if name
+    ]
+    return f"{names} (and the index: {', '.join(index)})" if index else names
+
+
+def _chosen(frames: list[traceback.FrameSummary]) -> list[int | None]:
+    """Choose the frames to show: the user's, and the last few below them."""
+    cells = [index for index, frame in enumerate(frames) if _is_cell(frame)]
+    if len(cells) > _CELL_FRAMES:
+        cells = cells[: _CELL_FRAMES // 2] + cells[-_CELL_FRAMES // 2 :]
+    last = range(max(len(frames) - _LIBRARY_FRAMES, 0), len(frames))
+    shown: list[int | None] = []
+    previous = -1
+    for index in sorted({*cells, *last}):
+        if index > previous + 1 and shown:
+            shown.append(None)
+        shown.append(index)
+        previous = index
+    return shown
+
+
+def _is_cell(frame: traceback.FrameSummary) -> bool:
+    return frame.filename.startswith(CELL_PREFIX)
+
+
+def _is_machinery(filename: str) -> bool:
+    return any(f"/site-packages/{package}/" in filename for package in _OURS)
+
+
+def _short(frame: traceback.FrameSummary) -> str:
+    """Name a library file from its package on; where it is installed helps nobody."""
+    return _INSTALLED.split(frame.filename)[-1]
+
+
 class CellCompiler(compiler.XCachingCompiler):
     """Names cells by their number, so that a traceback says which one."""
 
     def get_code_name(self, raw_code: str, code: str, number: int) -> str:
         """Return the file name of a cell."""
-        return f"{tracebacks.CELL_PREFIX}{number}>"
+        return f"{CELL_PREFIX}{number}>"
 
 
 class DisplayHook(displayhook.ZMQShellDisplayHook):
@@ -54,12 +173,12 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
     def init_display_formatter(self) -> None:
         """Add tables and charts to what displays can carry."""
         super().init_display_formatter()
-        tables.install(self.display_formatter)
-        charts.install(self.display_formatter)
+        dataframes.install(self.display_formatter)
+        html_displays.install(self.display_formatter)
 
     def save_table(self, handle: str, name: str) -> bool:
         """Write all of a table that was shown; the bot asks for it by this name."""
-        return tables.save(handle, name)
+        return dataframes.save(handle, name)
 
     def variables(self) -> dict[str, Any]:
         """Tell the names that code has defined, the latest first, and how many there are.
@@ -80,7 +199,7 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
 
     def show_scaled(self, names: list[str], contents: list[str], **bounds: int) -> None:
         """Show pictures as small as a model looks at them; the bot asks for it by this name."""
-        pictures.publish(self, names, contents, **bounds)
+        picture_scaling.publish(self, names, contents, **bounds)
 
     def init_environment(self) -> None:
         """Leave colours off, which ipykernel would ask of every program that code starts."""
@@ -115,7 +234,7 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
     def _drop_blank(self) -> None:
         if self._has_failed:
             self._has_failed = False
-            charts.drop_blank()
+            html_displays.drop_blank()
 
     def showtraceback(
         self,
@@ -131,7 +250,7 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
         self._has_failed = True
         # What is sent is text already: an exception's own may raise another.
-        self._showtraceback(kind, tracebacks.message(error), tracebacks.compact(kind, error, tb))
+        self._showtraceback(kind, message(error), compact(kind, error, tb))
 
     def showsyntaxerror(self, filename: str | None = None, **_: Any) -> None:
         """Publish a syntax error compactly."""

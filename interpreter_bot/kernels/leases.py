@@ -6,18 +6,18 @@ import collections
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from interpreter_bot.kernels import executing
+from interpreter_bot.kernels import executions
 
-Waiting: TypeAlias = Callable[[int], None]
+OnWait: TypeAlias = Callable[[int], None]
 
 
 class Lease:
     """A hold on one session's kernel, from `Pool.lease`."""
 
-    def __init__(self, take: Callable[[Waiting | None], Awaitable[executing.Kernel]]) -> None:
+    def __init__(self, take: Callable[[OnWait | None], Awaitable[executions.Kernel]]) -> None:
         self._take = take
 
-    async def kernel(self, *, waiting: Waiting | None = None) -> executing.Kernel:
+    async def kernel(self, *, waiting: OnWait | None = None) -> executions.Kernel:
         """Return the session's kernel, as often as one is needed.
 
         Always a live one: where the former was lost meanwhile, another one is started, whose
@@ -34,7 +34,7 @@ class Lease:
         return await self._take(waiting)
 
 
-class Holders:
+class HolderCounts:
     """Who holds what, by session; a session may be held several times."""
 
     def __init__(self) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import messages, mimes
+from interpreter_bot.kernels import mime_bundles
+from interpreter_bot.kernels.wire import jupyter_messages
 from interpreter_bot.text import sanitizing
 
 _NAME_CHARACTERS: Final = 256
@@ -45,7 +46,7 @@ class Reader:
         self._known_ids: set[str] = set()
         self._last_clear: values.Clear | None = None
 
-    def read(self, message: messages.Message) -> Outputs:
+    def read(self, message: jupyter_messages.Message) -> Outputs:
         """Translate one message; what is not an output gives none."""
         outputs = self._translate(message.msg_type, message.content)
         if outputs:
@@ -100,14 +101,14 @@ class Reader:
         if not self._spend(display_id, is_update=is_update):
             return self._drop()
         try:
-            shown = mimes.choose(
+            shown = mime_bundles.choose(
                 data,
                 most_bytes=self._limits.display_bytes,
                 display_id=display_id,
                 is_update=is_update,
             )
-        except mimes.TooLargeError as error:
-            return _too_large(error, mimes.plain(data))
+        except mime_bundles.DisplayTooLargeError as error:
+            return _too_large(error, mime_bundles.plain(data))
         return (shown,)
 
     def _spend(self, display_id: str | None, *, is_update: bool) -> bool:
@@ -140,7 +141,7 @@ def _display_id(transient: object) -> str | None:
     return name if name.isprintable() else None
 
 
-def _too_large(error: mimes.TooLargeError, plain: str) -> Outputs:
+def _too_large(error: mime_bundles.DisplayTooLargeError, plain: str) -> Outputs:
     notice = values.Notice(f"Too large to be shown: {error.size} ({error.kind}).")
     return (notice, values.Result(plain=plain)) if plain else (notice,)
 

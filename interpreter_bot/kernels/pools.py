@@ -17,23 +17,22 @@ from typing import TypeAlias
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import (
     admissions,
-    executing,
-    farewells,
-    grounds,
-    launching,
+    executions,
+    host_resources,
+    launchers,
     leases,
-    rooms,
+    shutdowns,
     spares,
     watchdogs,
-    workspaces,
 )
+from interpreter_bot.kernels.files import workspaces
 
 _log = logging.getLogger(__name__)
 
 _AS_ASKED = "The session was ended."
 _RESTARTED = "A new Python was started, without the variables of the earlier one. {reason}"
 
-Loss: TypeAlias = Callable[[str, executing.Kernel, str], Awaitable[None]]
+Loss: TypeAlias = Callable[[str, executions.Kernel, str], Awaitable[None]]
 """Takes a session's key, the kernel that it had, and the reason, a sentence."""
 
 
@@ -41,60 +40,63 @@ class Pool:
     """All kernels of one bot. Use `open`."""
 
     def __init__(
-        self, bot: settings.Settings, ground: grounds.Grounds, files: workspaces.Workspaces
+        self,
+        config: settings.Settings,
+        host_context: host_resources.HostResources,
+        files: workspaces.Workspaces,
     ) -> None:
-        self._settings = bot
-        self._ground = ground
+        self._settings = config
+        self._host = host_context
         self._workspaces = files
-        self._launcher = launching.Launcher(bot.kernels, ground.ground)
-        self._live: dict[str, launching.Launched] = {}
-        self._starting: dict[str, asyncio.Task[launching.Launched]] = {}
-        self._holders = leases.Holders()
+        self._launcher = launchers.Launcher(config.kernels, host_context.host_context)
+        self._live: dict[str, launchers.LaunchedKernel] = {}
+        self._starting: dict[str, asyncio.Task[launchers.LaunchedKernel]] = {}
+        self._holders = leases.HolderCounts()
         self.on_loss: Loss | None = None
         """Called when a session has lost its kernel, unless somebody asked for that."""
-        self._admissions = admissions.Admissions(bot.kernels.starts)
+        self._admissions = admissions.Admissions(config.kernels.starts)
         # Starters ask for room one after the other: together they would evict too much.
         self._finding_room = asyncio.Lock()
         self._reserved = 0
-        self._farewells = farewells.Farewells()
+        self._shutdowns = shutdowns.Shutdowns()
         self._spares = spares.Spares(
-            bot.kernels.spares,
+            config.kernels.spares,
             launch=self._launch_spare,
             may_launch=lambda: self._admissions.is_free and self._has_room(),
-            end=self._farewells.end,
+            end=self._shutdowns.close,
         )
         self._forgetting: dict[str, asyncio.Task[None]] = {}
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, bot: settings.Settings, *, is_ephemeral: bool = False
+        cls, config: settings.Settings, *, is_ephemeral: bool = False
     ) -> AsyncIterator[Pool]:
         """Clean up after a bot that died, start the fork server and the first spares.
 
         Args:
-            bot: the settings in effect.
+            config: the settings in effect.
             is_ephemeral: no file of a session outlives this pool, or this process.
 
         Raises:
             SandboxError: the walls cannot be built here.
             KernelStartError: the kernels' Python cannot be used.
         """
-        directory = bot.paths.data / "workspaces"
+        directory = config.paths.data / "workspaces"
         if is_ephemeral:
-            parent = bot.paths.data / "ephemeral"
-            directory = await asyncio.to_thread(grounds.own_directory, parent)
-        files = workspaces.Workspaces(directory, bot.limits)
-        async with grounds.Grounds.open(bot, files, directory) as ground:
-            pool = cls(bot, ground, files)
+            parent = config.paths.data / "ephemeral"
+            directory = await asyncio.to_thread(host_resources.own_directory, parent)
+        files = workspaces.Workspaces(directory, config.limits)
+        async with host_resources.HostResources.open(config, files, directory) as host_context:
+            pool = cls(config, host_context, files)
             try:
-                async with watchdogs.watching(pool.live, bot.paths.data, bot.limits):
+                async with watchdogs.watching(pool.live, config.paths.data, config.limits):
                     pool._spares.refill_soon()
                     yield pool
             finally:
                 await pool._close()
                 if is_ephemeral:
-                    await asyncio.to_thread(grounds.remove, directory)
+                    await asyncio.to_thread(host_resources.remove, directory)
 
     @property
     def is_sandboxed(self) -> bool:
@@ -104,10 +106,10 @@ class Pool:
     @property
     def packages(self) -> Mapping[str, str]:
         """What code in a kernel may import: versions by the names they are installed by."""
-        return self._ground.ground.server.packages
+        return self._host.host_context.server.packages
 
     @property
-    def live(self) -> MappingProxyType[str, launching.Launched]:
+    def live(self) -> MappingProxyType[str, launchers.LaunchedKernel]:
         """The kernels that sessions have, by session."""
         return MappingProxyType(self._live)
 
@@ -137,7 +139,7 @@ class Pool:
             if (launched := self._live.get(key)) is not None:
                 launched.kernel.last_used = time.monotonic()
 
-    async def take(self, key: str, waiting: leases.Waiting | None = None) -> executing.Kernel:
+    async def take(self, key: str, waiting: leases.OnWait | None = None) -> executions.Kernel:
         """Return the session's kernel; without a `lease` it may be let go whenever it is idle.
 
         Its `announcement` says so where an earlier one died.
@@ -165,7 +167,7 @@ class Pool:
         is_alive = launched is not None and launched.kernel.is_alive
         return is_alive and key not in self._forgetting
 
-    def _begin(self, key: str) -> asyncio.Task[launching.Launched]:
+    def _begin(self, key: str) -> asyncio.Task[launchers.LaunchedKernel]:
         """Start a session's kernel, or find it being started."""
         starting = self._starting.get(key)
         if starting is None:
@@ -177,22 +179,24 @@ class Pool:
             starting.add_done_callback(functools.partial(self._started, key))
         return starting
 
-    def _started(self, key: str, starting: asyncio.Task[launching.Launched]) -> None:
+    def _started(self, key: str, starting: asyncio.Task[launchers.LaunchedKernel]) -> None:
         self._starting.pop(key, None)
         self._spares.refill_soon()
         if not starting.cancelled() and (error := starting.exception()) is not None:
             # Whoever waits is told; should nobody wait any more, it is not lost.
             _log.warning("no kernel could be started: %s", error)
 
-    async def _start(self, key: str, *, after: asyncio.Task[None] | None) -> launching.Launched:
+    async def _start(
+        self, key: str, *, after: asyncio.Task[None] | None
+    ) -> launchers.LaunchedKernel:
         if after is not None:
             # Its new files are not to be taken for the old ones.
             await asyncio.wait({after})
         # Its files change hands only when its last process is gone.
-        await self._farewells.gone(key)
+        await self._shutdowns.wait_for(key)
         if (former := self._live.pop(key, None)) is not None:
-            await self._farewells.end(former)
-            await self._say_lost(key, former, former.kernel.obituary)
+            await self._shutdowns.close(former)
+            await self._say_lost(key, former, former.kernel.loss_reason)
         launched, claim = await self._take_spare_or_room()
         try:
             if claim is not None:
@@ -201,29 +205,31 @@ class Pool:
                 async with self._admissions.place(key):
                     launched = await self._launch()
             try:
-                await self._ground.attach(launched, await self._workspaces.of(key))
+                await self._host.attach(launched, await self._workspaces.of(key))
             except BaseException:
-                await self._farewells.end(launched)
+                await self._shutdowns.close(launched)
                 raise
             if former is not None:
-                launched.kernel.announcement = _RESTARTED.format(reason=former.kernel.obituary)
+                launched.kernel.announcement = _RESTARTED.format(reason=former.kernel.loss_reason)
             launched.kernel.last_used = time.monotonic()
             self._live[key] = launched
         finally:
             self._reserved -= 1
         return launched
 
-    async def _launch(self) -> launching.Launched:
-        await self._ground.revive()
+    async def _launch(self) -> launchers.LaunchedKernel:
+        await self._host.revive()
         return await self._launcher.launch()
 
-    async def _launch_spare(self) -> launching.Launched:
+    async def _launch_spare(self) -> launchers.LaunchedKernel:
         async with self._admissions.place(""):
             return await self._launch()
 
     async def _take_spare_or_room(
         self,
-    ) -> tuple[launching.Launched | None, asyncio.Future[launching.Launched | None] | None]:
+    ) -> tuple[
+        launchers.LaunchedKernel | None, asyncio.Future[launchers.LaunchedKernel | None] | None
+    ]:
         """Reserve room for a kernel.
 
         Returns:
@@ -239,16 +245,16 @@ class Pool:
                 and (claim := self._spares.claim()) is None
                 and not self._has_room()
             ):
-                if self._farewells:
-                    await self._farewells.one()
+                if self._shutdowns:
+                    await self._shutdowns.wait_for_any()
                 else:
                     await self._evict()
             self._reserved += 1
             return spare, claim
 
     def _has_room(self) -> bool:
-        others = self._reserved + self._spares.places + len(self._farewells)
-        return rooms.has_room(self._settings.kernels, self._live.values(), others)
+        others = self._reserved + self._spares.places + len(self._shutdowns)
+        return spares.has_room(self._settings.kernels, self._live.values(), others)
 
     async def _evict(self) -> None:
         """Let the longest idle kernel go; never one that is busy or held.
@@ -269,11 +275,11 @@ class Pool:
         launched = self._live.pop(key, None)
         if launched is not None:
             _log.info("a kernel ended: %s", reason or "as asked")
-            launched.kernel.condemn(values.Ending.STOPPED, reason or _AS_ASKED)
-            await self._farewells.end(launched, key)
+            launched.kernel.kill_with_reason(values.Ending.STOPPED, reason or _AS_ASKED)
+            await self._shutdowns.close(launched, key)
             await self._say_lost(key, launched, reason)
 
-    async def _say_lost(self, key: str, launched: launching.Launched, reason: str) -> None:
+    async def _say_lost(self, key: str, launched: launchers.LaunchedKernel, reason: str) -> None:
         if reason and self.on_loss is not None:
             await self.on_loss(key, launched.kernel, reason)
 
@@ -288,7 +294,7 @@ class Pool:
             if self._live.get(key) is not launched or kernel.is_busy:
                 continue
             if not kernel.is_alive:
-                await self._let(key, kernel.obituary)
+                await self._let(key, kernel.loss_reason)
             elif kernel.last_used < oldest and key not in self._holders:
                 await self._let(key, "It was let go after it had not been used for a while.")
             else:
@@ -311,12 +317,16 @@ class Pool:
             forgetting.add_done_callback(lambda _: self._forgetting.pop(key))
         await asyncio.shield(forgetting)
 
-    async def _release(self, key: str, starting: asyncio.Task[launching.Launched] | None) -> None:
+    async def _release(
+        self, key: str, starting: asyncio.Task[launchers.LaunchedKernel] | None
+    ) -> None:
         if starting is not None:
             await asyncio.wait({starting})
         await self._let(key, "")
 
-    async def _forget(self, key: str, starting: asyncio.Task[launching.Launched] | None) -> None:
+    async def _forget(
+        self, key: str, starting: asyncio.Task[launchers.LaunchedKernel] | None
+    ) -> None:
         await self._release(key, starting)
         await (await self._workspaces.of(key)).remove()
 
@@ -327,8 +337,8 @@ class Pool:
         await asyncio.gather(*starting, return_exceptions=True)
         everyone = [*self._live.values(), *await self._spares.close()]
         self._live.clear()
-        closing = [*map(self._farewells.end, everyone), *self._forgetting.values()]
+        closing = [*map(self._shutdowns.close, everyone), *self._forgetting.values()]
         results = await asyncio.gather(*closing, return_exceptions=True)
-        for result in [*results, *await self._farewells.over()]:
+        for result in [*results, *await self._shutdowns.wait_for_all()]:
             if isinstance(result, BaseException):
                 _log.error("a kernel was not closed", exc_info=result)

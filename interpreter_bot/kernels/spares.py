@@ -4,15 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
-from interpreter_bot import errors
-from interpreter_bot.kernels import launching
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels import host_resources, launchers
+
+_IDLE_KERNEL_BYTES = 64 * settings.MIB
 
 _log = logging.getLogger(__name__)
 
 # Leaves the cores to whoever has just taken one.
 _PAUSE_SECONDS = 0.05
+
+
+def has_room(
+    kernels: settings.Kernels, live: Iterable[launchers.LaunchedKernel], others: int
+) -> bool:
+    """Say whether one more kernel fits beside those there are.
+
+    Args:
+        kernels: the settings, which bound their number or their memory.
+        live: those that sessions have. What is left of one that died takes no room.
+        others: how many there are beside these: standing by, being started, being ended.
+    """
+    alive = [launched for launched in live if launched.kernel.is_alive]
+    unused = others + 1
+    if kernels.concurrent:
+        return len(alive) + unused <= kernels.concurrent
+    used = [launched.provisioner.memory_bytes() or 0 for launched in alive]
+    budget_bytes = host_resources.memory_bytes() * kernels.memory_share
+    used_bytes = sum(max(size, _IDLE_KERNEL_BYTES) for size in used)
+    return used_bytes + unused * _IDLE_KERNEL_BYTES <= budget_bytes
 
 
 class Spares:
@@ -22,9 +44,9 @@ class Spares:
         self,
         count: int,
         *,
-        launch: Callable[[], Awaitable[launching.Launched]],
+        launch: Callable[[], Awaitable[launchers.LaunchedKernel]],
         may_launch: Callable[[], bool],
-        end: Callable[[launching.Launched], Awaitable[None]],
+        end: Callable[[launchers.LaunchedKernel], Awaitable[None]],
     ) -> None:
         """Keep none yet.
 
@@ -38,9 +60,9 @@ class Spares:
         self._launch = launch
         self._may_launch = may_launch
         self._end = end
-        self._ready: list[launching.Launched] = []
+        self._ready: list[launchers.LaunchedKernel] = []
         self._is_launching = False
-        self._claim: asyncio.Future[launching.Launched | None] | None = None
+        self._claim: asyncio.Future[launchers.LaunchedKernel | None] | None = None
         self._refilling: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -52,7 +74,7 @@ class Spares:
         """How many places they take, with the one on its way unless it is claimed."""
         return len(self._ready) + (self._is_launching and self._claim is None)
 
-    async def take(self) -> launching.Launched | None:
+    async def take(self) -> launchers.LaunchedKernel | None:
         """Return one that is alive, if there is any."""
         while self._ready:
             launched = self._ready.pop()
@@ -62,7 +84,7 @@ class Spares:
             await self._end(launched)
         return None
 
-    def claim(self) -> asyncio.Future[launching.Launched | None] | None:
+    def claim(self) -> asyncio.Future[launchers.LaunchedKernel | None] | None:
         """Have the one on its way, for `receive`; None where there is none, or it is claimed."""
         if not self._is_launching or self._claim is not None:
             return None
@@ -70,8 +92,8 @@ class Spares:
         return self._claim
 
     async def receive(
-        self, claim: asyncio.Future[launching.Launched | None]
-    ) -> launching.Launched | None:
+        self, claim: asyncio.Future[launchers.LaunchedKernel | None]
+    ) -> launchers.LaunchedKernel | None:
         """Wait for the one that was claimed; None where it could not be started."""
         try:
             return await claim
@@ -102,14 +124,14 @@ class Spares:
                 self._is_launching = False
                 self._arrive(launched)
 
-    def _arrive(self, launched: launching.Launched | None) -> None:
+    def _arrive(self, launched: launchers.LaunchedKernel | None) -> None:
         claim, self._claim = self._claim, None
         if claim is not None and not claim.done():
             claim.set_result(launched)
         elif launched is not None:
             self._ready.append(launched)
 
-    async def close(self) -> list[launching.Launched]:
+    async def close(self) -> list[launchers.LaunchedKernel]:
         """Start no more; returns those that stand by, which are the caller's to close."""
         if self._refilling is not None:
             self._refilling.cancel()

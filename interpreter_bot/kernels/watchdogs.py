@@ -19,7 +19,7 @@ from concurrent import futures
 from typing import Final
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import deaths, guards, launching
+from interpreter_bot.kernels import end_reasons, launchers, monitors
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _RECOVERY_SECONDS: Final = 1.0
 
 @contextlib.asynccontextmanager
 async def watching(
-    live: Mapping[str, launching.Launched], directory: pathlib.Path, limits: settings.Limits
+    live: Mapping[str, launchers.LaunchedKernel], directory: pathlib.Path, limits: settings.Limits
 ) -> AsyncIterator[None]:
     """Look after kernels as `watch` does, as long as the context is open."""
 
@@ -54,7 +54,7 @@ async def watching(
 
 
 async def watch(
-    live: Mapping[str, launching.Launched], directory: pathlib.Path, limits: settings.Limits
+    live: Mapping[str, launchers.LaunchedKernel], directory: pathlib.Path, limits: settings.Limits
 ) -> None:
     """Look after all live kernels for ever.
 
@@ -64,33 +64,33 @@ async def watch(
         limits: of each session.
     """
     threads = futures.ThreadPoolExecutor(_THREADS, "watchdog")
-    watched: dict[str, guards.Guard] = {}
+    watched: dict[str, monitors.SessionMonitor] = {}
     was_full = False
 
-    async def look_after(key: str, launched: launching.Launched) -> None:
-        guard = watched[key] = guards.Guard(launched, limits, threads)
+    async def look_after(key: str, launched: launchers.LaunchedKernel) -> None:
+        monitor = watched[key] = monitors.SessionMonitor(launched, limits, threads)
         try:
-            await guard.watch()
+            await monitor.watch()
         finally:
-            if watched.get(key) is guard:
+            if watched.get(key) is monitor:
                 del watched[key]
 
     try:
         async with asyncio.TaskGroup() as tasks:
             while True:
-                await asyncio.sleep(guards.TICK_SECONDS)
-                for key, guard in watched.items():
-                    guard.tick(is_wanted=live.get(key) is guard.launched)
+                await asyncio.sleep(monitors.TICK_SECONDS)
+                for key, monitor in watched.items():
+                    monitor.tick(is_wanted=live.get(key) is monitor.launched)
                 for key, launched in live.items():
                     is_new = key not in watched or watched[key].launched is not launched
                     if is_new and launched.kernel.is_alive:
                         tasks.create_task(look_after(key, launched), name=f"guard of {key}")
                 everyone = list(watched.values())
                 if _resident_bytes() > limits.bot_memory_bytes:
-                    await _brake(everyone)
+                    await _kill_largest_writer(everyone)
                 is_full = _is_full(directory, limits)
                 if is_full:
-                    await _relieve(everyone)
+                    await _kill_largest_disk_user(everyone)
                 if is_full and not was_full:
                     _log.error("the disk of %s is nearly full", directory)
                 was_full = is_full
@@ -107,22 +107,22 @@ def _is_full(directory: pathlib.Path, limits: settings.Limits) -> bool:
         return False
 
 
-async def _relieve(everyone: Sequence[guards.Guard]) -> None:
+async def _kill_largest_disk_user(everyone: Sequence[monitors.SessionMonitor]) -> None:
     """End the kernel whose session holds most of a full disk, busy or not.
 
     The others go only if that is not enough, and none that holds little and does not grow: its
     end would help nobody.
     """
-    for guard in everyone:
-        guard.hurry()
+    for monitor in everyone:
+        monitor.request_check()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_FULL_DISK_SECONDS):
-            for guard in everyone:
-                await guard.looked.wait()
+            for monitor in everyone:
+                await monitor.looked.wait()
     guilty = [one for one in everyone if one.has_grown or one.disk_bytes > _LITTLE_BYTES]
     if guilty:
-        largest = max(guilty, key=lambda guard: guard.disk_bytes)
-        largest.launched.kernel.condemn(values.Ending.STOPPED, deaths.DISK_FULL)
+        largest = max(guilty, key=lambda monitor: monitor.disk_bytes)
+        largest.launched.kernel.kill_with_reason(values.Ending.STOPPED, end_reasons.DISK_FULL)
 
 
 def _resident_bytes() -> int:
@@ -130,14 +130,14 @@ def _resident_bytes() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def _brake(everyone: Sequence[guards.Guard]) -> None:
+async def _kill_largest_writer(everyone: Sequence[monitors.SessionMonitor]) -> None:
     """End the kernel that writes most, because the bot's own memory is running out.
 
     What a session sends is bounded where it is read. Should something grow all the same, whoever
     writes most is the likeliest to be behind it.
     """
-    written = await asyncio.to_thread(lambda: [guard.written_bytes() for guard in everyone])
+    written = await asyncio.to_thread(lambda: [monitor.written_bytes() for monitor in everyone])
     if everyone:
         _, worst = max(zip(written, everyone, strict=True), key=lambda pair: pair[0])
         _log.critical("the bot uses too much memory; ending the session that writes most")
-        worst.launched.kernel.condemn(values.Ending.STOPPED, deaths.TOO_MUCH_SENT)
+        worst.launched.kernel.kill_with_reason(values.Ending.STOPPED, end_reasons.TOO_MUCH_SENT)

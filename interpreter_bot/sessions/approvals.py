@@ -31,7 +31,7 @@ def strictest(*chosen: object) -> requests.Approval:
     )
 
 
-async def holding(
+async def in_effect(
     scope: values.Scope, database: databases.Database, *at_least: object
 ) -> requests.Approval:
     """Return what holds in a scope.

@@ -13,17 +13,16 @@ from typing import Any, Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.sessions import (
-    addresses,
-    archives,
+    histories,
     lanes,
-    memories,
-    overviews,
     ports,
+    queries,
     requests,
-    stops,
-    tables,
+    stop_signals,
+    table_export,
+    transcript_memory,
     turns,
-    variables,
+    variable_losses,
 )
 from interpreter_bot.store import records
 
@@ -40,16 +39,16 @@ _STOPPING_SECONDS: Final = 15.0
 _MOST_UNSAID: Final = 1000
 
 
-class Conversations(archives.Archive):
+class Conversations(queries.Queries):
     """All of them, of all platforms. Use `open`."""
 
-    def __init__(self, means: turns.Means, *, model_notice: str = "") -> None:
-        super().__init__(means)
-        bot = means.bot
+    def __init__(self, services: turns.TurnServices, *, model_notice: str = "") -> None:
+        super().__init__(services)
+        config = services.config
         self._lanes = lanes.Lanes(
-            concurrent=bot.sessions.concurrent_turns, waiting=bot.sessions.waiting_requests
+            concurrent=config.sessions.concurrent_turns, waiting=config.sessions.waiting_requests
         )
-        self._stops: dict[values.SessionKey, stops.Stop] = {}
+        self._stops: dict[values.SessionKey, stop_signals.StopSignal] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._notify: dict[str, Notify] = {}
         self._unsaid: collections.deque[tuple[values.SessionKey, str]] = collections.deque(
@@ -61,17 +60,17 @@ class Conversations(archives.Archive):
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, means: turns.Means, *, model_notice: str = ""
+        cls, services: turns.TurnServices, *, model_notice: str = ""
     ) -> AsyncIterator[Conversations]:
         """Hold conversations; at the end they are drained."""
-        conversations = cls(means, model_notice=model_notice)
-        means.pool.on_loss = functools.partial(variables.note_loss, means.database)
+        conversations = cls(services, model_notice=model_notice)
+        services.pool.on_loss = functools.partial(variable_losses.note_loss, services.database)
         try:
             yield conversations
         finally:
             await conversations.drain()
-            means.pool.on_loss = None
-            await means.arrears.write()
+            services.pool.on_loss = None
+            await services.write_retries.write()
 
     async def handle(self, request: requests.Request, reply: ports.Reply) -> ports.End:
         """Take one request to its end: when its turn comes, and whatever happens then.
@@ -85,12 +84,12 @@ class Conversations(archives.Archive):
                 stop = await stack.enter_async_context(self._lane(request, reply))
             except errors.BotError as error:
                 end = ports.End(status=ports.Status.FAILED, sentence=str(error))
-                reply.over(end)
+                reply.ended(end)
                 return end
             except asyncio.CancelledError:
-                reply.over(self._withdrawn())
+                reply.ended(self._withdrawn())
                 raise
-            return await turns.take(self._means, request, reply, stop=stop)
+            return await turns.run_turn(self._services, request, reply, stop=stop)
 
     def is_busy(self, key: values.SessionKey) -> bool:
         """Whether a turn runs or waits in a conversation."""
@@ -118,13 +117,13 @@ class Conversations(archives.Archive):
         """
         async with self._to_ourselves(key):
             await self._let_go(key, files=files)
-            session = await self._means.database.sessions.open(key)
-            await self._means.database.sessions.note_kernel(session.id, {})
-            turn = await self._means.database.turns.start(session.id, person="", text="")
+            session = await self._services.database.sessions.open(key)
+            await self._services.database.sessions.note_kernel(session.id, {})
+            turn = await self._services.database.turns.start(session.id, person="", text="")
             notice = records.NewPart(kind=records.PartKind.NOTICE, text=_RESET)
-            memory = records.NewPart(kind=records.PartKind.MEMORY, detail=memories.RESET)
-            await self._means.database.parts.add(turn.id, notice, memory)
-            await self._means.database.turns.finish(turn.id, records.TurnStatus.DONE)
+            memory = records.NewPart(kind=records.PartKind.MEMORY, detail=transcript_memory.RESET)
+            await self._services.database.parts.add(turn.id, notice, memory)
+            await self._services.database.turns.finish(turn.id, records.TurnStatus.DONE)
 
     async def save_table(self, key: values.SessionKey, handle: str) -> str:
         """Save all of a table of which the head was shown; returns the name of its file.
@@ -134,9 +133,9 @@ class Conversations(archives.Archive):
         """
         if self.is_busy(key):
             raise errors.BotError(_BUSY)
-        pool_key = addresses.text(key)
-        async with self._to_ourselves(key), self._means.pool.lease(pool_key) as lease:
-            return await tables.save(await lease.kernel(), handle)
+        pool_key = values.text(key)
+        async with self._to_ourselves(key), self._services.pool.lease(pool_key) as lease:
+            return await table_export.save_table(await lease.kernel(), handle)
 
     async def delete(self, key: values.SessionKey) -> None:
         """Delete a conversation: records, variables, files. What it cost stays counted."""
@@ -144,9 +143,9 @@ class Conversations(archives.Archive):
         self._lanes.empty(key)
         async with self._to_ourselves(key):
             await self._let_go(key, files=True)
-            session = await self._means.database.sessions.find(key)
+            session = await self._services.database.sessions.find(key)
             if session is not None:
-                await self._means.database.sessions.delete(session.id)
+                await self._services.database.sessions.delete(session.id)
 
     async def recent(
         self,
@@ -156,13 +155,13 @@ class Conversations(archives.Archive):
         channel: str | None = None,
         person: str = "",
         most: int = 50,
-    ) -> tuple[overviews.Overview, ...]:
+    ) -> tuple[histories.SessionOverview, ...]:
         """Return the conversations that were used last, the latest first.
 
         Args:
             person: only those in which this person asked something.
         """
-        found = await self._means.database.sessions.recent(
+        found = await self._services.database.sessions.recent(
             platform, workspace, channel=channel, person=person, most=most
         )
         return tuple(map(self._overview, found))
@@ -199,7 +198,7 @@ class Conversations(archives.Archive):
         self._lanes.close()
         for stop in self._stops.values():
             stop.is_restart = not stop.is_set()
-        for seconds in (self._means.bot.sessions.closing_seconds, _STOPPING_SECONDS):
+        for seconds in (self._services.config.sessions.closing_seconds, _STOPPING_SECONDS):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._lanes.drained()
@@ -215,10 +214,10 @@ class Conversations(archives.Archive):
         """Say how a request ends that is cancelled while it waits: by its asker, or by our end."""
         if self._lanes.is_closed:
             return ports.End(status=ports.Status.FAILED, sentence=lanes.CLOSED)
-        return stops.Stop().end()
+        return stop_signals.StopSignal().end()
 
     def _check(self, request: requests.Request) -> None:
-        most = self._means.bot.sessions.message_characters
+        most = self._services.config.sessions.message_characters
         if len(request.text) > most:
             raise errors.BotError(_LONG.format(most=most))
         if not (request.text.strip() or request.attachments or request.files):
@@ -227,16 +226,16 @@ class Conversations(archives.Archive):
     @contextlib.asynccontextmanager
     async def _lane(
         self, request: requests.Request, reply: ports.Reply
-    ) -> AsyncIterator[stops.Stop]:
+    ) -> AsyncIterator[stop_signals.StopSignal]:
         """Have the conversation's lane; what is given stops the turn when it is set."""
         turn = self._lanes.turn(
             request.key,
             person=request.person.id,
             request_id=request.id,
-            waiting=reply.waiting,
+            waiting=reply.queued,
         )
         async with turn:
-            stop = self._stops[request.key] = stops.Stop()
+            stop = self._stops[request.key] = stop_signals.StopSignal()
             stop.is_restart = self._lanes.is_closed
             if (task := asyncio.current_task()) is not None:
                 self._tasks.add(task)
@@ -254,16 +253,16 @@ class Conversations(archives.Archive):
             yield
 
     async def _let_go(self, key: values.SessionKey, *, files: bool) -> None:
-        pool_key = addresses.text(key)
+        pool_key = values.text(key)
         if files:
-            await self._means.pool.forget(pool_key)
+            await self._services.pool.forget(pool_key)
         else:
-            await self._means.pool.release(pool_key)
+            await self._services.pool.release(pool_key)
 
-    def _overview(self, session: records.Session) -> overviews.Overview:
-        launched = self._means.pool.live.get(addresses.text(session.key))
+    def _overview(self, session: records.Session) -> histories.SessionOverview:
+        launched = self._services.pool.live.get(values.text(session.key))
         is_alive = launched is not None and launched.kernel.is_alive
-        return overviews.Overview(
+        return histories.SessionOverview(
             key=session.key,
             title=session.title,
             model=session.model or "",

@@ -5,12 +5,56 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime
+import decimal
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
 from interpreter_bot import values
-from interpreter_bot.sessions import allowances, ports
+from interpreter_bot.sessions import ports, quotas
 from interpreter_bot.store import databases, records
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOverview:
+    """One conversation, for a list.
+
+    Attributes:
+        title: empty until somebody sets it.
+        model: title of the chosen model; empty for the default.
+        used: when it was last used.
+        is_busy: a turn runs or waits in it.
+        has_kernel: a live Python holds its variables.
+        memory_bytes: what that Python uses, where that is known.
+        idle_seconds: since that Python last did something.
+    """
+
+    key: values.SessionKey
+    title: str
+    model: str
+    used: datetime.datetime
+    is_busy: bool
+    has_kernel: bool
+    memory_bytes: int | None = None
+    idle_seconds: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What was used.
+
+    Attributes:
+        session: by the conversation, ever.
+        today: by the person, in all conversations, since midnight UTC.
+        cpu_seconds: processor time of the conversation, ever.
+        allowed_money: of the person in a day; None means no limit.
+        allowed_tokens: of the person in a day; None means no limit.
+    """
+
+    session: ports.Spent
+    today: ports.Spent
+    cpu_seconds: float
+    allowed_money: decimal.Decimal | None
+    allowed_tokens: int | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -173,7 +217,7 @@ def _past(
         parts=tuple(_happened(parts, executions)),
         artifacts=tuple(values.Artifact(a.name, a.size_bytes, a.sha256) for a in artifacts),
         request_id=turn.request_id,
-        spent=dataclasses.replace(allowances.shown(spent), steps=steps),
+        spent=dataclasses.replace(quotas.shown(spent), steps=steps),
     )
 
 
@@ -215,7 +259,7 @@ def _ended(cell: int, execution: records.Execution) -> Iterable[Past]:
 
 
 def _shown(output: records.StoredOutput) -> PastShown:
-    if not isinstance(output, records.KeptDisplay):
+    if not isinstance(output, records.StoredDisplay):
         return output
     return PastDisplay(
         plain=output.plain,

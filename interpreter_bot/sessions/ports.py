@@ -10,7 +10,7 @@ from typing import Protocol
 from interpreter_bot import values
 
 
-class Saving(Protocol):
+class FileWriter(Protocol):
     """Takes the bytes of one artifact."""
 
     def write(self, data: bytes, /) -> object:
@@ -23,13 +23,13 @@ class Saving(Protocol):
         """Let go; what was not completed is given up. Always called, and last."""
 
 
-class Taker(Protocol):
+class ArtifactSink(Protocol):
     """Takes the files that cells made."""
 
     def announcement(self, cell: int, text: str) -> None:
         """Hear a sentence about the session itself, such as that a file was left out."""
 
-    def save(self, cell: int, name: str) -> Saving | None:
+    def save(self, cell: int, name: str) -> FileWriter | None:
         """Say where the bytes of a changed file go; None where they are not wanted.
 
         Raises:
@@ -40,7 +40,7 @@ class Taker(Protocol):
         """Hear of a file that the cell made or changed; its bytes went to what `save` gave."""
 
 
-class Audience(Taker, Protocol):
+class OutputSink(ArtifactSink, Protocol):
     """Watches cells being run. Every call comes from the event loop, in order, cell by cell.
 
     What a method raises, beyond what it says here, means that nobody watches any more, such as
@@ -114,17 +114,17 @@ class End:
     turn_id: int = 0
 
 
-class Reply(Audience, Protocol):
+class Reply(OutputSink, Protocol):
     """The way back for one request. Calls come from the event loop, in order; none may block.
 
     A cell is an execution here: they are counted from 0 within the turn. Words and announcements
     may come between them; artifacts come when the turn is nearly over, about the last cell.
     """
 
-    def waiting(self, ahead: int) -> None:
+    def queued(self, ahead: int) -> None:
         """The request waits, for so many before it; comes again when that number changes."""
 
-    def begun(self) -> None:
+    def started(self) -> None:
         """The request has its turn now."""
 
     def step(self, number: int) -> None:
@@ -159,5 +159,5 @@ class Reply(Audience, Protocol):
     def usage(self, spent: Spent) -> None:
         """So much the turn has cost until now."""
 
-    def over(self, end: End) -> None:
+    def ended(self, end: End) -> None:
         """The turn is over. Comes once, and last, whatever happened."""

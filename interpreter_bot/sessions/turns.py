@@ -17,35 +17,31 @@ import uuid
 from collections.abc import Awaitable
 from typing import Final
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import concurrency, errors, settings, values
 from interpreter_bot.agent import (
     budgets,
+    chat_messages,
     claims,
-    endings,
     links,
     loops,
-    messages,
-    prompting,
-    stopping,
+    outcomes,
+    prompt_texts,
     transcripts,
 )
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.kernels import pools
 from interpreter_bot.sessions import (
-    addresses,
-    allowances,
     approvals,
-    arrears,
-    finishing,
-    memories,
+    environments,
     ports,
-    preparing,
-    recording,
+    quotas,
     requests,
-    stages,
-    stops,
-    variables,
-    workbenches,
+    stop_signals,
+    transcript_memory,
+    turn_events,
+    turn_inputs,
+    turn_recording,
+    variable_losses,
 )
 from interpreter_bot.store import databases, records
 
@@ -57,48 +53,54 @@ _BEHIND: Final = (
     "later, and the model may not remember it."
 )
 _STATUSES: Final = {
-    endings.Ending.ANSWERED: ports.Status.DONE,
-    endings.Ending.STOPPED: ports.Status.STOPPED,
+    outcomes.OutcomeKind.ANSWERED: ports.Status.DONE,
+    outcomes.OutcomeKind.STOPPED: ports.Status.STOPPED,
 }
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class TurnServices:
     """What turns are taken with: made once, by `app`.
 
     Attributes:
         id: which process of the bot this is.
-        ledger: what running turns use.
-        arrears: what could not be recorded yet.
+        daily_usage: what running turns use.
+        write_retries: what could not be recorded yet.
     """
 
-    bot: settings.Settings
+    config: settings.Settings
     pool: pools.Pool
     database: databases.Database
     catalogue: catalogues.Catalogue
     id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
-    ledger: allowances.Ledger = dataclasses.field(default_factory=allowances.Ledger)
-    arrears: arrears.Arrears = dataclasses.field(default_factory=arrears.Arrears)
+    daily_usage: quotas.DailyUsage = dataclasses.field(default_factory=quotas.DailyUsage)
+    write_retries: turn_recording.WriteRetries = dataclasses.field(
+        default_factory=turn_recording.WriteRetries
+    )
 
 
-async def take(
-    means: Means, request: requests.Request, reply: ports.Reply, *, stop: stops.Stop
+async def run_turn(
+    services: TurnServices,
+    request: requests.Request,
+    reply: ports.Reply,
+    *,
+    stop: stop_signals.StopSignal,
 ) -> ports.End:
     """Take a request to its end.
 
     Args:
-        means: what it takes.
+        services: what it takes.
         request: what is wanted.
         reply: who is shown everything. The end is shown before it is written down.
         stop: set when the turn is to end now.
     """
     started = time.monotonic()
-    recorder = recording.Recorder(means.database)
-    work = _Work(means, request, stages.Stage(reply, recorder), recorder)
+    recorder = turn_recording.Recorder(services.database)
+    work = _Work(services, request, turn_events.TurnEvents(reply, recorder), recorder)
     try:
-        end = await _kept_from_falling(work.run(stop))
+        end = await _catch_all(work.run(stop))
         if end.status is ports.Status.STOPPED:
-            end = stop.end(end.text, last=work.stage.last)
+            end = stop.end(end.text, last=work.events.last)
     except BaseException:
         # Not before: it is known only now whether the bot itself ends.
         end = stop.end()
@@ -108,15 +110,15 @@ async def take(
         end = dataclasses.replace(end, seconds=seconds, turn_id=recorder.turn_id)
         try:
             if recorder.is_behind:
-                reply.announcement(max(work.stage.cell, 0), _BEHIND)
-            reply.over(end)
+                reply.announcement(max(work.events.cell, 0), _BEHIND)
+            reply.ended(end)
         finally:
-            writing = _written_down(means, recorder, end)
-            await finishing.to_the_end(_kept_from_falling(writing))
+            writing = _record_end(services, recorder, end)
+            await concurrency.shielded(_catch_all(writing))
     return end
 
 
-async def _kept_from_falling(work: Awaitable[ports.End]) -> ports.End:
+async def _catch_all(work: Awaitable[ports.End]) -> ports.End:
     """Do work; this is the one net for whatever nobody foresaw."""
     try:
         return await work
@@ -128,7 +130,9 @@ async def _kept_from_falling(work: Awaitable[ports.End]) -> ports.End:
         return ports.End(status=ports.Status.FAILED, sentence=_FAULT)
 
 
-async def _written_down(means: Means, recorder: recording.Recorder, end: ports.End) -> ports.End:
+async def _record_end(
+    services: TurnServices, recorder: turn_recording.Recorder, end: ports.End
+) -> ports.End:
     """Write down how a turn ended; what cannot be written now is left to the arrears."""
     await recorder.close()
     if recorder.turn_id:
@@ -136,8 +140,8 @@ async def _written_down(means: Means, recorder: recording.Recorder, end: ports.E
         answer = end.sentence if end.status is ports.Status.FAILED else end.text
         write = functools.partial(recorder.end, status, answer=answer)
         if not await write():
-            means.arrears.add(write)
-        means.ledger.close(recorder.turn_id)
+            services.write_retries.add(write)
+        services.daily_usage.close(recorder.turn_id)
     return end
 
 
@@ -145,55 +149,55 @@ class _Work:
     """What is done in one turn.
 
     Attributes:
-        stage: where all of it can be seen.
+        events: where all of it can be seen.
     """
 
     def __init__(
         self,
-        means: Means,
+        services: TurnServices,
         request: requests.Request,
-        stage: stages.Stage,
-        recorder: recording.Recorder,
+        events: turn_events.TurnEvents,
+        recorder: turn_recording.Recorder,
     ) -> None:
-        self._means = means
+        self._services = services
         self._request = request
-        self.stage = stage
+        self.events = events
         self._recorder = recorder
         self._unfounded = claims.NOTHING
-        self._loss: variables.Loss | None = None
-        self._until = time.monotonic() + means.bot.turn.seconds
+        self._loss: variable_losses.VariableLoss | None = None
+        self._until = time.monotonic() + services.config.turn.seconds
 
-    async def run(self, stop: stops.Stop) -> ports.End:
+    async def run(self, stop: stop_signals.StopSignal) -> ports.End:
         """Do it.
 
         Raises:
             BotError: it could not be done; the sentence says why.
         """
-        means = self._means
-        self.stage.begun()
+        services = self._services
+        self.events.started()
         # Seen to its end, or else a turn were left behind that runs in the store and nowhere else.
-        session = await finishing.to_the_end(self._recorder.begin(self._request))
-        await means.arrears.write()
-        key = addresses.text(self._request.key)
-        held = variables.Variables(session.kernel, means.id, self._recorder.kernel)
-        former = means.pool.live.get(key)
+        session = await concurrency.shielded(self._recorder.begin(self._request))
+        await services.write_retries.write()
+        key = values.text(self._request.key)
+        held = variable_losses.Variables(session.kernel, services.id, self._recorder.kernel)
+        former = services.pool.live.get(key)
         self._loss = held.lost(former.kernel if former is not None else None)
         if self._loss is not None:
-            self.stage.notice(self._loss.sentence)
-        async with means.pool.lease(key) as lease:
-            bench = workbenches.Workbench(
+            self.events.notice(self._loss.sentence)
+        async with services.pool.lease(key) as lease:
+            environment = environments.SessionEnvironment(
                 lease,
-                await means.pool.workspace(key),
-                self.stage,
+                await services.pool.workspace(key),
+                self.events,
                 held=held,
                 approval=await self._approval(),
-                is_sandboxed=means.pool.is_sandboxed,
+                is_sandboxed=services.pool.is_sandboxed,
             )
             try:
-                end = await self._done(bench, stop)
+                end = await self._done(environment, stop)
             finally:
-                await finishing.to_the_end(bench.collect(means.bot.limits))
-            return await self._mended(end, bench)
+                await concurrency.shielded(environment.collect(services.config.limits))
+            return await self._mended(end, environment)
 
     async def _approval(self) -> requests.Approval:
         request = self._request
@@ -202,132 +206,151 @@ class _Work:
             return "never"
         where = (request.key.platform, request.key.workspace, request.key.channel)
         scope = values.Scope(*where, request.person.id)
-        wanted = self._means.bot.sessions.approval
-        return await approvals.holding(scope, self._means.database, wanted, request.approval)
+        wanted = self._services.config.sessions.approval
+        return await approvals.in_effect(scope, self._services.database, wanted, request.approval)
 
-    async def _done(self, bench: workbenches.Workbench, stop: stops.Stop) -> ports.End:
-        question = await stopping.ended_early(
-            self._prepared(bench), stop=stop, seconds=self._seconds_left
+    async def _done(
+        self, environment: environments.SessionEnvironment, stop: stop_signals.StopSignal
+    ) -> ports.End:
+        question = await concurrency.run_until_stopped(
+            self._prepared(environment), stop=stop, seconds=self._seconds_left
         )
-        if isinstance(question, stopping.Interruption):
+        if isinstance(question, concurrency.EarlyEnd):
             return self._interrupted(question)
         if question is None:
-            return await self._run_code(bench, stop)
-        return await self._ask(bench, question, stop)
+            return await self._run_code(environment, stop)
+        return await self._ask(environment, question, stop)
 
-    async def _prepared(self, bench: workbenches.Workbench) -> preparing.Question | None:
+    async def _prepared(
+        self, environment: environments.SessionEnvironment
+    ) -> turn_inputs.TurnQuestion | None:
         """Take what came along; then there is a question, or None: code that is to be run."""
-        means, request = self._means, self._request
-        stored = await preparing.stored(request, bench, self.stage, means.bot.limits)
+        services, request = self._services, self._request
+        stored = await turn_inputs.stored(request, environment, self.events, services.config.limits)
         if request.is_code:
             return None
-        title = await preparing.title(request, means.database, means.catalogue.titles)
-        model = means.catalogue.model(title)
-        infos = await preparing.files(request, stored, bench)
-        return preparing.Question(
+        title = await turn_inputs.title(request, services.database, services.catalogue.titles)
+        model = services.catalogue.model(title)
+        infos = await turn_inputs.files(request, stored, environment)
+        return turn_inputs.TurnQuestion(
             model=model,
-            earlier=await memories.load(means.database, before=self._recorder.turn_id),
-            told=await preparing.told(request, stored, infos, bench),
-            seen=await bench.look(infos, means.bot.turn.pictures) if model.can_see else (),
+            earlier=await transcript_memory.load(services.database, before=self._recorder.turn_id),
+            told=await turn_inputs.told(request, stored, infos, environment),
+            seen=await environment.look(infos, services.config.turn.pictures)
+            if model.can_see
+            else (),
         )
 
-    async def _run_code(self, bench: workbenches.Workbench, stop: stops.Stop) -> ports.End:
+    async def _run_code(
+        self, environment: environments.SessionEnvironment, stop: stop_signals.StopSignal
+    ) -> ports.End:
         """Run the person's own code, without a model."""
         shown: list[values.Output] = []
 
         def show(output: values.Output) -> None:
             shown.append(output)
-            self.stage.output(output)
+            self.events.output(output)
 
-        finished = await stopping.ended_early(
-            bench.run(self._request.text, show=show), stop=stop, seconds=self._seconds_left
+        finished = await concurrency.run_until_stopped(
+            environment.run(self._request.text, show=show), stop=stop, seconds=self._seconds_left
         )
         end = ports.End(status=ports.Status.DONE)
-        if isinstance(finished, stopping.Interruption):
+        if isinstance(finished, concurrency.EarlyEnd):
             end = self._interrupted(finished)
-            finished = self.stage.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
-        most = self._means.bot.turn.output_characters
-        earlier = [] if self._loss is None else [messages.Told(self._loss.remark, is_ours=True)]
-        entries = earlier + memories.of_code(self._request.text, shown, finished, most)
-        told = [messages.to_dict(one) for one in entries]
+            finished = self.events.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
+        most = self._services.config.turn.output_characters
+        earlier = (
+            []
+            if self._loss is None
+            else [chat_messages.UserMessage(self._loss.remark, is_ours=True)]
+        )
+        entries = earlier + transcript_memory.of_code(self._request.text, shown, finished, most)
+        told = [chat_messages.to_dict(one) for one in entries]
         self._recorder.memory({"messages": told, "is_whole": False})
         return end
 
     async def _ask(
-        self, bench: workbenches.Workbench, question: preparing.Question, stop: stops.Stop
+        self,
+        environment: environments.SessionEnvironment,
+        question: turn_inputs.TurnQuestion,
+        stop: stop_signals.StopSignal,
     ) -> ports.End:
         """Let a model answer."""
-        means, model = self._means, question.model
+        services, model = self._services, question.model
         transcript = transcripts.Transcript(question.earlier)
         count = len(transcript.entries)
         # In the same message: it must not go when what was said before becomes too long.
         lost = [self._loss.remark] if self._loss is not None else []
-        transcript.tell("\n\n".join([*lost, question.told]), question.seen)
+        transcript.add_user_message("\n\n".join([*lost, question.told]), question.seen)
         self._recorder.model = model.title
-        limits = await allowances.holding(
-            means.bot.allowance_on(self._request.key.platform),
+        limits = await quotas.limits_in_words(
+            services.config.allowance_on(self._request.key.platform),
             self._request.key,
             self._request.person,
-            means.database,
+            services.database,
         )
-        tab = means.ledger.open(self._recorder.turn_id, self._request, limits=limits)
-        allowance = tab.allowance(means.database)
-        tab.budget = budgets.Budget(means.bot.turn, model, allowance=allowance)
+        reservation = services.daily_usage.open(
+            self._recorder.turn_id, self._request, limits=limits
+        )
+        allowance = reservation.allowance(services.database)
+        reservation.budget = budgets.Budget(services.config.turn, model, allowance=allowance)
         today = datetime.datetime.now(datetime.UTC).date()
-        job = loops.Job(
-            llm=means.catalogue.llm(model.title),
+        job = loops.TurnSpec(
+            llm=services.catalogue.llm(model.title),
             model=model,
-            limits=means.bot.turn,
-            system=prompting.system(
-                means.bot.limits,
+            limits=services.config.turn,
+            system=prompt_texts.system(
+                services.config.limits,
                 today=today,
-                packages=means.pool.packages,
-                note=means.bot.agent.note,
-                is_planned=bench.approval == "plan",
+                packages=services.pool.packages,
+                note=services.config.agent.note,
+                is_planned=environment.approval == "plan",
                 is_small=model.is_small,
             ),
             transcript=transcript,
-            workbench=bench,
-            watcher=self.stage,
-            budget=tab.budget,
-            cache_key=addresses.cache_key(self._request.key),
-            approve=bench.approved,
+            environment=environment,
+            observer=self.events,
+            budget=reservation.budget,
+            cache_key=values.cache_key(self._request.key),
+            approve=environment.approved,
         )
         try:
             outcome = await loops.run(job, stop=stop)
         finally:
             is_whole = transcript.entries[:count] != tuple(question.earlier[:count])
             self._recorder.memory(
-                memories.detail(count, transcript, is_whole=is_whole),
-                memories.shown(count, transcript, is_whole=is_whole),
+                transcript_memory.detail(count, transcript, is_whole=is_whole),
+                transcript_memory.shown(count, transcript, is_whole=is_whole),
             )
         self._unfounded = outcome.unfounded
         status = _STATUSES.get(outcome.ending, ports.Status.FAILED)
         return ports.End(status=status, text=outcome.text, sentence=outcome.sentence)
 
-    async def _mended(self, end: ports.End, bench: workbenches.Workbench) -> ports.End:
+    async def _mended(
+        self, end: ports.End, environment: environments.SessionEnvironment
+    ) -> ports.End:
         """Mend the links of the answer, and say which files it only claims."""
-        rewritten = links.rewritten(end.text, ())
+        rewritten = links.rewrite(end.text, ())
         files: tuple[str, ...] = ()
         if rewritten.missing:
             try:
-                names = [info.name for info in await bench.list_files()]
-                files = links.rewritten(end.text, names).missing
+                names = [info.name for info in await environment.list_files()]
+                files = links.rewrite(end.text, names).missing
             except errors.WorkspaceError as error:
                 # Nobody knows which of them exist; the answer is worth more than that.
                 _log.info("the links of an answer could not be looked into", exc_info=error)
         claimed = self._unfounded
         files = tuple(dict.fromkeys([*files, *claimed.files]))
         for sentence in dataclasses.replace(claimed, files=files).sentences:
-            self.stage.notice(sentence)
+            self.events.notice(sentence)
         return dataclasses.replace(end, text=rewritten.text)
 
     @property
     def _seconds_left(self) -> float:
         return self._until - time.monotonic()
 
-    def _interrupted(self, interruption: stopping.Interruption) -> ports.End:
-        if interruption is stopping.Interruption.STOPPED:
+    def _interrupted(self, interruption: concurrency.EarlyEnd) -> ports.End:
+        if interruption is concurrency.EarlyEnd.STOPPED:
             return ports.End(status=ports.Status.STOPPED)
-        sentence = budgets.time_is_up(self._means.bot.turn.seconds)
+        sentence = budgets.time_is_up(self._services.config.turn.seconds)
         return ports.End(status=ports.Status.FAILED, sentence=sentence)

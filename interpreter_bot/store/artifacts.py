@@ -9,9 +9,9 @@ from typing import Final
 import sqlalchemy as sa
 
 from interpreter_bot import values
-from interpreter_bot.store import columns, records, tables, transactions
+from interpreter_bot.store import columns, records, schema, transactions
 
-_T = tables.ARTIFACTS
+_T = schema.ARTIFACTS
 _UNKNOWN: Final = "application/octet-stream"
 
 

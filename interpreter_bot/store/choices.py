@@ -7,9 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from interpreter_bot import values
-from interpreter_bot.store import columns, tables, transactions
+from interpreter_bot.store import columns, schema, transactions
 
-_T = tables.CHOICES
+_T = schema.CHOICES
 _WHERE = (_T.c.platform, _T.c.workspace, _T.c.channel, _T.c.person)
 
 

@@ -11,20 +11,20 @@ from collections.abc import AsyncIterator
 from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot.store import (
-    addresses,
     artifacts,
+    blobs,
     choices,
+    claimed_events,
     engines,
-    events,
     executions,
-    instances,
-    keeping,
-    parts,
+    liveness,
     records,
+    schema_upgrades,
     sessions,
     transactions,
+    turn_parts,
     turns,
-    upgrading,
+    urls,
     usage,
 )
 
@@ -45,8 +45,8 @@ class Database:
     def __init__(
         self,
         engine: sa_asyncio.AsyncEngine,
-        instance: instances.Instance,
-        files: keeping.KeptFiles,
+        instance: liveness.Instance,
+        files: blobs.Blobs,
     ) -> None:
         self.engine = engine
         begin = transactions.Transactions(engine)
@@ -54,12 +54,12 @@ class Database:
         self.files = files
         self.sessions = sessions.Sessions(begin)
         self.turns = turns.Turns(begin, instance)
-        self.parts = parts.Parts(begin, files)
+        self.parts = turn_parts.TurnParts(begin, files)
         self.executions = executions.Executions(begin)
         self.artifacts = artifacts.Artifacts(begin)
         self.usage = usage.Usage(begin)
         self.choices = choices.Choices(begin)
-        self.events = events.Events(begin)
+        self.events = claimed_events.ClaimedEvents(begin)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -67,23 +67,23 @@ class Database:
         """Open a database: upgrade its schema, and interrupt the turns of bots that died.
 
         Args:
-            url: `sqlite:////absolute/file.db` or `postgresql://…`; see `addresses.default`.
+            url: `sqlite:////absolute/file.db` or `postgresql://…`; see `urls.default`.
             files: directory for what is too large for a database, made when needed.
 
         Raises:
             SettingsError: the URL cannot be used.
             StoreError: the database cannot be used, or is newer than this code.
         """
-        address = addresses.parse(url)
+        address = urls.parse(url)
         async with contextlib.AsyncExitStack() as stack:
             with transactions.translated():
-                if addresses.is_sqlite(address):
+                if urls.is_sqlite(address):
                     engines.make_file(address)
-                await asyncio.to_thread(upgrading.upgrade, address)
-                instance = await stack.enter_async_context(instances.alive(address))
+                await asyncio.to_thread(schema_upgrades.upgrade, address)
+                instance = await stack.enter_async_context(liveness.alive(address))
             engine = engines.make(address)
             stack.push_async_callback(engine.dispose)
-            database = cls(engine, instance, keeping.KeptFiles(files))
+            database = cls(engine, instance, blobs.Blobs(files))
             database.orphans = await database.turns.interrupt_orphans()
             if database.orphans:
                 _log.warning("%d turns were left behind by a bot that died", len(database.orphans))

@@ -10,7 +10,7 @@ import sqlalchemy
 from sqlalchemy import event, pool
 from sqlalchemy.ext import asyncio as sa_asyncio
 
-from interpreter_bot.store import addresses
+from interpreter_bot.store import urls
 
 WRITING: Final = "interpreter_bot_writing"
 """Execution option: take SQLite's write lock at once.
@@ -25,7 +25,7 @@ _CONNECTIONS: Final = 10
 def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
     """Make the engine of a running bot."""
     options = {"pool_size": _CONNECTIONS, "max_overflow": 0, "hide_parameters": True, **options}
-    if addresses.is_sqlite(url):
+    if urls.is_sqlite(url):
         engine = sa_asyncio.create_async_engine(url, **options)
         _prepare_sqlite(engine.sync_engine, foreign_keys=True)
         return engine
@@ -40,7 +40,7 @@ def make_for_upgrade(url: sqlalchemy.URL) -> sa_asyncio.AsyncEngine:
     what refers to it.
     """
     engine = sa_asyncio.create_async_engine(url, poolclass=pool.NullPool, hide_parameters=True)
-    if addresses.is_sqlite(url):
+    if urls.is_sqlite(url):
         _prepare_sqlite(engine.sync_engine, foreign_keys=False)
         _switch_to_log(engine.sync_engine)
     return engine
@@ -52,7 +52,7 @@ def make_file(url: sqlalchemy.URL) -> None:
     Raises:
         OSError: it cannot be made.
     """
-    path = addresses.file(url)
+    path = urls.file(url)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # SQLite gives its -wal and -shm files the same mode.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))

@@ -8,9 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from interpreter_bot import values
-from interpreter_bot.store import columns, records, tables, transactions
+from interpreter_bot.store import columns, records, schema, transactions
 
-_T = tables.EXECUTIONS
+_T = schema.EXECUTIONS
 
 
 class Executions:

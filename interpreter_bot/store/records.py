@@ -73,8 +73,8 @@ class Turn:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class KeptDisplay(values.Display):
-    """A display whose content lies in a file: every image, all HTML. See `keeping.KeptFiles`.
+class StoredDisplay(values.Display):
+    """A display whose content lies in a file: every image, all HTML. See `blobs.Blobs`.
 
     Attributes:
         mime: text/html, or one of those of `values.Image`.
@@ -95,7 +95,7 @@ StoredOutput: TypeAlias = (
     | values.Result
     | values.Clear
     | values.Notice
-    | KeptDisplay
+    | StoredDisplay
 )
 """An output as it comes back."""
 

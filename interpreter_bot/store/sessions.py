@@ -8,9 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from interpreter_bot import values
-from interpreter_bot.store import columns, records, tables, transactions
+from interpreter_bot.store import columns, records, schema, transactions
 
-_T = tables.SESSIONS
+_T = schema.SESSIONS
 
 
 class Sessions:
@@ -63,7 +63,7 @@ class Sessions:
         """The sessions that were used last, the latest first; those of one person, if named."""
         query = sa.select(_T).where(_T.c.platform == platform, _T.c.workspace == workspace)
         if person:
-            asked = sa.select(tables.TURNS.c.session_id).where(tables.TURNS.c.person == person)
+            asked = sa.select(schema.TURNS.c.session_id).where(schema.TURNS.c.person == person)
             query = query.where(_T.c.id.in_(asked))
         if channel is not None:
             query = query.where(_T.c.channel == channel)

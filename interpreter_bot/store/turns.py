@@ -7,16 +7,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from interpreter_bot.store import columns, instances, records, tables, transactions
+from interpreter_bot.store import columns, liveness, records, schema, transactions
 
-_T = tables.TURNS
+_T = schema.TURNS
 _Status = records.TurnStatus
 
 
 class Turns:
     """All turns; those that are started here belong to one instance of the bot."""
 
-    def __init__(self, begin: transactions.Transactions, instance: instances.Instance) -> None:
+    def __init__(self, begin: transactions.Transactions, instance: liveness.Instance) -> None:
         self._begin = begin
         self._instance = instance
 
@@ -46,7 +46,7 @@ class Turns:
             owner=self._instance.id,
             started=now,
         )
-        session = tables.SESSIONS
+        session = schema.SESSIONS
         touch = sa.update(session).where(session.c.id == session_id).values(used=now)
         async with self._begin.writing() as transaction:
             row = (await transaction.execute(insert.returning(*_T.c))).one()

@@ -13,9 +13,9 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from interpreter_bot import errors
-from interpreter_bot.store import columns, records, tables, transactions
+from interpreter_bot.store import columns, records, schema, transactions
 
-_T = tables.USAGE
+_T = schema.USAGE
 _SUMS: Final = tuple(
     sa.func.coalesce(sa.func.sum(column), 0)
     for column in (_T.c.input_tokens, _T.c.output_tokens, _T.c.money_micros, _T.c.cpu_seconds)
@@ -36,7 +36,7 @@ class Usage:
         Raises:
             StoreError: there is no such turn any more, or no database.
         """
-        turns, sessions = tables.TURNS, tables.SESSIONS
+        turns, sessions = schema.TURNS, schema.SESSIONS
         whose = (
             sa.select(
                 turns.c.id.label("turn_id"),

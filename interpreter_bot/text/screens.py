@@ -13,7 +13,7 @@ Standing: TypeAlias = values.Text | values.Error | values.Shown | values.Notice
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Item:
+class ScreenItem:
     """One thing on the screen.
 
     Attributes:
@@ -39,11 +39,11 @@ class _Place:
             self.tape = terminal_buffers.Tape()
             self.tape.feed(output.text)
 
-    def item(self) -> Item:
+    def item(self) -> ScreenItem:
         output = self.output
         if isinstance(output, values.Text) and self.tape is not None:
             output = values.Text(output.stream, self.tape.text)
-        return Item(self.number, self.version, output)
+        return ScreenItem(self.number, self.version, output)
 
 
 class Screen:
@@ -55,7 +55,7 @@ class Screen:
         self._is_clearing = False
 
     @property
-    def items(self) -> tuple[Item, ...]:
+    def items(self) -> tuple[ScreenItem, ...]:
         """What stands on the screen, in order. Text that came to nothing is not there."""
         items = (place.item() for place in self._places)
         return tuple(

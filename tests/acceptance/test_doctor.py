@@ -11,15 +11,16 @@ import time
 import pytest
 
 from interpreter_bot import settings
+from interpreter_bot.doctor import diagnosis
 from interpreter_bot.kernels import pools
-from interpreter_bot.kernels.provisioning import cgroups, doctors
+from interpreter_bot.kernels.provisioning import cgroups
 
 FORBID = """
 import errno, os, struct, sys
-from interpreter_bot.guest import filters, syscalls
-number = filters._DENIED[sys.argv[1]][os.uname().machine == "aarch64"]
+from interpreter_bot.guest import seccomp, syscalls
+number = seccomp._DENIED[sys.argv[1]][os.uname().machine == "aarch64"]
 program = struct.pack("HBBI", 0x20, 0, 0, 0) + struct.pack("HBBI", 0x15, 0, 1, number)
-program += filters._answer(errno.EPERM) + struct.pack("HBBI", 0x06, 0, 0, filters._ALLOW)
+program += seccomp._answer(errno.EPERM) + struct.pack("HBBI", 0x06, 0, 0, seccomp._ALLOW)
 syscalls.forbid_new_privileges()
 syscalls.install_filter(program)
 os.execv(sys.argv[2], sys.argv[2:])
@@ -28,13 +29,13 @@ IS_ROOT = os.geteuid() == 0
 EXAMINE = """
 import dataclasses, json, pathlib, sys
 from interpreter_bot import settings
+from interpreter_bot.doctor import diagnosis
 from interpreter_bot.kernels import pools
-from interpreter_bot.kernels.provisioning import doctors
 place = pathlib.Path(sys.argv[1])
 paths = settings.Paths(data=place / "d", runtime=place / "r")
-findings = doctors.examine(settings.Settings(paths=paths), pools.Pool.open)
+findings = diagnosis.diagnose(settings.Settings(paths=paths), pools.Pool.open)
 found = [dataclasses.asdict(finding) for finding in findings]
-print(json.dumps([doctors.level(findings), found]))
+print(json.dumps([diagnosis.level(findings), found]))
 """
 
 
@@ -62,7 +63,7 @@ def examined(tmp_path_factory, servers_before):
     kernels = settings.Kernels(preload=("json", "no_such_module"))
     bot = settings.Settings(limits=limits, paths=paths, kernels=kernels)
     started = time.monotonic()
-    findings = doctors.examine(bot, pools.Pool.open)
+    findings = diagnosis.diagnose(bot, pools.Pool.open)
     return findings, time.monotonic() - started
 
 
@@ -98,7 +99,7 @@ def test_every_wall_stands_here(examined):
 @pytest.mark.kernel
 def test_level_is_what_this_machine_can_do(examined):
     findings, _ = examined
-    assert doctors.level(findings) == ("full" if has_groups() else "standard")
+    assert diagnosis.level(findings) == ("full" if has_groups() else "standard")
 
 
 @pytest.mark.kernel
@@ -127,11 +128,11 @@ def test_nothing_is_left(servers_before):
 def test_groups_that_are_switched_off_are_not_used(tmp_path):
     paths = settings.Paths(data=tmp_path / "d", runtime=tmp_path / "r")
     bot = settings.Settings(sandbox=settings.Sandbox(cgroups="off"), paths=paths)
-    findings = doctors.examine(bot, pools.Pool.open)
+    findings = diagnosis.diagnose(bot, pools.Pool.open)
     found = {finding.name: finding for finding in findings}
     assert "switched off" in found["control group"].detail
     assert "watchdog" in found["memory of a session"].detail
-    assert doctors.level(findings) == "standard", [f for f in findings if not f.is_active]
+    assert diagnosis.level(findings) == "standard", [f for f in findings if not f.is_active]
 
 
 @pytest.mark.kernel

@@ -41,7 +41,7 @@ def bot(tmp_path, short_path):
 async def being(bot):
     """Be the bot meanwhile; gives its task and what ends it."""
     end = asyncio.Event()
-    task = asyncio.create_task(run.be(bot, {}, end))
+    task = asyncio.create_task(run.run_bot(bot, {}, end))
     try:
         yield task, end
     finally:

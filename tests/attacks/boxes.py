@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import listening, pools, workspaces
+from interpreter_bot.kernels import execution_streams, pools
+from interpreter_bot.kernels.files import workspaces
 
 MIB = settings.MIB
 CANARY_PATTERN = "cnry[0-9a-f]{32}"
@@ -188,7 +189,7 @@ class Bot:
         *,
         key: str,
         seconds: float | None = None,
-        ask: listening.Ask | None = None,
+        ask: execution_streams.Ask | None = None,
     ) -> Ran:
         """Run code in a session; whatever it does, it ends in one way, with a reason."""
         self.keys.add(key)

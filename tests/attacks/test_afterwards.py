@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.kernels import deaths
+from interpreter_bot.kernels import end_reasons
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -78,10 +78,10 @@ async def test_what_is_taken_long_after_the_cell_is_bounded_like_what_it_takes_i
         if not is_by_group:
             limits = boxes.LIMITS
             reasons = {
-                "memory": deaths.over_memory(limits.memory_bytes),
-                "disk": deaths.workspace_full(limits),
+                "memory": end_reasons.over_memory(limits.memory_bytes),
+                "disk": end_reasons.workspace_full(limits),
             }
-            assert launched.kernel.obituary == reasons[name.split()[0]]
+            assert launched.kernel.loss_reason == reasons[name.split()[0]]
 
     await asyncio.gather(*map(attack, WAYS))
 

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from interpreter_bot import values
-from interpreter_bot.kernels import listening
+from interpreter_bot.kernels import execution_streams
 from tests.attacks import boxes, speaking
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -137,7 +137,7 @@ async def test_no_message_holds_the_event_loop(run, holding, what):
 
 
 async def test_messages_that_take_long_to_read_end_the_kernel(run, monkeypatch):
-    monkeypatch.setattr(listening, "_MOST_READING_SECONDS", 0.3)
+    monkeypatch.setattr(execution_streams, "_MOST_READING_SECONDS", 0.3)
     await run(speaking.PRELUDE + LONG)
 
     ran = await run(

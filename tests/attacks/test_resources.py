@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from interpreter_bot import values
-from interpreter_bot.kernels import deaths
+from interpreter_bot.kernels import end_reasons
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -108,7 +108,7 @@ async def test_memory_of_a_whole_session_is_bounded(bot, run, memory, key_of, wh
         assert ran.ending is Ending.OUT_OF_MEMORY
     elif bot.has_groups or "memfd" not in what:
         told = [*ran.notices, *(error.name for error in ran.errors)]
-        partly = deaths.partly_out_of_memory(boxes.LIMITS.memory_bytes)
+        partly = end_reasons.partly_out_of_memory(boxes.LIMITS.memory_bytes)
         assert {partly, "MemoryError"} & set(told), ran
     if bot.has_groups:
         assert memory[0] < 1.5 * MOST_BYTES
@@ -203,7 +203,7 @@ async def test_too_many_files_stop_the_code(run):
     )
 
     assert ran.ending is Ending.STOPPED
-    assert ran.finished.reason.startswith(deaths.workspace_full(boxes.LIMITS))
+    assert ran.finished.reason.startswith(end_reasons.workspace_full(boxes.LIMITS))
 
 
 FILES = {

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.kernels import deaths
+from interpreter_bot.kernels import end_reasons
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -42,7 +42,7 @@ async def test_deleted_files_that_are_only_mapped_count(run, how):
     ran = await run(boxes.code(MAP + textwrap.dedent(ONLY_MAPPED[how]) + "\ntime.sleep(3)"))
 
     assert ran.ending is Ending.STOPPED
-    assert ran.finished.reason.startswith(deaths.workspace_full(boxes.LIMITS))
+    assert ran.finished.reason.startswith(end_reasons.workspace_full(boxes.LIMITS))
 
 
 async def test_a_file_that_was_replaced_while_it_was_mapped_is_no_trouble(run):
@@ -92,7 +92,7 @@ async def test_memory_that_processes_do_not_show_counts(run, what):
     ran = await run(boxes.code(HOARDS[what]) + "\ntime.sleep(4)")
 
     # A control group kills whoever asks for too much; the bot ends the session.
-    partly = deaths.partly_out_of_memory(boxes.LIMITS.memory_bytes)
+    partly = end_reasons.partly_out_of_memory(boxes.LIMITS.memory_bytes)
     assert ran.ending is Ending.OUT_OF_MEMORY or partly in ran.notices
 
 
@@ -135,11 +135,11 @@ async def test_memory_in_many_sockets_is_not_allowed_where_nobody_counts_it(bot,
     )
 
     if bot.has_groups:
-        partly = deaths.partly_out_of_memory(boxes.LIMITS.memory_bytes)
+        partly = end_reasons.partly_out_of_memory(boxes.LIMITS.memory_bytes)
         assert ran.ending in {Ending.OK, Ending.OUT_OF_MEMORY} or partly in ran.notices
     else:
         assert ran.ending is Ending.STOPPED
-        assert ran.finished.reason.startswith(deaths.HIDING)
+        assert ran.finished.reason.startswith(end_reasons.HIDING)
 
 
 async def test_a_process_that_hides_is_not_allowed_where_it_would_not_be_counted(bot, run):
@@ -154,7 +154,7 @@ async def test_a_process_that_hides_is_not_allowed_where_it_would_not_be_counted
 
     if ran.ending is not Ending.OK:  # Root sees it all the same.
         assert ran.ending is Ending.STOPPED
-        assert ran.finished.reason.startswith(deaths.HIDING)
+        assert ran.finished.reason.startswith(end_reasons.HIDING)
     assert (ran.ending is Ending.OK) == (os.geteuid() == 0)
 
 
@@ -226,7 +226,7 @@ async def test_what_cannot_be_counted_is_not_called_too_large(run):
     )
 
     assert ran.ending is Ending.STOPPED
-    assert ran.finished.reason.startswith(deaths.UNCOUNTABLE)
+    assert ran.finished.reason.startswith(end_reasons.UNCOUNTABLE)
 
 
 FULL = {
@@ -265,7 +265,7 @@ async def test_memory_in_sockets_that_no_control_group_counts_is_bounded(run, wh
     )
 
     assert ran.ending is Ending.STOPPED
-    assert ran.finished.reason.startswith(deaths.HIDING)
+    assert ran.finished.reason.startswith(end_reasons.HIDING)
 
 
 BUFFERS = """

@@ -8,7 +8,7 @@
     bot = conversations.Conversations(tmp_path, {"hi": hello})
 
 As strict as the real one where a platform could go wrong: one turn at a time, in order; every turn
-is recorded as it was told; the reply is told what `ports.Reply` promises and nothing after `over`.
+is recorded as it was told; the reply is told what `ports.Reply` promises and nothing after `ended`.
 A text that no script knows is a fault. `put` and `reading` stream, to and from real files.
 """
 
@@ -23,7 +23,7 @@ import re
 import time
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import approvals, histories, overviews, ports
+from interpreter_bot.sessions import approvals, histories, ports
 
 
 @dataclasses.dataclass
@@ -90,8 +90,8 @@ class _Recording:
         self.artifacts.append(artifact)
         self._reply.artifact(cell, artifact)
 
-    def over(self, end):
-        self._reply.over(end)
+    def ended(self, end):
+        self._reply.ended(end)
         self._is_over = True
 
     def _stored(self, output):
@@ -140,7 +140,7 @@ class Conversations:
         queue = self._waiting[request.key]
         queue.append((request.id, withdrawn))
         if (ahead := len(queue) - 1) > 0:
-            reply.waiting(ahead)
+            reply.queued(ahead)
         taking = asyncio.create_task(self._lanes[request.key].acquire())
         leaving = asyncio.create_task(withdrawn.wait())
         try:
@@ -156,7 +156,7 @@ class Conversations:
                 self._lanes[request.key].release()
             else:
                 taking.cancel()
-        reply.over(end)
+        reply.ended(end)
         return end
 
     async def _take(self, request, reply):
@@ -179,7 +179,7 @@ class Conversations:
             artifacts=(),
         )
         self.past[request.key].append(past)
-        recording.begun()
+        recording.started()
         play = self._script[request.text.partition(" ")[0]]
         try:
             said = await play(Stage(request, recording, stop, self))
@@ -262,7 +262,7 @@ class Conversations:
         assert platform == "web"
         found = sorted(self.used, key=lambda key: self.used[key], reverse=True)[:most]
         return tuple(
-            overviews.Overview(
+            histories.SessionOverview(
                 key=key,
                 title=self.titles.get(key, ""),
                 model="",
@@ -337,7 +337,7 @@ class Conversations:
     async def usage(self, key, person):
         assert person.id
         spent = ports.Spent(input_tokens=1200, output_tokens=345, money=decimal.Decimal("0.021"))
-        return overviews.Usage(
+        return histories.Usage(
             session=spent, today=spent, cpu_seconds=1.5, allowed_money=None, allowed_tokens=100_000
         )
 

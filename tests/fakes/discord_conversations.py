@@ -7,7 +7,7 @@
 
     talks = Conversations(script)
 
-One turn at a time in each conversation; a reply hears `over` exactly once; every call of the reply
+One turn at a time in each conversation; a reply hears `ended` exactly once; every call of the reply
 goes through the order that `ports.Reply` promises.
 """
 
@@ -20,7 +20,7 @@ import datetime
 import itertools
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import approvals, histories, overviews, ports, requests
+from interpreter_bot.sessions import approvals, histories, ports, requests
 from tests.fakes import replies
 
 
@@ -135,21 +135,21 @@ class Conversations:
         queue.append(entry)
         try:
             if len(queue) > 1:
-                reply.waiting(len(queue) - 1)
+                reply.queued(len(queue) - 1)
             async with lock:
                 entry[2] = True
-                reply.begun()
+                reply.started()
                 end = await self._turn(request, reply)
         except asyncio.CancelledError:
             if task.cancelling() and not entry[1]:
                 task.uncancel()
                 end = ports.End(status=ports.Status.STOPPED, sentence="Withdrawn.")
             else:
-                reply.over(ports.End(status=ports.Status.STOPPED, sentence="Stopped."))
+                reply.ended(ports.End(status=ports.Status.STOPPED, sentence="Stopped."))
                 raise
         finally:
             queue.remove(entry)
-        reply.over(end)
+        reply.ended(end)
         return end
 
     async def _turn(self, request, reply):
@@ -242,7 +242,7 @@ class Conversations:
         ]
         now = datetime.datetime.now(datetime.UTC)
         return tuple(
-            overviews.Overview(
+            histories.SessionOverview(
                 key=key, title="", model="", used=now, is_busy=False, has_kernel=False
             )
             for key in found[:most]
@@ -275,7 +275,7 @@ class Conversations:
 
     async def usage(self, key, person):
         spent = ports.Spent(steps=1, input_tokens=100, output_tokens=20)
-        return overviews.Usage(
+        return histories.Usage(
             session=spent, today=spent, cpu_seconds=1.5, allowed_money=None, allowed_tokens=1000
         )
 

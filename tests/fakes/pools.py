@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import workspaces
+from interpreter_bot.kernels.files import workspaces
 
 OK = values.Finished(values.Ending.OK, 0.1)
 LOST = "A new Python was started, without the variables of the earlier one. It crashed."
@@ -84,7 +84,7 @@ class Kernel:
         assert self._end is not None, "nothing runs"
         self._end.set_result(values.Finished(values.Ending.STOPPED, 0.1, reason))
 
-    def condemn(self, ending, reason):
+    def kill_with_reason(self, ending, reason):
         self._pool.condemned.append(reason)
         if self._end is not None and not self._end.done():
             self._end.set_result(values.Finished(ending, 0.1, reason, kernel_lost=True))

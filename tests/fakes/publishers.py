@@ -11,7 +11,7 @@ import pathlib
 
 from aiohttp import web
 
-from interpreter_bot.agent.llms.embedded import weights
+from interpreter_bot.agent.llms.embedded import model_files
 
 ENGINE = pathlib.Path(__file__).with_name("engine_script.py")
 CONTENT = b"GGUF{" + b" " * 3_000_000 + b"}"
@@ -53,7 +53,7 @@ class Publisher:
 
     @property
     def wanted(self):
-        return weights.Weights(
+        return model_files.Weights(
             alias="m",
             title="M",
             url=f"http://127.0.0.1:{self.port}/m.gguf",

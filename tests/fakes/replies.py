@@ -38,12 +38,12 @@ class Reply:
         self.heard.append((method, what))
         self._arrival.set()
 
-    def waiting(self, ahead):
+    def queued(self, ahead):
         assert ahead > 0
         assert not self.of("begun")
         self._hear("waiting", ahead)
 
-    def begun(self):
+    def started(self):
         assert not self.of("begun")
         self._hear("begun", None)
 
@@ -107,7 +107,7 @@ class Reply:
     def usage(self, spent):
         self._hear("usage", spent)
 
-    def over(self, end):
+    def ended(self, end):
         self._hear("over", end)
         self.end = end
 

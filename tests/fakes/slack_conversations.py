@@ -12,16 +12,16 @@ import datetime
 import hashlib
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import approvals, overviews, ports
+from interpreter_bot.sessions import approvals, histories, ports
 
 
-async def echo(request, reply, held):
+async def echo(request, reply, service):
     """Answer in words, as a model would."""
     reply.step(1)
     text = f"echo: {request.text}"
     for start in range(0, len(text), 5):
         reply.text(text[start : start + 5])
-    return ports.End(status=ports.Status.DONE, text=text, turn_id=held.next_turn())
+    return ports.End(status=ports.Status.DONE, text=text, turn_id=service.next_turn())
 
 
 @dataclasses.dataclass
@@ -74,17 +74,17 @@ class Conversations:
         self._waiting[request.key].append(entry)
         try:
             if lane.locked():
-                reply.waiting(len(self._waiting[request.key]))
+                reply.queued(len(self._waiting[request.key]))
             async with self._turn_of(lane, entry) as is_wanted:
                 self._waiting[request.key].remove(entry)
                 if is_wanted:
                     return await self._take(request, reply)
                 end = ports.End(status=ports.Status.FAILED, sentence="Withdrawn.")
                 self.ends.append(end)
-                reply.over(end)
+                reply.ended(end)
                 return end
         except asyncio.CancelledError:
-            reply.over(ports.End(status=ports.Status.STOPPED, sentence="Stopped."))
+            reply.ended(ports.End(status=ports.Status.STOPPED, sentence="Stopped."))
             raise
         finally:
             if entry in self._waiting[request.key]:
@@ -105,7 +105,7 @@ class Conversations:
             having.cancel()
 
     async def _take(self, request, reply):
-        reply.begun()
+        reply.started()
         work = asyncio.create_task(self._work(request, reply))
         self._running[request.key] = work
         past = Past(self._turn + 1, request.person.id, request.text)
@@ -122,7 +122,7 @@ class Conversations:
         finally:
             del self._running[request.key]
         self.ends.append(end)
-        reply.over(end)
+        reply.ended(end)
         return end
 
     async def _work(self, request, reply):
@@ -170,7 +170,7 @@ class Conversations:
 
     async def recent(self, platform, workspace="", *, channel=None, person="", most=50):
         found = [
-            overviews.Overview(
+            histories.SessionOverview(
                 key=key,
                 title=self._titles.get(key, ""),
                 model=self._models.get(key, ""),
@@ -229,7 +229,7 @@ class Conversations:
 
     async def usage(self, key, person):
         spent = ports.Spent(steps=2, input_tokens=1000, output_tokens=234)
-        return overviews.Usage(
+        return histories.Usage(
             session=spent, today=spent, cpu_seconds=1.5, allowed_money=None, allowed_tokens=50_000
         )
 

@@ -13,10 +13,11 @@ import time
 
 import pytest
 
-from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import launching, pools
-from interpreter_bot.kernels.provisioning import forkservers, procfiles
-from interpreter_bot.sessions import reaping
+from interpreter_bot import errors, schedules, settings, values
+from interpreter_bot.app import kernel_pool
+from interpreter_bot.kernels import launchers, pools
+from interpreter_bot.kernels.metering import procfs
+from interpreter_bot.kernels.provisioning import forkservers
 
 pytestmark = pytest.mark.kernel
 
@@ -239,7 +240,7 @@ async def test_places_are_free_again_after_starts_that_failed(opened, monkeypatc
                 with pytest.raises(errors.KernelStartError):
                     await pool.take("a")
         with monkeypatch.context() as patch:
-            patch.setattr(pool._ground, "attach", fail)
+            patch.setattr(pool._host, "attach", fail)
             with pytest.raises(errors.KernelStartError):
                 await pool.take("a")
         assert (await pool.take("a")).is_alive
@@ -269,8 +270,8 @@ async def test_reaping_lets_the_unused_go_and_the_busy_stay(opened):
 
 
 async def test_the_scheduler_reaps(opened, monkeypatch):
-    monkeypatch.setattr(reaping, "_INTERVAL_SECONDS", 0.1)
-    async with opened(idle_seconds=0.2) as pool, reaping.scheduled(reaping.reaping(pool)):
+    monkeypatch.setattr(schedules, "_INTERVAL_SECONDS", 0.1)
+    async with opened(idle_seconds=0.2) as pool, schedules.scheduled(kernel_pool.reap_job(pool)):
         await pool.take("a")
         await _until(lambda: not pool.live)
 
@@ -290,7 +291,7 @@ async def test_a_dead_kernel_is_replaced_and_the_reason_told(opened):
 async def test_the_fork_servers_death_is_survived(opened):
     async with opened() as pool:
         kernel = await pool.take("a")
-        server = pool._ground.ground.server._process
+        server = pool._host.host_context.server._process
         os.kill(server.pid, signal.SIGKILL)
         await _until(lambda: not kernel.is_alive)
         again = await pool.take("a")
@@ -369,7 +370,7 @@ async def test_a_session_is_forgotten_that_is_just_being_started(opened):
 @pytest.fixture
 def slow_starts(monkeypatch):
     """Let each start take its time; tells which began, and how many side by side."""
-    launch, running = launching.Launcher.launch, []
+    launch, running = launchers.Launcher.launch, []
 
     class Starts:
         count = most = 0
@@ -385,7 +386,7 @@ def slow_starts(monkeypatch):
         finally:
             running.remove(self)
 
-    monkeypatch.setattr(launching.Launcher, "launch", slow_launch)
+    monkeypatch.setattr(launchers.Launcher, "launch", slow_launch)
     return Starts
 
 
@@ -460,14 +461,14 @@ async def test_the_time_for_a_start_does_not_run_while_it_waits(opened):
     # Three times what each start is made to take: a busy machine may add as much again.
     limit = 1.5
     async with opened(starts=1, start_seconds=limit, concurrent=20) as pool:
-        begin = launching._Manager.begin
+        begin = launchers._Manager.begin
 
         async def slow_begin(self):
             await asyncio.sleep(limit / 3)
             await begin(self)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(launching._Manager, "begin", slow_begin)
+            patch.setattr(launchers._Manager, "begin", slow_begin)
             started = time.monotonic()
             await asyncio.gather(*(pool.take(str(number)) for number in range(7)))
             assert time.monotonic() - started > 2 * limit
@@ -477,8 +478,8 @@ async def test_a_fork_server_that_is_late_once_ends_no_session(opened, monkeypat
     monkeypatch.setattr(forkservers, "_ANSWER_SECONDS", 0.3)
     async with opened() as pool:
         kernel = await pool.take("a")
-        server = pool._ground.ground.server
-        (serving,) = procfiles.children(server._process.pid)
+        server = pool._host.host_context.server
+        (serving,) = procfs.children(server._process.pid)
         os.kill(serving, signal.SIGSTOP)
         with pytest.raises(errors.KernelStartError):
             await pool.take("b")
@@ -490,8 +491,8 @@ async def test_a_fork_server_that_is_late_once_ends_no_session(opened, monkeypat
 async def test_a_fork_server_that_stays_silent_is_replaced(opened, monkeypatch):
     monkeypatch.setattr(forkservers, "_ANSWER_SECONDS", 0.2)
     async with opened() as pool:
-        server = pool._ground.ground.server
-        (serving,) = procfiles.children(server._process.pid)
+        server = pool._host.host_context.server
+        (serving,) = procfs.children(server._process.pid)
         os.kill(serving, signal.SIGSTOP)
         for _ in range(3):
             with pytest.raises(errors.KernelStartError):

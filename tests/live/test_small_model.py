@@ -12,10 +12,10 @@ import pathlib
 import pytest
 
 from interpreter_bot import settings
-from interpreter_bot.agent import budgets, describing, loops, transcripts
-from interpreter_bot.agent.endings import Ending
+from interpreter_bot.agent import budgets, loops, observations, transcripts
 from interpreter_bot.agent.llms import catalogues
-from interpreter_bot.agent.llms.embedded import opening
+from interpreter_bot.agent.llms.embedded import on_demand
+from interpreter_bot.agent.outcomes import OutcomeKind
 from tests.unit.agent import scripts
 
 # Read at import, for the settings of whoever runs the tests are taken away from every test.
@@ -37,11 +37,11 @@ def model_path():
 async def test_question_about_a_file_is_answered_from_what_the_code_printed(model_path, tmp_path):
     chosen = settings.Local(model_path=model_path)
     details = "3 rows. Columns: city (str), paid (int64).\nFirst rows:\ncity,paid\nBern,3"
-    told = describing.file("paid.csv", 40, kind="text/csv", details=details)
+    told = observations.file("paid.csv", 40, kind="text/csv", details=details)
     transcript = transcripts.Transcript()
-    transcript.tell(f"{told}\n\nWhat is the sum of paid?")
-    watcher, workbench = scripts.Watcher(), scripts.Workbench(scripts.printed("7193\n"))
-    async with opening.Embedded.open(chosen, tmp_path) as local:
+    transcript.add_user_message(f"{told}\n\nWhat is the sum of paid?")
+    observer, environment = scripts.Watcher(), scripts.Workbench(scripts.printed("7193\n"))
+    async with on_demand.EmbeddedServer.open(chosen, tmp_path) as local:
         catalogue = catalogues.Catalogue(
             [local.model],
             keys={},
@@ -49,19 +49,19 @@ async def test_question_about_a_file_is_answered_from_what_the_code_printed(mode
             servers={local.model.title: local},
         )
         outcome = await loops.run(
-            loops.Job(
+            loops.TurnSpec(
                 llm=catalogue.llm(),
                 model=local.model,
                 limits=settings.Turn(steps=3),
                 system="You are a data analyst with a Python interpreter.",
                 transcript=transcript,
-                workbench=workbench,
-                watcher=watcher,
+                environment=environment,
+                observer=observer,
                 budget=budgets.Budget(settings.Turn(steps=3), local.model),
             )
         )
         await catalogue.close()
-    assert outcome.ending is Ending.ANSWERED
-    assert "paid.csv" in workbench.ran[0]
+    assert outcome.ending is OutcomeKind.ANSWERED
+    assert "paid.csv" in environment.ran[0]
     assert "7193" in outcome.text.replace(",", "")
-    assert ("Starting the demo model…", None) in watcher.of("progress")
+    assert ("Starting the demo model…", None) in observer.of("progress")

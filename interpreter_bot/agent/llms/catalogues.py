@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -10,10 +11,59 @@ import openai
 import pydantic
 
 from interpreter_bot import errors, settings
-from interpreter_bot.agent import failures, ports
-from interpreter_bot.agent.llms import awaiting, chat, choosing, fenced, responses, retrying, sight
+from interpreter_bot.agent import model_errors, ports
+from interpreter_bot.agent.llms import (
+    chat_completions,
+    fenced,
+    picture_support,
+    responses_api,
+    retries,
+    starting_servers,
+    tool_support,
+)
+
+_log = logging.getLogger(__name__)
+
+_KEY: Final = "OPENAI_API_KEY"
+_URL: Final = "OPENAI_BASE_URL"
+_NAME: Final = "OPENAI_MODEL"
+_DEFAULT: Final = "gpt-5-mini"
+_SECONDS: Final = 5.0
+_MOST: Final = 50
 
 _OWN_SILENCE_SECONDS: Final = 1200.0
+
+
+async def discover(environment: Mapping[str, str]) -> tuple[settings.Model, ...]:
+    """Return what the variables that everybody knows lead to.
+
+    `OPENAI_MODEL` names the model, or several, with commas; without it a server named by
+    `OPENAI_BASE_URL` is asked what it has, and OpenAI's own is asked for a small one.
+
+    Returns:
+        The models, the default first; none where no variable is set or the server says nothing.
+    """
+    url, key = environment.get(_URL, ""), environment.get(_KEY, "")
+    if not url and not key:
+        return ()
+    names = [name.strip() for name in environment.get(_NAME, "").split(",") if name.strip()]
+    if not names:
+        names = await _listed(url, key) if url else [_DEFAULT]
+    if url:
+        return tuple(settings.Model(name=name, base_url=url) for name in names)
+    return tuple(settings.Model(name=name) for name in names)
+
+
+async def _listed(url: str, key: str) -> list[str]:
+    client = openai.AsyncOpenAI(
+        base_url=url, api_key=key or "none", timeout=_SECONDS, max_retries=0
+    )
+    async with client:
+        try:
+            return [model.id async for model in client.models.list()][:_MOST]
+        except openai.OpenAIError as error:
+            _log.warning("the server of %s does not list its models: %s", _URL, error)
+            return []
 
 
 class Catalogue:
@@ -36,8 +86,8 @@ class Catalogue:
         *,
         keys: Mapping[str, pydantic.SecretStr],
         patience: settings.Patience,
-        servers: Mapping[str, awaiting.Server] | None = None,
-        sleep: retrying.Sleep | None = None,
+        servers: Mapping[str, starting_servers.StartingServer] | None = None,
+        sleep: retries.Sleep | None = None,
     ) -> None:
         self._models = {model.title: model for model in models}
         if len(self._models) < len(models):
@@ -49,7 +99,7 @@ class Catalogue:
         self._servers = servers or {}
         self._sleep = sleep
         self._clients: list[openai.AsyncOpenAI] = []
-        self._llms: dict[str, sight.Sighted] = {}
+        self._llms: dict[str, picture_support.PictureFallbackLlm] = {}
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -65,11 +115,11 @@ class Catalogue:
             UnknownChoiceError: there is none of that title, or none at all.
         """
         if not self._models:
-            raise failures.UnknownChoiceError("No language model is configured.")
+            raise model_errors.UnknownChoiceError("No language model is configured.")
         chosen = self._models.get(title or self.titles[0])
         if chosen is None:
             names = ", ".join(self.titles)
-            raise failures.UnknownChoiceError(f"There is no such model. There are: {names}.")
+            raise model_errors.UnknownChoiceError(f"There is no such model. There are: {names}.")
         known = self._llms.get(chosen.title)
         if known is not None and known.is_blind:
             return chosen.model_copy(update={"can_see_images": "no"})
@@ -85,11 +135,11 @@ class Catalogue:
         if model.title not in self._llms:
             speaking = self._speaking(model)
             patient = (
-                retrying.Retrying(speaking, self._patience, sleep=self._sleep)
+                retries.RetryingLlm(speaking, self._patience, sleep=self._sleep)
                 if self._sleep
-                else retrying.Retrying(speaking, self._patience)
+                else retries.RetryingLlm(speaking, self._patience)
             )
-            self._llms[model.title] = sight.Sighted(patient, model)
+            self._llms[model.title] = picture_support.PictureFallbackLlm(patient, model)
         return self._llms[model.title]
 
     async def close(self) -> None:
@@ -104,10 +154,10 @@ class Catalogue:
         if server is None:
             return _speaking(self._opened(model), model)
 
-        def connected(address: awaiting.Address) -> ports.Llm:
+        def connected(address: starting_servers.ServerAddress) -> ports.Llm:
             return _speaking(self._connected(address), model)
 
-        return awaiting.Awaiting(server, connected)
+        return starting_servers.StartingServerLlm(server, connected)
 
     def _opened(self, model: settings.Model) -> openai.AsyncOpenAI:
         key = self._keys.get(model.api_key_variable)
@@ -122,7 +172,7 @@ class Catalogue:
         self._clients.append(client)
         return client
 
-    def _connected(self, address: awaiting.Address) -> openai.AsyncOpenAI:
+    def _connected(self, address: starting_servers.ServerAddress) -> openai.AsyncOpenAI:
         """Open a connection to a server of our own, on this machine."""
         # It reads slowly, one request after the other, and its end is noticed at once.
         seconds = max(self._patience.silence_seconds, _OWN_SILENCE_SECONDS)
@@ -144,12 +194,14 @@ class Catalogue:
 def _speaking(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:
     match model.protocol:
         case "chat":
-            return chat.Chat(client, model)
+            return chat_completions.ChatCompletionsLlm(client, model)
         case "responses":
-            return responses.Responses(client, model)
+            return responses_api.ResponsesLlm(client, model)
         case "fenced":
-            return fenced.Fenced(chat.Chat(client, model), is_small=model.is_small)
+            return fenced.FencedLlm(
+                chat_completions.ChatCompletionsLlm(client, model), is_small=model.is_small
+            )
         case "auto":
-            with_tools = chat.Chat(client, model)
-            without = fenced.Fenced(with_tools, is_small=model.is_small)
-            return choosing.Choosing(with_tools, without, is_small=model.is_small)
+            with_tools = chat_completions.ChatCompletionsLlm(client, model)
+            without = fenced.FencedLlm(with_tools, is_small=model.is_small)
+            return tool_support.AdaptiveLlm(with_tools, without, is_small=model.is_small)

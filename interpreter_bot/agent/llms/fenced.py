@@ -6,114 +6,172 @@ import dataclasses
 from typing import Any, TypeAlias
 
 from interpreter_bot.agent import (
+    chat_messages,
     claims,
-    failures,
-    fitting,
-    guards,
-    leniency,
-    messages,
+    context_windows,
+    lenient_json,
+    model_errors,
     ports,
-    prompting,
+    prompt_texts,
+    repetition,
     tools,
 )
-from interpreter_bot.agent.llms import chat, forgetting, listening, reminding, withholding
+from interpreter_bot.agent.llms import chat_completions, reply_assembly, small_model_prompts
 
 _Content: TypeAlias = str | list[dict[str, Any]]
 
 
-class Fenced:
-    """Speaks through `chat`, without tools. One block a step: what follows it is invented.
+class BufferedReply:
+    """Passes on what a model says once it has begun to write code, or once it is told to.
+
+    A turn that is stopped meanwhile shows what there was, as every turn does.
+    """
+
+    def __init__(self, listener: ports.ReplyListener) -> None:
+        self._listener = listener
+        self._held: list[str] | None = []
+
+    def text(self, delta: str) -> None:
+        """Keep words back."""
+        if self._held is None:
+            self._listener.text(delta)
+        else:
+            self._held.append(delta)
+
+    def code(self, delta: str) -> None:
+        """Let go: it goes on to compute."""
+        self.release()
+        self._listener.code(delta)
+
+    def notice(self, sentence: str) -> None:
+        """Pass it on."""
+        self._listener.notice(sentence)
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Pass it on."""
+        self._listener.progress(text, share)
+
+    def drop(self) -> None:
+        """Forget what is held back, and hold back again."""
+        self._held = []
+
+    def release(self) -> None:
+        """Pass on what is held back, and all that follows."""
+        held, self._held = self._held, None
+        if held:
+            self._listener.text("".join(held))
+
+
+class FencedLlm:
+    """Speaks through `chat_completions`, without tools; what follows a block is invented.
 
     Args:
         through: sends and hears.
         is_small: a long prompt would make its code worse.
     """
 
-    def __init__(self, through: chat.Chat, *, is_small: bool = False) -> None:
+    def __init__(
+        self, through: chat_completions.ChatCompletionsLlm, *, is_small: bool = False
+    ) -> None:
         self._chat = through
         self._is_small = is_small
 
-    async def reply(self, prompt: messages.Prompt, *, hearing: ports.Hearing) -> messages.Reply:
+    async def reply(
+        self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
+    ) -> chat_messages.Reply:
         """Answer; a block of Python is a call of `run_code`."""
-        if self._is_small and (bare := reminding.bare_answer(prompt.messages)):
-            hearing.text(bare)
-            written = messages.Usage(0, fitting.text_tokens(bare), is_estimated=True)
-            return messages.Reply(text=bare, usage=written)
+        if self._is_small and (bare := small_model_prompts.bare_answer(prompt.messages)):
+            listener.text(bare)
+            written = chat_messages.Usage(0, context_windows.text_tokens(bare), is_estimated=True)
+            return chat_messages.Reply(text=bare, usage=written)
         system = prompt.system
         if rules := self._rules(prompt):
             system = f"{system}\n\n{rules}"
         said: list[dict[str, Any]] = [{"role": "system", "content": system}]
         may_call = bool(prompt.tools) and prompt.may_call
         # What it is to answer from, it has to see.
-        for message in forgetting.forgotten(prompt.messages) if may_call else prompt.messages:
+        for message in (
+            small_model_prompts.without_dead_ends(prompt.messages) if may_call else prompt.messages
+        ):
             _append(said, message)
-        reminder = reminding.reminder(prompt.messages, is_small=self._is_small) if may_call else ""
+        reminder = (
+            small_model_prompts.reminder(prompt.messages, is_small=self._is_small)
+            if may_call
+            else ""
+        )
         if not reminder:
-            return await self._converse(said, prompt, hearing)
-        _append(said, messages.Told(reminder, is_ours=True))
-        withheld = withholding.Withheld(hearing)
+            return await self._converse(said, prompt, listener)
+        _append(said, chat_messages.UserMessage(reminder, is_ours=True))
+        buffered = BufferedReply(listener)
         try:
-            reply = await self._converse(said, prompt, withheld)
-            objection = reminding.objection(reply, prompt, is_small=self._is_small)
+            reply = await self._converse(said, prompt, buffered)
+            objection = small_model_prompts.objection(reply, prompt, is_small=self._is_small)
             if not objection:
                 return reply
-            withheld.drop()
-            _append(said, messages.Said(reply.text))
-            _append(said, messages.Told(objection, is_ours=True))
+            buffered.drop()
+            _append(said, chat_messages.AssistantMessage(reply.text))
+            _append(said, chat_messages.UserMessage(objection, is_ours=True))
             try:
-                again = await self._converse(said, prompt, withheld)
-            except failures.CutError as error:
+                again = await self._converse(said, prompt, buffered)
+            except model_errors.CutError as error:
                 error.partial = with_both(reply, error.partial)
                 raise
             return with_both(reply, again)
         finally:
-            withheld.release()
+            buffered.release()
 
-    def _rules(self, prompt: messages.Prompt) -> str:
+    def _rules(self, prompt: chat_messages.Prompt) -> str:
         """Say how code is run; where there is data, a small model is told so with the question."""
         if not prompt.tools or (self._is_small and claims.has_data(prompt.messages)):
             return ""
-        return prompting.read("fenced_small" if self._is_small else "fenced")
+        return prompt_texts.read("fenced_small" if self._is_small else "fenced")
 
     async def _converse(
-        self, said: list[dict[str, Any]], prompt: messages.Prompt, hearing: ports.Hearing
-    ) -> messages.Reply:
-        listener = listening.Listener(hearing, prompt, finds_calls=True, takes_python=True)
+        self,
+        said: list[dict[str, Any]],
+        prompt: chat_messages.Prompt,
+        listener: ports.ReplyListener,
+    ) -> chat_messages.Reply:
+        assembler = reply_assembly.ReplyAssembler(
+            listener, prompt, finds_calls=True, takes_python=True
+        )
         reply = await self._chat.converse(
-            said, prompt, listener=listener, extra={}, stops_at_block=True
+            said, prompt, assembler=assembler, extra={}, stops_at_block=True
         )
         if not reply.calls or not isinstance(wish := tools.read(reply.calls[0]), tools.RunCode):
             return reply
-        words = wish.code if leniency.is_prose(wish.code) else ""
-        if self._is_small and isinstance(prompt.messages[-1], messages.Answered):
-            words = words or leniency.printed(wish.code)
+        words = wish.code if lenient_json.is_prose(wish.code) else ""
+        if self._is_small and isinstance(prompt.messages[-1], chat_messages.ToolResult):
+            words = words or lenient_json.printed(wish.code)
         if not words:
             return reply
         # It copies the shape of what it wrote before, and means to answer.
-        if isinstance(hearing, withholding.Withheld):
-            hearing.drop()
-        hearing.text(words)
+        if isinstance(listener, BufferedReply):
+            listener.drop()
+        listener.text(words)
         return dataclasses.replace(reply, text=f"{reply.text}{words}", calls=())
 
 
-def with_both(guess: messages.Reply, reply: messages.Reply) -> messages.Reply:
+def with_both(guess: chat_messages.Reply, reply: chat_messages.Reply) -> chat_messages.Reply:
     """Let a reply have cost what the guess before it cost, too.
 
     An estimate even where the server counted both: it is no measure of one prompt.
     """
     if guess.usage is None:
         return dataclasses.replace(reply, usage=None, is_second_try=True)
-    written = fitting.message_tokens(messages.Said(reply.text, reply.calls))
-    known = reply.usage or messages.Usage(guess.usage.tokens, written)
+    written = context_windows.message_tokens(
+        chat_messages.AssistantMessage(reply.text, reply.calls)
+    )
+    known = reply.usage or chat_messages.Usage(guess.usage.tokens, written)
     both = guess.usage + known
     usage = dataclasses.replace(both, is_estimated=True)
     return dataclasses.replace(reply, usage=usage, is_second_try=True)
 
 
-def _append(said: list[dict[str, Any]], message: messages.Message) -> None:
+def _append(said: list[dict[str, Any]], message: chat_messages.Message) -> None:
     role, text = _written(message)
-    pictures = () if isinstance(message, messages.Said) else message.pictures
-    content = chat.wire_content(text, pictures)
+    pictures = () if isinstance(message, chat_messages.AssistantMessage) else message.pictures
+    content = chat_completions.wire_content(text, pictures)
     last = said[-1]
     # Many of these models know only a strict alternation.
     if last["role"] == role:
@@ -132,21 +190,21 @@ def _parts(content: _Content) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _written(message: messages.Message) -> tuple[str, str]:
+def _written(message: chat_messages.Message) -> tuple[str, str]:
     match message:
-        case messages.Told():
+        case chat_messages.UserMessage():
             return "user", message.text
-        case messages.Said():
+        case chat_messages.AssistantMessage():
             blocks = [_block(call) for call in message.calls]
             return "assistant", "\n\n".join(filter(None, (message.text.strip(), *blocks)))
-        case messages.Answered():
-            if message.text.startswith(guards.REFUSAL):
+        case chat_messages.ToolResult():
+            if message.text.startswith(repetition.REFUSAL):
                 return "user", message.text
             return "user", f"[Output of the code:]\n{message.text}"
 
 
-def _block(call: messages.Call) -> str:
+def _block(call: chat_messages.Call) -> str:
     wish = tools.read(call)
     if isinstance(wish, tools.RunCode):
         return f"```python\n{wish.code.rstrip()}\n```"
-    return f"```json\n{leniency.unwrapped(call.arguments)}\n```"
+    return f"```json\n{lenient_json.unwrapped(call.arguments)}\n```"

@@ -22,7 +22,7 @@ import sys
 from typing import Final, Literal
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels.provisioning import hierarchies
+from interpreter_bot.kernels.provisioning import cgroup_files
 
 _NEEDED: Final = ("memory", "pids", "cpu")
 _PERIOD_MICROSECONDS: Final = 100_000
@@ -68,7 +68,7 @@ class Group:
         """
         try:
             for directory in self._directories:
-                hierarchies.write(directory, "cgroup.procs", pid)
+                cgroup_files.write(directory, "cgroup.procs", pid)
         except OSError as error:
             raise errors.KernelStartError from error
 
@@ -107,7 +107,7 @@ class Group:
     def kill(self) -> None:
         """Send SIGKILL to everything inside, without waiting; it allows no forks afterwards."""
         for directory in self._directories:
-            hierarchies.kill(directory, forks_of=self._places["pids"])
+            cgroup_files.kill(directory, forks_of=self._places["pids"])
 
     async def remove(self) -> bool:
         """Kill what is inside and remove the group, off the event loop, within 2 seconds.
@@ -120,7 +120,7 @@ class Group:
     def remove_now(self) -> bool:
         """Like `remove`, blocking."""
         self.kill()
-        return all([hierarchies.remove(directory) for directory in self._directories])
+        return all([cgroup_files.remove(directory) for directory in self._directories])
 
     def _read(self, what: str) -> int:
         controller, file, *key = _READINGS[self._version][what]
@@ -149,7 +149,7 @@ class Cgroups:
         self.version: Literal[0, 1, 2] = version
         self.reason = reason
         self._bases = bases or {}
-        self._instance = hierarchies.instance_name() if self._bases else ""
+        self._instance = cgroup_files.instance_name() if self._bases else ""
 
     @classmethod
     def probe(
@@ -166,7 +166,7 @@ class Cgroups:
         if mode == "off":
             return cls(0, "control groups are switched off by the settings")
         try:
-            unified, places = hierarchies.own(proc)
+            unified, places = cgroup_files.own(proc)
         except (OSError, ValueError) as error:
             return cls(0, f"no control groups: {error}")
         reasons = []
@@ -186,13 +186,13 @@ class Cgroups:
     @classmethod
     def _try(cls, version: Literal[1, 2], bases: dict[str, str]) -> Cgroups:
         if version == 2:
-            bases = dict.fromkeys(bases, hierarchies.claim(bases["memory"], _NEEDED))
+            bases = dict.fromkeys(bases, cgroup_files.claim(bases["memory"], _NEEDED))
         found = cls(version, f"version {version} beneath {bases['memory']}", bases=bases)
         try:
             for base in dict.fromkeys(bases.values()):
                 os.mkdir(f"{base}/{found._instance}")
                 if version == 2:
-                    hierarchies.enable(f"{base}/{found._instance}", _NEEDED)
+                    cgroup_files.enable(f"{base}/{found._instance}", _NEEDED)
             group = found.create("probe", settings.Limits())
             try:
                 _join_for_trial(group)
@@ -232,7 +232,7 @@ class Cgroups:
             _bound(self.version, places, limits, memory_bytes=limits.memory_bytes + headroom_bytes)
         except OSError as error:
             for directory in made:
-                hierarchies.remove(directory)
+                cgroup_files.remove(directory)
             raise errors.KernelStartError from error
         return Group(self.version, places)
 
@@ -246,8 +246,8 @@ class Cgroups:
     def _sweep(self) -> int:
         swept = set()
         for base in dict.fromkeys(self._bases.values()):
-            for name in hierarchies.children(base):
-                if hierarchies.is_left_over(name) and hierarchies.remove_tree(f"{base}/{name}"):
+            for name in cgroup_files.children(base):
+                if cgroup_files.is_left_over(name) and cgroup_files.remove_tree(f"{base}/{name}"):
                     swept.add(name)
         return len(swept)
 
@@ -258,7 +258,7 @@ class Cgroups:
     def close_now(self) -> None:
         """Like `close`, blocking."""
         for base in dict.fromkeys(self._bases.values()):
-            hierarchies.remove_tree(f"{base}/{self._instance}")
+            cgroup_files.remove_tree(f"{base}/{self._instance}")
 
 
 def _bound(
@@ -266,21 +266,21 @@ def _bound(
 ) -> None:
     quota = max(_SMALLEST_QUOTA_MICROSECONDS, int(limits.cpu_cores * _PERIOD_MICROSECONDS))
     memory, pids, cpu = (places[name] for name in _NEEDED)
-    hierarchies.write(pids, "pids.max", limits.processes + _SPARE_PROCESSES)
+    cgroup_files.write(pids, "pids.max", limits.processes + _SPARE_PROCESSES)
     if version == 1:
-        hierarchies.write(memory, "memory.limit_in_bytes", memory_bytes)
+        cgroup_files.write(memory, "memory.limit_in_bytes", memory_bytes)
         swap, value = "memory.memsw.limit_in_bytes", memory_bytes  # Memory and swap together.
     else:
-        hierarchies.write(memory, "memory.max", memory_bytes)
+        cgroup_files.write(memory, "memory.max", memory_bytes)
         swap, value = "memory.swap.max", 0
     with contextlib.suppress(FileNotFoundError):  # A kernel that does not account for swap.
-        hierarchies.write(memory, swap, value)
+        cgroup_files.write(memory, swap, value)
     if version == 2:
-        hierarchies.write(cpu, "cpu.max", f"{quota} {_PERIOD_MICROSECONDS}")
+        cgroup_files.write(cpu, "cpu.max", f"{quota} {_PERIOD_MICROSECONDS}")
         return
-    hierarchies.write(cpu, "cpu.cfs_period_us", _PERIOD_MICROSECONDS)
+    cgroup_files.write(cpu, "cpu.cfs_period_us", _PERIOD_MICROSECONDS)
     try:
-        hierarchies.write(cpu, "cpu.cfs_quota_us", quota)
+        cgroup_files.write(cpu, "cpu.cfs_quota_us", quota)
     except OSError as error:
         # Version 1 refuses a share larger than what bounds the bot; then that bounds it too.
         if error.errno != errno.EINVAL:

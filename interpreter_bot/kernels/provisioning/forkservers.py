@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels.provisioning import environments, packets
+from interpreter_bot.kernels.provisioning import control_channels, python_environments
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class ForkServer:
         self._unanswered: set[object] = set()
         self._silences = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._channel: packets.Channel | None = None
+        self._channel: control_channels.ControlChannel | None = None
         self.readiness: Readiness | None = None
         self.packages: Mapping[str, str] = {}
 
@@ -106,17 +106,17 @@ class ForkServer:
             KernelStartError: the kernel's Python cannot be used.
             SettingsError: kernels would see what is private.
         """
-        environment = await asyncio.to_thread(environments.interrogate, self._kernels.python)
+        environment = await asyncio.to_thread(python_environments.interrogate, self._kernels.python)
         if self._sandbox.enabled:
-            await asyncio.to_thread(environments.refuse_exposed, environment, self._private)
+            await asyncio.to_thread(python_environments.refuse_exposed, environment, self._private)
         self.packages = environment.packages
         self._unanswered, self._silences = set(), 0
-        self._channel, theirs = packets.Channel.pair()
+        self._channel, theirs = control_channels.ControlChannel.pair()
         with theirs:
-            home = environments.WALLED_HOME
+            home = python_environments.WALLED_HOME
             if not self._sandbox.enabled:
                 home = str(self._workspaces.parent / "unwalled-home")
-            self._process = environments.spawn(
+            self._process = python_environments.spawn(
                 environment, theirs.fileno(), cores=self._cores, home=home
             )
         try:
@@ -134,7 +134,7 @@ class ForkServer:
     def _cores(self) -> int:
         return max(1, math.ceil(self._limits.cpu_cores))
 
-    def _introduction(self, environment: environments.Environment) -> dict[str, object]:
+    def _introduction(self, environment: python_environments.Environment) -> dict[str, object]:
         return {
             "walls": self._sandbox.enabled,
             "is_mapped_outside": os.geteuid() == 0,
@@ -189,12 +189,12 @@ class ForkServer:
                     "Start the bot as another user, or set sandbox.first_uid."
                 ) from error
 
-    def _channel_or_raise(self) -> packets.Channel:
+    def _channel_or_raise(self) -> control_channels.ControlChannel:
         if self._channel is None:
             raise errors.KernelStartError("The fork server is not running.")
         return self._channel
 
-    async def _receive(self) -> packets.Packet:
+    async def _receive(self) -> control_channels.Packet:
         packet = await self._channel_or_raise().receive()
         if packet is None:
             raise errors.KernelStartError("The fork server ended; the log may say why.")
@@ -202,7 +202,7 @@ class ForkServer:
 
     async def _ask(
         self, request: dict[str, object], descriptors: Sequence[int] = ()
-    ) -> packets.Packet:
+    ) -> control_channels.Packet:
         """Ask, and collect the answer even if whoever asked goes away: it is nobody else's."""
         # Copies, because the asker closes its own when it goes away.
         owned = [os.dup(descriptor) for descriptor in descriptors]
@@ -213,7 +213,9 @@ class ForkServer:
             exchange.add_done_callback(_discard)
             raise
 
-    async def _exchange(self, request: dict[str, object], owned: Sequence[int]) -> packets.Packet:
+    async def _exchange(
+        self, request: dict[str, object], owned: Sequence[int]
+    ) -> control_channels.Packet:
         """Send one request and wait for its answer, one at a time."""
         try:
             async with self._turn, asyncio.timeout(_ANSWER_SECONDS):
@@ -234,7 +236,7 @@ class ForkServer:
             raise errors.KernelStartError
         return answer
 
-    async def _answer_to(self, wanted: object) -> packets.Packet:
+    async def _answer_to(self, wanted: object) -> control_channels.Packet:
         """Wait for one answer; those that come too late are nobody's any more."""
         while True:
             answer = await self._receive()
@@ -291,7 +293,7 @@ class ForkServer:
                 await asyncio.to_thread(self._process.wait)
 
 
-def _discard(exchange: asyncio.Task[packets.Packet]) -> None:
+def _discard(exchange: asyncio.Task[control_channels.Packet]) -> None:
     """Close what came for somebody who went away."""
     if not exchange.cancelled() and exchange.exception() is None:
         exchange.result().close()

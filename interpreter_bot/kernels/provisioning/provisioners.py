@@ -20,15 +20,15 @@ import traitlets
 from jupyter_client import provisioning
 
 from interpreter_bot import errors, settings
+from interpreter_bot.kernels.metering import sessions
 from interpreter_bot.kernels.provisioning import (
     cgroups,
+    control_channels,
     forkservers,
     identities,
+    kernel_specs,
     listeners,
-    packets,
     pidfds,
-    specs,
-    watching,
 )
 
 _log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ _LAST_WORDS_SECONDS = {True: 0.5, False: 5.0}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ground:
+class ProvisionerContext:
     """What every kernel of one bot stands on.
 
     Attributes:
@@ -58,15 +58,15 @@ class Ground:
 
 
 class ForkProvisioner(provisioning.KernelProvisionerBase):
-    """See the module's docstring. `ground` comes through the kernel spec's metadata."""
+    """See the module's docstring. `host_context` comes through the kernel spec's metadata."""
 
-    ground: Ground = traitlets.Any()
+    host_context: ProvisionerContext = traitlets.Any()
     host_uid: int
     ended: asyncio.Event
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._link: packets.Channel | None = None
+        self._link: control_channels.ControlChannel | None = None
         self._init_fd = -1
         self._kernel_fd = -1
         self._pid = 0
@@ -97,9 +97,9 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         """Processor time of the session so far; 0 once it is over."""
         return (self._group or self.processes()).cpu_seconds() if self._pid else 0.0
 
-    def processes(self) -> watching.SessionProcesses:
+    def processes(self) -> sessions.SessionProcesses:
         """Return a view of the session's processes, for counting where no group does."""
-        return watching.SessionProcesses(self._pid)
+        return sessions.SessionProcesses(self._pid)
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Fill in the command that jupyter_client insists on; there is none."""
@@ -130,24 +130,26 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         }
 
     async def _launch(self, key: str) -> None:
-        inside_uid, self.host_uid = self.ground.uids.take()
-        self._directory = self.ground.runtime / self.kernel_id[:8]
+        inside_uid, self.host_uid = self.host_context.uids.take()
+        self._directory = self.host_context.runtime / self.kernel_id[:8]
         sockets = listeners.listen(self._directory)
-        self._link, theirs = packets.Channel.pair()
-        if self.ground.groups.version:
-            self._group = self.ground.groups.create(self.kernel_id, self.ground.limits)
+        self._link, theirs = control_channels.ControlChannel.pair()
+        if self.host_context.groups.version:
+            self._group = self.host_context.groups.create(self.kernel_id, self.host_context.limits)
         try:
-            limits = self.ground.limits
-            spec = specs.build(
+            limits = self.host_context.limits
+            spec = kernel_specs.build(
                 self.kernel_id,
                 key,
                 inside_uid,
                 limits,
-                affinity=[] if self._group else specs.some_processors(limits.cpu_cores),
-                unwalled_home="" if self.ground.server.is_walled else str(self._unwalled_home),
+                affinity=[] if self._group else kernel_specs.some_processors(limits.cpu_cores),
+                unwalled_home=""
+                if self.host_context.server.is_walled
+                else str(self._unwalled_home),
             )
             descriptors = [theirs.fileno(), *(entry.fileno() for entry in sockets)]
-            await self.ground.server.fork(spec, descriptors)
+            await self.host_context.server.fork(spec, descriptors)
         finally:
             for entry in (theirs, *sockets):
                 entry.close()
@@ -169,7 +171,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
     @property
     def _unwalled_home(self) -> pathlib.Path:
         """Where a kernel without walls finds its workspace, which it may get only later."""
-        return (self._directory or self.ground.runtime) / "data"
+        return (self._directory or self.host_context.runtime) / "data"
 
     async def _expect(self, event: str, count: int) -> tuple[int, ...]:
         packet = await self._link.receive() if self._link is not None else None
@@ -207,11 +209,11 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         if self._link is None or self._directory is None:
             raise errors.KernelStartError
         self._attached = asyncio.get_running_loop().create_future()
-        if not self.ground.server.is_walled:
+        if not self.host_context.server.is_walled:
             self._unwalled_home.symlink_to(workspace)
             self._is_used = True
             return
-        tree = await self.ground.server.tree("/".join(workspace.parts[-2:]))
+        tree = await self.host_context.server.tree("/".join(workspace.parts[-2:]))
         try:
             await self._link.send({"op": "attach"}, [tree])
         finally:
@@ -240,7 +242,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         asyncio.get_running_loop().remove_reader(self._kernel_fd)
         self.ended.set()
 
-    async def last_words(self) -> int | None:
+    async def wait_status(self) -> int | None:
         """Wait a moment for the wait status of a kernel that just ended."""
         if self._listening is not None:
             await asyncio.wait({self._listening}, timeout=_LAST_WORDS_SECONDS[self._is_used])
@@ -269,7 +271,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
     async def kill(self, restart: bool = False) -> None:
         """Kill everything in the session; the end of its first process is everybody's."""
         if self.ended.is_set() and not self._is_used:
-            await self.last_words()  # So that the log knows what it died of.
+            await self.wait_status()  # So that the log knows what it died of.
         for descriptor in (self._init_fd, self._kernel_fd):
             pidfds.send_signal(descriptor, signal.SIGKILL)
         if self._group is not None:

@@ -9,7 +9,7 @@ from typing import Final
 import prompt_toolkit
 from prompt_toolkit import history
 
-from interpreter_bot.platforms.console import writing
+from interpreter_bot.platforms.console import stdout_writer
 
 _GREETING: Final = "Ask, or run code with /py CODE. Ctrl-C stops an answer, Ctrl-D ends the chat."
 
@@ -19,7 +19,7 @@ def is_possible() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
-async def lines(writer: writing.Writer) -> AsyncIterator[str]:
+async def lines(writer: stdout_writer.StdoutWriter) -> AsyncIterator[str]:
     """Give what a person enters, line by line, until they end the chat.
 
     Args:

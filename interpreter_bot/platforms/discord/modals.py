@@ -27,7 +27,7 @@ _TAKEN: Final = "taken"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sent:
+class SubmittedModal:
     """What somebody sent off with a window that is not known any more.
 
     Attributes:
@@ -41,7 +41,7 @@ class Sent:
     files: tuple[discord.Attachment, ...]
 
 
-class Window(discord.ui.Modal):
+class CodeModal(discord.ui.Modal):
     """A paragraph and, where they are wanted, files."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Window(discord.ui.Modal):
         await self._failed(interaction, error)
 
 
-def sent_off(interaction: discord.Interaction[Any]) -> Sent | None:
+def sent_off(interaction: discord.Interaction[Any]) -> SubmittedModal | None:
     """Read what was sent off with a window of ours; None where the window takes it itself."""
     told = cast("Mapping[str, Any]", interaction.data or {})
     found = _ID.fullmatch(str(told.get("custom_id", "")))
@@ -110,7 +110,7 @@ def sent_off(interaction: discord.Interaction[Any]) -> Sent | None:
             files += [known[number] for number in field.get("values", ()) if number in known]
     link: Any = interaction.client._connection
     attachments = tuple(discord.Attachment(data=file, state=link) for file in files)
-    return Sent(found["kind"], int(found["number"]), text, attachments)
+    return SubmittedModal(found["kind"], int(found["number"]), text, attachments)
 
 
 def _fields(told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -13,7 +13,7 @@ _BITS: Final = 60
 
 
 @dataclasses.dataclass(eq=False)
-class Open:
+class OpenQuestion:
     """A question that waits.
 
     Attributes:
@@ -44,17 +44,17 @@ class Questions:
     """All that wait."""
 
     def __init__(self) -> None:
-        self._open: dict[int, Open] = {}
+        self._open: dict[int, OpenQuestion] = {}
 
     @contextlib.contextmanager
     def asking(
         self, owner: int, channel_id: int, *, code: str | None = None, is_password: bool = False
-    ) -> Iterator[Open]:
+    ) -> Iterator[OpenQuestion]:
         """Let a question wait, for as long as the context lasts."""
         future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         # By chance, so that no button of an earlier run of the bot answers another question.
         number = secrets.randbits(_BITS)
-        question = Open(number, owner, channel_id, code, is_password, future)
+        question = OpenQuestion(number, owner, channel_id, code, is_password, future)
         self._open[question.number] = question
         try:
             yield question
@@ -62,11 +62,11 @@ class Questions:
             del self._open[question.number]
             future.cancel()
 
-    def find(self, number: int) -> Open | None:
+    def find(self, number: int) -> OpenQuestion | None:
         """Return a question that still waits."""
         return self._open.get(number)
 
-    def for_words(self, owner: int, channel_id: int) -> Open | None:
+    def for_words(self, owner: int, channel_id: int) -> OpenQuestion | None:
         """Return the `input()` that somebody's message in a channel answers."""
         for question in self._open.values():
             is_theirs = question.owner == owner and question.channel_id == channel_id

@@ -13,15 +13,15 @@ from typing import Final
 
 import discord
 
-from interpreter_bot.platforms.discord import escaping, faults, sheets
+from interpreter_bot.platforms.discord import api_errors, markdown, message_layout
 
 _log = logging.getLogger(__name__)
 
 _MOST_LOOKED_AT: Final = 30
 _STOP: Final = re.compile(r"ib:stop:(?P<number>[0-9]{1,19}):")
-# What `telling` says last of an answer that is being written.
+# What `turn_rendering` says last of an answer that is being written.
 _GOING_ON: Final = re.compile(r"^-# (?:⏳|✍️) .*\n?", re.MULTILINE)
-_ENDED: Final = escaping.small("⏹️ This answer was interrupted.")
+_ENDED: Final = markdown.small("⏹️ This answer was interrupted.")
 
 IsRunning = Callable[[int], bool]
 """Says whether a request is being carried out here, by its number."""
@@ -35,7 +35,7 @@ async def mend_all(channel: discord.abc.Messageable, me: int, is_running: IsRunn
                 # As it stands now: its answer may have ended after the messages were listed. That
                 # nobody wrote it before we ask again is as important as that nobody does after.
                 await mend(await message.fetch(), is_running)
-    except faults.ANY as error:
+    except api_errors.ANY as error:
         _log.info("stale answers could not be looked for", exc_info=error)
 
 
@@ -49,7 +49,7 @@ async def mend(message: discord.Message, is_running: IsRunning) -> None:
         return
     content = f"{_GOING_ON.sub('', message.content).rstrip()}\n{_ENDED}".strip()
     await message.edit(
-        content=content[-sheets.MOST_CHARACTERS :],
+        content=content[-message_layout.MOST_CHARACTERS :],
         view=None,
         allowed_mentions=discord.AllowedMentions.none(),
     )

@@ -36,7 +36,7 @@ class Capabilities:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Said:
+class TextItem:
     """Text that was printed, or that a value says of itself; to be shown as it stands.
 
     Attributes:
@@ -49,7 +49,7 @@ class Said:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Code:
+class CodeItem:
     """Text in a language: "json", "latex", or "traceback", of which the end matters most."""
 
     text: str
@@ -99,11 +99,11 @@ class FileItem:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Note:
+class NoteItem:
     """A sentence of ours."""
 
     text: str
 
 
-Item: TypeAlias = Said | Code | TableItem | PictureItem | PageItem | FileItem | Note
+Item: TypeAlias = TextItem | CodeItem | TableItem | PictureItem | PageItem | FileItem | NoteItem
 """One thing to show."""

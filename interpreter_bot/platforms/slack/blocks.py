@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import values
-from interpreter_bot.platforms.slack import markdown
+from interpreter_bot.platforms.slack import mrkdwn
 from interpreter_bot.text import formatting
 
 Block: TypeAlias = dict[str, Any]
@@ -44,7 +44,7 @@ def section(text: str) -> Block:
 
 def note(text: str) -> Block:
     """Make a line of small print, from any text."""
-    shown = markdown.escaped(formatting.one_line(text, _NOTE_CHARACTERS))
+    shown = mrkdwn.escaped(formatting.one_line(text, _NOTE_CHARACTERS))
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": shown}]}
 
 
@@ -82,7 +82,7 @@ def stop(key: str) -> Block:
     return actions(button("Stop", STOP, key, style="danger"))
 
 
-def wholes(key: str, found: Sequence[tuple[str, str]]) -> list[Block]:
+def table_download_buttons(key: str, found: Sequence[tuple[str, str]]) -> list[Block]:
     """Make the row that gives whole tables as files.
 
     Args:

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.slack import (
-    admitting,
-    incoming,
-    listings,
-    markdown,
-    places,
-    posts,
-    preferences,
-    sending,
-    uploads,
+    file_uploads,
+    message_parsing,
+    mrkdwn,
+    permissions,
+    posted_messages,
+    web_api,
 )
 from interpreter_bot.sessions import requests
 from interpreter_bot.text import formatting
@@ -66,7 +63,7 @@ Tell = Callable[[str], Awaitable[None]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Command:
+class SlackCommand:
     """One word and what follows it."""
 
     name: str
@@ -86,7 +83,7 @@ class Command:
         return self.name in ("files", "model") and not _NO_WORD.search(self.argument)
 
 
-def parse(text: str) -> Command | None:
+def parse(text: str) -> SlackCommand | None:
     """Read a command; None where a text is none."""
     name, _, argument = text.strip().partition(" ")
     first, _, rest = name.partition("\n")
@@ -97,13 +94,13 @@ def parse(text: str) -> Command | None:
         return None
     if name == "py" and not argument.strip():
         return None
-    return Command(name, argument.strip())
+    return SlackCommand(name, argument.strip())
 
 
 def code_of_mention(text: str, bot_user: str) -> str:
     """Give the code after `py` in a mention, as it was meant."""
     said = re.sub(rf"<@{re.escape(bot_user)}(?:\|[^>]*)?>[:,]?", "", text).strip()
-    return incoming.code(said[2:].lstrip(" "))
+    return message_parsing.code(said[2:].lstrip(" "))
 
 
 class Commands:
@@ -111,20 +108,20 @@ class Commands:
 
     def __init__(
         self,
-        held: conversations.Conversations,
-        sender: sending.Sender,
-        slack: settings.Slack,
+        service: conversations.Conversations,
+        api: web_api.WebApi,
+        config: settings.Slack,
     ) -> None:
-        self._conversations = held
-        self._sender = sender
-        self._options = slack
+        self._conversations = service
+        self._api = api
+        self._options = config
 
     async def run(
         self,
-        command: Command,
+        command: SlackCommand,
         key: values.SessionKey,
-        place: places.Place,
-        profile: admitting.Profile,
+        place: posted_messages.Place,
+        profile: permissions.Profile,
         *,
         tell: Tell | None = None,
     ) -> None:
@@ -138,42 +135,42 @@ class Commands:
         try:
             said = await self._said(command, key, place, person, profile)
         except errors.BotError as error:
-            said = markdown.defused(str(error))
+            said = mrkdwn.defused(str(error))
         if said:
             await tell(said)
 
-    def _teller(self, place: places.Place) -> Tell:
+    def _teller(self, place: posted_messages.Place) -> Tell:
         async def tell(text: str) -> None:
             content = {"text": text[:300], "blocks": [{"type": "markdown", "text": text[:11_000]}]}
-            await posts.post(self._sender, place, content, place.thread)
+            await posted_messages.post(self._api, place, content, place.thread)
 
         return tell
 
     async def _said(
         self,
-        command: Command,
+        command: SlackCommand,
         key: values.SessionKey,
-        place: places.Place,
+        place: posted_messages.Place,
         person: requests.Person,
-        profile: admitting.Profile,
+        profile: permissions.Profile,
     ) -> str:
-        held = self._conversations
+        service = self._conversations
         match command.name:
             case "reset":
-                await held.reset(key, files=command.argument == "files")
+                await service.reset(key, files=command.argument == "files")
                 kept = "deleted" if command.argument == "files" else "kept"
                 return f"Started anew: variables are gone, files are {kept}."
             case "stop":
-                return "Stopping." if await held.stop(key) else "Nothing is running here."
+                return "Stopping." if await service.stop(key) else "Nothing is running here."
             case "files" if command.argument:
                 return await self.send_file(key, place, command.argument)
             case "files":
-                return listings.files(await held.files(key))
+                return mrkdwn.files(await service.files(key))
             case "limits":
-                return listings.limits(held.limits)
+                return mrkdwn.limits(service.limits)
             case "model" if command.argument:
-                await held.choose_model(key, command.argument)
-                return f"From now on I ask {markdown.defused(command.argument)}."
+                await service.choose_model(key, command.argument)
+                return f"From now on I ask {mrkdwn.defused(command.argument)}."
             case "model":
                 return await self._models(key)
             case "notebook":
@@ -185,18 +182,18 @@ class Commands:
             case "follow":
                 return await self._following(command.argument, key, profile)
             case _:
-                notice = held.model_notice
-                return f"{HELP}\n\n_{markdown.defused(notice)}_" if notice else HELP
+                notice = service.model_notice
+                return f"{HELP}\n\n_{mrkdwn.defused(notice)}_" if notice else HELP
 
     async def _models(self, key: values.SessionKey) -> str:
-        held = self._conversations
-        current = await held.model(key)
-        if not held.models:
-            return held.model_notice or "No model is set up; `/py` runs your own code."
+        service = self._conversations
+        current = await service.model(key)
+        if not service.models:
+            return service.model_notice or "No model is set up; `/py` runs your own code."
         lines = [
-            f"- {'**' if title == current else ''}{markdown.defused(title)}"
+            f"- {'**' if title == current else ''}{mrkdwn.defused(title)}"
             f"{'** (in use)' if title == current else ''}"
-            for title in held.models
+            for title in service.models
         ]
         return "\n".join(["Models:", *lines])
 
@@ -214,33 +211,33 @@ class Commands:
         )
 
     async def _approval(
-        self, argument: str, key: values.SessionKey, profile: admitting.Profile
+        self, argument: str, key: values.SessionKey, profile: permissions.Profile
     ) -> str:
         if argument and argument not in get_args(requests.Approval):
             raise errors.BotError("Approval is one of: never, plan, every.")
         if argument:
-            await self._choose(key, profile, preferences.APPROVAL, argument)
+            await self._choose(key, profile, permissions.APPROVAL, argument)
         scope = values.Scope("slack", key.workspace, key.channel)
         holds = await self._conversations.approval(scope, self._options.approval)
         more = f" `{argument}` would be less than what holds around here."
         return f"Approval here: {holds}.{more if argument not in ('', holds) else ''}"
 
     async def _following(
-        self, argument: str, key: values.SessionKey, profile: admitting.Profile
+        self, argument: str, key: values.SessionKey, profile: permissions.Profile
     ) -> str:
         if argument and argument not in _SWITCH:
             raise errors.BotError("Following threads is one of: on, off.")
         if argument:
-            await self._choose(key, profile, preferences.FOLLOWING, _SWITCH[argument])
+            await self._choose(key, profile, permissions.FOLLOWING, _SWITCH[argument])
         follows = (await self._chosen(key)).follows_threads
         return f"Answering without a mention here: {'on' if follows else 'off'}."
 
-    async def _chosen(self, key: values.SessionKey) -> preferences.Preferences:
+    async def _chosen(self, key: values.SessionKey) -> permissions.Preferences:
         scope = values.Scope("slack", key.workspace, key.channel)
-        return preferences.effective(await self._conversations.choices(scope), self._options)
+        return permissions.effective(await self._conversations.choices(scope), self._options)
 
     async def _choose(
-        self, key: values.SessionKey, profile: admitting.Profile, name: str, value: object
+        self, key: values.SessionKey, profile: permissions.Profile, name: str, value: object
     ) -> None:
         """Choose for a channel.
 
@@ -252,31 +249,33 @@ class Commands:
         scope = values.Scope("slack", key.workspace, key.channel)
         await self._conversations.choose(scope, name, value)
 
-    async def _send_notebook(self, key: values.SessionKey, place: places.Place) -> str:
+    async def _send_notebook(self, key: values.SessionKey, place: posted_messages.Place) -> str:
         data = await self._conversations.notebook(key)
-        file = uploads.of_bytes("session.ipynb", data, "", is_image=False)
+        file = file_uploads.of_bytes("session.ipynb", data, "", is_image=False)
         return await self._send(place, file)
 
-    async def send_file(self, key: values.SessionKey, place: places.Place, name: str) -> str:
+    async def send_file(
+        self, key: values.SessionKey, place: posted_messages.Place, name: str
+    ) -> str:
         """Send a file of the workspace; returns what could not be sent and why, or nothing.
 
         Raises:
             BotError: there is none of that name.
         """
-        spool = uploads.Spool()
+        spool = file_uploads.UploadSpool()
         try:
             async with self._conversations.reading(key, name) as (_, chunks):
                 await _copy(chunks, spool)
             spool.complete()
         finally:
             spool.close()
-        return await self._send(place, uploads.Outgoing(name, spool.file))
+        return await self._send(place, file_uploads.Outgoing(name, spool.file))
 
-    async def _send(self, place: places.Place, file: uploads.Outgoing) -> str:
-        complaints = await uploads.Uploads(self._sender).send(place, place.thread, [file])
-        return "\n".join(markdown.defused(complaint) for complaint in complaints)
+    async def _send(self, place: posted_messages.Place, file: file_uploads.Outgoing) -> str:
+        complaints = await file_uploads.FileUploads(self._api).send(place, place.thread, [file])
+        return "\n".join(mrkdwn.defused(complaint) for complaint in complaints)
 
 
-async def _copy(chunks: AsyncIterator[bytes], spool: uploads.Spool) -> None:
+async def _copy(chunks: AsyncIterator[bytes], spool: file_uploads.UploadSpool) -> None:
     async for chunk in chunks:
         spool.write(chunk)

@@ -19,7 +19,7 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import events, files, hubs
+from interpreter_bot.platforms.web import event_json, files, hubs
 from interpreter_bot.sessions import conversations
 
 _FRAME_POLICY: Final = (
@@ -35,7 +35,9 @@ _PICTURE_POLICY: Final = (
 )
 _MOST_PAGE_BYTES: Final = 64 * 1024 * 1024
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_MIMES: Final = {suffix: mime for mime, suffix in events.PICTURES.items()} | {"jpeg": "image/jpeg"}
+_MIMES: Final = {suffix: mime for mime, suffix in event_json.PICTURES.items()} | {
+    "jpeg": "image/jpeg"
+}
 _WHOLE: Final = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(!doctype|html)\b", re.IGNORECASE | re.DOTALL)
 _DOCTYPE: Final = b"<!doctype html>"
 _HEAD: Final = b"""<!doctype html><meta charset="utf-8">
@@ -73,8 +75,8 @@ _TAIL: Final = b"""
 class Displays:
     """The routes of what code has shown."""
 
-    def __init__(self, bot: conversations.Conversations, hub: hubs.Hub) -> None:
-        self._bot = bot
+    def __init__(self, service: conversations.Conversations, hub: hubs.Hub) -> None:
+        self._service = service
         self._hub = hub
 
     async def picture(self, request: web.Request) -> web.StreamResponse:
@@ -125,13 +127,13 @@ class Displays:
         sha256 = request.query.get("sha256")
         if sha256 is None:
             key, name = files.where(request)
-            async with self._bot.reading(key, name) as opened:
+            async with self._service.reading(key, name) as opened:
                 yield opened
             return
         data = None
         if _SHA256.fullmatch(sha256):
             data = self._hub.kept(sha256)
-            data = await self._bot.kept(sha256) if data is None else data
+            data = await self._service.kept(sha256) if data is None else data
         if data is None:
             raise errors.FileMissingError("It is no longer kept.")
         yield values.FileInfo(sha256, len(data), 0), _one(data)

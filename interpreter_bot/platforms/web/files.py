@@ -9,7 +9,7 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import measuring
+from interpreter_bot.platforms.web import validation
 from interpreter_bot.sessions import conversations, requests
 from interpreter_bot.text import formatting
 
@@ -20,25 +20,25 @@ _MOST_NAME_CHARACTERS: Final = 8192
 class Files:
     """The routes of files."""
 
-    def __init__(self, bot: conversations.Conversations) -> None:
-        self._bot = bot
+    def __init__(self, service: conversations.Conversations) -> None:
+        self._service = service
 
     async def upload(self, request: web.Request) -> web.Response:
         """Put a file into a workspace; the body is the file. Answers with the name it got."""
         key, name = where(request)
-        limit = self._bot.limits.upload_bytes
+        limit = self._service.limits.upload_bytes
         size = request.content_length
         if size is not None and size > limit:
             raise errors.FileTooLargeError(too_large(limit))
         attachment = requests.Attachment(
             name or "file", lambda: _pieces(request, limit), size_bytes=size
         )
-        return web.json_response({"name": await self._bot.put(key, attachment)})
+        return web.json_response({"name": await self._service.put(key, attachment)})
 
     async def download(self, request: web.Request) -> web.StreamResponse:
         """Give a file of a workspace, to be saved and never to be shown."""
         key, name = where(request)
-        async with self._bot.reading(key, name) as (info, pieces):
+        async with self._service.reading(key, name) as (info, pieces):
             headers = {
                 "Content-Type": "application/octet-stream",
                 "Content-Disposition": disposition(name),
@@ -48,7 +48,7 @@ class Files:
     async def notebook(self, request: web.Request) -> web.Response:
         """Give a conversation as a notebook."""
         key, title = where(request)
-        data = await self._bot.notebook(key)
+        data = await self._service.notebook(key)
         headers = {
             "Content-Type": "application/x-ipynb+json",
             "Content-Disposition": disposition(
@@ -87,8 +87,8 @@ def where(request: web.Request) -> tuple[values.SessionKey, str]:
     Raises:
         MalformedError: it names none.
     """
-    name = measuring.text(dict(request.query), "name", most=_MOST_NAME_CHARACTERS)
-    return measuring.key(request.query.get("thread")), name
+    name = validation.text(dict(request.query), "name", most=_MOST_NAME_CHARACTERS)
+    return validation.key(request.query.get("thread")), name
 
 
 def too_large(limit_bytes: int) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 import cachetools
 
-from interpreter_bot.platforms.web import events, turns
+from interpreter_bot.platforms.web import event_json, live_turns
 
 _MOST_UNSENT_CHARACTERS: Final = 16 * 1024 * 1024
 _MOST_BLOB_BYTES: Final = 32 * 1024 * 1024
@@ -22,7 +22,7 @@ _MOST_NOTED: Final = 1000
 _MOST_COUNTED: Final = 1000
 
 
-class Watcher:
+class Tab:
     """A tab's way out. One that takes nothing more for long is given up, and comes again."""
 
     def __init__(self) -> None:
@@ -60,8 +60,8 @@ class Hub:
     """
 
     def __init__(self) -> None:
-        self._watchers: set[Watcher] = set()
-        self._turns: dict[str, list[turns.Turn]] = {}
+        self._tabs: set[Tab] = set()
+        self._turns: dict[str, list[live_turns.LiveTurn]] = {}
         # As no number comes twice, whoever reads just now sees at most one change too many.
         self._ended = cachetools.LRUCache[str, int](_MOST_COUNTED)
         self._count = 0
@@ -70,36 +70,36 @@ class Hub:
         self._blobs: collections.OrderedDict[str, bytes] = collections.OrderedDict()
         self._blob_bytes = 0
 
-    def enter(self, watcher: Watcher) -> None:
+    def enter(self, tab: Tab) -> None:
         """Let a tab watch. It hears of every conversation's coming and going from now on."""
-        self._watchers.add(watcher)
+        self._tabs.add(tab)
 
-    def leave(self, watcher: Watcher) -> None:
+    def leave(self, tab: Tab) -> None:
         """Let a tab go."""
-        self._watchers.discard(watcher)
+        self._tabs.discard(tab)
 
-    def tell(self, kind: str, fields: events.Event, *, thread: str = "") -> None:
+    def tell(self, kind: str, fields: event_json.Event, *, thread: str = "") -> None:
         """Tell every tab, or those that show one conversation."""
         message = written(kind, fields, thread=thread)
-        for watcher in self._watchers:
-            if thread in ("", watcher.thread):
-                watcher.send(message)
+        for tab in self._tabs:
+            if thread in ("", tab.thread):
+                tab.send(message)
 
-    def begin(self, thread: str, turn_id: str, head: events.Event) -> turns.Turn:
+    def begin(self, thread: str, turn_id: str, head: event_json.Event) -> live_turns.LiveTurn:
         """Make a turn and show it."""
 
-        def tell(turn: turns.Turn, event: events.Event) -> None:
+        def tell(turn: live_turns.LiveTurn, event: event_json.Event) -> None:
             self.tell("event", {"turn": turn.id, "event": event}, thread=thread)
             if event["kind"] in ("begun", "over"):
                 self.is_changed.set()
 
         self._notices.pop(thread, None)
-        turn = turns.Turn(turn_id, head, tell)
+        turn = live_turns.LiveTurn(turn_id, head, tell)
         self._turns.setdefault(thread, []).append(turn)
         self.tell("turn", turn.told(), thread=thread)
         return turn
 
-    def end(self, thread: str, turn: turns.Turn) -> None:
+    def end(self, thread: str, turn: live_turns.LiveTurn) -> None:
         """Let go of a turn that is over; one that the store does not know is kept for a while."""
         self._count += 1
         self._ended[thread] = self._count
@@ -132,17 +132,17 @@ class Hub:
         self._notices.pop(thread, None)
         self._keep_turns(thread, [one for one in self.of(thread) if one.end is None])
 
-    def _keep_turns(self, thread: str, kept: list[turns.Turn]) -> None:
+    def _keep_turns(self, thread: str, kept: list[live_turns.LiveTurn]) -> None:
         if kept:
             self._turns[thread] = kept
         else:
             self._turns.pop(thread, None)
 
-    def of(self, thread: str) -> tuple[turns.Turn, ...]:
+    def of(self, thread: str) -> tuple[live_turns.LiveTurn, ...]:
         """The turns of a conversation, in the order in which they were asked for."""
         return tuple(self._turns.get(thread, ()))
 
-    def turn(self, thread: str, turn_id: str) -> turns.Turn | None:
+    def turn(self, thread: str, turn_id: str) -> live_turns.LiveTurn | None:
         """Find a turn."""
         return next((one for one in self.of(thread) if one.id == turn_id), None)
 
@@ -160,7 +160,7 @@ class Hub:
         return self._blobs.get(sha256)
 
 
-def written(kind: str, fields: events.Event, *, thread: str = "") -> str:
+def written(kind: str, fields: event_json.Event, *, thread: str = "") -> str:
     """Write a message for tabs."""
     about = {"kind": kind, "thread": thread} if thread else {"kind": kind}
     # A lone surrogate has no UTF-8, which websockets demand; as an escape it passes.

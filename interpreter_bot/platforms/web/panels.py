@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from collections.abc import Sequence
 from typing import Final
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.platforms.web import commands, events, measuring
+from interpreter_bot.platforms.web import event_json, validation
 from interpreter_bot.sessions import approvals, conversations, requests
 from interpreter_bot.text import formatting
+
+_COMMAND: Final = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
+
+HELP: Final = (
+    ("/py CODE", "Run Python as it is, without a model; lines may follow. Or use the Python mode."),
+    ("/files", "Show the files of this conversation."),
+    ("/limits", "Show what one conversation may use."),
+    ("/model [NAME]", "Show the models, or choose one for this conversation."),
+    ("/approval [never|plan|every]", "Show or choose whether you are asked before code runs."),
+    ("/usage", "Show what was spent."),
+    ("/stop", "Stop what runs; variables are kept."),
+    ("/reset", "Start anew with a fresh Python; files are kept."),
+    ("/notebook", "Download the conversation as a notebook."),
+    ("/help", "Show this."),
+)
+"""Every command, with what it does."""
+
+_NAMES: Final = frozenset(
+    {"py", "files", "limits", "model", "approval", "usage", "stop", "reset", "notebook", "help"}
+)
 
 NAMES: Final = frozenset({"files", "limits", "model", "approval", "usage", "help"})
 
@@ -30,17 +53,61 @@ _LIMITS: Final = (
 )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlashCommand:
+    """A command and what was written after it, without the space around it."""
+
+    name: str
+    rest: str
+
+
+def read(text: str) -> SlashCommand | None:
+    """Read a command in letters of any case; None where the text is none.
+
+    One that is unknown is given as it is, but words that merely begin with a capital are no typo.
+    """
+    match = _COMMAND.match(text.strip("\n").rstrip())
+    if match is None:
+        return None
+    name, rest = match[1].lower(), match[2] or ""
+    if name not in _NAMES and not match[1].islower():
+        return None
+    return SlashCommand(name, rest if name == "py" else rest.strip())
+
+
+def is_known(command: SlashCommand) -> bool:
+    """Tell a command of ours from a word after a slash."""
+    return command.name in _NAMES
+
+
+def meant(words: str, titles: Sequence[str]) -> str:
+    """Return the title that somebody means who typed it, or a part that only it has.
+
+    Raises:
+        BotError: none is meant, or several; the sentence says which there are.
+    """
+    wanted = words.casefold()
+    exact = [title for title in titles if title.casefold() == wanted]
+    found = exact or [title for title in titles if wanted in title.casefold()]
+    if len(found) == 1:
+        return found[0]
+    said = "; ".join(found or titles)
+    if found:
+        raise errors.BotError(f"Several models are called {words}: {said}.")
+    raise errors.BotError(f"There is no model {words}. There are: {said or 'none'}.")
+
+
 async def panel(
-    bot: conversations.Conversations,
+    service: conversations.Conversations,
     name: str,
     key: values.SessionKey,
     *,
     approval: requests.Approval = "never",
-) -> events.Event:
+) -> event_json.Event:
     """Gather what a panel shows.
 
     Args:
-        bot: who knows.
+        service: who knows.
         name: of the panel.
         key: the conversation that it is beside.
         approval: what the page's own settings demand.
@@ -50,25 +117,30 @@ async def panel(
     """
     match name:
         case "files":
-            return {"files": await files(bot, key), "most_bytes": bot.limits.workspace_bytes}
+            return {
+                "files": await files(service, key),
+                "most_bytes": service.limits.workspace_bytes,
+            }
         case "limits":
-            return {"rows": limits(bot.limits), "is_sandboxed": bot.is_sandboxed}
+            return {"rows": limits(service.limits), "is_sandboxed": service.is_sandboxed}
         case "model":
-            return {"models": bot.models, "model": await bot.model(key)}
+            return {"models": service.models, "model": await service.model(key)}
         case "approval":
-            chosen = (await bot.choices(measuring.HERE)).get(approvals.NAME)
-            holds = await bot.approval(measuring.HERE, approval)
+            chosen = (await service.choices(validation.HERE)).get(approvals.NAME)
+            holds = await service.approval(validation.HERE, approval)
             return {"chosen": approvals.strictest(chosen), "holds": holds}
         case "usage":
-            return await _usage(bot, key, measuring.PERSON)
+            return await _usage(service, key, validation.PERSON)
         case "help":
-            return {"rows": commands.HELP}
+            return {"rows": HELP}
     raise errors.BotError("There is nothing of that name to show.")
 
 
-async def files(bot: conversations.Conversations, key: values.SessionKey) -> list[events.Event]:
+async def files(
+    service: conversations.Conversations, key: values.SessionKey
+) -> list[event_json.Event]:
     """List the files of a conversation, the newest first."""
-    found = sorted(await bot.files(key), key=lambda info: info.modified_ns, reverse=True)
+    found = sorted(await service.files(key), key=lambda info: info.modified_ns, reverse=True)
     return [
         {"name": i.name, "size_bytes": i.size_bytes, "modified": i.modified_ns / 1e9} for i in found
     ]
@@ -87,12 +159,12 @@ def _said(name: str, in_force: settings.Limits) -> str:
 
 
 async def _usage(
-    bot: conversations.Conversations, key: values.SessionKey, person: requests.Person
-) -> events.Event:
-    used = await bot.usage(key, person)
+    service: conversations.Conversations, key: values.SessionKey, person: requests.Person
+) -> event_json.Event:
+    used = await service.usage(key, person)
     return {
-        "conversation": events.spending(used.session),
-        "today": events.spending(used.today),
+        "conversation": event_json.spending(used.session),
+        "today": event_json.spending(used.today),
         "allowed_money": str(used.allowed_money) if used.allowed_money is not None else None,
         "allowed_tokens": used.allowed_tokens,
         "cpu_seconds": used.cpu_seconds,

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.discord import running
+from interpreter_bot.platforms.discord import startup
 from tests.fakes import discord_conversations
 from tests.fakes.discord_server import rules, servers
 
@@ -25,7 +25,7 @@ def until():
 @pytest.fixture
 async def discord_server(monkeypatch):
     # The loopback's five seconds are half a second.
-    monkeypatch.setattr(running, "IDENTIFY_SECONDS", 0.6)
+    monkeypatch.setattr(startup, "IDENTIFY_SECONDS", 0.6)
     async with servers.Server(window_seconds=0.5) as server:
         yield server
 
@@ -41,13 +41,13 @@ def connect(discord_server, lab):
     """Start the bot: `async with connect(script) as talks`."""
 
     @contextlib.asynccontextmanager
-    async def start(script=echo, *, talks=None, **chosen):
-        talks = talks or discord_conversations.Conversations(script)
+    async def start(script=echo, *, service=None, **chosen):
+        service = service or discord_conversations.Conversations(script)
         fields = {"edit_seconds": 0.1, "closing_seconds": 10.0} | chosen
         bot = settings.Discord(**fields)
-        async with running.running(talks, bot, token=discord_server.token) as connected:
-            talks.bot = connected
-            yield talks
+        async with startup.running(service, bot, token=discord_server.token) as connected:
+            service.bot = connected
+            yield service
 
     return start
 

@@ -39,7 +39,7 @@ async def test_stop_stops_its_own_request_alone(discord_server, lab, connect, un
         return turn.done(f"Done: {turn.request.text}")
 
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
-    async with connect(script) as talks:
+    async with connect(script) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} hers")
         thread = await steps.thread_in(channel)
         await until(lambda: thread.of_bots)
@@ -53,7 +53,7 @@ async def test_stop_stops_its_own_request_alone(discord_server, lab, connect, un
         await until(lambda: "Done: hers" in first.content)
         gate.clear()
         discord_server.say(bob, thread, "another")
-        await until(lambda: len(talks.handled) == 2)
+        await until(lambda: len(service.handled) == 2)
         first.components = components
         late = await discord_server.click(alice, first, "Stop")
         assert "Nothing is running" in await steps.finished(late)
@@ -73,13 +73,13 @@ async def test_all_of_a_table_is_given_as_csv(discord_server, lab, connect):
         return turn.done("There.")
 
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
-    talks = discord_conversations.Conversations(script)
-    async with connect(talks=talks):
+    service = discord_conversations.Conversations(script)
+    async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
     labels = [label for label in thread.of_bots[-1].buttons if "CSV" in label]
     assert labels == ["Table 1 as CSV", "Table 2 as CSV"]
-    talks.tables[talks.handled[0].key, "t8"] = b"a\n1\n2\n"
-    async with connect(talks=talks):
+    service.tables[service.handled[0].key, "t8"] = b"a\n1\n2\n"
+    async with connect(service=service):
         given = await discord_server.click(bob, thread.of_bots[-1], "Table 2 as CSV")
         await steps.finished(given)
         gone = await discord_server.click(bob, thread.of_bots[-1], "Table 1 as CSV")
@@ -105,11 +105,11 @@ async def test_only_who_asked_and_moderators_stop(discord_server, lab, connect, 
 
 async def test_buttons_work_after_a_restart(discord_server, lab, connect):
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
-    talks = discord_conversations.Conversations(run_once)
-    async with connect(talks=talks):
+    service = discord_conversations.Conversations(run_once)
+    async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel, "what is it?")
     answer = thread.of_bots[-1]
-    async with connect(talks=talks):
+    async with connect(service=service):
         shown = await discord_server.click(bob, answer, "Show code")
         assert "```py\nprint(41 + 1)\n```" in await steps.finished(shown)
         assert shown.messages[-1].seen_by is bob
@@ -118,11 +118,11 @@ async def test_buttons_work_after_a_restart(discord_server, lab, connect):
         assert list(notebook.messages[-1].files) == ["conversation.ipynb"]
         again = await discord_server.click(bob, answer, "Re-run")
         assert "It is 42." in await steps.finished(again)
-    assert [(r.text, r.person.name) for r in talks.handled] == [
+    assert [(r.text, r.person.name) for r in service.handled] == [
         ("what is it?", "Alice"),
         ("what is it?", "Bob"),
     ]
-    assert talks.handled[0].key == talks.handled[1].key
+    assert service.handled[0].key == service.handled[1].key
 
 
 async def test_long_code_comes_as_a_file(discord_server, lab, connect):
@@ -156,7 +156,7 @@ async def _asked(until, thread):
 
 async def test_input_is_answered_by_a_message_of_who_asked(discord_server, lab, connect, until):
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
-    async with connect(ask_name, follow_threads=False) as talks:
+    async with connect(ask_name, follow_threads=False) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} greet")
         thread = await steps.thread_in(channel)
         question = await _asked(until, thread)
@@ -168,7 +168,7 @@ async def test_input_is_answered_by_a_message_of_who_asked(discord_server, lab, 
     text = "\n".join(message.content for message in thread.of_bots)
     assert "Length 3." in text
     assert "```\nname? Ada\nhello 3\n```" in text
-    assert len(talks.handled) == 1
+    assert len(service.handled) == 1
 
 
 async def test_input_is_answered_in_a_window(discord_server, lab, connect, until):

@@ -21,13 +21,13 @@ async def run_code(turn):
 
 async def test_py_runs_code_and_shows_it(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(run_code) as talks:
+    async with connect(run_code) as service:
         done = await discord_server.command(alice, channel, "py", {"code": "print(1 + 1)"})
         text = await steps.finished(done)
     assert "```py\nprint(1 + 1)\n```" in text
     assert "```\n2\n```" in text
-    assert talks.handled[0].is_code
-    assert talks.handled[0].key == values.SessionKey("discord", str(lab.id), str(channel.id))
+    assert service.handled[0].is_code
+    assert service.handled[0].key == values.SessionKey("discord", str(lab.id), str(channel.id))
     assert list(done.messages[-1].buttons) == ["Show code", "Re-run", "Notebook"]
 
 
@@ -45,14 +45,14 @@ async def test_py_takes_files(discord_server, lab, connect):
 
 async def test_py_alone_opens_an_editor_that_takes_files(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(run_code) as talks:
+    async with connect(run_code) as service:
         opened = await discord_server.command(alice, channel, "py")
         inputs = [item["component"] for item in opened.modal["components"]]
         assert [(i["type"], i.get("style")) for i in inputs] == [(4, 2), (19, None)]
         file = discord_server.attachment("c.csv", b"3")
         sent = await discord_server.submit(opened, {"text": "a = 1\nb = 2", "files": [file]})
         text = await steps.finished(sent)
-    assert talks.handled[0].text == "a = 1\nb = 2"
+    assert service.handled[0].text == "a = 1\nb = 2"
     assert "c.csv is there" in text
 
 
@@ -70,22 +70,22 @@ async def test_a_slow_start_is_still_answered_within_three_seconds(discord_serve
 async def test_run_this_message(discord_server, lab, connect):
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
     told = discord_server.say(bob, channel, "try this:\n```py\nprint(1)\n```\nor `x`")
-    async with connect(run_code) as talks:
+    async with connect(run_code) as service:
         await steps.finished(await discord_server.menu(alice, "Run this message", told))
-    assert (talks.handled[0].text, talks.handled[0].is_code) == ("print(1)", True)
-    assert talks.handled[0].person.name == "Alice"
+    assert (service.handled[0].text, service.handled[0].is_code) == ("print(1)", True)
+    assert service.handled[0].person.name == "Alice"
 
 
 async def test_ask_about_this_message(discord_server, lab, connect):
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
     file = discord_server.attachment("d.csv", b"4")
     told = discord_server.say(bob, channel, "the sales of May", files=[file])
-    async with connect(run_code) as talks:
+    async with connect(run_code) as service:
         opened = await discord_server.menu(alice, "Ask about this message", told)
         sent = await discord_server.submit(opened, {"text": "how much?"})
         text = await steps.finished(sent)
     assert text.startswith("how much? / Bob: the sales of May")
-    assert talks.workspaces[talks.handled[0].key] == {"d.csv": b"4"}
+    assert service.workspaces[service.handled[0].key] == {"d.csv": b"4"}
 
 
 async def test_outliving_the_token_goes_on_as_ordinary_messages(discord_server, lab, connect):
@@ -113,13 +113,13 @@ async def test_outliving_the_token_goes_on_as_ordinary_messages(discord_server, 
 async def test_where_the_bot_is_not_members_use_it_by_themselves(discord_server, connect):
     far = discord_server.guild("Far", has_bot=False)
     alice, bob, channel = far.person("alice"), far.person("bob"), far.channel("general")
-    async with connect(run_code, user_install=True) as talks:
+    async with connect(run_code, user_install=True) as service:
         for person in (alice, bob):
             done = await discord_server.command(
                 person, channel, "py", {"code": "1"}, is_user_install=True
             )
             assert "2" in await steps.finished(done)
-    assert len({request.key for request in talks.handled}) == 2
+    assert len({request.key for request in service.handled}) == 2
 
 
 async def test_where_the_bot_is_not_a_late_answer_comes_directly(discord_server, connect, until):
@@ -184,18 +184,18 @@ async def test_interpreter_says(discord_server, lab, connect, name):
 
 async def test_reset_tells_everybody(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         done = await discord_server.command(alice, channel, "interpreter reset", {"files": True})
         assert "files are deleted" in await steps.finished(done)
-    assert talks.resets == [(values.SessionKey("discord", str(lab.id), str(channel.id)), True)]
+    assert service.resets == [(values.SessionKey("discord", str(lab.id), str(channel.id)), True)]
     assert done.original.seen_by is None
 
 
 async def test_files_are_completed_and_handed_out(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         key = values.SessionKey("discord", str(lab.id), str(channel.id))
-        talks.workspaces[key] = {"report.csv": b"1,2", "other.txt": b"", "sub/plot.png": b"p"}
+        service.workspaces[key] = {"report.csv": b"1,2", "other.txt": b"", "sub/plot.png": b"p"}
         offered = await discord_server.command(
             alice, channel, "interpreter files", {"name": "p"}, focused="name"
         )
@@ -222,7 +222,7 @@ async def test_notebook_is_a_file(discord_server, lab, connect):
 
 async def test_model_is_chosen_and_completed(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         offered = await discord_server.command(
             alice, channel, "interpreter model", {"name": "la"}, focused="name"
         )
@@ -234,7 +234,7 @@ async def test_model_is_chosen_and_completed(discord_server, lab, connect):
             alice, channel, "interpreter model", {"name": "@everyone"}
         )
         assert "no such model" in await steps.finished(wrong)
-    assert list(talks.chosen_models.values()) == ["large"]
+    assert list(service.chosen_models.values()) == ["large"]
 
 
 async def test_settings_hold_for_person_channel_and_server(discord_server, lab, connect):
@@ -252,7 +252,7 @@ async def test_settings_hold_for_person_channel_and_server(discord_server, lab, 
             await discord_server.command(person, channel, "interpreter settings")
         )
 
-    async with connect() as talks:
+    async with connect() as service:
         assert "Only who manages" in await choose(alice, "approval", "every", "server")
         assert "from now on" in await choose(boss, "approval", "every", "server")
         assert "from now on" in await choose(boss, "threads", "off", "channel")
@@ -266,7 +266,7 @@ async def test_settings_hold_for_person_channel_and_server(discord_server, lab, 
         await steps.answered(channel)
         discord_server.say(boss, channel, f"{discord_server.bot.mention} two")
         await steps.answered(channel, 2)
-        assert {request.approval for request in talks.handled} == {"never"}
+        assert {request.approval for request in service.handled} == {"never"}
         assert "as by default" in await choose(alice, "approval", "default")
 
 
@@ -287,7 +287,7 @@ async def test_commands_are_synced_only_when_they_changed(discord_server, lab, c
 async def test_works_in_direct_messages(discord_server, connect):
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
-    async with connect(run_code) as talks:
+    async with connect(run_code) as service:
         done = await discord_server.command(alice, direct, "py", {"code": "1"})
         await steps.finished(done)
-    assert talks.handled[0].key == values.SessionKey("discord", "", str(direct.id))
+    assert service.handled[0].key == values.SessionKey("discord", "", str(direct.id))

@@ -9,7 +9,7 @@ from tests.integration.discord import conftest, steps
 
 async def test_an_edited_message_is_run_again_in_place(discord_server, lab, connect, until):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         thread = await steps.thread_in(channel)
         await steps.answered(thread)
@@ -17,8 +17,8 @@ async def test_an_edited_message_is_run_again_in_place(discord_server, lab, conn
         discord_server.edit(asked, f"{discord_server.bot.mention} two")
         await until(lambda: thread.of_bots[0].content == "You said: two")
     assert len(thread.of_bots) == 1
-    assert [request.text for request in talks.handled] == ["one", "two"]
-    assert talks.handled[0].key == talks.handled[1].key
+    assert [request.text for request in service.handled] == ["one", "two"]
+    assert service.handled[0].key == service.handled[1].key
 
 
 async def test_the_turn_of_the_old_words_is_stopped(discord_server, lab, connect, until):
@@ -41,24 +41,24 @@ async def test_the_turn_of_the_old_words_is_stopped(discord_server, lab, connect
 
 async def test_outside_of_the_window_nothing_happens(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(rerun_seconds=0.0) as talks:
+    async with connect(rerun_seconds=0.0) as service:
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         thread = await steps.thread_in(channel)
         await steps.answered(thread)
         discord_server.edit(asked, f"{discord_server.bot.mention} two")
         discord_server.say(alice, thread, "three")
         await steps.answered(thread, 2)
-    assert [request.text for request in talks.handled] == ["one", "three"]
+    assert [request.text for request in service.handled] == ["one", "three"]
 
 
 async def test_a_mention_that_is_added_is_heard(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         asked = discord_server.say(alice, channel, "forgot you")
         discord_server.edit(asked, f"{discord_server.bot.mention} forgot you")
         thread = await steps.thread_in(channel)
         await steps.answered(thread)
-    assert [request.text for request in talks.handled] == ["forgot you"]
+    assert [request.text for request in service.handled] == ["forgot you"]
 
 
 @pytest.mark.parametrize("refused", [set(), {"message_content"}], ids=["seen", "hidden"])
@@ -68,7 +68,7 @@ async def test_an_edit_that_does_not_address_it_any_more_lets_the_answer_stand(
     discord_server.gateway.refused_intents |= refused
     alice, channel = lab.person("alice"), lab.channel("general")
     mention = discord_server.bot.mention
-    async with connect() as talks:
+    async with connect() as service:
         asked = discord_server.say(alice, channel, f"{mention} one")
         thread = await steps.thread_in(channel)
         await steps.answered(thread)
@@ -76,7 +76,7 @@ async def test_an_edit_that_does_not_address_it_any_more_lets_the_answer_stand(
         discord_server.say(alice, thread, f"{mention} two")
         await steps.answered(thread, 2)
     assert [message.content for message in thread.of_bots] == ["You said: one", "You said: two"]
-    assert [request.text for request in talks.handled] == ["one", "two"]
+    assert [request.text for request in service.handled] == ["one", "two"]
 
 
 async def _opening(discord_server, until, alice, channel, text):
@@ -89,13 +89,13 @@ async def _opening(discord_server, until, alice, channel, text):
 
 async def test_an_edit_while_the_thread_is_being_opened_counts(discord_server, lab, connect, until):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         asked = await _opening(discord_server, until, alice, channel, "one")
         discord_server.edit(asked, f"{discord_server.bot.mention} two")
         thread = await steps.thread_in(channel)
         await steps.answered(thread)
     assert [message.content for message in thread.of_bots] == ["You said: two"]
-    assert [request.text for request in talks.handled] == ["two"]
+    assert [request.text for request in service.handled] == ["two"]
 
 
 async def test_what_is_deleted_while_the_thread_is_being_opened_is_not_run(
@@ -103,11 +103,11 @@ async def test_what_is_deleted_while_the_thread_is_being_opened_is_not_run(
 ):
     discord_server.expect(10008)
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         asked = await _opening(discord_server, until, alice, channel, "one")
         discord_server.delete(asked)
         await asyncio.sleep(1.5)
-    assert talks.handled == []
+    assert service.handled == []
     assert channel.of_bots == []
 
 
@@ -121,10 +121,10 @@ async def test_a_deleted_message_that_waits_is_withdrawn(
         return await conftest.echo(turn)
 
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(script) as talks:
+    async with connect(script) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         thread = await steps.thread_in(channel)
-        await until(lambda: talks.handled)
+        await until(lambda: service.handled)
         waiting = discord_server.say(alice, thread, "two")
         await until(lambda: "1 request comes before yours" in last_answer(thread))
         others = [discord_server.say(alice, thread, text) for text in ("three", "four")]
@@ -134,4 +134,4 @@ async def test_a_deleted_message_that_waits_is_withdrawn(
         await until(lambda: "".join(m.content for m in thread.of_bots).count("Withdrawn") == 3)
         gate.set()
         await until(lambda: "You said: one" in thread.of_bots[0].content)
-    assert [request.text for request in talks.handled] == ["one"]
+    assert [request.text for request in service.handled] == ["one"]

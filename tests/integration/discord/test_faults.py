@@ -6,7 +6,7 @@ import random
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.platforms.discord import posting
+from interpreter_bot.platforms.discord import message_sync
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
 
@@ -49,11 +49,11 @@ async def test_a_deleted_answer_is_not_put_there_again(discord_server, connect, 
     discord_server.expect(10008)
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
-    async with connect(_grow) as talks:
+    async with connect(_grow) as service:
         discord_server.say(alice, direct, "go")
         await until(lambda: direct.of_bots)
         discord_server.delete(direct.of_bots[0])
-        await until(lambda: talks.past)
+        await until(lambda: service.past)
     assert direct.of_bots == []
 
 
@@ -216,7 +216,7 @@ async def test_an_answer_stands_once_even_when_discord_was_away_for_long(
     discord_server, connect, monkeypatch
 ):
     # The few minutes for which Discord knows a nonce are less than half a second here.
-    monkeypatch.setattr(posting, "NONCE_SECONDS", 0.2)
+    monkeypatch.setattr(message_sync, "NONCE_SECONDS", 0.2)
     discord_server.rest.nonce_seconds = 0.4
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
@@ -228,7 +228,7 @@ async def test_an_answer_stands_once_even_when_discord_was_away_for_long(
 
 
 async def test_a_long_limit_is_waited_for(discord_server, connect, monkeypatch):
-    monkeypatch.setattr(posting, "_LONGEST_LIMIT_SECONDS", 0.5)
+    monkeypatch.setattr(message_sync, "_LONGEST_LIMIT_SECONDS", 0.5)
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
     fault = discord_server.plan(

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.platforms.discord import clients, faults, running
+from interpreter_bot.platforms.discord import api_errors, gateway_client, startup
 from tests.fakes import discord_conversations
 from tests.fakes.discord_server import gateways, worlds
 from tests.integration.discord import conftest, steps
@@ -19,7 +19,7 @@ async def _connected(server, until, count):
 @pytest.mark.parametrize("how", ["close", "abort", "reconnect"])
 async def test_a_dropped_connection_is_resumed(discord_server, lab, connect, until, how):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         if how == "close":
             await discord_server.gateway.drop(code=4000)
@@ -30,14 +30,14 @@ async def test_a_dropped_connection_is_resumed(discord_server, lab, connect, unt
         discord_server.say(alice, thread, "written meanwhile")
         await steps.answered(thread, 2)
         await until(lambda: discord_server.gateway.resumes)
-    assert [request.text for request in talks.handled] == ["hello", "written meanwhile"]
+    assert [request.text for request in service.handled] == ["hello", "written meanwhile"]
     assert len(discord_server.gateway.identifies) == 1
 
 
 async def test_a_session_that_is_lost_is_caught_up_with(discord_server, lab, connect, until):
     alice, channel, quiet = lab.person("alice"), lab.channel("general"), lab.channel("quiet")
     direct = discord_server.direct(alice)
-    async with connect() as talks:
+    async with connect() as service:
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         discord_server.say(alice, direct, "directly")
         await steps.answered(direct)
@@ -46,11 +46,11 @@ async def test_a_session_that_is_lost_is_caught_up_with(discord_server, lab, con
         discord_server.say(alice, quiet, f"{discord_server.bot.mention} in the channel")
         discord_server.say(alice, direct, "directly again")
         discord_server.say(alice, quiet, "not for it")
-        await until(lambda: len(talks.handled) == 5, seconds=30)
+        await until(lambda: len(service.handled) == 5, seconds=30)
         await steps.answered(thread, 2)
         await steps.answered(direct, 2)
         await steps.answered(await steps.thread_in(quiet))
-    assert {request.text for request in talks.handled} == {
+    assert {request.text for request in service.handled} == {
         "hello",
         "directly",
         "in the thread",
@@ -63,31 +63,31 @@ async def test_a_session_that_is_lost_is_caught_up_with(discord_server, lab, con
 async def test_duplicated_deliveries_are_answered_once(discord_server, lab, connect):
     discord_server.gateway.duplicates = 2
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         for number in range(5):
             discord_server.say(alice, thread, f"number {number}")
             await steps.answered(thread, number + 2)
-    assert [r.text for r in talks.handled] == ["hello", *(f"number {n}" for n in range(5))]
+    assert [r.text for r in service.handled] == ["hello", *(f"number {n}" for n in range(5))]
 
 
 async def test_two_bots_on_one_database_answer_once(discord_server, lab, connect):
     # Each gives an interaction its first sign; Discord takes one, the claim decides who goes on.
     discord_server.expect(40060)
-    talks = discord_conversations.Conversations(conftest.echo)
+    service = discord_conversations.Conversations(conftest.echo)
     alice, channel = lab.person("alice"), lab.channel("general")
     async with contextlib.AsyncExitStack() as bots:
-        await bots.enter_async_context(connect(talks=talks))
+        await bots.enter_async_context(connect(service=service))
         await asyncio.sleep(discord_server.gateway.identify_seconds)
-        await bots.enter_async_context(connect(talks=talks))
+        await bots.enter_async_context(connect(service=service))
         assert len(discord_server.gateway.sessions) == 2
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         done = await discord_server.command(alice, channel, "py", {"code": "1"})
         await steps.finished(done)
         reset = await discord_server.command(alice, channel, "interpreter reset")
         assert "forgotten" in await steps.finished(reset)
-    assert len(talks.handled) == 2
-    assert len(talks.resets) == 1
+    assert len(service.handled) == 2
+    assert len(service.resets) == 1
     assert len(thread.of_bots) == 1
 
 
@@ -108,8 +108,8 @@ async def test_without_the_content_intent_it_says_what_is_lost(
 ):
     discord_server.gateway.refused_intents.add("message_content")
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
-        assert not talks.bot.has_content
+    async with connect() as service:
+        assert not service.bot.has_content
         assert "does not grant the message-content intent" in caplog.text
         assert discord_server.gateway.hasty == 0
         thread = await steps.ask_in_thread(discord_server, alice, channel)
@@ -121,7 +121,7 @@ async def test_without_the_content_intent_it_says_what_is_lost(
         told = await discord_server.command(alice, channel, "interpreter help")
         assert "message-content" in await steps.finished(told)
     assert "cannot read messages here that do not mention me" in thread.of_bots[1].content
-    assert [request.text for request in talks.handled] == ["hello", "readable"]
+    assert [request.text for request in service.handled] == ["hello", "readable"]
 
 
 async def test_the_content_intent_can_be_left_out_or_demanded(discord_server, lab, connect):
@@ -129,7 +129,7 @@ async def test_the_content_intent_can_be_left_out_or_demanded(discord_server, la
         assert not discord_server.gateway.identifies[0]["intents"] & gateways.MESSAGE_CONTENT
     await asyncio.sleep(discord_server.gateway.identify_seconds)
     discord_server.gateway.refused_intents.add("message_content")
-    with pytest.raises(faults.DiscordLoginError, match="message-content intent"):
+    with pytest.raises(api_errors.DiscordLoginError, match="message-content intent"):
         async with connect(message_content="required"):
             pass
 
@@ -141,7 +141,7 @@ async def test_shards(discord_server, lab, connect, until):
         lab.everyone.id = lab.id
     alice, channel = lab.person("alice"), lab.channel("general")
     direct = discord_server.direct(alice)
-    async with connect(sharding=True) as talks:
+    async with connect(sharding=True) as service:
         await until(lambda: len(discord_server.gateway.identifies) == 2, seconds=15)
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         discord_server.say(alice, direct, "directly")
@@ -150,15 +150,15 @@ async def test_shards(discord_server, lab, connect, until):
         discord_server.say(alice, thread, "after a drop")
         await steps.answered(thread, 2)
     assert [tuple(t["shard"]) for t in discord_server.gateway.identifies] == [(0, 2), (1, 2)]
-    assert len(talks.handled) == 3
+    assert len(service.handled) == 3
 
 
 async def _fail(server, **chosen):
-    talks = discord_conversations.Conversations(conftest.echo)
+    service = discord_conversations.Conversations(conftest.echo)
     token = chosen.pop("token", "wrong")
     bot = settings.Discord(**chosen)
-    with pytest.raises(faults.DiscordError) as caught:
-        async with running.running(talks, bot, token=token):
+    with pytest.raises(api_errors.DiscordError) as caught:
+        async with startup.running(service, bot, token=token):
             pass
     assert "wrong" not in str(caught.value)
     return caught.value
@@ -199,12 +199,12 @@ async def test_an_event_that_cannot_be_read_costs_only_itself(
     discord_server, lab, connect, until, caplog
 ):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         told = _unreadable(discord_server, alice, channel)
         discord_server.gateway.push("MESSAGE_CREATE", told, guild=lab)
         discord_server.gateway.push("GUILD_CREATE", {"id": None}, guild=lab)
         await steps.ask_in_thread(discord_server, alice, channel)
-    assert [request.text for request in talks.handled] == ["hello"]
+    assert [request.text for request in service.handled] == ["hello"]
     assert "an event was left out that could not be read: MESSAGE_CREATE" in caplog.text
     assert len(discord_server.gateway.identifies) == 1
 
@@ -219,27 +219,27 @@ async def test_what_was_missed_around_a_message_that_cannot_be_read_is_heard(
     unreadable.oddity = {"interaction": {"id": "1", "type": 2, "user": alice.payload}}
     discord_server.say(alice, odd, f"{mention} after it")
     discord_server.say(alice, plain, f"{mention} elsewhere")
-    async with connect() as talks:
-        await until(lambda: len(talks.handled) == 3)
+    async with connect() as service:
+        await until(lambda: len(service.handled) == 3)
         await steps.answered(await steps.thread_in(plain))
-    assert {request.text for request in talks.handled} == {"before it", "after it", "elsewhere"}
+    assert {request.text for request in service.handled} == {"before it", "after it", "elsewhere"}
     assert "could not be read" in caplog.text
 
 
 async def test_a_server_that_is_told_of_late_is_caught_up_with(
     discord_server, lab, connect, monkeypatch
 ):
-    monkeypatch.setattr(clients, "_READY_SECONDS", 0.2)
+    monkeypatch.setattr(gateway_client, "_READY_SECONDS", 0.2)
     late = discord_server.guild("Late")
     late.late_seconds = 1.0
     alice, bob = lab.person("alice"), late.person("bob")
     near, far = lab.channel("near"), late.channel("far")
     discord_server.say(alice, near, f"{discord_server.bot.mention} one")
     discord_server.say(bob, far, f"{discord_server.bot.mention} two")
-    async with connect() as talks:
+    async with connect() as service:
         await steps.answered(await steps.thread_in(near))
         await steps.answered(await steps.thread_in(far))
-    assert [request.text for request in talks.handled] == ["one", "two"]
+    assert [request.text for request in service.handled] == ["one", "two"]
 
 
 async def test_what_is_no_event_at_all_ends_it_when_answers_stand(discord_server, lab, connect):
@@ -268,15 +268,15 @@ async def test_a_token_that_is_taken_back_ends_it_with_a_reason(discord_server, 
             await discord_server.gateway.drop(code=4004)
             await asyncio.sleep(30)
 
-    with pytest.raises(faults.DiscordError, match="token"):
+    with pytest.raises(api_errors.DiscordError, match="token"):
         await until_it_ends()
 
 
 async def test_serving_says_as_whom(discord_server, lab):
-    talks = discord_conversations.Conversations(conftest.echo)
+    service = discord_conversations.Conversations(conftest.echo)
     discord_server.gateway.refused_intents.add("message_content")
     bot = settings.Discord()
-    async with running.serve(talks, bot, token=discord_server.token) as told:
+    async with startup.serve(service, bot, token=discord_server.token) as told:
         assert told.startswith("connected as interpreter")
         assert "message-content intent" in told
         assert discord_server.token not in told
@@ -289,11 +289,11 @@ async def test_leaving_lets_answers_be_finished(discord_server, lab, connect):
         return await conftest.echo_later(turn)
 
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(slow) as talks:
+    async with connect(slow) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         thread = await steps.thread_in(channel)
         await asyncio.sleep(0.3)
-        assert talks.handled
+        assert service.handled
     assert thread.of_bots[0].content == "You said: one"
 
 
@@ -304,8 +304,8 @@ async def test_leaving_does_not_wait_for_ever(discord_server, lab, connect, unti
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
     loop = asyncio.get_running_loop()
-    async with connect(stuck, closing_seconds=0.3) as talks:
+    async with connect(stuck, closing_seconds=0.3) as service:
         discord_server.say(alice, direct, "one")
-        await until(lambda: talks.handled)
+        await until(lambda: service.handled)
         started = loop.time()
     assert loop.time() - started < 5

@@ -5,7 +5,7 @@ import asyncio
 import discord
 
 from interpreter_bot import values
-from interpreter_bot.platforms.discord import faults
+from interpreter_bot.platforms.discord import api_errors
 from tests.integration.discord import steps
 
 CALLBACK = ("POST", r"/interactions/.*/callback$")
@@ -24,9 +24,9 @@ async def _pictures(turn):
 
 async def test_a_slow_database_costs_no_interaction(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-        talks.claim_seconds = 3.5
+        service.claim_seconds = 3.5
         done = await asyncio.gather(
             discord_server.command(alice, channel, "py", {"code": "1"}),
             discord_server.command(alice, channel, "interpreter usage"),
@@ -43,13 +43,13 @@ async def test_a_slow_database_costs_no_interaction(discord_server, lab, connect
 async def test_a_first_sign_that_is_cut_off_costs_nothing(discord_server, lab, connect):
     discord_server.expect(40060)
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         for name, options in (("py", {"code": "1"}), ("interpreter limits", None)):
             fault = discord_server.plan(*CALLBACK, kind="cut")
             done = await discord_server.command(alice, channel, name, options)
             assert await steps.finished(done)
             assert fault.times == 0
-    assert len(talks.handled) == 1
+    assert len(service.handled) == 1
 
 
 async def test_a_follow_up_that_is_cut_off_does_not_stand_there_twice(
@@ -79,7 +79,7 @@ async def test_follow_ups_that_are_certain_not_to_have_been_sent_are_sent_again(
     alice, channel = far.person("alice"), far.channel("general")
     send, left = discord.Webhook.send, [1]
 
-    class UnsentError(faults.UNSENT):
+    class UnsentError(api_errors.UNSENT):
         def __init__(self):
             self.args = ("cannot connect",)
 
@@ -157,11 +157,11 @@ async def test_a_deleted_first_answer_is_let_be(discord_server, lab, connect, un
 
     alice, channel = lab.person("alice"), lab.channel("general")
     loop = asyncio.get_running_loop()
-    async with connect(script, edit_seconds=30.0) as talks:
+    async with connect(script, edit_seconds=30.0) as service:
         discord_server.plan("PATCH", r"/webhooks/", status=404, code=10008, times=1000)
         await discord_server.command(alice, channel, "py", {"code": "1"})
         gate.set()
-        await until(lambda: talks.past)
+        await until(lambda: service.past)
         started = loop.time()
     assert loop.time() - started < 3
 
@@ -175,7 +175,7 @@ async def test_where_the_bot_is_not_others_get_nothing_out_of_a_conversation(
 
     far = discord_server.guild("Far", has_bot=False)
     alice, bob, channel = far.person("alice"), far.person("bob"), far.channel("general")
-    async with connect(script, user_install=True) as talks:
+    async with connect(script, user_install=True) as service:
         done = await discord_server.command(
             alice, channel, "py", {"code": "1"}, is_user_install=True
         )
@@ -186,7 +186,7 @@ async def test_where_the_bot_is_not_others_get_nothing_out_of_a_conversation(
         given = await discord_server.click(alice, done.original, "Notebook", is_user_install=True)
         await steps.finished(given)
         assert list(given.messages[-1].files) == ["conversation.ipynb"]
-    assert len(talks.handled) == 1
+    assert len(service.handled) == 1
 
 
 async def test_a_wrong_word_after_the_first_sign_is_told(discord_server, lab, connect):

@@ -12,7 +12,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 100
 
 async def test_opens_a_thread_and_answers_there(discord_server, lab, connect, until):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} what is *two* and two?")
         thread = await steps.thread_in(channel)
         await until(lambda: steps.is_final(thread))
@@ -20,7 +20,7 @@ async def test_opens_a_thread_and_answers_there(discord_server, lab, connect, un
     assert thread.name == "what is *two* and two?"
     assert [m.content for m in thread.of_bots] == ["You said: what is *two* and two?"]
     assert channel.of_bots == []
-    request = talks.handled[0]
+    request = service.handled[0]
     assert request.key == values.SessionKey("discord", str(lab.id), str(channel.id), str(thread.id))
     assert (request.person.id, request.person.name) == (str(alice.id), "Alice")
     assert (request.text, request.is_code) == ("what is *two* and two?", False)
@@ -103,14 +103,14 @@ async def test_more_than_ten_files_take_more_messages(discord_server, lab, conne
 async def test_without_permission_for_threads_it_replies(discord_server, lab, connect, until):
     alice = lab.person("alice")
     channel = lab.channel("strict", denied={"create_public_threads"})
-    async with connect() as talks:
+    async with connect() as service:
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
         await until(lambda: steps.is_final(channel))
 
     (answer,) = channel.of_bots
     assert answer.reference is asked
     assert answer.content == "You said: hello"
-    assert talks.handled[0].key.thread == ""
+    assert service.handled[0].key.thread == ""
     assert answer.pings == {alice.id}
 
 
@@ -146,7 +146,7 @@ async def test_in_a_voice_channel_it_replies(discord_server, lab, connect, until
 
 async def test_what_is_not_for_it_is_left_alone(discord_server, lab, connect, until):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect() as talks:
+    async with connect() as service:
         discord_server.say(alice, channel, "nobody in particular")
         other = worlds.User("other-bot", is_bot=True)
         lab.members[other] = set()
@@ -156,7 +156,7 @@ async def test_what_is_not_for_it_is_left_alone(discord_server, lab, connect, un
         discord_server.say(alice, channel, f"{discord_server.bot.mention} last")
         thread = await steps.thread_in(channel)
         await until(lambda: steps.is_final(thread))
-    assert [request.text for request in talks.handled] == ["last"]
+    assert [request.text for request in service.handled] == ["last"]
 
 
 async def test_what_a_turn_waits_for_is_shown_and_goes_away(discord_server, lab, connect, until):

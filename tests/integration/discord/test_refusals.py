@@ -24,13 +24,13 @@ async def test_typing_that_is_limited_holds_nobody_up(discord_server, connect):
     discord_server.plan("POST", "/typing$", status=502)
     fault = discord_server.plan("POST", "/typing$", kind="limit", is_global=True, retry_after=2.0)
     discord_server.plan("PATCH", r"/messages/\d+$", status=502)
-    async with connect(script, edit_seconds=5.0) as talks:
+    async with connect(script, edit_seconds=5.0) as service:
         discord_server.say(alice, direct, "one")
         await steps.answered(direct)
         discord_server.say(alice, direct, "two")
         await steps.answered(direct, 2)
     assert fault.times == 0
-    assert len(talks.handled) == 2
+    assert len(service.handled) == 2
 
 
 async def test_it_does_not_insist_while_discord_shuts_it_out(discord_server, connect, until):
@@ -100,7 +100,7 @@ async def test_a_request_that_waits_where_nothing_can_be_shown_is_withdrawn(
         return await conftest.echo(turn)
 
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(script) as talks:
+    async with connect(script) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         thread = await steps.thread_in(channel)
         await until(lambda: thread.of_bots)
@@ -111,7 +111,7 @@ async def test_a_request_that_waits_where_nothing_can_be_shown_is_withdrawn(
         gate.set()
         await steps.answered(thread)
         await asyncio.sleep(0.2)
-    assert [request.text for request in talks.handled] == ["one"]
+    assert [request.text for request in service.handled] == ["one"]
     assert [message.content for message in thread.of_bots] == ["You said: one"]
 
 
@@ -164,7 +164,7 @@ async def test_a_database_that_fails_is_said_so(discord_server, connect, until):
 
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
-    async with connect(talks=Failing(conftest.echo)):
+    async with connect(service=Failing(conftest.echo)):
         discord_server.say(alice, direct, "go")
         await until(lambda: direct.of_bots)
         done = await discord_server.command(alice, direct, "py", {"code": "1"})

@@ -13,8 +13,8 @@ from tests.integration.discord import conftest, steps
 async def test_what_was_written_while_it_was_down_is_answered(discord_server, lab, connect, until):
     alice, channel, other = lab.person("alice"), lab.channel("general"), lab.channel("other")
     direct, mention = discord_server.direct(alice), discord_server.bot.mention
-    talks = discord_conversations.Conversations(conftest.echo)
-    async with connect(talks=talks):
+    service = discord_conversations.Conversations(conftest.echo)
+    async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         discord_server.say(alice, direct, "directly")
         await steps.answered(direct)
@@ -22,38 +22,38 @@ async def test_what_was_written_while_it_was_down_is_answered(discord_server, la
     discord_server.say(alice, direct, "directly again")
     discord_server.say(alice, other, f"{mention} in another channel")
     discord_server.say(alice, other, "not for it")
-    async with connect(talks=talks):
+    async with connect(service=service):
         await steps.answered(thread, 2)
         await steps.answered(direct, 2)
         await steps.answered(await steps.thread_in(other))
         discord_server.say(alice, thread, "live")
         await steps.answered(thread, 3)
-    assert [request.text for request in talks.handled[:2]] == ["hello", "directly"]
-    assert {request.text for request in talks.handled[2:5]} == {
+    assert [request.text for request in service.handled[:2]] == ["hello", "directly"]
+    assert {request.text for request in service.handled[2:5]} == {
         "in the thread",
         "directly again",
         "in another channel",
     }
-    assert [request.text for request in talks.handled[5:]] == ["live"]
+    assert [request.text for request in service.handled[5:]] == ["live"]
 
 
 async def test_looking_back_can_be_switched_off(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     discord_server.say(alice, channel, f"{discord_server.bot.mention} before")
-    async with connect(look_back_seconds=0) as talks:
+    async with connect(look_back_seconds=0) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} after")
         await steps.answered(await steps.thread_in(channel))
-    assert [request.text for request in talks.handled] == ["after"]
+    assert [request.text for request in service.handled] == ["after"]
 
 
 async def test_what_is_too_old_is_passed_over(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     discord_server.say(alice, channel, f"{discord_server.bot.mention} before")
     await asyncio.sleep(1.2)
-    async with connect(look_back_seconds=0.5) as talks:
+    async with connect(look_back_seconds=0.5) as service:
         discord_server.say(alice, channel, f"{discord_server.bot.mention} after")
         await steps.answered(await steps.thread_in(channel))
-    assert [request.text for request in talks.handled] == ["after"]
+    assert [request.text for request in service.handled] == ["after"]
 
 
 async def test_roles_are_looked_up_where_discord_does_not_tell_them(
@@ -64,11 +64,11 @@ async def test_roles_are_looked_up_where_discord_does_not_tell_them(
     channel, mention = lab.channel("general"), discord_server.bot.mention
     discord_server.say(alice, channel, f"{mention} of the crew")
     discord_server.say(bob, channel, f"{mention} not of the crew")
-    async with connect(roles=(crew.id,)) as talks:
+    async with connect(roles=(crew.id,)) as service:
         await steps.answered(await steps.thread_in(channel))
         await until(lambda: channel.of_bots)
         assert "not among those" in channel.of_bots[0].content
-    assert [request.text for request in talks.handled] == ["of the crew"]
+    assert [request.text for request in service.handled] == ["of the crew"]
 
 
 async def test_what_was_written_in_a_window_outlives_a_restart(discord_server, lab, connect):
@@ -78,15 +78,15 @@ async def test_what_was_written_in_a_window_outlives_a_restart(discord_server, l
         code = await discord_server.command(alice, channel, "py", {})
         question = await discord_server.menu(alice, "Ask about this message", about)
     await asyncio.sleep(discord_server.gateway.identify_seconds)
-    async with connect() as talks:
+    async with connect() as service:
         file = discord_server.attachment("data.csv", b"a,b\n")
         ran = await discord_server.submit(code, {"text": "print(1)", "files": [file]})
         assert "You said: print(1)" in await steps.finished(ran)
         asked = await discord_server.submit(question, {"text": "why?"})
         assert "You said: why?" in await steps.finished(asked)
-    first, second = talks.handled
+    first, second = service.handled
     assert first.is_code
-    assert talks.workspaces[first.key]["data.csv"] == b"a,b\n"
+    assert service.workspaces[first.key]["data.csv"] == b"a,b\n"
     assert "Bob: sales are down by 12 percent" in second.context
 
 
@@ -107,10 +107,10 @@ async def test_an_answer_that_nobody_writes_any_more_says_so(discord_server, lab
     alice, channel = lab.person("alice"), lab.channel("general")
     direct = discord_server.direct(alice)
     ended = "```py\nslow()\n```\n-# ⏹️ This answer was interrupted."
-    async with connect() as talks:
+    async with connect() as service:
         told, pressed = _left(discord_server, alice, channel), _left(discord_server, alice, direct)
         key = values.SessionKey("discord", str(lab.id), str(channel.id))
-        await talks.notify["discord"](key, "I was restarted.")
+        await service.notify["discord"](key, "I was restarted.")
         await until(lambda: told.content == ended)
         assert told.buttons == {}
         done = await discord_server.click(alice, pressed, "Stop")
@@ -129,10 +129,10 @@ async def test_an_answer_that_is_being_written_is_let_be(discord_server, connect
 
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
-    async with connect(script) as talks:
+    async with connect(script) as service:
         discord_server.say(alice, direct, "go")
         await until(lambda: direct.of_bots and "Stop" in direct.of_bots[0].buttons)
-        await talks.notify["discord"](talks.handled[0].key, "Something else.")
+        await service.notify["discord"](service.handled[0].key, "Something else.")
         assert "Stop" in direct.of_bots[0].buttons
         gate.set()
         await until(lambda: direct.of_bots[0].content == "You said: go")
@@ -150,12 +150,12 @@ async def test_an_answer_that_ends_while_stale_ones_are_looked_for_stays_whole(
 
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
-    async with connect(script) as talks:
+    async with connect(script) as service:
         discord_server.say(alice, direct, "go")
         await until(lambda: direct.of_bots and "Stop" in direct.of_bots[0].buttons)
         late = discord_server.plan("GET", "/messages$", kind="late", retry_after=1.5)
-        key = talks.handled[0].key
-        telling = asyncio.create_task(talks.notify["discord"](key, "Something else."))
+        key = service.handled[0].key
+        telling = asyncio.create_task(service.notify["discord"](key, "Something else."))
         await until(lambda: late.times == 0)
         gate.set()
         await until(lambda: direct.of_bots[0].content == "You said: go")
@@ -172,7 +172,7 @@ async def test_strangers_may_not_write_directly_where_places_are_named(
     alice, eve, channel = lab.person("alice"), other.person("eve"), lab.channel("general")
     hers, evil = discord_server.direct(alice), discord_server.direct(eve)
     allowed = {"guilds": (lab.id,)} if restricted == "guilds" else {"channels": (channel.id,)}
-    async with connect(**allowed) as talks:
+    async with connect(**allowed) as service:
         for _ in range(2):
             discord_server.say(eve, evil, "let me in")
         discord_server.say(alice, hers, "me too")
@@ -183,7 +183,7 @@ async def test_strangers_may_not_write_directly_where_places_are_named(
         assert "You said: 1" in await steps.finished(ran)
         refused = await discord_server.command(eve, evil, "py", {"code": "1"})
         assert "not among those" in await steps.finished(refused)
-    assert {request.person.id for request in talks.handled} == {str(alice.id)}
+    assert {request.person.id for request in service.handled} == {str(alice.id)}
     # Once for messages and once for commands.
     assert sorted(discord_server.rest.members_asked) == sorted([alice.id, eve.id] * 2)
 
@@ -193,12 +193,12 @@ async def test_who_installed_it_for_themselves_is_refused_where_that_is_off(
 ):
     far = discord_server.guild("Far", has_bot=False)
     eve = far.person("eve")
-    async with connect() as talks:
+    async with connect() as service:
         refused = await discord_server.command(
             eve, far.channel("general"), "py", {"code": "1"}, is_user_install=True
         )
         assert "may not be used here" in await steps.finished(refused)
-    assert talks.handled == []
+    assert service.handled == []
 
 
 async def test_a_bot_for_anybody_is_said_to_be_one(discord_server, lab, connect, caplog):
@@ -220,7 +220,7 @@ async def test_roles_of_a_server_count_in_direct_messages(discord_server, lab, c
     crew = lab.role("crew")
     alice, bob = lab.person("alice", crew), lab.person("bob")
     hers, his = discord_server.direct(alice), discord_server.direct(bob)
-    async with connect(roles=(crew.id,)) as talks:
+    async with connect(roles=(crew.id,)) as service:
         for _ in range(2):
             discord_server.say(alice, hers, "let me in")
         discord_server.say(bob, his, "me too")
@@ -231,7 +231,7 @@ async def test_roles_of_a_server_count_in_direct_messages(discord_server, lab, c
         assert "You said: 1" in await steps.finished(ran)
         refused = await discord_server.command(bob, his, "py", {"code": "1"})
         assert "not among those" in await steps.finished(refused)
-    assert {request.person.id for request in talks.handled} == {str(alice.id)}
+    assert {request.person.id for request in service.handled} == {str(alice.id)}
     assert sorted(discord_server.rest.members_asked) == sorted([alice.id, bob.id] * 2)
 
 
@@ -239,27 +239,27 @@ async def test_an_edit_of_what_was_answered_before_is_answered_anew(
     discord_server, lab, connect, until
 ):
     alice, channel = lab.person("alice"), lab.channel("general")
-    talks = discord_conversations.Conversations(conftest.echo)
-    async with connect(talks=talks):
+    service = discord_conversations.Conversations(conftest.echo)
+    async with connect(service=service):
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         thread = await steps.thread_in(channel)
         await steps.answered(thread)
-    async with connect(talks=talks):
+    async with connect(service=service):
         discord_server.edit(asked, f"{discord_server.bot.mention}  one")
         discord_server.edit(asked, f"{discord_server.bot.mention} two")
         discord_server.unfurl(asked)
-        await until(lambda: len(talks.handled) == 2)
+        await until(lambda: len(service.handled) == 2)
         await steps.answered(thread, 2)
     assert thread.of_bots[-1].content == "You said: two"
-    assert talks.handled[0].key == talks.handled[1].key
+    assert service.handled[0].key == service.handled[1].key
 
 
 async def test_of_two_bots_the_one_that_answered_answers_the_edit(
     discord_server, lab, connect, until
 ):
     alice, channel = lab.person("alice"), lab.channel("general")
-    talks = discord_conversations.Conversations(conftest.echo)
-    async with connect(talks=talks), connect(talks=talks):
+    service = discord_conversations.Conversations(conftest.echo)
+    async with connect(service=service), connect(service=service):
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         thread = await steps.thread_in(channel)
         await steps.answered(thread)
@@ -267,14 +267,14 @@ async def test_of_two_bots_the_one_that_answered_answers_the_edit(
         await until(lambda: thread.of_bots[0].content == "You said: two")
         await asyncio.sleep(2.5)
     assert len(thread.of_bots) == 1
-    assert [request.text for request in talks.handled] == ["one", "two"]
+    assert [request.text for request in service.handled] == ["one", "two"]
 
 
 async def test_what_was_begun_when_it_left_is_finished(discord_server, connect, lab):
     alice = lab.person("alice")
     direct = discord_server.direct(alice)
-    async with connect() as talks:
-        talks.claim_seconds = 0.5
+    async with connect() as service:
+        service.claim_seconds = 0.5
         discord_server.say(alice, direct, "just in time")
         await asyncio.sleep(0.2)
     assert [message.content for message in direct.of_bots] == ["You said: just in time"]
@@ -285,7 +285,7 @@ async def test_restarts_in_the_middle_of_everything_lose_and_repeat_nothing(
 ):
     people = [lab.person(f"person{n}") for n in range(4)]
     channels = [lab.channel(f"channel{n}") for n in range(4)]
-    talks = discord_conversations.Conversations(conftest.echo)
+    service = discord_conversations.Conversations(conftest.echo)
 
     async def speak(number):
         person, channel = people[number], channels[number]
@@ -298,14 +298,14 @@ async def test_restarts_in_the_middle_of_everything_lose_and_repeat_nothing(
 
     speaking = [asyncio.create_task(speak(number)) for number in range(4)]
     for seconds in (0.7, 1.5, 2.5):
-        async with connect(talks=talks):
+        async with connect(service=service):
             await asyncio.sleep(seconds)
         await asyncio.sleep(0.3)
-    async with connect(talks=talks):
+    async with connect(service=service):
         threads = await asyncio.gather(*speaking)
-        await until(lambda: len(talks.handled) >= 48, seconds=30)
+        await until(lambda: len(service.handled) >= 48, seconds=30)
     for number, thread in enumerate(threads):
         text = "\n".join(message.content for message in thread.of_bots)
         said = [text.count(f"You said: {number}-{count}.") for count in range(12)]
         assert said == [1] * 12
-    assert len(talks.handled) == 48
+    assert len(service.handled) == 48

@@ -99,7 +99,7 @@ async def test_lists_by_guild_channel_role_and_person(discord_server, lab, conne
     mention = discord_server.bot.mention
     async with connect(
         guilds=(lab.id,), channels=(allowed.id,), roles=(crew.id,), people=(5,)
-    ) as talks:
+    ) as service:
         discord_server.say(carol, far, f"{mention} wrong guild")
         discord_server.say(alice, other, f"{mention} wrong channel")
         discord_server.say(bob, allowed, f"{mention} wrong person")
@@ -114,27 +114,27 @@ async def test_lists_by_guild_channel_role_and_person(discord_server, lab, conne
         thread = await steps.ask_in_thread(discord_server, alice, allowed)
         discord_server.say(bob, thread, "let me in")
         await until(lambda: "not among those" in thread.of_bots[-1].content)
-    assert [request.text for request in talks.handled] == ["hello"]
+    assert [request.text for request in service.handled] == ["hello"]
     assert far.of_bots == other.of_bots == []
 
 
 async def test_direct_messages_can_be_switched_off(discord_server, connect, until):
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
-    async with connect(direct_messages=False) as talks:
+    async with connect(direct_messages=False) as service:
         discord_server.say(alice, direct, "hello")
         done = await discord_server.command(alice, direct, "py", {"code": "1"})
         assert "may not be used here" in await steps.finished(done)
-    assert talks.handled == []
+    assert service.handled == []
 
 
 async def test_buttons_ask_for_permission_too(discord_server, lab, connect):
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
-    async with connect(people=(alice.id,)) as talks:
+    async with connect(people=(alice.id,)) as service:
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         refused = await discord_server.click(bob, thread.of_bots[-1], "Re-run")
         assert "not among those" in await steps.finished(refused)
-    assert len(talks.handled) == 1
+    assert len(service.handled) == 1
 
 
 async def test_the_token_is_nowhere_to_be_read(discord_server, lab, connect, caplog):

@@ -78,7 +78,7 @@ async def test_two_hundred_requests_in_twenty_threads(discord_server, lab, conne
     people = [lab.person(f"person{n}") for n in range(_THREADS)]
     channels = [lab.channel(f"channel{n}") for n in range(_THREADS)]
     started = time.monotonic()
-    async with connect(_work, edit_seconds=0.3, closing_seconds=120.0) as talks:
+    async with connect(_work, edit_seconds=0.3, closing_seconds=120.0) as service:
         disturbing = asyncio.create_task(_disturb(discord_server, chance))
 
         async def speak(number):
@@ -93,7 +93,7 @@ async def test_two_hundred_requests_in_twenty_threads(discord_server, lab, conne
         try:
             threads = await asyncio.gather(*(speak(number) for number in range(_THREADS)))
             await rules.wait_until(
-                lambda: len(talks.handled) == _THREADS * _EACH, seconds=200, what="all requests"
+                lambda: len(service.handled) == _THREADS * _EACH, seconds=200, what="all requests"
             )
         finally:
             disturbing.cancel()
@@ -110,6 +110,6 @@ async def test_two_hundred_requests_in_twenty_threads(discord_server, lab, conne
         files = [name for message in thread.of_bots for name in message.files]
         assert sorted(files) == [f"request{number}-{count}.txt" for count in (0, 5)]
         assert not any("Stop" in message.buttons for message in thread.of_bots)
-    assert len(talks.handled) == _THREADS * _EACH
+    assert len(service.handled) == _THREADS * _EACH
     with capsys.disabled():
         print(json.dumps(_figures(discord_server, seconds)))  # noqa: T201

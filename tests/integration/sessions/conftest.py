@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import conversing
+from interpreter_bot.app import conversation_service
 from interpreter_bot.sessions import requests
 from tests.fakes import openai_server, replies
 
@@ -34,8 +34,8 @@ def attachment(name, *chunks, size_bytes=None, error=None):
 class House:
     """Conversations, and the server they ask."""
 
-    def __init__(self, held, server):
-        self.held = held
+    def __init__(self, service, server):
+        self.service = service
         self.server = server
 
     async def ask(self, text, reply=None, **fields):
@@ -46,7 +46,7 @@ class House:
 
     async def handle(self, request, reply=None):
         reply = reply or replies.Reply()
-        end = await self.held.handle(request, reply)
+        end = await self.service.handle(request, reply)
         assert reply.end == end
         return reply
 
@@ -67,7 +67,9 @@ def opened(tmp_path, short_path):
                 **{"kernels": settings.Kernels(preload=(), spares=0), **groups},
             )
             keys = {"OPENAI_API_KEY": server.api_key}
-            async with conversing.opened(bot, {} if no_model else keys) as held:
-                yield House(held, server)
+            async with conversation_service.open_conversations(
+                bot, {} if no_model else keys
+            ) as service:
+                yield House(service, server)
 
     return open_house

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.sessions import caring, ports
+from interpreter_bot.sessions import maintenance, ports
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY, attachment
 
@@ -26,12 +26,12 @@ async def test_a_reset_forgets_variables_and_words_but_keeps_files(opened):
     async with opened(openai_server.text("Hi."), openai_server.text("Who?")) as house:
         await house.ask("I am Eve")
         await house.run("x = 1; open('f.txt', 'w').write('f')")
-        await house.held.reset(KEY)
+        await house.service.reset(KEY)
         after = await house.run("'x' in dir()")
         await house.ask("who am I?")
         told = [one["content"] for one in house.server.requests[1].messages[1:]]
-        files = [info.name for info in await house.held.files(KEY)]
-        past = await house.held.history(KEY)
+        files = [info.name for info in await house.service.files(KEY)]
+        past = await house.service.history(KEY)
     assert after.of("output")[0].plain == "False"
     assert not any("Eve" in one for one in told)
     assert files == ["f.txt"]
@@ -44,30 +44,30 @@ async def test_a_reset_with_files_stops_the_turn_and_empties_the_workspace(opene
         endless = "open('f', 'w').write('f')\nprint(1)\nwhile True: pass"
         running = asyncio.create_task(house.run(endless, reply))
         await reply.until("output")
-        await house.held.reset(KEY, files=True)
+        await house.service.reset(KEY, files=True)
         await running
-        assert await house.held.files(KEY) == ()
+        assert await house.service.files(KEY) == ()
     assert reply.end.status is ports.Status.STOPPED
 
 
 async def test_a_deleted_conversation_is_gone(opened):
     async with opened() as house:
         await house.run("open('f', 'w').write('f')")
-        assert len(await house.held.recent("web")) == 1
-        await house.held.delete(KEY)
-        assert await house.held.recent("web") == ()
-        assert await house.held.history(KEY) == ()
-        assert await house.held.files(KEY) == ()
+        assert len(await house.service.recent("web")) == 1
+        await house.service.delete(KEY)
+        assert await house.service.recent("web") == ()
+        assert await house.service.history(KEY) == ()
+        assert await house.service.files(KEY) == ()
 
 
 async def test_lists_show_titles_models_and_kernels(opened):
     async with opened() as house:
         await house.run("1")
-        await house.held.rename(KEY, "My data")
+        await house.service.rename(KEY, "My data")
         other = values.SessionKey("web", thread="other")
-        await house.held.choose_model(other, "scripted")
-        first, second = await house.held.recent("web")
-        mine = await house.held.recent("web", person="u1")
+        await house.service.choose_model(other, "scripted")
+        first, second = await house.service.recent("web")
+        mine = await house.service.recent("web", person="u1")
     assert (first.key, first.model, first.has_kernel) == (other, "scripted", False)
     assert (second.title, second.has_kernel, second.is_busy) == ("My data", True, False)
     assert second.idle_seconds < 10
@@ -76,8 +76,8 @@ async def test_lists_show_titles_models_and_kernels(opened):
 
 async def test_files_are_read_in_pieces(opened):
     async with opened() as house:
-        name = await house.held.put(KEY, attachment("a.bin", b"x" * 3_000_000))
-        async with house.held.reading(KEY, name) as (info, chunks):
+        name = await house.service.put(KEY, attachment("a.bin", b"x" * 3_000_000))
+        async with house.service.reading(KEY, name) as (info, chunks):
             size = sum([len(chunk) async for chunk in chunks])
     assert (info.size_bytes, size) == (3_000_000, 3_000_000)
 
@@ -90,7 +90,7 @@ async def test_a_notebook_holds_everything_and_is_valid(opened):
     async with opened(*script) as house:
         await house.ask("a dot please", attachments=(attachment("a*b.txt", b"x"),))
         await house.run("print('own')\n1/0")
-        notebook = nbformat.reads((await house.held.notebook(KEY)).decode(), as_version=4)
+        notebook = nbformat.reads((await house.service.notebook(KEY)).decode(), as_version=4)
     nbformat.validate(notebook)
     kinds = [cell.cell_type for cell in notebook.cells]
     assert kinds == ["markdown", "markdown", "code", "markdown", "code"]
@@ -128,7 +128,7 @@ async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(opene
     for refused in (waiting, late):
         assert "shut down" in refused.end.sentence
     async with opened() as house:
-        (turn,) = await house.held.history(KEY)
+        (turn,) = await house.service.history(KEY)
         assert turn.status == "interrupted"
 
 
@@ -141,7 +141,7 @@ async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(open
         with pytest.raises(asyncio.CancelledError):
             await running
         assert reply.end.status is ports.Status.STOPPED
-        (turn,) = await house.held.history(KEY)
+        (turn,) = await house.service.history(KEY)
         assert turn.status == "stopped"
         after = await house.run("a")
     assert after.of("output")[0].plain == "1"
@@ -154,7 +154,7 @@ async def test_whatever_is_cancelled_while_the_bot_closes_hears_that_it_does(ope
         await reply.until("output")
         second = asyncio.create_task(house.run("2", waiting))
         await waiting.until("waiting")
-        draining = asyncio.create_task(house.held.drain())
+        draining = asyncio.create_task(house.service.drain())
         await asyncio.sleep(0)
         # As a platform does that is told to hurry.
         for task in (running, second):
@@ -173,12 +173,12 @@ async def test_people_are_warned_before_a_kernel_is_let_go_and_once(opened):
         told.append((key, sentence))
 
     async with opened(sessions=settings.Sessions(warning_seconds=300)) as house:
-        house.held.notify_through("web", notify)
+        house.service.notify_through("web", notify)
         await house.run("1")
-        means = house.held._means
-        caretaker = caring.Caretaker(means, house.held)
+        services = house.service._services
+        caretaker = maintenance.Maintenance(services, house.service)
         assert await caretaker.warn() == 0
-        (launched,) = means.pool.live.values()
+        (launched,) = services.pool.live.values()
         launched.kernel.last_used -= 26 * 60
         assert await caretaker.warn() == 1
         assert await caretaker.warn() == 0
@@ -195,17 +195,17 @@ async def test_what_happens_before_a_platform_is_there_is_told_when_it_is(opened
         told.append(sentence)
 
     async with opened() as house:
-        await house.held.notify(KEY, "The bot was restarted.")
-        house.held.notify_through("web", notify)
-        await house.held.notify_late()
-        await house.held.notify_late()
+        await house.service.notify(KEY, "The bot was restarted.")
+        house.service.notify_through("web", notify)
+        await house.service.notify_late()
+        await house.service.notify_late()
     assert told == ["The bot was restarted."]
 
 
 _VICTIM = """
 import asyncio, json, pathlib, sys
 from interpreter_bot import settings, values
-from interpreter_bot.app import conversing
+from interpreter_bot.app import conversation_service
 from interpreter_bot.sessions import requests
 from tests.fakes import openai_server, replies
 
@@ -218,12 +218,13 @@ async def main(data, runtime):
             paths=settings.Paths(data=data, runtime=runtime),
             models=(settings.Model(name="scripted", base_url=server.base_url),),
         )
-        async with conversing.opened(bot, {"OPENAI_API_KEY": server.api_key}) as held:
+        keys = {"OPENAI_API_KEY": server.api_key}
+        async with conversation_service.open_conversations(bot, keys) as service:
             reply = replies.Reply()
             request = requests.Request(
                 key=values.SessionKey("web", thread="t"), person=requests.Person("u1"), text="go"
             )
-            turn = asyncio.create_task(held.handle(request, reply))
+            turn = asyncio.create_task(service.handle(request, reply))
             await reply.until("output")
             await asyncio.sleep(1)
             print("ready", flush=True)
@@ -250,9 +251,9 @@ async def test_after_a_kill_in_the_middle_of_a_turn_it_shows_what_was_and_goes_o
         told.append((key, sentence))
 
     async with opened(openai_server.text("Going on.")) as house:
-        house.held.notify_through("web", notify)
-        await house.held.notify_late()
-        (turn,) = await house.held.history(KEY)
+        house.service.notify_through("web", notify)
+        await house.service.notify_late()
+        (turn,) = await house.service.history(KEY)
         reply = await house.ask("go on")
         messages = [one["content"] for one in house.server.requests[0].messages[1:]]
     assert turn.status == "interrupted"

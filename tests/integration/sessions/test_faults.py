@@ -21,16 +21,16 @@ Status = ports.Status
 def locked(tmp_path, monkeypatch):
     """Lock the database against writers, as somebody's shell or backup would; until `unlock`."""
     monkeypatch.setattr(engines, "_BUSY_MILLISECONDS", 50)
-    held = []
+    service = []
 
     def lock():
         (file,) = (tmp_path / "data").glob("*.db")
-        held.append(sqlite3.connect(file, isolation_level=None))
-        held[-1].execute("BEGIN IMMEDIATE")
+        service.append(sqlite3.connect(file, isolation_level=None))
+        service[-1].execute("BEGIN IMMEDIATE")
 
-    lock.unlock = lambda: held.pop().close()
+    lock.unlock = lambda: service.pop().close()
     yield lock
-    while held:
+    while service:
         lock.unlock()
 
 
@@ -46,13 +46,13 @@ def stalled(name):
 async def test_a_turn_that_is_cancelled_anywhere_is_whole(opened, ticks):
     async with opened() as house:
         reply = replies.Reply()
-        running = asyncio.create_task(house.held.handle(code("print(1)"), reply))
+        running = asyncio.create_task(house.service.handle(code("print(1)"), reply))
         for _ in range(ticks):
             await asyncio.sleep(0)
         running.cancel()
         await asyncio.wait({running})
-        past = await house.held.history(KEY)
-        assert not house.held.is_busy(KEY)
+        past = await house.service.history(KEY)
+        assert not house.service.is_busy(KEY)
     assert reply.end.status in (Status.STOPPED, Status.DONE)
     assert len(reply.of("code")) == len(reply.of("finished"))
     assert [turn.status for turn in past] in ([], [reply.end.status.value])
@@ -60,7 +60,7 @@ async def test_a_turn_that_is_cancelled_anywhere_is_whole(opened, ticks):
 
 async def test_one_cancelled_while_it_is_begun_is_not_left_running(opened, monkeypatch):
     async with opened() as house:
-        turns = house.held._means.database.turns
+        turns = house.service._services.database.turns
         start, is_started = turns.start, asyncio.Event()
 
         async def slow(*args, **fields):
@@ -70,11 +70,11 @@ async def test_one_cancelled_while_it_is_begun_is_not_left_running(opened, monke
             return made
 
         monkeypatch.setattr(turns, "start", slow)
-        running = asyncio.create_task(house.held.handle(code("1"), replies.Reply()))
+        running = asyncio.create_task(house.service.handle(code("1"), replies.Reply()))
         await is_started.wait()
         running.cancel()
         await asyncio.wait({running})
-        (turn,) = await house.held.history(KEY)
+        (turn,) = await house.service.history(KEY)
     assert running.cancelled()
     assert turn.status == "stopped"
 
@@ -86,7 +86,7 @@ async def test_stopping_while_a_file_arrives(opened):
             house.ask("what is in it?", reply, attachments=(stalled("a.csv"),))
         )
         await reply.until("begun")
-        await house.held.stop(KEY)
+        await house.service.stop(KEY)
         await running
         await house.ask("and now?")
         told = [one["content"] for one in house.server.requests[0].messages[1:]]
@@ -102,12 +102,12 @@ async def test_stopping_while_files_are_looked_into_does_not_wait_for_that(opene
         is_describing.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("interpreter_bot.sessions.attaching.described", described)
+    monkeypatch.setattr("interpreter_bot.sessions.turn_inputs.describe", described)
     async with opened() as house:
         sent = (attachment("a.csv", b"a\n1\n"),)
         running = asyncio.create_task(house.ask("look", attachments=sent))
         await is_describing.wait()
-        await house.held.stop(KEY)
+        await house.service.stop(KEY)
         reply = await asyncio.wait_for(running, 10)
     assert reply.end.status is Status.STOPPED
 
@@ -169,12 +169,12 @@ async def test_a_database_that_is_locked_ends_no_answer_and_loses_nothing(opened
 
         reply.text = text
         await house.ask("go", reply)
-        (turn,) = await house.held.history(KEY)
+        (turn,) = await house.service.history(KEY)
         assert (reply.end.status, reply.end.text) == (Status.DONE, "One answer.")
         assert (turn.status, turn.answer) == ("running", "")
         locked.unlock()
-        await house.held._means.arrears.write()
-        (turn,) = await house.held.history(KEY)
+        await house.service._services.write_retries.write()
+        (turn,) = await house.service.history(KEY)
     assert (turn.status, turn.answer) == ("done", "One answer.")
     assert turn.parts == (histories.PastText("One answer."),)
     assert (turn.spent.input_tokens, turn.spent.output_tokens) == (100, 10)
@@ -191,7 +191,7 @@ async def test_code_that_cannot_be_written_down_does_not_run_and_the_model_is_no
         await house.ask("go", reply)
         locked.unlock()
         assert len(house.server.requests) == 1
-        assert await house.held.files(KEY) == ()
+        assert await house.service.files(KEY) == ()
     assert (reply.end.status, reply.end.sentence) == (
         Status.FAILED,
         "The database cannot be used right now.",
@@ -208,7 +208,7 @@ async def test_what_could_not_be_recorded_is_recorded_when_the_next_turn_begins(
         locked.unlock()
         await house.ask("second")
         told = [one["content"] for one in house.server.requests[1].messages[1:]]
-        past = await house.held.history(KEY)
+        past = await house.service.history(KEY)
     assert told == ["first", "One.", "second"]
     assert [turn.status for turn in past] == ["done", "done"]
 
@@ -217,8 +217,8 @@ async def test_a_turn_that_failed_is_remembered_with_its_reason(opened):
     script = [openai_server.text("Once upon", fault="stall")]
     async with opened(*script, turn=settings.Turn(seconds=2)) as house:
         reply = await house.ask("go")
-        (turn,) = await house.held.history(KEY)
-        book = await house.held.notebook(KEY)
+        (turn,) = await house.service.history(KEY)
+        book = await house.service.notebook(KEY)
     assert (reply.end.status, reply.end.text) == (Status.FAILED, "Once upon")
     assert (turn.status, turn.answer) == ("failed", budgets.time_is_up(2))
     assert turn.parts == (histories.PastText("Once upon"),)
@@ -233,11 +233,11 @@ async def test_what_a_turn_costs_is_counted_while_it_runs(opened):
         running = asyncio.create_task(house.ask("go", reply, id="m1"))
         await reply.until("output")
         await asyncio.sleep(0.3)
-        usage = await house.held.usage(KEY, ANNA)
-        (turn,) = await house.held.history(KEY)
-        await house.held.stop(KEY)
+        usage = await house.service.usage(KEY, ANNA)
+        (turn,) = await house.service.history(KEY)
+        await house.service.stop(KEY)
         await running
-        after = await house.held.usage(KEY, ANNA)
+        after = await house.service.usage(KEY, ANNA)
     assert (usage.today.input_tokens, usage.today.output_tokens) == (700, 30)
     assert (turn.request_id, turn.spent.input_tokens, turn.spent.steps) == ("m1", 700, 1)
     assert after.today.input_tokens == 700
@@ -253,7 +253,7 @@ async def test_two_turns_at_once_do_not_spend_a_persons_allowance_twice(opened):
         await first.until("text")
         other = values.SessionKey("web", thread="other")
         second = await house.ask("x" * 9000, key=other)
-        await house.held.stop(KEY)
+        await house.service.stop(KEY)
         await running
     assert second.end.status is Status.FAILED
     assert "one person may use in a day" in second.end.sentence
@@ -289,7 +289,7 @@ async def test_stopping_while_a_person_is_asked_whether_code_may_run(opened):
         reply = Asking()
         running = asyncio.create_task(house.ask("go", reply, approval="every"))
         await is_asked.wait()
-        await house.held.stop(KEY)
+        await house.service.stop(KEY)
         await asyncio.wait_for(running, 10)
     assert reply.end.status is Status.STOPPED
     assert reply.of("code") == []
@@ -299,7 +299,7 @@ async def test_an_answer_counts_though_its_links_cannot_be_looked_into(opened, m
     async def unlisted(self):
         raise errors.WorkspaceError
 
-    monkeypatch.setattr("interpreter_bot.kernels.workspaces.Workspace.list", unlisted)
+    monkeypatch.setattr("interpreter_bot.kernels.files.workspaces.Workspace.list", unlisted)
     async with opened(openai_server.text("See [it](sandbox:/mnt/data/a.csv).")) as house:
         reply = await house.ask("go")
     assert (reply.end.status, reply.end.text) == (Status.DONE, "See it (`a.csv`).")
@@ -313,9 +313,9 @@ async def test_who_waits_in_a_deleted_conversation_does_not_bring_it_back(opened
         await first.until("output")
         two = asyncio.create_task(house.run("2", second))
         await second.until("waiting")
-        await house.held.delete(KEY)
+        await house.service.delete(KEY)
         await asyncio.gather(one, two)
-        assert await house.held.recent("web") == ()
+        assert await house.service.recent("web") == ()
     assert first.end.status is Status.STOPPED
     assert "was deleted" in second.end.sentence
 
@@ -323,23 +323,23 @@ async def test_who_waits_in_a_deleted_conversation_does_not_bring_it_back(opened
 async def test_the_model_chosen_around_a_conversation_holds_where_it_chose_none(opened):
     listed = settings.Model(name="other", base_url="http://127.0.0.1:1/v1")
     async with opened(openai_server.text("Hi.")) as house:
-        held = house.held
-        means = held._means
-        assert await held.model(KEY) == "scripted"
+        service = house.service
+        services = service._services
+        assert await service.model(KEY) == "scripted"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                type(means.catalogue), "titles", property(lambda _: ("scripted", listed.title))
+                type(services.catalogue), "titles", property(lambda _: ("scripted", listed.title))
             )
             here = values.Scope("web")
-            await held.choose(here, "model", "other")
-            assert await held.model(KEY) == "other"
-            await held.choose(values.Scope("web", person="u1"), "model", "scripted")
-            assert await held.model(KEY, person="u1") == "scripted"
+            await service.choose(here, "model", "other")
+            assert await service.model(KEY) == "other"
+            await service.choose(values.Scope("web", person="u1"), "model", "scripted")
+            assert await service.model(KEY, person="u1") == "scripted"
             assert (await house.ask("hello")).end.status is Status.DONE
             asking_bob = await house.ask("hello", person=requests.Person("u2"))
             assert "There are: scripted" in asking_bob.end.sentence
         # One that is gone from the settings is no choice any more.
-        assert await held.model(KEY) == "scripted"
+        assert await service.model(KEY) == "scripted"
 
 
 async def test_people_are_told_one_by_one_whatever_becomes_of_the_others(opened):
@@ -352,10 +352,10 @@ async def test_people_are_told_one_by_one_whatever_becomes_of_the_others(opened)
 
     async with opened() as house:
         for sentence in ("one", "two"):
-            await house.held.notify(KEY, sentence)
-        house.held.notify_through("web", notify)
+            await house.service.notify(KEY, sentence)
+        house.service.notify_through("web", notify)
         with pytest.raises(RuntimeError):
-            await house.held.notify_late()
-        await house.held.notify_late()
+            await house.service.notify_late()
+        await house.service.notify_late()
     assert told == ["two"]
-    assert isinstance(house.held, conversations.Conversations)
+    assert isinstance(house.service, conversations.Conversations)

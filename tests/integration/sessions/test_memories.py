@@ -1,8 +1,8 @@
 """What a model is told of a long conversation."""
 
 from interpreter_bot import values
-from interpreter_bot.agent import messages
-from interpreter_bot.sessions import memories
+from interpreter_bot.agent import chat_messages
+from interpreter_bot.sessions import transcript_memory
 from interpreter_bot.store import databases, records
 
 
@@ -14,10 +14,13 @@ async def test_a_long_conversation_begins_at_the_same_turn_for_many_turns(tmp_pa
         for number in range(152):
             turn = await database.turns.start(session.id, person="U", text=str(number))
             if number in (1, 99, 100, 101, 102, 149, 150, 151):
-                told = await memories.load(database, before=turn.id)
+                told = await transcript_memory.load(database, before=turn.id)
                 assert told[-1].text == str(number - 1)
                 beginnings[number] = told[0].text
-            detail = {"messages": [messages.to_dict(messages.Told(str(number)))], "is_whole": False}
+            detail = {
+                "messages": [chat_messages.to_dict(chat_messages.UserMessage(str(number)))],
+                "is_whole": False,
+            }
             memory = records.NewPart(kind=records.PartKind.MEMORY, detail=detail)
             await database.parts.add(turn.id, memory)
     assert {number for number, first in beginnings.items() if first == "0"} == {1, 99, 100}

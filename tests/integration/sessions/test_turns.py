@@ -8,7 +8,7 @@ import os
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.agent.llms.embedded import opening
+from interpreter_bot.agent.llms.embedded import on_demand
 from interpreter_bot.kernels import admissions
 from interpreter_bot.sessions import histories, ports, requests
 from tests.fakes import openai_server, publishers, replies
@@ -42,7 +42,7 @@ async def test_a_turn_is_remembered_as_it_was(opened):
     script = [openai_server.code("print(1)", "First."), openai_server.text("One.")]
     async with opened(*script) as house:
         await house.ask("go", attachments=(attachment("a.txt", b"x"),))
-        (turn,) = await house.held.history(KEY)
+        (turn,) = await house.service.history(KEY)
     finished = turn.parts[3]
     assert turn.parts == (
         histories.PastText("First."),
@@ -74,7 +74,7 @@ async def test_the_model_remembers_earlier_turns_even_after_a_restart(opened):
 async def test_people_are_told_how_many_starts_are_before_theirs(opened, monkeypatch):
     monkeypatch.setattr(admissions, "_TOLD_SECONDS", 0.05)
     async with opened() as house:
-        starts = house.held._means.pool._admissions
+        starts = house.service._services.pool._admissions
         async with contextlib.AsyncExitStack() as others:
             while starts.is_free:
                 await others.enter_async_context(starts.place("other"))
@@ -104,10 +104,10 @@ async def test_stopping_while_the_model_writes_keeps_what_it_said(opened):
         reply = replies.Reply()
         asking = asyncio.create_task(house.ask("tell a story", reply))
         await reply.until("text", 2)
-        assert await house.held.stop(KEY)
+        assert await house.service.stop(KEY)
         await asking
-        (turn,) = await house.held.history(KEY)
-        assert not await house.held.stop(KEY)
+        (turn,) = await house.service.history(KEY)
+        assert not await house.service.stop(KEY)
     assert (reply.end.status, reply.end.text) == (Status.STOPPED, "Once upon a time")
     assert (turn.status, turn.answer) == ("stopped", "Once upon a time")
 
@@ -119,7 +119,7 @@ async def test_stopping_running_code_keeps_variables_and_output_and_tells_the_mo
         reply = replies.Reply()
         asking = asyncio.create_task(house.ask("go", reply))
         await reply.until("output")
-        await house.held.stop(KEY)
+        await house.service.stop(KEY)
         await asking
         again = await house.ask("go on")
         told = [one.get("content") for one in house.server.requests[1].messages]
@@ -135,10 +135,10 @@ async def test_stopping_a_persons_own_code(opened):
         reply = replies.Reply()
         running = asyncio.create_task(house.run("k = 1\nprint(0)\nwhile True: pass", reply))
         await reply.until("output")
-        await house.held.stop(KEY)
+        await house.service.stop(KEY)
         await running
         after = await house.run("print(k)")
-        (turn, _) = await house.held.history(KEY)
+        (turn, _) = await house.service.history(KEY)
     assert reply.end.status is Status.STOPPED
     # One stop is said once: no traceback, and no other word of it.
     assert reply.end.sentence == "Stopped. Variables are kept."
@@ -170,14 +170,14 @@ async def test_requests_of_one_conversation_wait_in_order_and_are_told_so(opened
 async def test_messages_that_say_nothing_or_too_much_are_refused(opened, text, sentence):
     async with opened() as house:
         reply = await house.ask(text)
-        assert await house.held.history(KEY) == ()
+        assert await house.service.history(KEY) == ()
     assert reply.end.status is Status.FAILED
     assert sentence in reply.end.sentence
 
 
 async def test_without_a_model_code_runs_and_questions_get_a_sentence(opened):
     async with opened(no_model=True) as house:
-        assert "OPENAI_API_KEY" in house.held.model_notice
+        assert "OPENAI_API_KEY" in house.service.model_notice
         asking = await house.ask("hello?")
         running = await house.run("print(1)")
     assert (asking.end.status, asking.end.sentence) == (
@@ -199,7 +199,7 @@ async def test_attachments_good_and_bad(opened):
     )
     async with opened(openai_server.text("Thanks.")) as house:
         reply = await house.ask("", attachments=sent)
-        names = [info.name for info in await house.held.files(KEY)]
+        names = [info.name for info in await house.service.files(KEY)]
         told = house.server.requests[0].messages[1]["content"]
     assert reply.end.status is Status.DONE
     assert len(names) == 4
@@ -217,7 +217,7 @@ async def test_attachments_good_and_bad(opened):
 
 async def test_files_that_are_there_already_are_described_too(opened):
     async with opened(openai_server.text("Fine.")) as house:
-        name = await house.held.put(KEY, attachment("t.csv", b"a,b\n1,2\n"))
+        name = await house.service.put(KEY, attachment("t.csv", b"a,b\n1,2\n"))
         await house.ask("look", files=(name,), context="Bob: what a table!")
         told = house.server.requests[0].messages[1]["content"]
     assert told.index("Bob: what") < told.index("a (int64), b (int64)") < told.index("look")
@@ -274,13 +274,13 @@ async def test_approval_is_the_strictest_that_anybody_chose(opened, who):
     script = [openai_server.code("print(1)"), openai_server.text("No?")]
     async with opened(*script, sessions=sessions) as house:
         for name, scope in scopes.items():
-            await house.held.choose(scope, "approval", "every" if name == who else "never")
+            await house.service.choose(scope, "approval", "every" if name == who else "never")
         key = values.SessionKey("web", "w", "c", "t")
         fields = {"key": key, "approval": "every" if who == "platform" else "never"}
         reply = await house.ask("go", replies.Reply(approvals=[None]), **fields)
-        held = await house.held.approval(scopes["person here"], fields["approval"])
+        service = await house.service.approval(scopes["person here"], fields["approval"])
     assert reply.of("approve") == ["print(1)"]
-    assert held == "every"
+    assert service == "every"
 
 
 async def test_code_that_is_not_approved_does_not_run_and_the_model_hears_of_it(opened):
@@ -343,7 +343,7 @@ async def test_an_unknown_model_is_a_sentence(opened):
     async with opened() as house:
         reply = await house.ask("hi", model="another")
         with pytest.raises(errors.BotError, match="There are: scripted"):
-            await house.held.choose_model(KEY, "another")
+            await house.service.choose_model(KEY, "another")
     assert "There are: scripted" in reply.end.sentence
 
 
@@ -356,8 +356,8 @@ async def test_what_a_person_may_spend_in_a_day_holds_over_all_conversations(ope
         other = values.SessionKey("web", thread="other")
         second = await house.ask("two", key=other)
         bob = requests.Person("u2", "Bob")
-        usage = await house.held.usage(KEY, bob)
-        anna = await house.held.usage(other, asked("x").person)
+        usage = await house.service.usage(KEY, bob)
+        anna = await house.service.usage(other, asked("x").person)
     assert first.end.status is Status.DONE
     assert second.end.status is Status.FAILED
     assert "6,000 tokens that one person may use in a day" in second.end.sentence
@@ -370,13 +370,13 @@ async def test_what_a_person_may_spend_in_a_day_holds_over_all_conversations(ope
 async def test_a_workspace_chooses_what_its_people_may_spend(opened):
     script = [openai_server.text("One.", usage=(5000, 100))]
     async with opened(*script, model={"answer_tokens": 100}) as house:
-        await house.held.choose(values.Scope("web"), "allowance_tokens", "6000")
-        await house.held.choose(values.Scope("web"), "allowance_money", "no number")
+        await house.service.choose(values.Scope("web"), "allowance_tokens", "6000")
+        await house.service.choose(values.Scope("web"), "allowance_money", "no number")
         await house.ask("one")
-        none = await house.held.usage(KEY, asked("x").person)
-        await house.held.choose(values.Scope("web"), "allowance_money", None)
+        none = await house.service.usage(KEY, asked("x").person)
+        await house.service.choose(values.Scope("web"), "allowance_money", None)
         refused = await house.ask("two")
-        chosen = await house.held.usage(KEY, asked("x").person)
+        chosen = await house.service.usage(KEY, asked("x").person)
     assert none.allowed_tokens is None
     assert chosen.allowed_tokens == 6000
     assert "6,000 tokens that one person may use in a day" in refused.end.sentence
@@ -386,14 +386,14 @@ async def test_processor_time_is_counted_even_of_code_that_was_stopped(opened):
     busy = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: pass"
     async with opened() as house:
         await house.run(busy.format(0.3))
-        once = await house.held.usage(KEY, asked("x").person)
+        once = await house.service.usage(KEY, asked("x").person)
         reply = replies.Reply()
         running = asyncio.create_task(house.run("print(1)\n" + busy.format(60), reply))
         await reply.until("output")
         await asyncio.sleep(0.5)
-        await house.held.stop(KEY)
+        await house.service.stop(KEY)
         await running
-        twice = await house.held.usage(KEY, asked("x").person)
+        twice = await house.service.usage(KEY, asked("x").person)
     assert 0.25 <= once.cpu_seconds < 5
     assert twice.cpu_seconds - once.cpu_seconds >= 0.1
 
@@ -410,12 +410,12 @@ async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
     async with opened() as house:
         reply = await house.run(FRAME)
         tables = [one for one in reply.of("output") if isinstance(one, values.Table)]
-        names = [await house.held.save_table(KEY, table.handle) for table in tables[:2]]
-        again = await house.held.save_table(KEY, tables[0].handle)
-        async with house.held.reading(KEY, names[0]) as (_, chunks):
+        names = [await house.service.save_table(KEY, table.handle) for table in tables[:2]]
+        again = await house.service.save_table(KEY, tables[0].handle)
+        async with house.service.reading(KEY, names[0]) as (_, chunks):
             content = b"".join([chunk async for chunk in chunks])
         with pytest.raises(errors.BotError, match="no longer there"):
-            await house.held.save_table(KEY, "t0")
+            await house.service.save_table(KEY, "t0")
     assert names == [f"table-{table.handle}.csv" for table in tables[:2]]
     assert names[0] != names[1]
     assert again == names[0]
@@ -427,12 +427,12 @@ async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
 async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(opened, monkeypatch):
     async with publishers.Publisher.open() as publisher:
         embedded = functools.partial(
-            opening.Embedded.open, official=publisher.wanted, script=publishers.ENGINE
+            on_demand.EmbeddedServer.open, official=publisher.wanted, script=publishers.ENGINE
         )
-        monkeypatch.setattr(opening.Embedded, "open", embedded)
+        monkeypatch.setattr(on_demand.EmbeddedServer, "open", embedded)
         async with opened(no_model=True, local=settings.Local()) as house:
             reply = await house.ask("hello")
-            (turn,) = await house.held.history(KEY)
+            (turn,) = await house.service.history(KEY)
 
     told = reply.of("progress")
     assert ("Downloading the demo model (2.86 MiB). Free.", 1.0) in told

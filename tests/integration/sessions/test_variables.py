@@ -30,7 +30,7 @@ def _remarks(request):
 
 async def _let_go(house):
     """Let the kernel go as idleness does."""
-    pool = house.held._means.pool
+    pool = house.service._services.pool
     for launched in pool.live.values():
         launched.kernel.last_used -= 10**6
     assert await pool.reap() == 1
@@ -68,7 +68,7 @@ async def test_a_restart_of_the_bot_is_told(opened, ending):
             await _let_go(house)
         if ending == "killed":
             # The names are in the store as soon as the turn is over, not at the end of the bot.
-            session = await house.held._means.database.sessions.find(KEY)
+            session = await house.service._services.database.sessions.find(KEY)
             assert session.kernel["names"] == ["x"]
     async with opened() as house:
         reply = await house.run("print(1)")
@@ -124,9 +124,9 @@ async def test_where_nothing_was_held_nothing_is_told(opened):
 async def test_a_reset_and_a_deletion_are_no_loss(opened):
     async with opened() as house:
         await house.run("x = 1")
-        await house.held.reset(KEY)
+        await house.service.reset(KEY)
         reset = await house.run("y = 1")
-        await house.held.delete(KEY)
+        await house.service.delete(KEY)
         deleted = await house.run("z = 1")
     assert _notices(reset) == _notices(deleted) == []
 

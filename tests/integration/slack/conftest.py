@@ -16,13 +16,13 @@ async def slack():
 
 
 @pytest.fixture
-def held():
+def service():
     return slack_conversations.Conversations()
 
 
 @pytest.fixture
-async def app(slack, held):
-    async with connected(slack, held) as address:
+async def app(slack, service):
+    async with connected(slack, service) as address:
         yield address
 
 

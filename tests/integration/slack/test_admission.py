@@ -7,8 +7,8 @@ from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connected
 
 
-async def refused(slack, held, user="U1", channel="C1", **more):
-    async with connected(slack, held, **more):
+async def refused(slack, service, user="U1", channel="C1", **more):
+    async with connected(slack, service, **more):
         ts = slack.say(user, channel, "<@UBOT> hi")
         if channel.startswith("D"):
             [told] = await slack.until(lambda: slack.answers(channel, ts))
@@ -17,32 +17,32 @@ async def refused(slack, held, user="U1", channel="C1", **more):
             assert (told["user"], told["thread_ts"]) == (user, ts)
         slack.command(user, channel, "/py", "1+1")
         await slack.until(lambda: slack.world.responses)
-    assert held.requests == []
+    assert service.requests == []
     assert slack.world.statuses == []
     return told["blocks"][0]["text"]
 
 
-async def allowed(slack, held, user="U1", channel="C1", **more):
-    async with connected(slack, held, **more):
+async def allowed(slack, service, user="U1", channel="C1", **more):
+    async with connected(slack, service, **more):
         ts = slack.say(user, channel, "<@UBOT> hi")
         await slack.until(lambda: slack.answers(channel, ts))
-    return len(held.requests) == 1
+    return len(service.requests) == 1
 
 
-async def test_guests_are_refused_with_the_reason(slack, held):
-    assert "guests" in await refused(slack, held, "UGUEST")
+async def test_guests_are_refused_with_the_reason(slack, service):
+    assert "guests" in await refused(slack, service, "UGUEST")
 
 
-async def test_guests_are_refused_in_direct_messages_too(slack, held):
-    assert "guests" in await refused(slack, held, "UGUEST", "DUGUEST")
+async def test_guests_are_refused_in_direct_messages_too(slack, service):
+    assert "guests" in await refused(slack, service, "UGUEST", "DUGUEST")
 
 
-async def test_strangers_of_slack_connect_are_refused(slack, held):
-    assert "people of this workspace" in await refused(slack, held, "USTRANGER")
+async def test_strangers_of_slack_connect_are_refused(slack, service):
+    assert "people of this workspace" in await refused(slack, service, "USTRANGER")
 
 
-async def test_guests_and_strangers_are_let_in_by_the_settings(slack, held):
-    assert await allowed(slack, held, "UGUEST", allows_guests=True)
+async def test_guests_and_strangers_are_let_in_by_the_settings(slack, service):
+    assert await allowed(slack, service, "UGUEST", allows_guests=True)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ async def test_guests_and_strangers_are_let_in_by_the_settings(slack, held):
         ("allowed_groups", ("SGONE",), "not on the list"),
     ],
 )
-async def test_who_is_not_on_a_list_is_refused(slack, held, setting, ids, sentence):
+async def test_who_is_not_on_a_list_is_refused(slack, service, setting, ids, sentence):
     slack.world.groups["S1"] = ["U2"]
-    assert sentence in await refused(slack, held, **{setting: ids})
+    assert sentence in await refused(slack, service, **{setting: ids})
 
 
 @pytest.mark.parametrize(
@@ -69,22 +69,22 @@ async def test_who_is_not_on_a_list_is_refused(slack, held, setting, ids, senten
         ("allowed_groups", ("S1",)),
     ],
 )
-async def test_who_is_on_a_list_is_let_in(slack, held, setting, ids):
+async def test_who_is_on_a_list_is_let_in(slack, service, setting, ids):
     slack.world.groups["S1"] = ["U1"]
-    assert await allowed(slack, held, **{setting: ids})
+    assert await allowed(slack, service, **{setting: ids})
 
 
-async def test_whom_slack_does_not_know_is_refused(slack, held):
+async def test_whom_slack_does_not_know_is_refused(slack, service):
     slack.fail("users.info", *[Fault("error", error="user_not_found")] * 4)
-    assert "does not say who you are" in await refused(slack, held)
+    assert "does not say who you are" in await refused(slack, service)
 
 
-async def test_stranger_cannot_press_stop_or_run(slack, held):
-    held.script = fake.echo
-    async with connected(slack, held, agent_view=False, allowed_people=("U1",)):
+async def test_stranger_cannot_press_stop_or_run(slack, service):
+    service.script = fake.echo
+    async with connected(slack, service, agent_view=False, allowed_people=("U1",)):
         ts = slack.say("U1", "C1", "<@UBOT> hi")
-        await slack.until(lambda: held.ends)
+        await slack.until(lambda: service.ends)
         slack.shortcut("U2", "run_message", "C1", ts)
         [told] = await slack.until(lambda: slack.world.responses)
     assert "not on the list" in told["text"]
-    assert len(held.requests) == 1
+    assert len(service.requests) == 1

@@ -11,7 +11,7 @@ from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connected
 
 
-async def endless(request, reply, held):
+async def endless(request, reply, service):
     reply.step(1)
     reply.code(0, "while True: pass")
     reply.output(0, values.Text("stdout", "so far\n"))
@@ -22,66 +22,66 @@ async def endless(request, reply, held):
         raise
 
 
-async def test_slacks_own_stop_button_stops_the_turn_and_keeps_what_was_shown(slack, held, app):
-    held.script = endless
+async def test_slacks_own_stop_button_stops_the_turn_and_keeps_what_was_shown(slack, service, app):
+    service.script = endless
     ts = slack.say("U1", "DU1", "<@UBOT> run")
     await slack.until(lambda: slack.replies("DU1", ts) and slack.replies("DU1", ts)[0].get("tasks"))
     slack.press_stop("U1", "DU1", ts)
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     await slack.until(lambda: slack.status("DU1", ts) == "active")
     [answer] = slack.answers("DU1", ts)
     assert "so far" in answer["blocks"][0]["text"]
     assert "Stopped." in answer["blocks"][0]["text"]
-    held.script = fake.echo
+    service.script = fake.echo
     slack.say("U1", "DU1", "<@UBOT> again", thread=ts)
     await slack.until(lambda: len(slack.answers("DU1", ts)) == 2)
 
 
-async def test_stop_button_of_a_posted_answer_stops_the_turn(slack, held, app):
+async def test_stop_button_of_a_posted_answer_stops_the_turn(slack, service, app):
     slack.has_agents = False
-    held.script = endless
+    service.script = endless
     ts = slack.say("U1", "C1", "<@UBOT> run")
-    [answer] = await slack.until(lambda: held._running and slack.replies("C1", ts))
+    [answer] = await slack.until(lambda: service._running and slack.replies("C1", ts))
     slack.click("U1", "C1", answer["ts"], "stop")
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     await slack.until(lambda: "Stopped." in answer["blocks"][0]["text"])
     assert all(block["type"] != "actions" for block in answer["blocks"])
 
 
-async def test_stop_by_mention_stops_the_turn(slack, held, app):
-    held.script = endless
+async def test_stop_by_mention_stops_the_turn(slack, service, app):
+    service.script = endless
     ts = slack.say("U1", "C1", "<@UBOT> run")
-    await slack.until(lambda: held._running)
+    await slack.until(lambda: service._running)
     slack.say("U1", "C1", "<@UBOT> stop", thread=ts)
-    await slack.until(lambda: held.ends)
-    assert held.ends[0].status is ports.Status.STOPPED
+    await slack.until(lambda: service.ends)
+    assert service.ends[0].status is ports.Status.STOPPED
 
 
-async def test_stop_of_a_request_that_waits_leaves_the_running_one_alone(slack, held, app):
+async def test_stop_of_a_request_that_waits_leaves_the_running_one_alone(slack, service, app):
     slack.has_agents = False
-    held.script = endless
+    service.script = endless
     ts = slack.say("U1", "C1", "<@UBOT> run")
-    await slack.until(lambda: held._running)
+    await slack.until(lambda: service._running)
     slack.say("U2", "C1", "<@UBOT> wait", thread=ts)
     _, waiting = await slack.until(
         lambda: (
-            len(held.requests) == 2
+            len(service.requests) == 2
             and len(slack.replies("C1", ts)) == 2
             and slack.replies("C1", ts)
         )
     )
     slack.click("U2", "C1", waiting["ts"], "stop")
     await slack.until(lambda: "Withdrawn" in waiting["blocks"][0]["text"])
-    assert held._running
-    assert len(held.ends) == 1
+    assert service._running
+    assert len(service.ends) == 1
 
 
-async def test_stop_before_the_request_even_waits_is_heeded(slack, held, app):
+async def test_stop_before_the_request_even_waits_is_heeded(slack, service, app):
     slack.has_agents = False
     slack.fail("conversations.replies", Fault("slow", seconds=0.5))
     root = slack.say("U2", "C1", "words")
     slack.say("U1", "C1", "<@UBOT> py while True: pass", thread=root)
-    held.script = endless
+    service.script = endless
     other = slack.say("U1", "C1", "<@UBOT> run", thread=root)
     [answer] = await slack.until(
         lambda: [m for m in slack.replies("C1", root) if "stop" in str(m["blocks"])]
@@ -91,7 +91,7 @@ async def test_stop_before_the_request_even_waits_is_heeded(slack, held, app):
     assert other
 
 
-async def test_feedback_buttons_follow_the_answer(slack, held, app):
+async def test_feedback_buttons_follow_the_answer(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> hi")
     [answer] = await slack.until(lambda: slack.answers("C1", ts))
     slack.click("U1", "C1", answer["ts"], "feedback", value="up 1")
@@ -100,7 +100,7 @@ async def test_feedback_buttons_follow_the_answer(slack, held, app):
     assert told["replace_original"] is False
 
 
-async def asking(request, reply, held):
+async def asking(request, reply, service):
     reply.step(1)
     reply.code(0, "name = input('Name? ')")
     answer = await reply.ask(0, values.InputRequested("Name? ", is_password=False))
@@ -108,8 +108,8 @@ async def asking(request, reply, held):
     reply.finished(0, fake.done())
 
 
-async def test_input_is_answered_by_the_next_message_of_who_started(slack, held, app):
-    held.script = asking
+async def test_input_is_answered_by_the_next_message_of_who_started(slack, service, app):
+    service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     question = await slack.until(
         lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
@@ -117,19 +117,19 @@ async def test_input_is_answered_by_the_next_message_of_who_started(slack, held,
     slack.say("U2", "C1", "Bob", thread=ts)
     slack.say("U1", "C1", "not in the thread")
     slack.say("U1", "C1", "Ada &amp; co", thread=ts, times=2)
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     await slack.until(lambda: "Answered." in question[0]["blocks"][0]["text"])
-    assert len(held.requests) == 1
+    assert len(service.requests) == 1
     await slack.until(lambda: "Hi Ada & co" in str(slack.answers("C1", ts)))
 
 
-async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, held, app):
-    async def script(request, reply, held):
+async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, service, app):
+    async def script(request, reply, service):
         reply.code(0, "getpass()")
-        held.answer = await reply.ask(0, values.InputRequested("Password: ", is_password=True))
+        service.answer = await reply.ask(0, values.InputRequested("Password: ", is_password=True))
         reply.finished(0, fake.done())
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     [question] = await slack.until(
         lambda: [m for m in slack.replies("C1", ts) if "Password" in str(m.get("blocks"))]
@@ -140,13 +140,13 @@ async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, h
     slack.click("U1", "C1", question["ts"], "input_answer")
     [view] = await slack.until(lambda: slack.world.modals)
     slack.submit("U1", view, field="hunter2")
-    await slack.until(lambda: held.ends)
-    assert held.answer == "hunter2"
+    await slack.until(lambda: service.ends)
+    assert service.answer == "hunter2"
     assert "hunter2" not in str(slack.world.messages)
 
 
-async def test_question_is_taken_back_when_the_turn_is_stopped(slack, held, app):
-    held.script = asking
+async def test_question_is_taken_back_when_the_turn_is_stopped(slack, service, app):
+    service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     [question] = await slack.until(
         lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
@@ -156,11 +156,11 @@ async def test_question_is_taken_back_when_the_turn_is_stopped(slack, held, app)
     assert len(question["blocks"]) == 1
 
 
-async def approving(request, reply, held):
+async def approving(request, reply, service):
     reply.step(1)
     assert request.approval == "every"
     code = await reply.approve(0, "rm = 1")
-    held.ran = code
+    service.ran = code
     if code is not None:
         reply.code(0, code)
         reply.finished(0, fake.done())
@@ -179,9 +179,9 @@ async def approval(slack, channel, ts):
     ("button", "ran", "said"),
     [("approval_run", "rm = 1", "Approved."), ("approval_cancel", None, "Cancelled.")],
 )
-async def test_code_waits_for_leave(slack, held, button, ran, said):
-    held.script = approving
-    async with connected(slack, held, approval="every"):
+async def test_code_waits_for_leave(slack, service, button, ran, said):
+    service.script = approving
+    async with connected(slack, service, approval="every"):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         assert "rm = 1" in question["blocks"][0]["text"]
@@ -190,90 +190,90 @@ async def test_code_waits_for_leave(slack, held, button, ran, said):
         await slack.until(lambda: slack.world.responses)
         slack.click("U1", "C1", question["ts"], button)
         await slack.until(lambda: slack.status("C1", ts) == "active")
-    assert held.ran == ran
+    assert service.ran == ran
     assert said in question["blocks"][0]["text"]
 
 
-async def test_code_can_be_edited_before_it_runs(slack, held):
-    held.script = approving
-    async with connected(slack, held, approval="every"):
+async def test_code_can_be_edited_before_it_runs(slack, service):
+    service.script = approving
+    async with connected(slack, service, approval="every"):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         slack.click("U1", "C1", question["ts"], "approval_edit")
         [view] = await slack.until(lambda: slack.world.modals)
         assert view["blocks"][0]["element"]["initial_value"] == "rm = 1"
         slack.submit("U1", view, field="rm = 2")
-        await slack.until(lambda: held.ends)
-    assert held.ran == "rm = 2"
+        await slack.until(lambda: service.ends)
+    assert service.ran == "rm = 2"
     assert "Approved, as edited." in question["blocks"][0]["text"]
     assert "rm = 2" in question["blocks"][0]["text"]
 
 
-async def test_code_too_long_for_a_message_is_shown_whole_before_leave_is_asked(slack, held):
+async def test_code_too_long_for_a_message_is_shown_whole_before_leave_is_asked(slack, service):
     code = "\n".join(f"x{number} = {number}" for number in range(2_000))
 
-    async def script(request, reply, held):
-        held.ran = await reply.approve(0, code)
+    async def script(request, reply, service):
+        service.ran = await reply.approve(0, code)
 
-    held.script = script
-    async with connected(slack, held, approval="every"):
+    service.script = script
+    async with connected(slack, service, approval="every"):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         [file] = slack.world.batches[0]["files"]
         assert slack.world.contents[file["id"]].decode() == code
         slack.click("U1", "C1", question["ts"], "approval_run")
-        await slack.until(lambda: held.ends)
-    assert held.ran == code
+        await slack.until(lambda: service.ends)
+    assert service.ran == code
 
 
 TROJAN = "level = 'user'\u202e \u2066# only admins\u2069\u200b"
 
 
-async def test_code_that_reads_otherwise_than_it_runs_is_shown_as_it_runs(slack, held):
-    async def script(request, reply, held):
-        held.ran = await reply.approve(0, TROJAN)
+async def test_code_that_reads_otherwise_than_it_runs_is_shown_as_it_runs(slack, service):
+    async def script(request, reply, service):
+        service.ran = await reply.approve(0, TROJAN)
 
-    held.script = script
-    async with connected(slack, held, approval="every"):
+    service.script = script
+    async with connected(slack, service, approval="every"):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         question = await approval(slack, "C1", ts)
         shown = question["blocks"][0]["text"]
         assert "level = 'user'⟨U+202E⟩ ⟨U+2066⟩# only admins⟨U+2069⟩⟨U+200B⟩" in shown
         assert "4 characters that nobody can see" in shown
         slack.click("U1", "C1", question["ts"], "approval_run")
-        await slack.until(lambda: held.ends)
-    assert held.ran == TROJAN
+        await slack.until(lambda: service.ends)
+    assert service.ran == TROJAN
 
 
 @pytest.mark.parametrize("code", ["full", "short"])
-async def test_code_of_an_answer_shows_what_cannot_be_seen(slack, held, code):
-    async def script(request, reply, held):
+async def test_code_of_an_answer_shows_what_cannot_be_seen(slack, service, code):
+    async def script(request, reply, service):
         reply.code(0, TROJAN)
         reply.finished(0, fake.done())
 
-    held.script = script
+    service.script = script
     slack.has_agents = False
-    async with connected(slack, held, code=code):
+    async with connected(slack, service, code=code):
         ts = slack.say("U1", "C1", "<@UBOT> go")
-        await slack.until(lambda: held.ends)
+        await slack.until(lambda: service.ends)
         [answer] = await slack.until(lambda: slack.answers("C1", ts))
         await slack.until(lambda: "⟨U+202E⟩" in str(answer["blocks"]))
 
 
-async def test_no_channel_weakens_the_approval_of_its_workspace(slack, held, app):
-    held.chosen[values.Scope("slack", "T1")] = {"approval": "every"}
+async def test_no_channel_weakens_the_approval_of_its_workspace(slack, service, app):
+    service.chosen[values.Scope("slack", "T1")] = {"approval": "every"}
     slack.command("UADMIN", "C1", "/interpreter", "approval never")
     [told] = await slack.until(lambda: slack.world.responses)
     assert told["text"].startswith("Approval here: every. `never` would be less")
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: slack.answers("C1", ts))
-    assert held.requests[0].approval == "every"
+    assert service.requests[0].approval == "every"
 
 
-async def test_channel_chooses_its_approval(slack, held, app):
+async def test_channel_chooses_its_approval(slack, service, app):
     slack.command("UADMIN", "C1", "/interpreter", "approval every")
     await slack.until(lambda: slack.world.responses)
     ts = slack.say("U1", "C1", "<@UBOT> go")
     other = slack.say("U1", "C2", "<@UBOT> go")
     await slack.until(lambda: slack.answers("C1", ts) and slack.answers("C2", other))
-    assert {r.key.channel: r.approval for r in held.requests} == {"C1": "every", "C2": "never"}
+    assert {r.key.channel: r.approval for r in service.requests} == {"C1": "every", "C2": "never"}

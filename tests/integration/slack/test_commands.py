@@ -10,7 +10,7 @@ from tests.fakes import slack_conversations as fake
 CHANNEL = values.SessionKey("slack", "T1", "C1")
 
 
-async def run(request, reply, held):
+async def run(request, reply, service):
     """Print what the code would."""
     assert request.is_code
     reply.code(0, request.text)
@@ -22,13 +22,13 @@ def posted(slack, channel="C1"):
     return [m for (c, _), m in slack.world.messages.items() if c == channel and m.get("bot_id")]
 
 
-async def test_py_runs_code_in_the_channels_kernel(slack, held, app):
-    held.script = run
+async def test_py_runs_code_in_the_channels_kernel(slack, service, app):
+    service.script = run
     delivery = slack.command(
         "U1", "C1", "/py", "```python\nif 1 &lt; 2 &amp; 3:\n  print(“1+1”)```"
     )
-    await slack.until(lambda: held.ends)
-    [request] = held.requests
+    await slack.until(lambda: service.ends)
+    [request] = service.requests
     assert (request.key, request.is_code) == (CHANNEL, True)
     assert request.text == 'if 1 < 2 & 3:\n  print("1+1")'
     assert delivery.answer in (None, "")
@@ -40,45 +40,45 @@ async def test_py_runs_code_in_the_channels_kernel(slack, held, app):
     assert len(posted(slack)) == 1
 
 
-async def test_thread_under_py_uses_the_channels_kernel(slack, held, app):
-    held.script = run
+async def test_thread_under_py_uses_the_channels_kernel(slack, service, app):
+    service.script = run
     slack.command("U1", "C1", "/py", "1+1")
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     [root] = posted(slack)
-    held.script = fake.echo
+    service.script = fake.echo
     slack.say("U1", "C1", "<@UBOT> and now?", thread=root["ts"])
-    await slack.until(lambda: len(held.ends) == 2)
-    assert held.requests[1].key == CHANNEL
+    await slack.until(lambda: len(service.ends) == 2)
+    assert service.requests[1].key == CHANNEL
 
 
-async def test_files_of_py_go_into_the_thread_under_it(slack, held, app):
-    async def script(request, reply, held):
-        await run(request, reply, held)
+async def test_files_of_py_go_into_the_thread_under_it(slack, service, app):
+    async def script(request, reply, service):
+        await run(request, reply, service)
         fake.saved(reply, 0, "a.txt", b"x")
 
-    held.script = script
+    service.script = script
     slack.command("U1", "C1", "/py", "1+1")
     await slack.until(lambda: slack.world.batches)
     root = next(m for m in posted(slack) if not m.get("files"))
     assert slack.world.batches[0]["thread_ts"] == root["ts"]
 
 
-async def test_py_alone_opens_an_editor(slack, held, app):
-    held.script = run
+async def test_py_alone_opens_an_editor(slack, service, app):
+    service.script = run
     slack.command("U1", "C1", "/py")
     [view] = await slack.until(lambda: slack.world.modals)
     slack.submit("U1", view, field="for x in range(2):\n    print(“x”)")
-    await slack.until(lambda: held.ends)
-    assert held.requests[0].text == 'for x in range(2):\n    print("x")'
-    assert held.requests[0].key == CHANNEL
+    await slack.until(lambda: service.ends)
+    assert service.requests[0].text == 'for x in range(2):\n    print("x")'
+    assert service.requests[0].key == CHANNEL
 
 
-async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, held, app):
-    held.script = run
+async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, service, app):
+    service.script = run
     slack.command("U1", "CALIEN", "/py", "1+1")
     [told] = await slack.until(lambda: slack.world.responses)
     assert "invite it" in told["text"]
-    assert held.requests == []
+    assert service.requests == []
 
 
 @pytest.mark.parametrize(
@@ -99,15 +99,15 @@ async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, held, app):
         ("approval every", "Only admins"),
     ],
 )
-async def test_interpreter_answers_the_person_alone(slack, held, app, said, answer):
+async def test_interpreter_answers_the_person_alone(slack, service, app, said, answer):
     slack.command("U1", "C1", "/interpreter", said)
     [told] = await slack.until(lambda: slack.world.responses)
     assert answer in told["blocks"][0]["text"]
     assert posted(slack) == []
 
 
-async def test_interpreter_sends_files_and_the_notebook(slack, held, app):
-    held.workspaces[CHANNEL]["a.csv"] = b"a"
+async def test_interpreter_sends_files_and_the_notebook(slack, service, app):
+    service.workspaces[CHANNEL]["a.csv"] = b"a"
     slack.command("U1", "C1", "/interpreter", "files a.csv")
     await slack.until(lambda: slack.world.batches)
     slack.command("U1", "C1", "/interpreter", "notebook")
@@ -116,53 +116,53 @@ async def test_interpreter_sends_files_and_the_notebook(slack, held, app):
     assert names == ["a.csv", "session.ipynb"]
 
 
-async def test_run_message_runs_the_code_blocks_in_the_threads_kernel(slack, held, app):
-    held.script = run
+async def test_run_message_runs_the_code_blocks_in_the_threads_kernel(slack, service, app):
+    service.script = run
     ts = slack.say("U2", "C1", "Try ```x = 1``` and then ```python\nprint(x &gt; 0)\n``` ok?")
     slack.shortcut("U1", "run_message", "C1", ts)
-    await slack.until(lambda: held.ends and slack.answers("C1", ts))
-    [request] = held.requests
+    await slack.until(lambda: service.ends and slack.answers("C1", ts))
+    [request] = service.requests
     assert request.text == "x = 1\nprint(x > 0)"
     assert request.key == values.SessionKey("slack", "T1", "C1", ts)
     assert request.person.id == "U1"
 
 
-async def test_run_message_takes_rich_text_and_snippets(slack, held, app):
-    held.script = run
+async def test_run_message_takes_rich_text_and_snippets(slack, service, app):
+    service.script = run
     element = {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": "a < b"}]}
     rich = [{"type": "rich_text", "elements": [element]}]
     ts = slack.say("U2", "C1", "```a &lt; b```", blocks=rich)
     slack.shortcut("U1", "run_message", "C1", ts)
-    await slack.until(lambda: len(held.ends) == 1)
+    await slack.until(lambda: len(service.ends) == 1)
     file = slack.put_file("x.py", b"1+1", mode="snippet", filetype="python")
     ts = slack.say("U2", "C1", "", files=[file])
     slack.shortcut("U1", "run_message", "C1", ts)
-    await slack.until(lambda: len(held.ends) == 2)
-    assert [request.text for request in held.requests] == ["a < b", "1+1"]
+    await slack.until(lambda: len(service.ends) == 2)
+    assert [request.text for request in service.requests] == ["a < b", "1+1"]
 
 
-async def test_run_message_without_code_says_so(slack, held, app):
+async def test_run_message_without_code_says_so(slack, service, app):
     ts = slack.say("U2", "C1", "lunch?")
     slack.shortcut("U1", "run_message", "C1", ts)
     [told] = await slack.until(lambda: slack.world.responses)
     assert "There is no code in this message" in told["text"]
 
 
-async def test_ask_about_message_asks_in_its_thread_with_its_files(slack, held, app):
+async def test_ask_about_message_asks_in_its_thread_with_its_files(slack, service, app):
     file = slack.put_file("a.csv", b"a,b\n")
     ts = slack.say("U2", "C1", "Our numbers", files=[file])
     slack.shortcut("U1", "ask_message", "C1", ts)
     [view] = await slack.until(lambda: slack.world.modals)
     slack.submit("U1", view, field="Are they right?")
     await slack.until(lambda: slack.answers("C1", ts))
-    [request] = held.requests
+    [request] = service.requests
     assert request.text == "Are they right?"
     assert request.context == "Person U2: Our numbers"
-    assert held.taken == {"a.csv": b"a,b\n"}
+    assert service.taken == {"a.csv": b"a,b\n"}
     assert request.key.thread == ts
 
 
-async def test_modal_opens_though_everything_else_is_slow(slack, held, app):
+async def test_modal_opens_though_everything_else_is_slow(slack, service, app):
     from tests.fakes.slack_server.servers import Fault
 
     slack.fail("users.info", *[Fault("slow", seconds=5)] * 3)
@@ -170,10 +170,10 @@ async def test_modal_opens_though_everything_else_is_slow(slack, held, app):
     await slack.until(lambda: slack.world.modals, seconds=1)
 
 
-async def test_two_runs_in_one_channel_take_turns(slack, held, app):
+async def test_two_runs_in_one_channel_take_turns(slack, service, app):
     running = 0
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         nonlocal running
         running += 1
         assert running == 1
@@ -182,8 +182,8 @@ async def test_two_runs_in_one_channel_take_turns(slack, held, app):
         reply.finished(0, fake.done())
         running -= 1
 
-    held.script = script
+    service.script = script
     for number in range(3):
         slack.command("U1", "C1", "/py", f"{number}")
-    await slack.until(lambda: len(held.ends) == 3)
+    await slack.until(lambda: len(service.ends) == 3)
     await slack.until(lambda: len(posted(slack)) == 3)

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.platforms.slack import markdown
+from interpreter_bot.platforms.slack import mrkdwn
 from tests.fakes import slack_conversations as fake
 
 SAID = """\
@@ -19,10 +19,10 @@ curl https://f.example/g
 """
 
 
-async def test_no_link_in_a_stream_can_be_fetched(slack, held, app):
+async def test_no_link_in_a_stream_can_be_fetched(slack, service, app):
     text = SAID.format(long="https://i.example/" + "k" * 300)
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.step(1)
         chance = random.Random(3)
         rest = text
@@ -35,7 +35,7 @@ async def test_no_link_in_a_stream_can_be_fetched(slack, held, app):
         reply.code(0, "get('https://j.example')")
         reply.finished(0, fake.done())
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "DU1", "go")
     await slack.until(lambda: slack.status("DU1", ts) == "active")
     shown = slack.answers("DU1", ts)[0]["markdown"]
@@ -48,7 +48,7 @@ async def test_no_link_in_a_stream_can_be_fetched(slack, held, app):
 
 @given(st.text(alphabet="`a ](<>https://x.y\n", max_size=80))
 def test_every_address_outside_of_code_becomes_code(text):
-    shown = markdown.unlinked(text.replace("```", "``"), None)
-    outside = markdown._SPAN.sub("", shown)
+    shown = mrkdwn.unlinked(text.replace("```", "``"), None)
+    outside = mrkdwn._SPAN.sub("", shown)
     assert "http://" not in outside
     assert "https://" not in outside

@@ -4,7 +4,7 @@ import pathlib
 
 import yaml
 
-from interpreter_bot.platforms.slack import apps, homes, installing, workspaces
+from interpreter_bot.platforms.slack import bolt_handlers, home_tab, installations
 
 MANIFEST = yaml.safe_load(
     (pathlib.Path(__file__).parents[3] / "manifest.yml").read_text(encoding="utf-8")
@@ -12,18 +12,18 @@ MANIFEST = yaml.safe_load(
 
 
 def test_scopes_are_those_of_the_code():
-    assert MANIFEST["oauth_config"]["scopes"]["bot"] == sorted(installing.SCOPES)
+    assert MANIFEST["oauth_config"]["scopes"]["bot"] == sorted(installations.SCOPES)
 
 
 def test_events_are_those_of_the_code():
     events = MANIFEST["settings"]["event_subscriptions"]["bot_events"]
-    assert events == sorted(apps.EVENTS)
+    assert events == sorted(bolt_handlers.EVENTS)
 
 
 def test_commands_and_shortcuts_are_those_of_the_code():
     features = MANIFEST["features"]
-    assert [c["command"] for c in features["slash_commands"]] == list(apps.COMMANDS)
-    assert [s["callback_id"] for s in features["shortcuts"]] == list(apps.SHORTCUTS)
+    assert [c["command"] for c in features["slash_commands"]] == list(bolt_handlers.COMMANDS)
+    assert [s["callback_id"] for s in features["shortcuts"]] == list(bolt_handlers.SHORTCUTS)
 
 
 def test_every_event_has_somebody_who_hears_it():
@@ -37,12 +37,12 @@ def test_every_event_has_somebody_who_hears_it():
 
             return record
 
-    handlers = apps.Handlers(*[_Anything()] * 7)
+    handlers = bolt_handlers.Handlers(*[_Anything()] * 7)
     handlers.register(Recorder())
-    names = {event.partition(".")[0] for event in apps.EVENTS}
+    names = {event.partition(".")[0] for event in bolt_handlers.EVENTS}
     assert {name for kind, name in heard if kind == "event"} == names
-    assert {name for kind, name in heard if kind == "command"} == set(apps.COMMANDS)
-    assert {name for kind, name in heard if kind == "shortcut"} == set(apps.SHORTCUTS)
+    assert {name for kind, name in heard if kind == "command"} == set(bolt_handlers.COMMANDS)
+    assert {name for kind, name in heard if kind == "shortcut"} == set(bolt_handlers.SHORTCUTS)
 
 
 class _Anything:
@@ -54,7 +54,7 @@ def test_texts_fit_and_prompts_are_those_of_the_code():
     view = MANIFEST["features"]["agent_view"]
     assert len(view["agent_description"]) <= 300
     shown = {(p["title"], p["message"]) for p in view["suggested_prompts"]}
-    assert shown <= set(homes.PROMPTS)
+    assert shown <= set(home_tab.PROMPTS)
     information = MANIFEST["display_information"]
     assert len(information["name"]) <= 35
     assert len(information["description"]) <= 140
@@ -75,4 +75,6 @@ def test_home_and_agent_view_are_on():
 
 
 def test_token_is_not_in_the_words_of_a_workspace():
-    assert "xoxb-secret" not in repr(workspaces.Workspace("T1", "U1", "B1", "xoxb-secret"))
+    assert "xoxb-secret" not in repr(
+        installations.InstalledWorkspace("T1", "U1", "B1", "xoxb-secret")
+    )

@@ -15,12 +15,12 @@ from tests.integration.slack.worlds import connected
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 
 
-async def test_mention_is_answered_in_its_thread(slack, held, app):
+async def test_mention_is_answered_in_its_thread(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> what is 2 &lt; 3?")
     [answer] = await slack.until(lambda: slack.answers("C1", ts))
     assert answer["blocks"][0]["text"] == "echo: what is 2 < 3?"
     assert answer["thread_ts"] == ts
-    [request] = held.requests
+    [request] = service.requests
     assert request.key == values.SessionKey("slack", "T1", "C1", ts)
     assert request.text == "what is 2 < 3?"
     assert (request.person.id, request.person.name) == ("U1", "Person U1")
@@ -30,8 +30,8 @@ async def test_mention_is_answered_in_its_thread(slack, held, app):
     assert kinds == ["markdown", "context", "context_actions"]
 
 
-async def test_answer_holds_text_code_outputs_pictures_and_one_batch_of_files(slack, held, app):
-    async def script(request, reply, held):
+async def test_answer_holds_text_code_outputs_pictures_and_one_batch_of_files(slack, service, app):
+    async def script(request, reply, service):
         reply.step(1)
         reply.text("I will **look**.")
         reply.writing("print(")
@@ -51,7 +51,7 @@ async def test_answer_holds_text_code_outputs_pictures_and_one_batch_of_files(sl
         reply.usage(ports.Spent(steps=2, input_tokens=10, output_tokens=5))
         return ports.End(status=ports.Status.DONE, text="There it is.", turn_id=7, seconds=1.2)
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> plot")
     await slack.until(lambda: slack.world.batches)
     [answer, rest, files] = slack.answers("DU1", ts)
@@ -68,49 +68,49 @@ async def test_answer_holds_text_code_outputs_pictures_and_one_batch_of_files(sl
     assert slack.world.contents[batch["files"][0]["id"]] == b"a,b\n1,2\n"
 
 
-async def test_second_mention_in_a_thread_goes_to_the_same_session(slack, held, app):
+async def test_second_mention_in_a_thread_goes_to_the_same_session(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> one")
     await slack.until(lambda: slack.answers("C1", ts))
     slack.say("U2", "C1", "<@UBOT> two", thread=ts)
     await slack.until(lambda: len(slack.answers("C1", ts)) == 2)
-    assert {request.key.thread for request in held.requests} == {ts}
+    assert {request.key.thread for request in service.requests} == {ts}
 
 
-async def test_words_of_others_before_a_mention_come_along_as_names_and_text(slack, held, app):
+async def test_words_of_others_before_a_mention_come_along_as_names_and_text(slack, service, app):
     root = slack.say("U2", "C1", "Sales fell &lt;again&gt;")
     slack.say("U3", "C1", "by 3 %", thread=root)
     slack.say("U1", "C1", "<@UBOT> why?", thread=root)
-    await slack.until(lambda: held.ends)
-    [request] = held.requests
+    await slack.until(lambda: service.ends)
+    [request] = service.requests
     assert request.context == "Person U2: Sales fell <again>\nPerson U3: by 3 %"
     assert request.text == "why?"
     assert "U2:" not in request.context.replace("Person U2", "")
 
 
-async def test_followup_without_mention_is_heard_while_one_person_talks(slack, held, app):
+async def test_followup_without_mention_is_heard_while_one_person_talks(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> one")
     await slack.until(lambda: slack.answers("C1", ts))
     slack.say("U1", "C1", "and two", thread=ts)
-    await slack.until(lambda: len(held.ends) == 2)
+    await slack.until(lambda: len(service.ends) == 2)
     slack.say("U2", "C1", "I think three", thread=ts)
     slack.say("U1", "C1", "no, four", thread=ts)
     last = slack.say("U1", "C1", "<@UBOT> five", thread=ts)
-    await slack.until(lambda: held.requests[-1].id == last)
-    assert [request.text for request in held.requests] == ["one", "and two", "five"]
+    await slack.until(lambda: service.requests[-1].id == last)
+    assert [request.text for request in service.requests] == ["one", "and two", "five"]
 
 
-async def test_words_in_a_thread_of_others_are_left_alone(slack, held, app):
+async def test_words_in_a_thread_of_others_are_left_alone(slack, service, app):
     root = slack.say("U1", "C1", "lunch?")
     slack.say("U1", "C1", "anyone?", thread=root)
     await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
-    assert held.requests == []
+    assert service.requests == []
     assert slack.called("conversations.replies") == []
 
 
-async def test_mentions_in_generated_text_reach_nobody(slack, held, app):
+async def test_mentions_in_generated_text_reach_nobody(slack, service, app):
     nasty = "<!channel> <!here|x> <@U2> <!subteam^S1> @channel <#C1> <https://evil.example|bank>"
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.step(1)
         for letter in nasty:
             reply.text(letter)
@@ -124,7 +124,7 @@ async def test_mentions_in_generated_text_reach_nobody(slack, held, app):
         fake.saved(reply, 0, f"{nasty.replace('/', '')}.txt", b"x")
         return ports.End(status=ports.Status.FAILED, sentence=nasty)
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: slack.world.batches)
     text = slack.answers("C1", ts)[0]["text"]
@@ -133,10 +133,10 @@ async def test_mentions_in_generated_text_reach_nobody(slack, held, app):
     assert slack.pings == []
 
 
-async def test_text_of_all_scripts_survives(slack, held, app):
+async def test_text_of_all_scripts_survives(slack, service, app):
     said = "مرحبا שלום 你好 👩‍👩‍👧‍👦 🏴󠁧󠁢󠁥󠁮󠁧󠁿 é\n\n" * 300
     ts = slack.say("U1", "DU1", f"<@UBOT> {said}")
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     answers = await slack.until(
         lambda: slack.status("DU1", ts) == "active" and slack.answers("DU1", ts)
     )
@@ -144,17 +144,17 @@ async def test_text_of_all_scripts_survives(slack, held, app):
     assert joined.replace("\n", "") == f"echo: {said}".replace("\n", "").strip()
 
 
-async def test_long_answer_goes_on_in_further_messages_with_fences_closed(slack, held, app):
+async def test_long_answer_goes_on_in_further_messages_with_fences_closed(slack, service, app):
     code = "\n".join(f"line {number:05}" for number in range(2_000))
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.step(1)
         text = f"Look:\n\n```python\n{code}\n```\nDone."
         for start in range(0, len(text), 100):
             reply.text(text[start : start + 100])
         return ports.End(status=ports.Status.DONE, text=text)
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> long")
     await slack.until(lambda: slack.status("DU1", ts) == "active")
     answers = slack.answers("DU1", ts)
@@ -167,16 +167,16 @@ async def test_long_answer_goes_on_in_further_messages_with_fences_closed(slack,
     assert shown == code.splitlines()
 
 
-async def test_stream_is_replaced_before_slack_ends_it(slack, held):
-    async def script(request, reply, held):
+async def test_stream_is_replaced_before_slack_ends_it(slack, service):
+    async def script(request, reply, service):
         reply.step(1)
         for number in range(12):
             reply.text(f"part {number}. ")
             await asyncio.sleep(0.1)
         return ports.End(status=ports.Status.DONE)
 
-    held.script = script
-    async with connected(slack, held, stream_seconds=0.4):
+    service.script = script
+    async with connected(slack, service, stream_seconds=0.4):
         ts = slack.say("U1", "DU1", "<@UBOT> slow")
         await slack.until(lambda: slack.status("DU1", ts) == "active")
         answers = slack.answers("DU1", ts)
@@ -187,8 +187,8 @@ async def test_stream_is_replaced_before_slack_ends_it(slack, held):
     assert slack.errors == []
 
 
-async def test_stream_that_slack_ended_goes_on_by_editing(slack, held, app):
-    async def script(request, reply, held):
+async def test_stream_that_slack_ended_goes_on_by_editing(slack, service, app):
+    async def script(request, reply, service):
         reply.step(1)
         reply.text("one ")
         message = await slack.until(lambda: slack.replies("DU1", request.id))
@@ -198,7 +198,7 @@ async def test_stream_that_slack_ended_goes_on_by_editing(slack, held, app):
         reply.text("three")
         return ports.End(status=ports.Status.DONE, turn_id=5)
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> slow")
     await slack.until(lambda: slack.status("DU1", ts) == "active")
     [answer] = slack.answers("DU1", ts)
@@ -207,20 +207,20 @@ async def test_stream_that_slack_ended_goes_on_by_editing(slack, held, app):
 
 
 @pytest.mark.parametrize("fault", ["no streams", "no agents", "not there"])
-async def test_without_streams_the_answer_is_posted_and_edited(slack, held, app, fault):
+async def test_without_streams_the_answer_is_posted_and_edited(slack, service, app, fault):
     slack.can_stream = fault != "no streams"
     slack.has_agents = fault != "no agents"
     slack.world.channels["DU1"].can_stream = fault != "not there"
     going = asyncio.Event()
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.step(1)
         reply.text("it has begun")
         await going.wait()
         reply.text(" and ended")
         return ports.End(status=ports.Status.DONE, turn_id=3)
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> go")
     [answer] = await slack.until(
         lambda: [
@@ -236,30 +236,30 @@ async def test_without_streams_the_answer_is_posted_and_edited(slack, held, app,
     assert len(slack.replies("DU1", ts)) == 1
 
 
-async def test_final_words_take_the_place_of_what_was_streamed(slack, held, app):
-    async def script(request, reply, held):
+async def test_final_words_take_the_place_of_what_was_streamed(slack, service, app):
+    async def script(request, reply, service):
         reply.step(1)
         reply.text("See [it](sandbox:/mnt/data/x.csv).")
         await slack.until(lambda: slack.replies("DU1", request.id))
         return ports.End(status=ports.Status.DONE, text="See it.", turn_id=1)
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> go")
     await slack.until(lambda: slack.status("DU1", ts) == "active")
     [answer] = slack.answers("DU1", ts)
     assert answer["blocks"][0]["text"] == "See it."
 
 
-async def test_long_output_is_a_file_with_its_head_shown(slack, held, app):
+async def test_long_output_is_a_file_with_its_head_shown(slack, service, app):
     printed = "".join(f"{number}\n" for number in range(5_000))
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.step(1)
         reply.code(0, "for …")
         reply.output(0, values.Text("stdout", printed))
         reply.finished(0, fake.done())
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> count")
     await slack.until(lambda: slack.world.batches)
     [file] = slack.world.batches[0]["files"]
@@ -269,17 +269,17 @@ async def test_long_output_is_a_file_with_its_head_shown(slack, held, app):
     assert "\n4999" not in text
 
 
-async def test_table_too_large_for_a_block_is_csv(slack, held, app):
+async def test_table_too_large_for_a_block_is_csv(slack, service, app):
     rows = tuple((str(n), "x" * 200) for n in range(99))
     table = values.Table(columns=("n", "x"), rows=rows, row_count=99, column_count=2)
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.step(1)
         reply.code(0, "df")
         reply.output(0, table)
         reply.finished(0, fake.done())
 
-    held.script = script
+    service.script = script
     slack.say("U1", "C1", "<@UBOT> df")
     await slack.until(lambda: slack.world.batches)
     [file] = slack.world.batches[0]["files"]
@@ -287,18 +287,18 @@ async def test_table_too_large_for_a_block_is_csv(slack, held, app):
     assert slack.world.contents[file["id"]].decode().count("\n") == 100
 
 
-async def test_file_too_large_is_zipped_else_refused_with_the_reason(slack, held, app):
+async def test_file_too_large_is_zipped_else_refused_with_the_reason(slack, service, app):
     slack.most_upload_bytes = 20_000
     noise = random.Random(1).randbytes(50_000)
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.step(1)
         reply.text("Files:")
         fake.saved(reply, 0, "zeros.bin", bytes(500_000))
         fake.saved(reply, 0, "noise.bin", noise)
         fake.saved(reply, 0, "empty.txt", b"")
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: len(slack.answers("C1", ts)) == 3)
     _, files, told = slack.answers("C1", ts)
@@ -312,16 +312,16 @@ async def test_file_too_large_is_zipped_else_refused_with_the_reason(slack, held
 
 
 @pytest.mark.parametrize(("style", "shows"), [("hidden", 0), ("short", 0), ("full", 1)])
-async def test_code_is_shown_as_much_as_the_setting_says(slack, held, style, shows):
-    async def script(request, reply, held):
+async def test_code_is_shown_as_much_as_the_setting_says(slack, service, style, shows):
+    async def script(request, reply, service):
         reply.step(1)
         reply.code(0, "print(12345)")
         reply.finished(0, fake.done())
         reply.step(2)
         reply.text("Done.")
 
-    held.script = script
-    async with connected(slack, held, code=style):
+    service.script = script
+    async with connected(slack, service, code=style):
         ts = slack.say("U1", "DU1", "<@UBOT> go")
         await slack.until(lambda: slack.status("DU1", ts) == "active")
     [answer] = slack.answers("DU1", ts)
@@ -329,11 +329,11 @@ async def test_code_is_shown_as_much_as_the_setting_says(slack, held, style, sho
     assert answer["tasks"]["cell-0"]["details"] == ("print(12345)" if style == "short" else "")
 
 
-async def test_failure_is_said_in_the_answer(slack, held, app):
-    async def script(request, reply, held):
+async def test_failure_is_said_in_the_answer(slack, service, app):
+    async def script(request, reply, service):
         raise errors.PoolFullError
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: slack.status("C1", ts) == "active")
     [answer] = slack.answers("C1", ts)
@@ -341,23 +341,23 @@ async def test_failure_is_said_in_the_answer(slack, held, app):
     assert all(block["type"] != "context_actions" for block in answer["blocks"])
 
 
-async def test_request_that_waits_says_so_and_is_answered(slack, held, app):
+async def test_request_that_waits_says_so_and_is_answered(slack, service, app):
     slack.has_agents = False
     going = asyncio.Event()
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         await going.wait()
-        return await fake.echo(request, reply, held)
+        return await fake.echo(request, reply, service)
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> one")
-    await slack.until(lambda: held.requests)
+    await slack.until(lambda: service.requests)
     slack.say("U2", "C1", "<@UBOT> two", thread=ts)
     await slack.until(
         lambda: [m for m in slack.replies("C1", ts) if "Waiting: 1 before" in str(m["blocks"])]
     )
     going.set()
-    await slack.until(lambda: len(held.ends) == 2)
+    await slack.until(lambda: len(service.ends) == 2)
     await slack.until(
         lambda: (
             [m["blocks"][0]["text"] for m in slack.replies("C1", ts)] == ["echo: one", "echo: two"]
@@ -366,12 +366,12 @@ async def test_request_that_waits_says_so_and_is_answered(slack, held, app):
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])
-async def test_long_text_and_large_table_both_fit(slack, held, app, is_streamed):
+async def test_long_text_and_large_table_both_fit(slack, service, app, is_streamed):
     slack.has_agents = is_streamed
     rows = tuple((str(n), "x" * 85) for n in range(95))
     table = values.Table(columns=("n", "x"), rows=rows, row_count=95, column_count=2)
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.step(1)
         reply.code(0, "df")
         reply.output(0, table)
@@ -379,24 +379,24 @@ async def test_long_text_and_large_table_both_fit(slack, held, app, is_streamed)
         reply.step(2)
         reply.text("word " * 1_700)
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> df")
     await slack.until(
         lambda: [b for m in slack.answers("DU1", ts) for b in m["blocks"] if b["type"] == "table"]
     )
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
 
 
-async def test_request_that_waits_says_so_in_a_stream(slack, held, app):
+async def test_request_that_waits_says_so_in_a_stream(slack, service, app):
     going = asyncio.Event()
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         await going.wait()
-        return await fake.echo(request, reply, held)
+        return await fake.echo(request, reply, service)
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> one")
-    await slack.until(lambda: held.requests)
+    await slack.until(lambda: service.requests)
     slack.say("U1", "DU1", "<@UBOT> two", thread=ts)
     [message] = await slack.until(lambda: [m for m in slack.replies("DU1", ts) if m.get("tasks")])
     assert message["tasks"]["waiting"]["title"] == "Waiting: 1 before this"
@@ -406,17 +406,17 @@ async def test_request_that_waits_says_so_in_a_stream(slack, held, app):
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])
-async def test_what_a_turn_waits_for_is_shown_and_goes_away(slack, held, app, is_streamed):
+async def test_what_a_turn_waits_for_is_shown_and_goes_away(slack, service, app, is_streamed):
     slack.has_agents = is_streamed
     going = asyncio.Event()
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.progress("Downloading the demo model (1.1 GB). Free.", 0.25)
         await going.wait()
         reply.progress("", None)
-        return await fake.echo(request, reply, held)
+        return await fake.echo(request, reply, service)
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> one")
     said = "25%: Downloading the demo model (1.1 GB). Free."
     if is_streamed:

@@ -12,46 +12,46 @@ from tests.integration.slack.worlds import connected
 CSV = b"a,b\n1,2\n" * 1000
 
 
-async def test_direct_message_is_a_session_of_its_own(slack, held, app):
+async def test_direct_message_is_a_session_of_its_own(slack, service, app):
     ts = slack.say("U1", "DU1", "hello")
     await slack.until(lambda: slack.answers("DU1", ts))
     slack.say("U1", "DU1", "more", thread=ts)
     other = slack.say("U1", "DU1", "something else")
-    await slack.until(lambda: len(held.ends) == 3)
-    keys = {request.text: request.key.thread for request in held.requests}
+    await slack.until(lambda: len(service.ends) == 3)
+    keys = {request.text: request.key.thread for request in service.requests}
     assert keys == {"hello": ts, "more": ts, "something else": other}
 
 
-async def test_files_of_a_direct_message_come_along(slack, held, app):
+async def test_files_of_a_direct_message_come_along(slack, service, app):
     one = slack.put_file("sales.csv", CSV)
     two = slack.put_file("été 2030.txt", b"x", mimetype="text/plain")
     slack.say("U1", "DU1", "sum it", files=[one, two])
-    await slack.until(lambda: held.ends)
-    assert held.taken == {"sales.csv": CSV, "été 2030.txt": b"x"}
+    await slack.until(lambda: service.ends)
+    assert service.taken == {"sales.csv": CSV, "été 2030.txt": b"x"}
     assert {token for _, token in slack.downloads} == {slack.world.teams["T1"].token}
 
 
-async def test_file_without_words_is_a_question_too(slack, held, app):
+async def test_file_without_words_is_a_question_too(slack, service, app):
     slack.say("U1", "DU1", "", files=[slack.put_file("a.csv", CSV)])
-    await slack.until(lambda: held.ends)
-    assert held.requests[0].text
-    assert held.taken == {"a.csv": CSV}
+    await slack.until(lambda: service.ends)
+    assert service.requests[0].text
+    assert service.taken == {"a.csv": CSV}
 
 
-async def test_file_in_a_mention_comes_once_though_slack_tells_of_it_twice(slack, held, app):
+async def test_file_in_a_mention_comes_once_though_slack_tells_of_it_twice(slack, service, app):
     slack.say("U1", "C1", "<@UBOT> sum", files=[slack.put_file("a.csv", CSV)], times=2)
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     await asyncio.sleep(0.2)
-    assert len(held.requests) == 1
-    assert held.taken == {"a.csv": CSV}
+    assert len(service.requests) == 1
+    assert service.taken == {"a.csv": CSV}
 
 
-async def test_file_that_slack_only_names_is_looked_up(slack, held, app):
+async def test_file_that_slack_only_names_is_looked_up(slack, service, app):
     known = slack.put_file("a.csv", CSV)
     stub = {"id": known["id"], "mode": "file_access", "file_access": "check_file_info"}
     slack.say("U1", "DU1", "sum", files=[stub])
-    await slack.until(lambda: held.ends)
-    [data] = held.taken.values()
+    await slack.until(lambda: service.ends)
+    [data] = service.taken.values()
     assert data == CSV
 
 
@@ -68,7 +68,7 @@ async def test_file_that_slack_only_names_is_looked_up(slack, held, app):
         ({"size": 600 * 1024 * 1024}, "too large"),
     ],
 )
-async def test_file_that_cannot_be_had_is_said_so(slack, held, app, facts, reason):
+async def test_file_that_cannot_be_had_is_said_so(slack, service, app, facts, reason):
     slack.put_file("a.csv", CSV)
     file = slack.put_file("a.csv", CSV)
     file.update(facts)
@@ -76,13 +76,13 @@ async def test_file_that_cannot_be_had_is_said_so(slack, held, app, facts, reaso
     await slack.until(lambda: slack.status("DU1", ts) == "active")
     [answer] = slack.answers("DU1", ts)
     assert reason in answer["text"]
-    assert held.taken == {}
+    assert service.taken == {}
 
 
-async def test_file_whose_size_was_not_told_is_bounded_while_it_comes(slack, held):
-    limits = held.limits.model_copy(update={"upload_bytes": 1000})
-    held.limits = limits
-    async with connected(slack, held):
+async def test_file_whose_size_was_not_told_is_bounded_while_it_comes(slack, service):
+    limits = service.limits.model_copy(update={"upload_bytes": 1000})
+    service.limits = limits
+    async with connected(slack, service):
         file = slack.put_file("a.csv", bytes(500_000))
         del file["size"]
         ts = slack.say("U1", "DU1", "sum", files=[file])
@@ -90,7 +90,7 @@ async def test_file_whose_size_was_not_told_is_bounded_while_it_comes(slack, hel
     assert "is larger than" in slack.answers("DU1", ts)[0]["text"]
 
 
-async def test_token_is_not_sent_to_another_host(slack, held, app):
+async def test_token_is_not_sent_to_another_host(slack, service, app):
     file = slack.put_file("a.csv", CSV)
     file["url_private_download"] = "http://127.0.0.1:9/steal"
     ts = slack.say("U1", "DU1", "sum", files=[file])
@@ -98,115 +98,115 @@ async def test_token_is_not_sent_to_another_host(slack, held, app):
     assert "does not lie with Slack" in slack.answers("DU1", ts)[0]["text"]
 
 
-async def test_files_shared_earlier_in_the_thread_come_on_request(slack, held, app):
+async def test_files_shared_earlier_in_the_thread_come_on_request(slack, service, app):
     root = slack.say("U2", "C1", "numbers", files=[slack.put_file("sales.csv", CSV)])
     slack.say("U2", "C1", "and", thread=root, files=[slack.put_file("cost.csv", b"c")])
     slack.say("U1", "C1", "<@UBOT> what is 1+1?", thread=root)
-    await slack.until(lambda: len(held.ends) == 1)
-    assert held.taken == {}
-    assert "[file: sales.csv]" in held.requests[0].context
+    await slack.until(lambda: len(service.ends) == 1)
+    assert service.taken == {}
+    assert "[file: sales.csv]" in service.requests[0].context
     slack.say("U1", "C1", "<@UBOT> sum sales.csv", thread=root)
-    await slack.until(lambda: len(held.ends) == 2)
-    assert list(held.taken) == ["sales.csv"]
+    await slack.until(lambda: len(service.ends) == 2)
+    assert list(service.taken) == ["sales.csv"]
     slack.say("U1", "C1", "<@UBOT> compare the files above", thread=root)
-    await slack.until(lambda: len(held.ends) == 3)
-    assert [a.name for a in held.requests[2].attachments] == ["cost.csv"]
+    await slack.until(lambda: len(service.ends) == 3)
+    assert [a.name for a in service.requests[2].attachments] == ["cost.csv"]
 
 
-async def test_python_snippet_alone_is_run_as_code(slack, held, app):
+async def test_python_snippet_alone_is_run_as_code(slack, service, app):
     file = slack.put_file(
         "untitled.py", b"print('\xe2\x80\x9cx')", mode="snippet", filetype="python"
     )
     ts = slack.say("U1", "C1", "<@UBOT>", files=[file])
     await slack.until(lambda: slack.answers("C1", ts))
-    [request] = held.requests
+    [request] = service.requests
     assert request.is_code
     assert request.text == "print('“x')"
 
 
-async def test_py_in_a_mention_runs_code_in_the_threads_kernel(slack, held, app):
+async def test_py_in_a_mention_runs_code_in_the_threads_kernel(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> remember x")
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     code = "if 1 &lt; 2:\n    print(\u201ca\u201d &amp; \u2018b\u2019)"
     slack.say("U1", "C1", f"<@UBOT> py ```{code}```", thread=ts)
-    await slack.until(lambda: len(held.ends) == 2)
-    request = held.requests[1]
+    await slack.until(lambda: len(service.ends) == 2)
+    request = service.requests[1]
     assert request.is_code
     assert request.key.thread == ts
     assert request.text == "if 1 < 2:\n    print(\"a\" & 'b')"
 
 
-async def test_edited_message_is_answered_anew(slack, held, app):
+async def test_edited_message_is_answered_anew(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> one")
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     slack.edit("C1", ts, "<@UBOT> two")
-    await slack.until(lambda: len(held.ends) == 2)
-    assert [request.text for request in held.requests] == ["one", "two"]
-    assert {request.key.thread for request in held.requests} == {ts}
+    await slack.until(lambda: len(service.ends) == 2)
+    assert [request.text for request in service.requests] == ["one", "two"]
+    assert {request.key.thread for request in service.requests} == {ts}
 
 
-async def test_edit_stops_what_ran_for_the_message(slack, held, app):
-    async def script(request, reply, held):
+async def test_edit_stops_what_ran_for_the_message(slack, service, app):
+    async def script(request, reply, service):
         if request.text == "one":
             await asyncio.sleep(60)
-        return await fake.echo(request, reply, held)
+        return await fake.echo(request, reply, service)
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> one")
-    await slack.until(lambda: held._running)
+    await slack.until(lambda: service._running)
     slack.edit("C1", ts, "<@UBOT> two")
-    await slack.until(lambda: len(held.ends) == 2)
-    assert [end.status.value for end in held.ends] == ["stopped", "done"]
+    await slack.until(lambda: len(service.ends) == 2)
+    assert [end.status.value for end in service.ends] == ["stopped", "done"]
 
 
-async def test_old_edits_and_unfurls_are_not_answered(slack, held):
-    async with connected(slack, held, edit_seconds=0.2):
+async def test_old_edits_and_unfurls_are_not_answered(slack, service):
+    async with connected(slack, service, edit_seconds=0.2):
         ts = slack.say("U1", "C1", "<@UBOT> one")
-        await slack.until(lambda: held.ends)
+        await slack.until(lambda: service.ends)
         slack.edit("C1", ts, "<@UBOT> one")
         await asyncio.sleep(0.3)
         slack.edit("C1", ts, "<@UBOT> two")
         await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
         await asyncio.sleep(0.1)
-    assert len(held.requests) == 1
+    assert len(service.requests) == 1
 
 
-async def test_what_the_bot_and_other_bots_say_is_not_answered(slack, held, app):
+async def test_what_the_bot_and_other_bots_say_is_not_answered(slack, service, app):
     slack.say("UBOT", "DU1", "me", bot_id="BBOT")
     slack.say("U9", "C1", "<@UBOT> hi", bot_id="B9", subtype="bot_message")
     last = slack.say("U1", "C1", "<@UBOT> hi")
     await slack.until(lambda: slack.answers("C1", last))
-    assert [request.id for request in held.requests] == [last]
+    assert [request.id for request in service.requests] == [last]
 
 
 @pytest.mark.parametrize(
     ("said", "call"),
     [("reset", ("reset", False)), ("reset files", ("reset", True)), ("stop", ("stop",))],
 )
-async def test_commands_by_mention_are_about_the_thread(slack, held, app, said, call):
+async def test_commands_by_mention_are_about_the_thread(slack, service, app, said, call):
     ts = slack.say("U1", "C1", "<@UBOT> one")
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     slack.say("U1", "C1", f"<@UBOT> {said}", thread=ts)
     await slack.until(lambda: len(slack.answers("C1", ts)) == 2)
     key = values.SessionKey("slack", "T1", "C1", ts)
-    assert (call[0], key, *call[1:]) in held.calls
-    assert len(held.requests) == 1
+    assert (call[0], key, *call[1:]) in service.calls
+    assert len(service.requests) == 1
 
 
-async def test_question_that_begins_like_a_command_is_a_question(slack, held, app):
+async def test_question_that_begins_like_a_command_is_a_question(slack, service, app):
     slack.say("U1", "DU1", "model the growth of bacteria")
-    await slack.until(lambda: held.ends)
-    assert held.requests[0].text == "model the growth of bacteria"
+    await slack.until(lambda: service.ends)
+    assert service.requests[0].text == "model the growth of bacteria"
 
 
-async def test_mention_without_words_is_helped(slack, held, app):
+async def test_mention_without_words_is_helped(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT>")
     await slack.until(lambda: slack.world.ephemerals)
     assert "Mention me with a question" in slack.world.ephemerals[0]["blocks"][0]["text"]
     assert slack.status("C1", ts) in ("", "active")
 
 
-async def test_words_said_last_in_a_very_long_thread_are_known(slack, held, app):
+async def test_words_said_last_in_a_very_long_thread_are_known(slack, service, app):
     root = slack.say("U2", "C1", "begin")
     first = slack.world.messages["C1", root]
     for number in range(450):
@@ -214,14 +214,14 @@ async def test_words_said_last_in_a_very_long_thread_are_known(slack, held, app)
         said = {**first, "text": f"word {number}", "thread_ts": root, "ts": ts}
         slack.world.messages["C1", ts] = said
     slack.say("U1", "C1", "<@UBOT> so?", thread=root)
-    await slack.until(lambda: held.ends)
-    assert held.requests[0].context.endswith("Person U2: word 449")
+    await slack.until(lambda: service.ends)
+    assert service.requests[0].context.endswith("Person U2: word 449")
 
 
-async def test_messages_of_one_thread_are_taken_in_order(slack, held, app):
+async def test_messages_of_one_thread_are_taken_in_order(slack, service, app):
     slack.choose_fault = lambda *_: Fault("slow", seconds=slack.random.random() / 20)
     root = slack.say("U1", "DU1", "0")
     for number in range(1, 8):
         slack.say("U1", "DU1", f"{number}", thread=root)
-    await slack.until(lambda: len(held.ends) == 8)
-    assert [request.text for request in held.requests] == [f"{number}" for number in range(8)]
+    await slack.until(lambda: len(service.ends) == 8)
+    assert [request.text for request in service.requests] == [f"{number}" for number in range(8)]

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.slack import failures, markdown, sending, streams
+from interpreter_bot.platforms.slack import api_errors, mrkdwn, streamed_messages, web_api
 from interpreter_bot.sessions import ports
 from tests.fakes import slack_conversations as fake
 from tests.fakes.slack_server import worlds
@@ -18,29 +18,29 @@ from tests.integration.slack.worlds import connected
 # Deletions -----------------------------------------------------------------------------------
 
 
-async def test_deleted_question_is_worked_on_no_longer(slack, held, app):
-    held.script = endless
+async def test_deleted_question_is_worked_on_no_longer(slack, service, app):
+    service.script = endless
     ts = slack.say("U1", "C1", "<@UBOT> run")
-    await slack.until(lambda: held._running and slack.replies("C1", ts))
+    await slack.until(lambda: service._running and slack.replies("C1", ts))
     slack.delete("C1", ts)
-    await slack.until(lambda: held.ends)
-    assert held.ends[0].status is ports.Status.STOPPED
+    await slack.until(lambda: service.ends)
+    assert service.ends[0].status is ports.Status.STOPPED
     await slack.until(lambda: slack.status("C1", ts) == "active")
 
 
-async def test_answer_whose_message_was_deleted_is_posted_anew(slack, held, app):
+async def test_answer_whose_message_was_deleted_is_posted_anew(slack, service, app):
     slack.has_agents = False
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.step(1)
         reply.text("one ")
         [shown] = await slack.until(lambda: slack.replies("C1", request.id))
         del slack.world.messages["C1", shown["ts"]]
         reply.text("two")
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     [answer] = await slack.until(
         lambda: [m for m in slack.replies("C1", ts) if "one two" in str(m["blocks"])]
     )
@@ -48,8 +48,8 @@ async def test_answer_whose_message_was_deleted_is_posted_anew(slack, held, app)
     assert len(slack.replies("C1", ts)) == 1
 
 
-async def test_code_whose_message_was_deleted_is_shown_anew_in_the_channel(slack, held, app):
-    async def script(request, reply, held):
+async def test_code_whose_message_was_deleted_is_shown_anew_in_the_channel(slack, service, app):
+    async def script(request, reply, service):
         [shown] = [m for m in slack.world.messages.values() if m.get("bot_id")]
         del slack.world.messages["C1", shown["ts"]]
         reply.code(0, request.text)
@@ -57,7 +57,7 @@ async def test_code_whose_message_was_deleted_is_shown_anew_in_the_channel(slack
         reply.finished(0, fake.done())
         fake.saved(reply, 0, "a.txt", b"abc")
 
-    held.script = script
+    service.script = script
     slack.command("U1", "C1", "/py", "print(42)")
     [batch] = await slack.until(lambda: slack.world.batches)
     root = slack.world.messages["C1", batch["thread_ts"]]
@@ -68,25 +68,27 @@ async def test_code_whose_message_was_deleted_is_shown_anew_in_the_channel(slack
 # Stops ---------------------------------------------------------------------------------------
 
 
-async def test_stop_in_slack_is_heeded_though_its_event_goes_to_another_process(slack, held, app):
-    held.script = endless
+async def test_stop_in_slack_is_heeded_though_its_event_goes_to_another_process(
+    slack, service, app
+):
+    service.script = endless
 
-    async def talking(request, reply, held):
+    async def talking(request, reply, service):
         reply.step(1)
         while True:
             reply.text("word ")
             await asyncio.sleep(0.05)
 
-    held.script = talking
+    service.script = talking
     ts = slack.say("U1", "DU1", "<@UBOT> run")
     [answer] = await slack.until(lambda: slack.replies("DU1", ts))
     answer["stream"] = "stopped by user"
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     await slack.until(lambda: slack.status("DU1", ts) == "active")
     assert "Stopped." in answer["blocks"][0]["text"]
 
 
-async def test_stop_of_what_no_process_has_any_more_clears_the_status(slack, held, app):
+async def test_stop_of_what_no_process_has_any_more_clears_the_status(slack, service, app):
     ts = slack.say("U1", "C1", "hi")
     slack.press_stop("U1", "C1", ts)
     [told] = await slack.until(lambda: slack.world.ephemerals)
@@ -95,8 +97,8 @@ async def test_stop_of_what_no_process_has_any_more_clears_the_status(slack, hel
     assert slack.status("C1", ts) == "active"
 
 
-async def test_stop_is_heeded_while_the_thread_is_read(slack, held, app):
-    held.script = endless
+async def test_stop_is_heeded_while_the_thread_is_read(slack, service, app):
+    service.script = endless
     root = slack.say("U2", "C1", "words")
     slack.fail("conversations.replies", Fault("slow", seconds=0.4))
     slack.say("U1", "C1", "<@UBOT> run", thread=root)
@@ -105,26 +107,26 @@ async def test_stop_is_heeded_while_the_thread_is_read(slack, held, app):
     await slack.until(lambda: slack.status("C1", root) == "active")
     await slack.until(lambda: slack.answers("C1", root))
     assert "Stopped." in str(slack.answers("C1", root))
-    assert held.ends == []
+    assert service.ends == []
 
 
-async def test_request_that_cannot_be_made_leaves_nothing_at_work(slack, held, app):
+async def test_request_that_cannot_be_made_leaves_nothing_at_work(slack, service, app):
     async def files(key):
         raise errors.BotError("The workspace <!channel> cannot be read.")
 
-    held.files = files
+    service.files = files
     root = slack.say("U2", "C1", "numbers", files=[slack.put_file("a.csv", b"a")])
     slack.say("U1", "C1", "<@UBOT> sum them", thread=root)
     [answer] = await slack.until(lambda: slack.answers("C1", root))
     assert "cannot be read" in answer["text"]
     await slack.until(lambda: slack.status("C1", root) == "active")
-    assert held.requests == []
+    assert service.requests == []
 
 
 # Rates and outages ---------------------------------------------------------------------------
 
 
-async def test_busy_channel_holds_up_no_other(slack, held, app):
+async def test_busy_channel_holds_up_no_other(slack, service, app):
     slack.has_agents = False
     slack.fail("chat.postMessage", Fault("ratelimited", seconds=4))
     first = slack.say("U1", "C1", "<@UBOT> one")
@@ -136,41 +138,41 @@ async def test_busy_channel_holds_up_no_other(slack, held, app):
     await slack.until(lambda: slack.answers("C1", first))
 
 
-async def test_many_answers_at_once_share_the_rate_of_streams(slack, held):
-    async def talking(request, reply, held):
+async def test_many_answers_at_once_share_the_rate_of_streams(slack, service):
+    async def talking(request, reply, service):
         reply.step(1)
         for _ in range(150):
             reply.text("word ")
             await asyncio.sleep(0.01)
 
-    held.script = talking
-    async with connected(slack, held, streaming_seconds=1 / slack.speed):
+    service.script = talking
+    async with connected(slack, service, streaming_seconds=1 / slack.speed):
         asked = [slack.say("U1", "DU1", f"<@UBOT> {number}") for number in range(8)]
-        await slack.until(lambda: len(held.ends) == 8, seconds=30)
+        await slack.until(lambda: len(service.ends) == 8, seconds=30)
         await slack.until(lambda: all(slack.status("DU1", ts) == "active" for ts in asked))
     assert [name for name, *_ in slack.errors if name == "chat.appendStream"] == []
 
 
-async def test_answer_survives_a_long_outage(slack, held, app, monkeypatch):
-    monkeypatch.setattr(sending, "_LONGEST_PAUSE_SECONDS", 0.05)
+async def test_answer_survives_a_long_outage(slack, service, app, monkeypatch):
+    monkeypatch.setattr(web_api, "_LONGEST_PAUSE_SECONDS", 0.05)
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.step(1)
         reply.text("the answer")
         slack.choose_fault = lambda *_: Fault("status") if time.monotonic() < back else None
         back = time.monotonic() + 2
         return ports.End(status=ports.Status.DONE)
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: slack.status("C1", ts) == "active")
     assert [m["text"] for m in slack.answers("C1", ts)] == ["the answer"]
 
 
 async def test_stream_that_began_unheard_is_not_left_behind_when_time_is_up(
-    slack, held, app, monkeypatch
+    slack, service, app, monkeypatch
 ):
-    monkeypatch.setattr(streams, "_LONGEST_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(streamed_messages, "_LONGEST_WAIT_SECONDS", 0.2)
     slack.fail("chat.startStream", Fault("drop"), Fault("drop after"))
     slack.fail("conversations.replies", Fault("slow", seconds=0.3))
     ts = slack.say("U1", "DU1", "<@UBOT> go")
@@ -179,13 +181,13 @@ async def test_stream_that_began_unheard_is_not_left_behind_when_time_is_up(
     assert answer.get("stream") != "open"
 
 
-async def test_files_that_slack_shares_late_are_sent_once(slack, held):
-    async def script(request, reply, held):
+async def test_files_that_slack_shares_late_are_sent_once(slack, service):
+    async def script(request, reply, service):
         reply.code(0, "x")
         reply.finished(0, fake.done())
         fake.saved(reply, 0, "R&D <1>.txt", b"abc")
 
-    held.script = script
+    service.script = script
     slack.fail("files.completeUploadExternal", Fault("drop after"))
     looked = []
 
@@ -197,7 +199,7 @@ async def test_files_that_slack_shares_late_are_sent_once(slack, held):
         return None
 
     slack.choose_fault = late
-    async with connected(slack, held, sharing_seconds=4):
+    async with connected(slack, service, sharing_seconds=4):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         await slack.until(lambda: slack.status("C1", ts) == "active")
         await slack.until(lambda: looked and time.monotonic() - looked[0] > 2.5)
@@ -209,37 +211,37 @@ async def test_files_that_slack_shares_late_are_sent_once(slack, held):
 # Order ---------------------------------------------------------------------------------------
 
 
-async def test_question_waits_for_the_code_before_it_though_slack_is_slow(slack, held, app):
+async def test_question_waits_for_the_code_before_it_though_slack_is_slow(slack, service, app):
     root = slack.say("U2", "C1", "words")
     slack.fail("chat.postMessage", Fault("slow", seconds=0.4))
     slack.say("U1", "C1", "<@UBOT> py x = 1", thread=root)
     slack.say("U1", "C1", "<@UBOT> what is x?", thread=root)
-    await slack.until(lambda: len(held.ends) == 2)
-    assert [request.text for request in held.requests] == ["x = 1", "what is x?"]
+    await slack.until(lambda: len(service.ends) == 2)
+    assert [request.text for request in service.requests] == ["x = 1", "what is x?"]
 
 
-async def test_session_begun_within_a_thread_has_a_title_too(slack, held, app):
+async def test_session_begun_within_a_thread_has_a_title_too(slack, service, app):
     root = slack.say("U2", "C1", "words")
     slack.say("U1", "C1", "<@UBOT> the first", thread=root)
-    await slack.until(lambda: held._titles)
+    await slack.until(lambda: service._titles)
     slack.say("U1", "C1", "<@UBOT> the second", thread=root)
-    await slack.until(lambda: len(held.ends) == 2 and slack.status("C1", root) == "active")
-    assert held._titles == {values.SessionKey("slack", "T1", "C1", root): "the first"}
+    await slack.until(lambda: len(service.ends) == 2 and slack.status("C1", root) == "active")
+    assert service._titles == {values.SessionKey("slack", "T1", "C1", root): "the first"}
 
 
-async def test_edit_of_an_answer_to_python_asks_nothing_new(slack, held, app):
-    held.script = asking
+async def test_edit_of_an_answer_to_python_asks_nothing_new(slack, service, app):
+    service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     await slack.until(lambda: [m for m in slack.replies("C1", ts) if "Name?" in str(m)])
     answer = slack.say("U1", "C1", "Ada", thread=ts)
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     slack.edit("C1", answer, "Bob")
     # Nothing is to come of it, so there is nothing else to wait for.
     await asyncio.sleep(0.5)
-    assert len(held.requests) == 1
+    assert len(service.requests) == 1
 
 
-async def test_channel_that_does_not_want_it_is_not_followed(slack, held, app):
+async def test_channel_that_does_not_want_it_is_not_followed(slack, service, app):
     slack.command("UADMIN", "C1", "/interpreter", "follow off")
     [told] = await slack.until(lambda: slack.world.responses)
     assert told["text"] == "Answering without a mention here: off."
@@ -250,20 +252,20 @@ async def test_channel_that_does_not_want_it_is_not_followed(slack, held, app):
     await slack.until(lambda: slack.answers("C1", ts))
     slack.say("U1", "C1", "two", thread=ts)
     slack.say("U1", "C1", "<@UBOT> three", thread=ts)
-    await slack.until(lambda: len(held.ends) == 2)
-    assert [request.text for request in held.requests] == ["one", "three"]
+    await slack.until(lambda: len(service.ends) == 2)
+    assert [request.text for request in service.requests] == ["one", "three"]
 
 
 # Several processes ---------------------------------------------------------------------------
 
 
-async def test_answer_that_reaches_another_process_is_said_so(slack, held, app):
-    held.script = asking
+async def test_answer_that_reaches_another_process_is_said_so(slack, service, app):
+    service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     [question] = await slack.until(
         lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
     )
-    async with connected(slack, held):
+    async with connected(slack, service):
         slack.random.choice = lambda sockets: sockets[-1]
         slack.say("U1", "C1", "Ada", thread=ts)
         await slack.until(lambda: "in another process" in str(slack.replies("C1", ts)))
@@ -272,12 +274,12 @@ async def test_answer_that_reaches_another_process_is_said_so(slack, held, app):
         assert "several processes" in told["text"]
         slack.random.choice = lambda sockets: sockets[0]
         slack.say("U1", "C1", "Ada", thread=ts)
-        await slack.until(lambda: held.ends)
-    assert len(held.requests) == 1
+        await slack.until(lambda: service.ends)
+    assert len(service.requests) == 1
 
 
-async def test_form_that_comes_too_late_says_so(slack, held, app):
-    held.script = asking
+async def test_form_that_comes_too_late_says_so(slack, service, app):
+    service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
     [question] = await slack.until(
         lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
@@ -285,7 +287,7 @@ async def test_form_that_comes_too_late_says_so(slack, held, app):
     slack.click("U1", "C1", question["ts"], "input_answer")
     [view] = await slack.until(lambda: slack.world.modals)
     slack.say("U1", "C1", "Ada", thread=ts)
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     slack.submit("U1", view, field="Bob")
     [told] = await slack.until(lambda: slack.world.ephemerals)
     assert "no longer waiting" in told["text"]
@@ -294,23 +296,23 @@ async def test_form_that_comes_too_late_says_so(slack, held, app):
 # Organisations -------------------------------------------------------------------------------
 
 
-async def test_token_of_an_organisation_is_refused_in_words(slack, held):
+async def test_token_of_an_organisation_is_refused_in_words(slack, service):
     slack.world.teams["T1"].is_organisation = True
-    with pytest.raises(failures.SlackError, match="workspace by workspace"):
-        async with connected(slack, held):
+    with pytest.raises(api_errors.SlackError, match="workspace by workspace"):
+        async with connected(slack, service):
             pass
 
 
 # slack_sdk names itself to Slack in a way that aiohttp is going to leave.
 @pytest.mark.filterwarnings("ignore:.*BasicAuth.*:DeprecationWarning")
-async def test_installation_for_an_organisation_is_refused_in_words(slack, held, tmp_path):
+async def test_installation_for_an_organisation_is_refused_in_words(slack, service, tmp_path):
     sqlalchemy = pytest.importorskip("sqlalchemy.ext.asyncio")
     engine = sqlalchemy.create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/tokens.db")
     whole = worlds.Team("T2", "xoxb-loopback-token-2", "UBOT2", "BBOT2", is_organisation=True)
     more = {"bot_token": "", "client_id": "1.2", "client_secret": "s3cret", "port": 0}
     more |= {"transport": "http", "public_url": "https://bot.example", "engine": engine}
     try:
-        async with connected(slack, held, **more) as address, aiohttp.ClientSession() as session:
+        async with connected(slack, service, **more) as address, aiohttp.ClientSession() as session:
             async with session.get(f"{address}/slack/install") as response:
                 state = (await response.text()).partition("state=")[2].partition("&")[0]
             slack.oauth_codes["code-2"] = whole
@@ -336,8 +338,8 @@ async def test_installation_for_an_organisation_is_refused_in_words(slack, held,
     ],
 )
 def test_link_that_pretends_to_lead_elsewhere_is_shown_bare(written):
-    assert markdown.defused(f"see {written}.") == "see https://evil.example/x."
-    defuser = markdown.Defuser()
+    assert mrkdwn.defused(f"see {written}.") == "see https://evil.example/x."
+    defuser = mrkdwn.Defuser()
     pieces = "".join(map(defuser.feed, f"see {written}.")) + defuser.rest()
     assert pieces == "see https://evil.example/x."
 
@@ -346,10 +348,10 @@ def test_link_that_pretends_to_lead_elsewhere_is_shown_bare(written):
     "written", ["[here](https://a.example/x)", "[a.example](https://a.example)"]
 )
 def test_honest_link_stays(written):
-    assert markdown.defused(written) == written
+    assert mrkdwn.defused(written) == written
 
 
-async def test_name_of_a_file_in_a_refusal_reaches_nobody(slack, held, app):
+async def test_name_of_a_file_in_a_refusal_reaches_nobody(slack, service, app):
     file = slack.put_file("<!channel>.py", b"1", mode="snippet", filetype="python")
     file["file_access"] = "access_denied"
     slack.say("U1", "C1", "<@UBOT>", files=[file])

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from interpreter_bot.platforms.slack import workspaces
+from interpreter_bot.platforms.slack import installations
 from tests.fakes.slack_server.servers import Fault
 
 WORDS = [f"number {number}" for number in range(6)]
@@ -20,35 +20,35 @@ def slow_first(method):
     return fault
 
 
-async def test_messages_in_a_thread_run_as_they_were_sent(slack, held, app):
+async def test_messages_in_a_thread_run_as_they_were_sent(slack, service, app):
     root = slack.say("U1", "C1", "<@UBOT> begin")
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     slack.choose_fault = slow_first("conversations.replies")
     for words in WORDS:
         slack.say("U1", "C1", words, thread=root)
         await asyncio.sleep(0.01)
-    await slack.until(lambda: len(held.ends) == 7)
-    assert [request.text for request in held.requests[1:]] == WORDS
+    await slack.until(lambda: len(service.ends) == 7)
+    assert [request.text for request in service.requests[1:]] == WORDS
 
 
-async def test_messages_of_several_people_run_as_they_were_sent(slack, held, app):
+async def test_messages_of_several_people_run_as_they_were_sent(slack, service, app):
     root = slack.say("U1", "DU1", "begin")
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     slack.choose_fault = slow_first("agents.sessions.setStatus")
     for words in WORDS:
         slack.say("U1", "DU1", words, thread=root)
         await asyncio.sleep(0.01)
-    await slack.until(lambda: len(held.ends) == 7)
-    assert [request.text for request in held.requests[1:]] == WORDS
+    await slack.until(lambda: len(service.ends) == 7)
+    assert [request.text for request in service.requests[1:]] == WORDS
 
 
-async def test_commands_in_a_channel_run_as_they_were_sent(slack, held, app):
+async def test_commands_in_a_channel_run_as_they_were_sent(slack, service, app):
     slack.choose_fault = slow_first("users.info")
     for number, user in enumerate(("U1", "U2", "U1", "UADMIN")):
         slack.command(user, "C1", "/py", f"x = {number}")
         await asyncio.sleep(0.01)
-    await slack.until(lambda: len(held.ends) == 4)
-    assert [request.text for request in held.requests] == [f"x = {n}" for n in range(4)]
+    await slack.until(lambda: len(service.ends) == 4)
+    assert [request.text for request in service.requests] == [f"x = {n}" for n in range(4)]
 
 
 async def test_events_of_a_workspace_that_is_looked_up_keep_their_order():
@@ -64,7 +64,7 @@ async def test_events_of_a_workspace_that_is_looked_up_keep_their_order():
 
             return Bot
 
-    known = workspaces.Workspaces(store=Store())
+    known = installations.InstalledWorkspaces(store=Store())
     done = []
 
     async def hear(number):

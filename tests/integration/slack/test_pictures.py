@@ -17,7 +17,7 @@ IN_ORDER = ["one", "figure-1.png", "two", "figure-2.png", "figure-3.png", "three
 def drawing(*, pause=0.0):
     """Say one, draw, say two, draw twice, say three."""
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         for step, (word, figures) in enumerate((("one", 1), ("two", 2), ("three", 0))):
             reply.step(step + 1)
             reply.text(f"{word}!")
@@ -55,8 +55,8 @@ async def answered(slack, channel="C1", said="<@UBOT> draw"):
 
 @pytest.mark.parametrize("channel", ["C1", "DU1"])
 @pytest.mark.parametrize("pause", [0.0, 0.3])
-async def test_text_and_pictures_are_in_order(slack, held, app, channel, pause):
-    held.script = drawing(pause=pause)
+async def test_text_and_pictures_are_in_order(slack, service, app, channel, pause):
+    service.script = drawing(pause=pause)
     ts = await answered(slack, channel)
     assert read(slack, channel, ts) == IN_ORDER
     assert slack.world.batches == []
@@ -64,9 +64,9 @@ async def test_text_and_pictures_are_in_order(slack, held, app, channel, pause):
     assert last == "context_actions"
 
 
-async def test_quick_answer_is_two_messages_with_its_pictures_in_the_second(slack, held):
-    held.script = drawing()
-    async with connected(slack, held, editing_seconds=5):
+async def test_quick_answer_is_two_messages_with_its_pictures_in_the_second(slack, service):
+    service.script = drawing()
+    async with connected(slack, service, editing_seconds=5):
         ts = await answered(slack)
     first, second = slack.answers("C1", ts)
     kinds = [block["type"] for block in second["blocks"]]
@@ -78,15 +78,15 @@ async def test_quick_answer_is_two_messages_with_its_pictures_in_the_second(slac
 @pytest.mark.parametrize("channel", ["C1", "DU1"])
 @pytest.mark.parametrize("pause", [0.0, 0.3])
 async def test_where_no_block_shows_pictures_they_are_files_in_their_places(
-    slack, held, app, channel, pause
+    slack, service, app, channel, pause
 ):
     slack.has_picture_blocks = False
-    held.script = drawing(pause=pause)
+    service.script = drawing(pause=pause)
     ts = await answered(slack, channel)
     slack.forgive("chat.postMessage: invalid_blocks")
     assert read(slack, channel, ts) == IN_ORDER
     assert [len(batch["files"]) for batch in slack.world.batches] == [1, 2]
-    held.script = drawing()
+    service.script = drawing()
     kept = len(slack.called("files.completeUploadExternal"))
     again = await answered(slack, channel, "<@UBOT> again")
     assert read(slack, channel, again) == IN_ORDER
@@ -94,10 +94,10 @@ async def test_where_no_block_shows_pictures_they_are_files_in_their_places(
     assert len(slack.called("files.completeUploadExternal")) == kept + 2
 
 
-async def test_picture_that_slack_does_not_look_at_in_time_is_a_file(slack, held):
+async def test_picture_that_slack_does_not_look_at_in_time_is_a_file(slack, service):
     slack.sharing_seconds = 0.3
-    held.script = drawing()
-    async with connected(slack, held, sharing_seconds=0.1):
+    service.script = drawing()
+    async with connected(slack, service, sharing_seconds=0.1):
         ts = await answered(slack)
     assert [word for word in read(slack, "C1", ts) if word[0] != "f"] == ["one", "two", "three"]
     assert {file["name"] for batch in slack.world.batches for file in batch["files"]} == {
@@ -105,10 +105,10 @@ async def test_picture_that_slack_does_not_look_at_in_time_is_a_file(slack, held
     }
 
 
-async def test_raw_code_has_its_pictures_in_the_thread_below(slack, held, app):
-    held.script = drawing()
+async def test_raw_code_has_its_pictures_in_the_thread_below(slack, service, app):
+    service.script = drawing()
     slack.command("U1", "C1", "/py", "plot()")
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     images = await slack.until(
         lambda: [
             (message, block)
@@ -123,22 +123,24 @@ async def test_raw_code_has_its_pictures_in_the_thread_below(slack, held, app):
     assert {message["thread_ts"] for message, _ in images} == {root["ts"]}
 
 
-async def test_many_pictures_are_in_as_few_messages_as_hold_them(slack, held, app):
-    async def script(request, reply, held):
+async def test_many_pictures_are_in_as_few_messages_as_hold_them(slack, service, app):
+    async def script(request, reply, service):
         reply.code(0, "plots()")
         for _ in range(60):
             reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure>"))
         reply.finished(0, fake.done())
 
-    held.script = script
+    service.script = script
     ts = await answered(slack)
     names = read(slack, "C1", ts)
     assert names == [f"figure-{number}.png" for number in range(1, 61)]
     assert len(slack.answers("C1", ts)) <= 4
 
 
-async def test_what_slack_refuses_in_the_middle_of_an_answer_repeats_and_loses_nothing(slack, held):
-    async def script(request, reply, held):
+async def test_what_slack_refuses_in_the_middle_of_an_answer_repeats_and_loses_nothing(
+    slack, service
+):
+    async def script(request, reply, service):
         reply.step(1)
         reply.text("one!")
         reply.code(0, "plots()")
@@ -158,8 +160,8 @@ async def test_what_slack_refuses_in_the_middle_of_an_answer_repeats_and_loses_n
         return servers.Fault("error", error="invalid_blocks") if len(posted) > 1 else None
 
     slack.choose_fault = choose_fault
-    held.script = script
-    async with connected(slack, held, editing_seconds=5):
+    service.script = script
+    async with connected(slack, service, editing_seconds=5):
         ts = await answered(slack)
         await slack.until(lambda: "two" in read(slack, "C1", ts))
     figures = [f"figure-{number}.png" for number in range(1, 61)]
@@ -168,17 +170,17 @@ async def test_what_slack_refuses_in_the_middle_of_an_answer_repeats_and_loses_n
     assert len(posted) == 2
 
 
-async def test_answer_in_a_channel_grows_for_all_who_look_on(slack, held, app):
+async def test_answer_in_a_channel_grows_for_all_who_look_on(slack, service, app):
     going = asyncio.Event()
 
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.step(1)
         reply.text("first words")
         await asyncio.sleep(0.2)
         reply.text(", and more of them")
         await going.wait()
 
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
     try:
         for user in ("U1", "U2"):
@@ -196,13 +198,13 @@ async def test_answer_in_a_channel_grows_for_all_who_look_on(slack, held, app):
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_file_that_slack_forgets_to_share_is_sent_again_or_said(slack, held, app, times):
-    async def script(request, reply, held):
+async def test_file_that_slack_forgets_to_share_is_sent_again_or_said(slack, service, app, times):
+    async def script(request, reply, service):
         reply.text("Here.")
         fake.saved(reply, 0, "a.csv", b"a\n")
 
     slack.forgets_to_share = times
-    held.script = script
+    service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
     said = "a.csv was sent twice, and Slack does not show it."
     if times == 1:

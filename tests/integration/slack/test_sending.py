@@ -16,7 +16,7 @@ WRITES = (
 )
 
 
-async def with_file(request, reply, held):
+async def with_file(request, reply, service):
     reply.step(1)
     reply.code(0, "x")
     reply.output(0, values.Text("stdout", "hello\n"))
@@ -29,15 +29,15 @@ async def with_file(request, reply, held):
 
 @pytest.mark.parametrize("method", WRITES)
 @pytest.mark.parametrize("kind", ["ratelimited", "drop", "drop after", "status"])
-async def test_whatever_breaks_once_everything_arrives_once(slack, held, method, kind):
+async def test_whatever_breaks_once_everything_arrives_once(slack, service, method, kind):
     if (method, kind) == ("upload", "ratelimited"):
         pytest.skip("uploads go to another server, which has no rates")
-    held.script = with_file
+    service.script = with_file
     slack.fail(method, Fault(kind, seconds=0.1))
     # Leaving it lets everything be said that is still to be said.
-    async with connected(slack, held, drain_seconds=10):
+    async with connected(slack, service, drain_seconds=10):
         ts = slack.say("U1", "DU1", "<@UBOT> go")
-        await slack.until(lambda: slack.world.batches and held.ends)
+        await slack.until(lambda: slack.world.batches and service.ends)
     said = slack.replies("DU1", ts)
     text = "".join(
         "".join(b["text"] for b in m.get("blocks", []) if b["type"] == "markdown") or m["text"]
@@ -52,9 +52,9 @@ async def test_whatever_breaks_once_everything_arrives_once(slack, held, method,
 
 @pytest.mark.parametrize("kind", ["ratelimited", "drop", "drop after", "status"])
 @pytest.mark.parametrize("method", ["chat.postMessage", "chat.update"])
-async def test_posted_answer_arrives_once_whatever_breaks_once(slack, held, app, method, kind):
+async def test_posted_answer_arrives_once_whatever_breaks_once(slack, service, app, method, kind):
     slack.has_agents = False
-    held.script = with_file
+    service.script = with_file
     slack.fail(method, *[Fault(kind, seconds=0.1)] * 2)
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: slack.world.batches)
@@ -64,7 +64,7 @@ async def test_posted_answer_arrives_once_whatever_breaks_once(slack, held, app,
     assert files["files"]
 
 
-async def test_retry_after_holds_for_every_call_of_that_method(slack, held, app):
+async def test_retry_after_holds_for_every_call_of_that_method(slack, service, app):
     slack.fail("chat.startStream", Fault("ratelimited", seconds=0.6))
     first = slack.say("U1", "DU1", "<@UBOT> one")
     await slack.until(lambda: slack.called("chat.startStream"))
@@ -76,7 +76,7 @@ async def test_retry_after_holds_for_every_call_of_that_method(slack, held, app)
     assert min(times[1:]) >= started + 0.5
 
 
-async def test_stream_that_would_wait_long_is_posted_instead(slack, held, app):
+async def test_stream_that_would_wait_long_is_posted_instead(slack, service, app):
     slack.fail("chat.startStream", Fault("ratelimited", seconds=60))
     ts = slack.say("U1", "DU1", "<@UBOT> one")
     [answer] = await slack.until(
@@ -85,12 +85,12 @@ async def test_stream_that_would_wait_long_is_posted_instead(slack, held, app):
     assert answer["blocks"][0]["text"] == "echo: one"
 
 
-async def test_messages_of_one_channel_stay_in_order_and_within_its_rate(slack, held):
+async def test_messages_of_one_channel_stay_in_order_and_within_its_rate(slack, service):
     slack.has_agents = False
-    async with connected(slack, held):
+    async with connected(slack, service):
         roots = [slack.say("U1", "C1", f"<@UBOT> {number}") for number in range(30)]
         await slack.until(lambda: all(slack.answers("C1", ts) for ts in roots), seconds=30)
-        await slack.until(lambda: len(held.ends) == 30)
+        await slack.until(lambda: len(service.ends) == 30)
         for number, ts in enumerate(roots):
             await slack.until(
                 lambda ts=ts, number=number: (
@@ -101,7 +101,7 @@ async def test_messages_of_one_channel_stay_in_order_and_within_its_rate(slack, 
     assert "chat.postMessage" not in limited, "the queue keeps within the rate by itself"
 
 
-async def test_slack_that_is_gone_for_a_while_is_waited_for(slack, held, app):
+async def test_slack_that_is_gone_for_a_while_is_waited_for(slack, service, app):
     slack.choose_fault = lambda *_: Fault("status") if time.monotonic() < back else None
     back = time.monotonic() + 1
     ts = slack.say("U1", "C1", "<@UBOT> one")
@@ -109,13 +109,13 @@ async def test_slack_that_is_gone_for_a_while_is_waited_for(slack, held, app):
     assert "echo: one" in str(slack.answers("C1", ts))
 
 
-async def test_channel_that_refuses_messages_ends_the_turn_quietly(slack, held, app, caplog):
+async def test_channel_that_refuses_messages_ends_the_turn_quietly(slack, service, app, caplog):
     archived = Fault("error", error="is_archived")
     slack.fail("chat.update", archived)
     # The sentence that it could not be shown.
     slack.fail("chat.postMessage", Fault("slow", seconds=0), archived)
     slack.say("U1", "C1", "<@UBOT> one")
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     await slack.until(lambda: "could not be shown" in caplog.text)
     ts = slack.say("U1", "C2", "<@UBOT> two")
     await slack.until(lambda: slack.answers("C2", ts))

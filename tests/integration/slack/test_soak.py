@@ -23,7 +23,7 @@ MENTIONS = 200
 _CLEAN = ("auth.test", "apps.connections.open", "upload")
 
 
-async def work(request, reply, held):
+async def work(request, reply, service):
     """Answer as a model does: words, code, print-out, a file now and then, last words."""
     number = int(re.search(r"\d+", request.text)[0])
     reply.step(1)
@@ -39,7 +39,7 @@ async def work(request, reply, held):
     reply.text(text)
     if number % 10 == 0:
         fake.saved(reply, 0, f"file-{number}.txt", str(number).encode())
-    return ports.End(status=ports.Status.DONE, text=text, turn_id=held.next_turn())
+    return ports.End(status=ports.Status.DONE, text=text, turn_id=service.next_turn())
 
 
 def said(message):
@@ -52,7 +52,7 @@ def everything(slack):
 
 
 @pytest.mark.timeout(240)
-async def test_soak(slack, held):
+async def test_soak(slack, service):
     chance = random.Random(20301)
     wrong = collections.Counter()
 
@@ -68,11 +68,11 @@ async def test_soak(slack, held):
             return Fault(chance.choice(["drop", "drop after"]))
         return None
 
-    held.script = work
+    service.script = work
     slack.choose_fault = choose
     roots, asked = [], {}
     started = time.monotonic()
-    async with connected(slack, held):
+    async with connected(slack, service):
         for number in range(THREADS):
             channel = ("C1", "C2")[number % 2]
             roots.append((channel, slack.say(f"U{number % 3 + 1}", channel, f"<@UBOT> q{number}")))
@@ -88,7 +88,7 @@ async def test_soak(slack, held):
             if number % 40 == 0:
                 wrong["sockets"] += 1
                 slack.drop_sockets()
-        await slack.until(lambda: len(held.ends) == MENTIONS, seconds=180)
+        await slack.until(lambda: len(service.ends) == MENTIONS, seconds=180)
         await slack.until(
             lambda: len(re.findall(r"end \d+>", everything(slack))) >= MENTIONS, seconds=60
         )
@@ -97,7 +97,7 @@ async def test_soak(slack, held):
             lambda: all(slack.status(c, ts) == "active" for c, ts in roots), seconds=60
         )
     seconds = time.monotonic() - started
-    assert len(held.requests) == MENTIONS, "an event was lost or taken twice"
+    assert len(service.requests) == MENTIONS, "an event was lost or taken twice"
     counted = collections.Counter()
     for place, (channel, root) in enumerate(roots):
         for message in slack.replies(channel, root):
@@ -116,10 +116,10 @@ async def test_soak(slack, held):
     _log.info(f"soak: {seconds:.1f} s, {len(slack.calls)} calls, {dict(wrong)}")
 
 
-async def test_first_sign_comes_soon(slack, held):
-    held.script = work
+async def test_first_sign_comes_soon(slack, service):
+    service.script = work
     waits = []
-    async with connected(slack, held):
+    async with connected(slack, service):
         for number in range(40):
             sent = time.monotonic()
             ts = slack.say("U1", "C1", f"<@UBOT> q{number}")

@@ -18,13 +18,13 @@ HEAD = values.Table(
 
 
 def showing(*outputs):
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.step(1)
         reply.code(0, "df")
         for output in outputs:
             reply.output(0, output)
         reply.finished(0, fake.done())
-        return ports.End(status=ports.Status.DONE, turn_id=held.next_turn())
+        return ports.End(status=ports.Status.DONE, turn_id=service.next_turn())
 
     return script
 
@@ -37,9 +37,9 @@ async def answered(slack):
     return ts, answer
 
 
-async def test_all_of_a_table_is_a_button_away(slack, held, app):
-    held.script = showing(HEAD)
-    held.tables["t1"] = b",a\n0,1\n1,2\n"
+async def test_all_of_a_table_is_a_button_away(slack, service, app):
+    service.script = showing(HEAD)
+    service.tables["t1"] = b",a\n0,1\n1,2\n"
     ts, answer = await answered(slack)
     assert "12,345 rows x 1 columns, the first 1 shown" in answer["blocks"][0]["text"]
     assert [block["type"] for block in answer["blocks"]][1:3] == ["table", "actions"]
@@ -52,8 +52,8 @@ async def test_all_of_a_table_is_a_button_away(slack, held, app):
     assert slack.world.contents[batch["files"][0]["id"]] == b",a\n0,1\n1,2\n"
 
 
-async def test_table_that_is_gone_is_said_to_who_asked(slack, held, app):
-    held.script = showing(HEAD)
+async def test_table_that_is_gone_is_said_to_who_asked(slack, service, app):
+    service.script = showing(HEAD)
     _, answer = await answered(slack)
     slack.click("U1", "C1", answer["ts"], "whole_table_0")
     [told] = await slack.until(lambda: slack.world.responses)
@@ -61,9 +61,9 @@ async def test_table_that_is_gone_is_said_to_who_asked(slack, held, app):
     assert told["unfurl_links"] is False
 
 
-async def test_table_of_another_channel_cannot_be_had_nor_by_a_guest(slack, held, app):
-    held.script = showing(HEAD)
-    held.tables["t1"] = b"x"
+async def test_table_of_another_channel_cannot_be_had_nor_by_a_guest(slack, service, app):
+    service.script = showing(HEAD)
+    service.tables["t1"] = b"x"
     _, answer = await answered(slack)
     [button] = answer["blocks"][2]["elements"]
     slack.click("UGUEST", "C1", answer["ts"], "whole_table_0")
@@ -77,17 +77,17 @@ async def test_table_of_another_channel_cannot_be_had_nor_by_a_guest(slack, held
     assert slack.world.batches == []
 
 
-async def test_table_that_is_all_there_has_no_button(slack, held, app):
+async def test_table_that_is_all_there_has_no_button(slack, service, app):
     whole = values.Table(columns=("a",), rows=(("1",),), row_count=1, column_count=1)
-    held.script = showing(whole)
+    service.script = showing(whole)
     _, answer = await answered(slack)
     assert [block["type"] for block in answer["blocks"]][1:3] == ["table", "context"]
     assert "below" not in answer["blocks"][0]["text"]
 
 
-async def test_pages_formulas_drawings_and_sounds_are_pictures_and_files(slack, held, app):
+async def test_pages_formulas_drawings_and_sounds_are_pictures_and_files(slack, service, app):
     sound = base64.b64encode(b"RIFF" + bytes(60)).decode()
-    held.script = showing(
+    service.script = showing(
         values.Html(
             html="<div id=plot></div><script>draw()</script>", title="Sales <!channel>", preview=PNG
         ),

@@ -8,41 +8,41 @@ import aiohttp
 import pytest
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.slack import failures, running
+from interpreter_bot.platforms.slack import api_errors, startup
 from tests.fakes import slack_conversations as fake
 from tests.fakes.slack_server import worlds as slack_worlds
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connected, settings_for
 
 
-async def test_event_that_comes_again_is_answered_once(slack, held, app):
+async def test_event_that_comes_again_is_answered_once(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> hi", times=3)
     await slack.until(lambda: slack.answers("C1", ts))
     await asyncio.sleep(0.2)
-    assert len(slack.answers("C1", ts)) == len(held.requests) == 1
+    assert len(slack.answers("C1", ts)) == len(service.requests) == 1
 
 
-async def test_event_that_another_replica_or_life_has_taken_is_left_alone(slack, held):
-    async with connected(slack, held), connected(slack, held):
+async def test_event_that_another_replica_or_life_has_taken_is_left_alone(slack, service):
+    async with connected(slack, service), connected(slack, service):
         ts = slack.say("U1", "C1", "<@UBOT> hi", times=4)
         await slack.until(lambda: slack.answers("C1", ts))
-    async with connected(slack, held):
+    async with connected(slack, service):
         for delivery in list(slack.deliveries):
             slack.deliver(delivery.kind, delivery.payload)
         await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
         await asyncio.sleep(0.2)
-    assert len(slack.answers("C1", ts)) == len(held.requests) == 1
+    assert len(slack.answers("C1", ts)) == len(service.requests) == 1
 
 
-async def test_dropped_socket_is_replaced_and_nothing_is_lost(slack, held, app):
+async def test_dropped_socket_is_replaced_and_nothing_is_lost(slack, service, app):
     for number in range(3):
         slack.drop_sockets()
         ts = slack.say("U1", "C1", f"<@UBOT> {number}")
         await slack.until(lambda ts=ts: slack.answers("C1", ts))
-    assert len(held.requests) == 3
+    assert len(service.requests) == 3
 
 
-async def test_refreshed_socket_loses_nothing(slack, held, app):
+async def test_refreshed_socket_loses_nothing(slack, service, app):
     roots = []
     for number in range(3):
         roots.append(slack.say("U1", "C1", f"<@UBOT> a{number}"))
@@ -50,10 +50,12 @@ async def test_refreshed_socket_loses_nothing(slack, held, app):
         roots.append(slack.say("U1", "C1", f"<@UBOT> b{number}"))
         await asyncio.sleep(0.1)
     await slack.until(lambda: all(slack.answers("C1", ts) for ts in roots))
-    assert len(held.requests) == 6
+    assert len(service.requests) == 6
 
 
-async def test_socket_mode_that_was_switched_off_comes_back_when_it_is_on_again(slack, held, app):
+async def test_socket_mode_that_was_switched_off_comes_back_when_it_is_on_again(
+    slack, service, app
+):
     token, slack.app_token = slack.app_token, "xapp-loopback-other"
     slack.drop_sockets()
     await asyncio.sleep(0.6)
@@ -62,10 +64,10 @@ async def test_socket_mode_that_was_switched_off_comes_back_when_it_is_on_again(
     await slack.until(lambda: slack.answers("C1", ts))
 
 
-async def test_everything_is_acknowledged_in_time_while_slack_itself_is_slow(slack, held):
+async def test_everything_is_acknowledged_in_time_while_slack_itself_is_slow(slack, service):
     # Pings are far apart: on a busy machine one that is late makes the client connect anew, for
     # which it asks the slow Slack, and nothing can be acknowledged without a connection.
-    async with connected(slack, held, ping_seconds=10):
+    async with connected(slack, service, ping_seconds=10):
         slack.choose_fault = lambda *_: Fault("slow", seconds=4)
         slack.say("U1", "C1", "<@UBOT> hi")
         slack.command("U1", "C1", "/py", "1")
@@ -76,8 +78,8 @@ async def test_everything_is_acknowledged_in_time_while_slack_itself_is_slow(sla
         slack.choose_fault = lambda *_: None
 
 
-async def test_http_answers_signed_requests(slack, held):
-    async with connected(slack, held, transport="http", port=0) as address:
+async def test_http_answers_signed_requests(slack, service):
+    async with connected(slack, service, transport="http", port=0) as address:
         assert address.startswith("http://127.0.0.1:")
         ts = slack.say("U1", "C1", "<@UBOT> hi", times=2)
         await slack.until(lambda: slack.answers("C1", ts))
@@ -86,12 +88,12 @@ async def test_http_answers_signed_requests(slack, held):
         [answer] = slack.answers("C1", ts)
         slack.click("U1", "C1", answer["ts"], "feedback", value="up 1")
         await slack.until(lambda: len(slack.world.responses) == 2)
-    assert len(held.requests) == 1
+    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize("fault", ["unsigned", "forged", "old"])
-async def test_http_refuses_what_slack_did_not_sign(slack, held, fault):
-    async with connected(slack, held, transport="http", port=0) as address:
+async def test_http_refuses_what_slack_did_not_sign(slack, service, fault):
+    async with connected(slack, service, transport="http", port=0) as address:
         event = {"type": "message", "channel": "DU1", "user": "U1", "ts": "1.1", "text": "hi"}
         body = json.dumps(
             {"type": "event_callback", "team_id": "T1", "event_id": "E1", "event": event}
@@ -108,11 +110,11 @@ async def test_http_refuses_what_slack_did_not_sign(slack, held, fault):
             session.post(url, data=body, headers=headers) as response,
         ):
             assert response.status == 401
-    assert held.requests == []
+    assert service.requests == []
 
 
-async def test_http_answers_slacks_challenge(slack, held):
-    async with connected(slack, held, transport="http", port=0) as address:
+async def test_http_answers_slacks_challenge(slack, service):
+    async with connected(slack, service, transport="http", port=0) as address:
         body = json.dumps({"type": "url_verification", "challenge": "abc", "token": "x"})
         headers = slack.sign(body) | {"Content-Type": "application/json"}
         async with aiohttp.ClientSession() as session:
@@ -133,27 +135,27 @@ async def test_http_answers_slacks_challenge(slack, held):
         ({"api_base_url": "http://127.0.0.1:9/api/"}, "cannot be reached"),
     ],
 )
-async def test_login_that_fails_says_why_and_shows_no_secret(slack, held, wrong, sentence):
-    with pytest.raises(failures.SlackError, match=sentence) as caught:
-        async with running.running(held, settings_for(slack, **wrong)):
+async def test_login_that_fails_says_why_and_shows_no_secret(slack, service, wrong, sentence):
+    with pytest.raises(api_errors.SlackError, match=sentence) as caught:
+        async with startup.running(service, settings_for(slack, **wrong)):
             pass
     assert isinstance(caught.value, errors.BotError)
     for secret in ("xoxb-loopback", "xapp-"):
         assert secret not in str(caught.value).replace("(xoxb-…)", "").replace("(xapp-…)", "")
 
 
-async def test_where_it_is_is_told(slack, held):
-    async with running.serve(held, settings_for(slack)) as told:
+async def test_where_it_is_is_told(slack, service):
+    async with startup.serve(service, settings_for(slack)) as told:
         assert told == "is connected"
-    async with running.serve(held, settings_for(slack, transport="http", port=0)) as told:
+    async with startup.serve(service, settings_for(slack, transport="http", port=0)) as told:
         assert told.startswith("listens on http://127.0.0.1:")
 
 
-async def test_port_that_is_taken_is_said_so(slack, held):
-    async with connected(slack, held, transport="http", port=0) as address:
+async def test_port_that_is_taken_is_said_so(slack, service):
+    async with connected(slack, service, transport="http", port=0) as address:
         port = int(address.rpartition(":")[2])
-        with pytest.raises(failures.SlackError, match="cannot be listened for"):
-            async with connected(slack, held, transport="http", port=port):
+        with pytest.raises(api_errors.SlackError, match="cannot be listened for"):
+            async with connected(slack, service, transport="http", port=port):
                 pass
 
 
@@ -164,16 +166,16 @@ async def test_secrets_are_not_in_the_settings_words(slack):
     assert slack.signing_secret not in said
 
 
-async def test_revoked_token_ends_what_runs_and_is_said_once(slack, held, app, caplog):
-    async def script(request, reply, held):
+async def test_revoked_token_ends_what_runs_and_is_said_once(slack, service, app, caplog):
+    async def script(request, reply, service):
         await asyncio.sleep(60)
 
-    held.script = script
+    service.script = script
     slack.say("U1", "C1", "<@UBOT> hi")
-    await slack.until(lambda: held._running)
+    await slack.until(lambda: service._running)
     slack.world.teams["T1"].is_revoked = True
     slack.event({"type": "tokens_revoked", "tokens": {"bot": ["UBOT"]}, "event_ts": "1.1"})
-    await slack.until(lambda: held.ends)
+    await slack.until(lambda: service.ends)
     before = len(slack.calls)
     slack.say("U1", "C1", "<@UBOT> still there?")
     await asyncio.sleep(0.3)
@@ -181,42 +183,42 @@ async def test_revoked_token_ends_what_runs_and_is_said_once(slack, held, app, c
     assert caplog.text.count("no longer installed in T1") == 1
 
 
-async def test_token_that_died_without_a_word_is_noticed(slack, held, app, caplog):
+async def test_token_that_died_without_a_word_is_noticed(slack, service, app, caplog):
     slack.world.teams["T1"].is_revoked = True
     slack.say("U1", "C1", "<@UBOT> hi")
     await slack.until(lambda: "no longer installed in T1" in caplog.text)
-    assert held.requests == []
+    assert service.requests == []
 
 
-async def test_what_happens_outside_of_turns_is_said_in_the_thread(slack, held, app):
+async def test_what_happens_outside_of_turns_is_said_in_the_thread(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> hi")
     await slack.until(lambda: slack.answers("C1", ts))
     key = values.SessionKey("slack", "T1", "C1", ts)
-    await held.notify["slack"](key, "Variables of <!channel> go in 5 minutes.")
+    await service.notify["slack"](key, "Variables of <!channel> go in 5 minutes.")
     assert "go in 5 minutes" in slack.answers("C1", ts)[-1]["blocks"][0]["elements"][0]["text"]
 
 
-async def test_shutdown_lets_answers_finish(slack, held):
-    async def script(request, reply, held):
+async def test_shutdown_lets_answers_finish(slack, service):
+    async def script(request, reply, service):
         await asyncio.sleep(0.5)
-        return await fake.echo(request, reply, held)
+        return await fake.echo(request, reply, service)
 
-    held.script = script
-    async with connected(slack, held):
+    service.script = script
+    async with connected(slack, service):
         ts = slack.say("U1", "C1", "<@UBOT> hi")
-        await slack.until(lambda: held._running)
+        await slack.until(lambda: service._running)
     assert "echo: hi" in slack.answers("C1", ts)[0]["text"]
 
 
-async def test_shutdown_stops_what_does_not_finish_and_says_so(slack, held):
-    async def script(request, reply, held):
+async def test_shutdown_stops_what_does_not_finish_and_says_so(slack, service):
+    async def script(request, reply, service):
         await asyncio.sleep(60)
 
-    held.script = script
+    service.script = script
     started = time.monotonic()
-    async with connected(slack, held, drain_seconds=0.2):
+    async with connected(slack, service, drain_seconds=0.2):
         ts = slack.say("U1", "C1", "<@UBOT> hi")
-        await slack.until(lambda: held._running)
+        await slack.until(lambda: service._running)
     assert time.monotonic() - started < 5
     assert "Stopped." in slack.answers("C1", ts)[0]["text"]
     assert slack.status("C1", ts) == "active"
@@ -224,7 +226,7 @@ async def test_shutdown_stops_what_does_not_finish_and_says_so(slack, held):
 
 # slack_sdk names itself to Slack in a way that aiohttp is going to leave.
 @pytest.mark.filterwarnings("ignore:.*BasicAuth.*:DeprecationWarning")
-async def test_many_workspaces_are_installed_used_and_removed(slack, held, tmp_path):
+async def test_many_workspaces_are_installed_used_and_removed(slack, service, tmp_path):
     sqlalchemy = pytest.importorskip("sqlalchemy.ext.asyncio")
     engine = sqlalchemy.create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/tokens.db")
     other = slack_worlds.Team("T2", "xoxb-loopback-token-2", "UBOT2", "BBOT2")
@@ -233,7 +235,7 @@ async def test_many_workspaces_are_installed_used_and_removed(slack, held, tmp_p
     more = {"bot_token": "", "client_id": "1.2", "client_secret": "s3cret", "port": 0}
     more |= {"transport": "http", "public_url": "https://bot.example", "engine": engine}
     try:
-        async with connected(slack, held, **more) as address, aiohttp.ClientSession() as session:
+        async with connected(slack, service, **more) as address, aiohttp.ClientSession() as session:
             async with session.get(f"{address}/slack/install") as response:
                 page = await response.text()
             state = page.partition("state=")[2].partition("&")[0]
@@ -245,7 +247,7 @@ async def test_many_workspaces_are_installed_used_and_removed(slack, held, tmp_p
                 assert r.status == 200, (await r.text(), cookie)
             ts = slack.say("U7", "C7", "<@UBOT2> hi")
             await slack.until(lambda: slack.answers("C7", ts))
-            assert held.requests[0].key == values.SessionKey("slack", "T2", "C7", ts)
+            assert service.requests[0].key == values.SessionKey("slack", "T2", "C7", ts)
             slack.event({"type": "app_uninstalled", "event_ts": "1.2"}, team="T2")
             await slack.until(lambda: all(d.acked is not None for d in slack.deliveries))
             before = len(slack.calls)
@@ -256,6 +258,6 @@ async def test_many_workspaces_are_installed_used_and_removed(slack, held, tmp_p
             await asyncio.sleep(0.3)
             assert slack.calls[before:] == []
             assert delivery.tries >= 1
-        assert len(held.requests) == 1
+        assert len(service.requests) == 1
     finally:
         await engine.dispose()

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import conversing
+from interpreter_bot.app import conversation_service
 from tests.fakes import openai_server
 from tests.integration.slack.worlds import connected
 
@@ -29,8 +29,11 @@ async def opened(slack, tmp_path, short_path, *script, **more):
             models=(settings.Model(name="scripted", base_url=server.base_url),),
         )
         keys = {"OPENAI_API_KEY": server.api_key}
-        async with conversing.opened(bot, keys) as held, connected(slack, held, **more):
-            yield held, server
+        async with (
+            conversation_service.open_conversations(bot, keys) as service,
+            connected(slack, service, **more),
+        ):
+            yield service, server
 
 
 async def test_file_question_answer_and_raw_code_in_one_kernel(slack, tmp_path, short_path):
@@ -101,15 +104,15 @@ async def test_code_that_asks_is_answered_in_the_thread(slack, tmp_path, short_p
 
 async def test_leave_that_is_refused_runs_nothing(slack, tmp_path, short_path):
     script = [openai_server.code("open('x', 'w')", "Shall I?"), openai_server.text("Then not.")]
-    async with opened(slack, tmp_path, short_path, *script, approval="every") as (held, _):
+    async with opened(slack, tmp_path, short_path, *script, approval="every") as (service, _):
         ts = slack.say("U1", "C1", "<@UBOT> go")
         [question] = await slack.until(
             lambda: [m for m in slack.replies("C1", ts) if "May this" in m["text"]], seconds=30
         )
         slack.click("U1", "C1", question["ts"], "approval_cancel")
         await slack.until(lambda: slack.status("C1", ts) == "active", seconds=30)
-        [overview] = await held.recent("slack", "T1")
-        assert await held.files(overview.key) == ()
+        [overview] = await service.recent("slack", "T1")
+        assert await service.files(overview.key) == ()
 
 
 async def test_people_hear_where_there_is_no_model_and_of_sessions_in_their_home(
@@ -127,14 +130,14 @@ async def test_people_hear_where_there_is_no_model_and_of_sessions_in_their_home
 
 
 async def test_all_of_a_table_and_what_admins_choose(slack, tmp_path, short_path):
-    async with opened(slack, tmp_path, short_path) as (held, _):
+    async with opened(slack, tmp_path, short_path) as (service, _):
         slack.command("U1", "C1", "/py", "import pandas\npandas.DataFrame({'a': range(1000)})")
         [answer] = await slack.until(
             lambda: [m for m in slack.world.messages.values() if "whole_table_0" in str(m)],
             seconds=30,
         )
         key = values.SessionKey("slack", "T1", "C1")
-        await slack.until(lambda: not held.is_busy(key))
+        await slack.until(lambda: not service.is_busy(key))
         slack.click("U2", "C1", answer["ts"], "whole_table_0")
         [batch] = await slack.until(lambda: slack.world.batches, seconds=30)
         data = slack.world.contents[batch["files"][0]["id"]]
@@ -146,7 +149,7 @@ async def test_all_of_a_table_and_what_admins_choose(slack, tmp_path, short_path
         slack.submit("UADMIN", view, allowed_people=["U2"], follow_threads="no")
         await slack.until(lambda: "<@U2>" in str(slack.world.homes["UADMIN"]))
         scope = values.Scope("slack", "T1", "C1")
-        assert await held.choices(scope) == {"allowed_people": ["U2"], "follow_threads": False}
+        assert await service.choices(scope) == {"allowed_people": ["U2"], "follow_threads": False}
         slack.click_home("UADMIN", "home_kill")
         await slack.until(lambda: "An admin ended this session" in str(slack.world.messages))
-        assert not (await held.recent("slack", "T1"))[0].has_kernel
+        assert not (await service.recent("slack", "T1"))[0].has_kernel

@@ -3,7 +3,7 @@
 import contextlib
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.slack import running
+from interpreter_bot.platforms.slack import startup
 
 
 def settings_for(server, **more):
@@ -24,10 +24,10 @@ def settings_for(server, **more):
 
 
 @contextlib.asynccontextmanager
-async def connected(server, held, **more):
+async def connected(server, service, **more):
     """Run the platform; with HTTP, let Slack know where."""
     engine = more.pop("engine", None)
-    async with running.running(held, settings_for(server, **more), engine=engine) as address:
+    async with startup.running(service, settings_for(server, **more), engine=engine) as address:
         if address:
             server.http_target = f"{address}/slack/events"
         yield address

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy
 
 from interpreter_bot import errors, values
-from interpreter_bot.store import addresses, databases, engines, upgrading
+from interpreter_bot.store import databases, engines, schema_upgrades, urls
 
 ROOT = pathlib.Path(__file__).parents[3]
 KEY = values.SessionKey("web", thread="t")
@@ -23,7 +23,7 @@ KEY = values.SessionKey("web", thread="t")
 
 async def on(url, work):
     """Do something on a connection that upgrades use."""
-    engine = engines.make_for_upgrade(addresses.parse(url))
+    engine = engines.make_for_upgrade(urls.parse(url))
     async with engine.begin() as connection:
         result = await connection.run_sync(work)
     await engine.dispose()
@@ -46,14 +46,15 @@ async def test_opening_an_empty_database_makes_the_tables(url, opening):
 async def test_migrations_lead_to_exactly_the_tables_of_the_code(url, opening):
     async with opening():
         pass
-    await on(url, lambda connection: alembic.command.check(upgrading.config(connection)))
+    await on(url, lambda connection: alembic.command.check(schema_upgrades.config(connection)))
 
 
 async def test_downgrading_leaves_nothing_and_upgrading_again_works(url, opening):
     async with opening():
         pass
     await on(
-        url, lambda connection: alembic.command.downgrade(upgrading.config(connection), "base")
+        url,
+        lambda connection: alembic.command.downgrade(schema_upgrades.config(connection), "base"),
     )
     assert await on(url, tables) == {"alembic_version"}
     async with opening() as database:
@@ -118,11 +119,11 @@ def test_an_installed_bot_brings_its_migrations(tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
     program = (
-        "from interpreter_bot.store import addresses, engines, upgrading\n"
-        "url = addresses.parse('sqlite:///bot.db')\n"
+        "from interpreter_bot.store import engines, schema_upgrades, urls\n"
+        "url = urls.parse('sqlite:///bot.db')\n"
         "engines.make_file(url)\n"
-        "upgrading.upgrade(url)\n"
-        "print(upgrading.config().get_main_option('script_location'))\n"
+        "schema_upgrades.upgrade(url)\n"
+        "print(schema_upgrades.config().get_main_option('script_location'))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     output = subprocess.check_output(
@@ -132,7 +133,7 @@ def test_an_installed_bot_brings_its_migrations(tmp_path):
 
 
 def test_migrations_form_one_line_and_are_named_by_number():
-    scripts = alembic.script.ScriptDirectory.from_config(upgrading.config())
+    scripts = alembic.script.ScriptDirectory.from_config(schema_upgrades.config())
     found = list(scripts.walk_revisions())
     assert len(scripts.get_heads()) == 1
     assert all(re.fullmatch(r"\d{4}_[a-z_]+\.py", os.path.basename(s.path)) for s in found)

@@ -134,7 +134,7 @@ async def test_a_picture_that_cannot_be_kept_takes_nothing_with_it(database, tur
     async def full(self, data):
         raise errors.StoreError("An image could not be kept.")
 
-    monkeypatch.setattr("interpreter_bot.store.keeping.KeptFiles.keep", full)
+    monkeypatch.setattr("interpreter_bot.store.blobs.KeptFiles.keep", full)
     image = values.Image(mime="image/png", data=b"png")
     await database.parts.add(
         turn.id,
@@ -147,7 +147,7 @@ async def test_a_picture_that_cannot_be_kept_takes_nothing_with_it(database, tur
 
 
 async def test_only_files_that_nothing_refers_to_are_discarded(database, turn, monkeypatch):
-    monkeypatch.setattr("interpreter_bot.store.keeping._FRESH_SECONDS", -1)
+    monkeypatch.setattr("interpreter_bot.store.blobs._FRESH_SECONDS", -1)
     image = values.Image(mime="image/png", data=b"used")
     await database.parts.add(turn.id, records.NewPart(kind=Kind.OUTPUT, output=image))
     unused = await database.files.keep(b"unused")

@@ -7,7 +7,7 @@ import pytest
 import yarl
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.web import serving
+from interpreter_bot.platforms.web import server
 from tests.fakes import conversations
 
 
@@ -77,7 +77,7 @@ def serving_fake(tmp_path):
     @contextlib.asynccontextmanager
     async def serving_fake(script=None, *, web=None, bot=None, **options):
         bot = bot or conversations.Conversations(tmp_path / "files", script, **options)
-        opened = serving.serve(bot, web or settings.Web(port=0), tmp_path / "data")
+        opened = server.serve(bot, web or settings.Web(port=0), tmp_path / "data")
         jar = aiohttp.CookieJar(unsafe=True)
         async with opened as address, aiohttp.ClientSession(cookie_jar=jar) as session:
             async with session.get(address) as response:

@@ -8,7 +8,7 @@ import pytest
 import yarl
 
 from interpreter_bot import errors, settings
-from interpreter_bot.platforms.web import serving
+from interpreter_bot.platforms.web import server
 from tests.fakes import conversations
 
 THREAD = "0123456789abcdef"
@@ -190,7 +190,7 @@ async def test_a_port_that_is_taken_is_said(tmp_path):
     bot = conversations.Conversations(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         web = settings.Web(port=taken.getsockname()[1])
-        opening = serving.serve(bot, web, tmp_path)
+        opening = server.serve(bot, web, tmp_path)
         with pytest.raises(errors.SettingsError, match="Is another bot running"):
             await opening.__aenter__()
 

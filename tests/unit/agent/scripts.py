@@ -7,7 +7,7 @@ import dataclasses
 import pydantic
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.agent import budgets, loops, messages, transcripts
+from interpreter_bot.agent import budgets, chat_messages, loops, transcripts
 from interpreter_bot.agent.llms import catalogues
 from tests.fakes import openai_server
 
@@ -60,7 +60,7 @@ class Workbench:
 
     async def scaled(self, contents):
         self.scaled_down += contents
-        return [messages.Picture("image/jpeg", JPEG) for _ in contents]
+        return [chat_messages.Picture("image/jpeg", JPEG) for _ in contents]
 
     async def read_file(self, name, *, start, most_bytes):
         if name not in self.files:
@@ -106,8 +106,8 @@ class Stage:
 
     server: openai_server.Server
     catalogue: catalogues.Catalogue
-    watcher: Watcher
-    workbench: Workbench
+    observer: Watcher
+    environment: Workbench
     transcript: transcripts.Transcript
     model: settings.Model
     limits: settings.Turn
@@ -116,14 +116,14 @@ class Stage:
 
     async def run(self, *, stop=None, allowance=None):
         budget = budgets.Budget(self.limits, self.model, allowance=allowance)
-        job = loops.Job(
+        job = loops.TurnSpec(
             llm=self.catalogue.llm(),
             model=self.model,
             limits=self.limits,
             system="You are a test.",
             transcript=self.transcript,
-            workbench=self.workbench,
-            watcher=self.watcher,
+            environment=self.environment,
+            observer=self.observer,
             budget=budget,
             cache_key=self.cache_key,
         )
@@ -160,7 +160,7 @@ async def stage(
         keys = {"OPENAI_API_KEY": pydantic.SecretStr(server.api_key)}
         catalogue = catalogues.Catalogue([model], keys=keys, patience=patience, sleep=sleep)
         transcript = transcripts.Transcript()
-        transcript.tell(question)
+        transcript.add_user_message(question)
         try:
             yield Stage(
                 server,

@@ -6,14 +6,18 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from interpreter_bot.agent import claims, messages
+from interpreter_bot.agent import chat_messages, claims
 
 EXISTING = ("sales.csv", "out/plot.png", "My report.pdf")
 TOLD = (
-    messages.Told("[The person sent the file 'sales.csv'; it is at /mnt/data/sales.csv.]\n\nmean?"),
-    messages.Said("I look.", (messages.Call("1", "run_code", "open('never.csv')"),)),
-    messages.Answered("1", "FileNotFoundError: no such file: 'old.xlsx'"),
-    messages.Told("I put it into budget.xlsx, I think"),
+    chat_messages.UserMessage(
+        "[The person sent the file 'sales.csv'; it is at /mnt/data/sales.csv.]\n\nmean?"
+    ),
+    chat_messages.AssistantMessage(
+        "I look.", (chat_messages.Call("1", "run_code", "open('never.csv')"),)
+    ),
+    chat_messages.ToolResult("1", "FileNotFoundError: no such file: 'old.xlsx'"),
+    chat_messages.UserMessage("I put it into budget.xlsx, I think"),
 )
 
 
@@ -142,13 +146,15 @@ def test_whatever_exists_or_was_named_by_others_is_never_missing(before, names, 
     text = before + " ".join(names) + after
     found = claims.missing(text, (), ())
     assert claims.missing(text, found, ()) == ()
-    told = (messages.Told(" ".join(found)),)
+    told = (chat_messages.UserMessage(" ".join(found)),)
     assert set(claims.missing(text, (), told)) <= set(found)
 
 
 def test_figures_are_made_up_of_data_only():
     assert claims.has_data(TOLD)
-    assert not claims.has_data((messages.Told("What is 12 times 37?"), messages.Said("444")))
+    assert not claims.has_data(
+        (chat_messages.UserMessage("What is 12 times 37?"), chat_messages.AssistantMessage("444"))
+    )
 
 
 HOSTILE = ("a.", "`", "a/", "1.", "- ", "1'", "1 111", "a+b.", "a.csv ", "12.3 ", "[a](", "x\n")

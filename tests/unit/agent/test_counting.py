@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from interpreter_bot.agent import messages
+from interpreter_bot.agent import chat_messages
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
 
@@ -28,7 +28,7 @@ async def test_cached_tokens_are_read_and_priced(protocol, counted):
     reply = server.text("ok", usage=(1000, 50), counted=counted)
     async with scripts.stage([reply], protocol=protocol, **PRICES) as stage:
         outcome = await stage.run()
-    assert outcome.spent.usage == messages.Usage(1000, 50, False, 600, 100)
+    assert outcome.spent.usage == chat_messages.Usage(1000, 50, False, 600, 100)
     # 300 read anew, 600 out of the cache, 100 into it, 50 written.
     assert outcome.spent.money == decimal.Decimal("0.00106")
 

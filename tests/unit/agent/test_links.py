@@ -28,7 +28,7 @@ EXISTING = {"a.csv", "out/b.png", "my file.csv", "übersicht.csv"}
     ],
 )
 def test_link_to_a_file_becomes_its_name(text, shown):
-    assert links.rewritten(text, EXISTING) == links.Rewritten(shown, ())
+    assert links.rewrite(text, EXISTING) == links.RewrittenText(shown, ())
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,18 @@ def test_link_to_a_file_becomes_its_name(text, shown):
     ],
 )
 def test_everything_else_is_left_alone(text):
-    assert links.rewritten(text, EXISTING) == links.Rewritten(text, ())
+    assert links.rewrite(text, EXISTING) == links.RewrittenText(text, ())
 
 
 def test_files_that_do_not_exist_are_named_once():
     text = "[x](sandbox:/mnt/data/none.csv) and sandbox:/mnt/data/none.csv and [y](also.pdf)"
-    assert links.rewritten(text, EXISTING).missing == ("none.csv", "also.pdf")
+    assert links.rewrite(text, EXISTING).missing == ("none.csv", "also.pdf")
 
 
 @hypothesis.given(st.text(alphabet="[]()!<>` \n/:.asndboxmt%\"'"))
 def test_no_dead_scheme_is_left_outside_code(text):
-    links.rewritten(text, EXISTING)
+    links.rewrite(text, EXISTING)
 
 
 def test_hostile_text_takes_no_time():
-    links.rewritten("[" * 50_000 + "](" * 50_000 + "`" * 50_001 + "sandbox:/" * 20_000, EXISTING)
+    links.rewrite("[" * 50_000 + "](" * 50_000 + "`" * 50_001 + "sandbox:/" * 20_000, EXISTING)

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from interpreter_bot import errors, values
-from interpreter_bot.agent import failures, messages, transcripts
-from interpreter_bot.agent.endings import Ending
+from interpreter_bot.agent import chat_messages, model_errors, transcripts
+from interpreter_bot.agent.outcomes import OutcomeKind
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
 
@@ -21,15 +21,19 @@ async def test_code_is_run_and_its_output_answered(protocol):
     replies = [server.code("print(6*7)", "Let me see. "), server.text("It is ", "42.")]
     async with scripts.stage(replies, scripts.printed("42\n"), protocol=protocol) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text, outcome.sentence) == (Ending.ANSWERED, "It is 42.", "")
-    assert stage.workbench.ran == ["print(6*7)"]
-    assert stage.watcher.said == "Let me see. It is 42."
-    assert "".join(stage.watcher.of("writing")) == "print(6*7)"
-    kinds = [kind for kind, _ in stage.watcher.seen if kind not in ("text", "writing")]
+    assert (outcome.ending, outcome.text, outcome.sentence) == (
+        OutcomeKind.ANSWERED,
+        "It is 42.",
+        "",
+    )
+    assert stage.environment.ran == ["print(6*7)"]
+    assert stage.observer.said == "Let me see. It is 42."
+    assert "".join(stage.observer.of("writing")) == "print(6*7)"
+    kinds = [kind for kind, _ in stage.observer.seen if kind not in ("text", "writing")]
     assert kinds == ["step", "usage", "code", "output", "finished", "step", "usage"]
     assert "42" in json.dumps(stage.server.requests[1].messages[-1])
     assert outcome.spent.steps == 2
-    assert outcome.spent.usage == messages.Usage(200, 40)
+    assert outcome.spent.usage == chat_messages.Usage(200, 40)
 
 
 @PROTOCOLS
@@ -38,7 +42,7 @@ async def test_error_is_fed_back_and_repaired(protocol):
     played = [scripts.raised(), scripts.printed("1")]
     async with scripts.stage(replies, *played, protocol=protocol) as stage:
         outcome = await stage.run()
-    assert outcome.ending is Ending.ANSWERED
+    assert outcome.ending is OutcomeKind.ANSWERED
     assert "NameError: name 'x' is not defined" in json.dumps(stage.server.requests[1].messages)
     assert "temperature" not in stage.server.requests[0].body
     assert stage.server.requests[1].body["temperature"] > 0.5
@@ -49,7 +53,7 @@ async def test_half_a_character_from_a_model_fails_no_later_request(protocol):
     replies = [server.code("print('\ud800')", "Half: \ud83d."), server.text("Whole.")]
     async with scripts.stage(replies, scripts.printed("\udc00"), protocol=protocol) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (Ending.ANSWERED, "Whole.")
+    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "Whole.")
     assert "Half: \ufffd." in json.dumps(stage.server.requests[1].messages, ensure_ascii=False)
 
 
@@ -105,8 +109,8 @@ async def test_malformed_arguments_are_read_leniently(arguments):
     replies = [server.call("run_code", arguments), server.text("1")]
     async with scripts.stage(replies, scripts.printed("1")) as stage:
         outcome = await stage.run()
-    assert outcome.ending is Ending.ANSWERED
-    assert stage.workbench.ran == ["print(1)"]
+    assert outcome.ending is OutcomeKind.ANSWERED
+    assert stage.environment.ran == ["print(1)"]
 
 
 async def test_unknown_tool_is_answered_to_the_model():
@@ -122,7 +126,7 @@ async def test_unreadable_calls_end_the_turn():
     replies = [server.call("browse", {"n": n}) for n in range(4)]
     async with scripts.stage(replies) as stage:
         outcome = await stage.run()
-    assert outcome.ending is Ending.MALFORMED
+    assert outcome.ending is OutcomeKind.MALFORMED
     assert outcome.sentence
 
 
@@ -135,8 +139,8 @@ async def test_identical_repeat_is_refused_and_then_an_answer_demanded():
     ]
     async with scripts.stage(replies, ([], scripts.OK)) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (Ending.ANSWERED, "There it is.")
-    assert stage.workbench.ran == ["plt.show()"]
+    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "There it is.")
+    assert stage.environment.ran == ["plt.show()"]
     assert "exactly the code that ran just before" in json.dumps(stage.server.requests[2].messages)
     assert stage.server.requests[3].body["tool_choice"] == "none"
 
@@ -150,7 +154,7 @@ async def test_model_that_repeats_for_ever_is_stuck(protocol):
 
     async with scripts.stage(reply, ([], scripts.OK), protocol=protocol) as stage:
         outcome = await stage.run()
-    assert outcome.ending is Ending.STUCK
+    assert outcome.ending is OutcomeKind.STUCK
     assert len(stage.server.requests) == 4
 
 
@@ -158,16 +162,16 @@ async def test_the_same_error_again_and_again_ends_the_turn():
     replies = [server.code(f"x + {n}") for n in range(4)]
     async with scripts.stage(replies, *[scripts.raised() for _ in range(4)]) as stage:
         outcome = await stage.run()
-    assert outcome.ending is Ending.STUCK
+    assert outcome.ending is OutcomeKind.STUCK
     assert "NameError: name 'x' is not defined" in outcome.sentence
-    assert isinstance(stage.transcript.entries[-1], messages.Answered)
+    assert isinstance(stage.transcript.entries[-1], chat_messages.ToolResult)
 
 
 async def test_different_errors_without_end_end_the_turn():
     played = [scripts.raised(message=str(n)) for n in range(8)]
     async with scripts.stage([server.code(f"x{n}") for n in range(8)], *played) as stage:
         outcome = await stage.run()
-    assert outcome.ending is Ending.STUCK
+    assert outcome.ending is OutcomeKind.STUCK
 
 
 async def test_steps_are_capped_and_the_last_is_an_answer():
@@ -179,7 +183,7 @@ async def test_steps_are_capped_and_the_last_is_an_answer():
     played = [scripts.printed(str(n)) for n in range(4)]
     async with scripts.stage(reply, *played, turn={"steps": 5}) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (Ending.ANSWERED, "This far I came.")
+    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "This far I came.")
     assert outcome.spent.steps == 5
 
 
@@ -188,7 +192,7 @@ async def test_model_that_calls_even_at_the_last_step_is_out_of_budget():
     replies = [server.code(f"print({n})") for n in range(3)]
     async with scripts.stage(replies, *played, turn={"steps": 3}) as stage:
         outcome = await stage.run()
-    assert outcome.ending is Ending.OUT_OF_BUDGET
+    assert outcome.ending is OutcomeKind.OUT_OF_BUDGET
     assert outcome.sentence == "This took all 3 steps that a request may take."
 
 
@@ -197,8 +201,8 @@ async def test_run_that_was_refused_is_told_and_may_be_repeated():
     replies = [server.code("1"), server.code("1"), server.text("1")]
     async with scripts.stage(replies, *played) as stage:
         outcome = await stage.run()
-    assert outcome.ending is Ending.ANSWERED
-    assert stage.workbench.ran == ["1", "1"]
+    assert outcome.ending is OutcomeKind.ANSWERED
+    assert stage.environment.ran == ["1", "1"]
     assert "All Python kernels are busy" in json.dumps(stage.server.requests[1].messages)
 
 
@@ -207,7 +211,7 @@ async def test_code_may_be_repeated_after_the_kernel_was_lost():
     replies = [server.code("1"), server.code("1"), server.text("1")]
     async with scripts.stage(replies, ([], lost), scripts.printed("1")) as stage:
         await stage.run()
-    assert stage.workbench.ran == ["1", "1"]
+    assert stage.environment.ran == ["1", "1"]
     assert "All variables are gone" in json.dumps(stage.server.requests[1].messages)
 
 
@@ -224,13 +228,13 @@ async def test_stop_closes_the_stream_at_once_and_keeps_what_was_said(protocol):
     async with scripts.stage(replies, protocol=protocol) as stage:
         stop = asyncio.Event()
         running = asyncio.create_task(stage.run(stop=stop))
-        await stage.watcher.until("text")
+        await stage.observer.until("text")
         await asyncio.sleep(0.05)
         stop.set()
         outcome = await running
         await stage.server.until_hung_up()
-    assert (outcome.ending, outcome.text) == (Ending.STOPPED, "One, two,")
-    assert stage.transcript.entries[-1] == messages.Said("One, two, ")
+    assert (outcome.ending, outcome.text) == (OutcomeKind.STOPPED, "One, two,")
+    assert stage.transcript.entries[-1] == chat_messages.AssistantMessage("One, two, ")
     assert outcome.spent.usage.is_estimated
     assert outcome.spent.steps == 1
 
@@ -240,11 +244,11 @@ async def test_stop_interrupts_code_and_keeps_what_it_showed():
     async with scripts.stage(replies, ([values.Text("stdout", "1\n1\n")], None)) as stage:
         stop = asyncio.Event()
         running = asyncio.create_task(stage.run(stop=stop))
-        await stage.watcher.until("output")
+        await stage.observer.until("output")
         stop.set()
         outcome = await running
-    assert outcome.ending is Ending.STOPPED
-    assert stage.workbench.interrupted == 1
+    assert outcome.ending is OutcomeKind.STOPPED
+    assert stage.environment.interrupted == 1
     said, answered = stage.transcript.entries[-2:]
     assert answered.call_id == said.calls[0].id
     assert answered.text.startswith("1\n1\n[The code was ended: stopped.")
@@ -254,12 +258,12 @@ async def test_cancelling_passes_through_and_leaves_a_whole_transcript():
     replies = [server.code("sleep()"), server.text("Again.")]
     async with scripts.stage(replies, ([], None)) as stage:
         running = asyncio.create_task(stage.run())
-        await stage.watcher.until("code")
+        await stage.observer.until("code")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert stage.workbench.interrupted == 1
-        stage.transcript.tell("And now?")
+        assert stage.environment.interrupted == 1
+        stage.transcript.add_user_message("And now?")
         outcome = await stage.run()
     assert outcome.text == "Again."
 
@@ -268,13 +272,13 @@ async def test_time_over_ends_the_turn_even_in_the_middle_of_code():
     replies = [server.code("sleep()")]
     async with scripts.stage(replies, ([], None), turn={"seconds": 1.5}) as stage:
         outcome = await stage.run()
-    assert outcome.ending is Ending.OUT_OF_BUDGET
-    assert stage.workbench.interrupted == 1
+    assert outcome.ending is OutcomeKind.OUT_OF_BUDGET
+    assert stage.environment.interrupted == 1
 
 
 async def test_what_a_watcher_raises_ends_the_turn():
     async with scripts.stage([server.text("hello")]) as stage:
-        stage.watcher.text = _gone
+        stage.observer.text = _gone
         with pytest.raises(ValueError, match="nobody listens"):
             await stage.run()
 
@@ -288,8 +292,8 @@ async def test_cut_answer_is_gone_on_with(protocol):
     replies = [server.text("It is", fault="cut"), server.text(" 42.")]
     async with scripts.stage(replies, protocol=protocol) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (Ending.ANSWERED, "It is 42.")
-    assert stage.watcher.said == "It is 42."
+    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "It is 42.")
+    assert stage.observer.said == "It is 42."
 
 
 @PROTOCOLS
@@ -300,7 +304,7 @@ async def test_answers_cut_again_and_again_end_with_what_was_said(protocol, faul
         replies, protocol=protocol, patience={"silence_seconds": 0.5}
     ) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (Ending.CUT, "abc")
+    assert (outcome.ending, outcome.text) == (OutcomeKind.CUT, "abc")
     assert outcome.sentence == "The language model's answer was cut off by a lost connection."
 
 
@@ -313,7 +317,7 @@ async def test_call_that_is_cut_is_not_run(protocol):
     ]
     async with scripts.stage(replies, scripts.printed("1"), protocol=protocol) as stage:
         await stage.run()
-    assert stage.workbench.ran == ["print(1)"]
+    assert stage.environment.ran == ["print(1)"]
 
 
 @PROTOCOLS
@@ -330,7 +334,7 @@ async def test_refusal_is_an_ending(protocol):
     replies = [server.Reply(refusal=["I can't ", "help."])]
     async with scripts.stage(replies, protocol=protocol) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (Ending.REFUSED, "I can't help.")
+    assert (outcome.ending, outcome.text) == (OutcomeKind.REFUSED, "I can't help.")
     assert outcome.sentence == "The language model's provider refused this request."
 
 
@@ -340,7 +344,7 @@ async def test_content_filter_is_an_ending(protocol):
         [server.text("So", finish="content_filter")], protocol=protocol
     ) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.text) == (Ending.REFUSED, "So")
+    assert (outcome.ending, outcome.text) == (OutcomeKind.REFUSED, "So")
 
 
 @PROTOCOLS
@@ -348,19 +352,19 @@ async def test_empty_answer_is_asked_again_and_ends(protocol):
     async with scripts.stage([server.text(), server.text("Hi.")], protocol=protocol) as stage:
         assert (await stage.run()).text == "Hi."
     async with scripts.stage([server.text() for _ in range(3)], protocol=protocol) as stage:
-        assert (await stage.run()).ending is Ending.EMPTY
+        assert (await stage.run()).ending is OutcomeKind.EMPTY
 
 
 @pytest.mark.parametrize(
     ("reply", "failure"),
     [
-        (server.failure(401, "bad key"), failures.KeyRefusedError),
-        (server.failure(403), failures.KeyRefusedError),
-        (server.failure(404), failures.UnknownModelError),
-        (server.failure(429, code="insufficient_quota"), failures.QuotaError),
-        (server.failure(429, headers={"Retry-After": "600"}), failures.RateLimitedError),
-        (server.failure(400, "your words"), failures.RequestRefusedError),
-        (server.failure(400, code="content_filter"), failures.RefusedError),
+        (server.failure(401, "bad key"), model_errors.KeyRefusedError),
+        (server.failure(403), model_errors.KeyRefusedError),
+        (server.failure(404), model_errors.UnknownModelError),
+        (server.failure(429, code="insufficient_quota"), model_errors.QuotaError),
+        (server.failure(429, headers={"Retry-After": "600"}), model_errors.RateLimitedError),
+        (server.failure(400, "your words"), model_errors.RequestRefusedError),
+        (server.failure(400, code="content_filter"), model_errors.RefusedError),
     ],
 )
 async def test_refused_requests_end_with_their_sentence(reply, failure):
@@ -375,19 +379,19 @@ async def test_refused_requests_end_with_their_sentence(reply, failure):
 @pytest.mark.parametrize(
     ("reply", "failure"),
     [
-        (server.failure(500), failures.OverloadedError),
-        (server.failure(429), failures.RateLimitedError),
-        (server.Reply(fault="cut"), failures.UnreachableError),
-        (server.Reply(fault="garbage"), failures.GarbledError),
-        (server.Reply(fault="html"), failures.GarbledError),
-        (server.Reply(fault="stall"), failures.SilentError),
+        (server.failure(500), model_errors.OverloadedError),
+        (server.failure(429), model_errors.RateLimitedError),
+        (server.Reply(fault="cut"), model_errors.UnreachableError),
+        (server.Reply(fault="garbage"), model_errors.GarbledError),
+        (server.Reply(fault="html"), model_errors.GarbledError),
+        (server.Reply(fault="stall"), model_errors.SilentError),
     ],
 )
 async def test_passing_failures_are_retried_and_then_said(protocol, reply, failure):
     patience = {"retries": 2, "silence_seconds": 0.5}
     async with scripts.stage([reply] * 3, patience=patience, protocol=protocol) as stage:
         outcome = await stage.run()
-    assert (outcome.ending, outcome.sentence) == (Ending.UNREACHABLE, failure.__doc__)
+    assert (outcome.ending, outcome.sentence) == (OutcomeKind.UNREACHABLE, failure.__doc__)
     assert len(stage.waits) == 2
     assert stage.waits[1] > stage.waits[0]
 
@@ -398,13 +402,13 @@ async def test_retry_after_is_honoured_and_announced():
         outcome = await stage.run()
     assert outcome.text == "Hi."
     assert stage.waits == [7.0]
-    assert stage.watcher.of("notice") == ["The language model is busy. Asking again in 7 seconds."]
+    assert stage.observer.of("notice") == ["The language model is busy. Asking again in 7 seconds."]
 
 
 async def test_server_that_is_not_there_is_unreachable():
     async with scripts.stage([], base_url="http://127.0.0.1:9/v1") as stage:
         outcome = await stage.run()
-    assert outcome.sentence == failures.UnreachableError.__doc__
+    assert outcome.sentence == model_errors.UnreachableError.__doc__
 
 
 async def test_key_is_in_no_sentence_and_no_log(caplog):
@@ -412,7 +416,7 @@ async def test_key_is_in_no_sentence_and_no_log(caplog):
     async with scripts.stage([]) as stage:
         stage.server.api_key = "another-key"
         outcome = await stage.run()
-    assert outcome.sentence == failures.KeyRefusedError.__doc__
+    assert outcome.sentence == model_errors.KeyRefusedError.__doc__
     assert "Incorrect API key provided: [key]" in caplog.text
     assert "test-key-0123456789" not in caplog.text
 
@@ -436,11 +440,11 @@ async def test_old_turns_are_summarised_when_the_window_is_full():
     async with scripts.stage(
         replies, question="apples " * 900, context_tokens=2048, answer_tokens=256
     ) as stage:
-        stage.transcript.say("Apples it is.")
-        stage.transcript.tell("And now pears?")
+        stage.transcript.add_reply("Apples it is.")
+        stage.transcript.add_user_message("And now pears?")
         outcome = await stage.run()
     assert outcome.text == "Pears."
-    assert stage.watcher.said == "Pears."
+    assert stage.observer.said == "Pears."
     said = json.dumps(stage.server.requests[1].messages)
     assert "They wanted apples." in said
     assert "apples apples" not in said
@@ -452,8 +456,8 @@ async def test_old_turns_are_noted_where_the_summary_fails():
     async with scripts.stage(
         replies, question="apples " * 900, context_tokens=2048, answer_tokens=256
     ) as stage:
-        stage.transcript.say("Apples it is.")
-        stage.transcript.tell("And now pears?")
+        stage.transcript.add_reply("Apples it is.")
+        stage.transcript.add_user_message("And now pears?")
         await stage.run()
     assert "1 earlier requests are left out" in json.dumps(stage.server.requests[1].messages)
 
@@ -462,9 +466,9 @@ async def test_transcript_survives_being_stored():
     replies = [server.code("1"), server.text("1"), server.text("2")]
     async with scripts.stage(replies, scripts.printed("1")) as stage:
         await stage.run()
-        stored = json.dumps([messages.to_dict(one) for one in stage.transcript.entries])
-        stage.transcript = transcripts.Transcript(map(messages.from_dict, json.loads(stored)))
-        stage.transcript.tell("And 2?")
+        stored = json.dumps([chat_messages.to_dict(one) for one in stage.transcript.entries])
+        stage.transcript = transcripts.Transcript(map(chat_messages.from_dict, json.loads(stored)))
+        stage.transcript.add_user_message("And 2?")
         assert (await stage.run()).text == "2"
 
 
@@ -475,7 +479,7 @@ async def test_money_is_counted_exactly():
     ) as stage:
         outcome = await stage.run()
     assert outcome.spent.money == decimal.Decimal("0.00057465")
-    assert [spent.money for spent in stage.watcher.of("usage")] == [
+    assert [spent.money for spent in stage.observer.of("usage")] == [
         decimal.Decimal("0.0002187"),
         decimal.Decimal("0.00057465"),
     ]
@@ -490,7 +494,7 @@ async def test_no_call_is_made_that_money_does_not_cover():
         reply, *played, turn={"money": "0.01"}, input_price="1", output_price="10"
     ) as stage:
         outcome = await stage.run()
-    assert outcome.ending is Ending.OUT_OF_BUDGET
+    assert outcome.ending is OutcomeKind.OUT_OF_BUDGET
     assert outcome.sentence == "This request would cost more than 0.01 allows."
     assert outcome.spent.money <= decimal.Decimal("0.01")
     assert stage.server.requests[0].body["max_tokens"] < 1000
@@ -506,7 +510,7 @@ async def test_allowance_is_asked_before_each_call():
     async with scripts.stage([server.code("1")], scripts.printed("1")) as stage:
         outcome = await stage.run(allowance=allowance)
     assert (outcome.ending, outcome.sentence) == (
-        Ending.OUT_OF_BUDGET,
+        OutcomeKind.OUT_OF_BUDGET,
         "Your day's money is used up.",
     )
     assert asked == [1, 2]
@@ -524,23 +528,23 @@ async def test_cancelling_twice_does_not_leave_code_running():
                 self.interrupted += 1
 
     async with scripts.stage([server.code("while True: pass")]) as stage:
-        stage.workbench = Slow()
+        stage.environment = Slow()
         running = asyncio.create_task(stage.run())
-        await stage.watcher.until("output")
+        await stage.observer.until("output")
         for _ in range(2):
             running.cancel()
             await asyncio.sleep(0.02)
         await asyncio.wait({running})
         assert running.cancelled()
-        assert stage.workbench.interrupted == 1
-    assert isinstance(stage.transcript.entries[-1], messages.Answered)
+        assert stage.environment.interrupted == 1
+    assert isinstance(stage.transcript.entries[-1], chat_messages.ToolResult)
 
 
 async def test_model_with_nothing_to_answer_from_is_not_made_to_answer():
     replies = [server.code("1/0")] * 3
     async with scripts.stage(replies, scripts.raised("ZeroDivisionError", "no")) as stage:
         outcome = await stage.run()
-    assert outcome.ending is Ending.STUCK
+    assert outcome.ending is OutcomeKind.STUCK
     assert outcome.sentence.startswith(
         "The code failed again and again (ZeroDivisionError: no). It may help to"
     )
@@ -571,8 +575,8 @@ async def test_summary_that_breaks_off_is_paid_for():
     async with scripts.stage(
         replies, question="apples " * 900, context_tokens=2048, answer_tokens=256
     ) as stage:
-        stage.transcript.say("Apples it is.")
-        stage.transcript.tell("And now pears?")
+        stage.transcript.add_reply("Apples it is.")
+        stage.transcript.add_user_message("And now pears?")
         outcome = await stage.run()
     assert outcome.text == "Pears."
     assert outcome.spent.steps == 1
@@ -585,9 +589,9 @@ async def test_of_several_calls_only_the_one_that_ran_is_told_what_it_had_shown(
     async with scripts.stage(replies, ([values.Text("stdout", "half")], None)) as stage:
         stop = asyncio.Event()
         running = asyncio.create_task(stage.run(stop=stop))
-        await stage.watcher.until("output")
+        await stage.observer.until("output")
         stop.set()
-        assert (await running).ending is Ending.STOPPED
+        assert (await running).ending is OutcomeKind.STOPPED
     ran, waited = stage.transcript.entries[-2:]
     assert "half" in ran.text
     assert waited.text == "[This was not run: the turn was over before.]"
@@ -597,7 +601,7 @@ async def test_endless_answer_is_cut():
     replies = [server.text(*["word " * 200] * 50, fault="stall") for _ in range(3)]
     async with scripts.stage(replies, answer_tokens=64) as stage:
         outcome = await stage.run()
-    assert outcome.ending is Ending.CUT
+    assert outcome.ending is OutcomeKind.CUT
     assert len(outcome.text) < 20_000
 
 
@@ -612,10 +616,10 @@ async def test_fifty_turns_at_once_are_not_mixed_up():
 
         async def one(number):
             transcript = transcripts.Transcript()
-            transcript.tell(str(number))
+            transcript.add_user_message(str(number))
             mine = scripts.Stage(**{**vars(stage), "transcript": transcript})
-            mine.workbench = scripts.Workbench(scripts.printed(str(number)))
-            mine.watcher = scripts.Watcher()
+            mine.environment = scripts.Workbench(scripts.printed(str(number)))
+            mine.observer = scripts.Watcher()
             return (await mine.run()).text
 
         started = time.monotonic()
@@ -629,7 +633,7 @@ async def test_a_store_that_fails_ends_the_turn_without_asking_the_model_again()
         with pytest.raises(errors.StoreError):
             await stage.run()
     assert len(stage.server.requests) == 1
-    assert isinstance(stage.transcript.entries[-1], messages.Answered)
+    assert isinstance(stage.transcript.entries[-1], chat_messages.ToolResult)
 
 
 SENT = "[The person sent the file 'sales.csv'; it is at /mnt/data/sales.csv.]\n\nWhat is the mean?"
@@ -642,10 +646,10 @@ async def test_figures_out_of_nothing_are_objected_to_once_and_then_found_out(pr
     async with scripts.stage(replies, printed, protocol=protocol, question=SENT) as stage:
         outcome = await stage.run()
         told = json.dumps(stage.server.requests[1].messages[-1])
-    assert (outcome.ending, outcome.text) == (Ending.ANSWERED, "It is 71.9.")
+    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "It is 71.9.")
     assert not outcome.unfounded
     assert "in no output and no file that you saw: 73.2." in told
-    assert stage.watcher.of("notice") == [
+    assert stage.observer.of("notice") == [
         "The model was asked to check this answer, and answers again."
     ]
 
@@ -694,6 +698,6 @@ async def test_a_second_try_that_fails_leaves_the_first_answer_and_what_is_wrong
     replies = [server.text("The mean is 73.2."), server.Reply(status=401)]
     async with scripts.stage(replies, protocol="chat", question=SENT) as stage:
         outcome = await stage.run()
-    assert outcome.ending is Ending.UNREACHABLE
+    assert outcome.ending is OutcomeKind.UNREACHABLE
     assert outcome.text == "The mean is 73.2."
     assert outcome.unfounded.figures == ("73.2",)

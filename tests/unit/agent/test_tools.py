@@ -6,11 +6,11 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from interpreter_bot.agent import messages, tools
+from interpreter_bot.agent import chat_messages, tools
 
 
 def read(arguments, name="run_code"):
-    return tools.read(messages.Call("1", name, arguments))
+    return tools.read(chat_messages.Call("1", name, arguments))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_deep_nesting_breaks_nothing(arguments):
 def test_code_is_seen_while_it_is_written(code, sizes, ascii_only):
     hypothesis.assume(not any("\ud800" <= mark <= "\udfff" for mark in code))
     written = json.dumps({"code": code}, ensure_ascii=ascii_only)
-    peek, seen = tools.Peek(), ""
+    peek, seen = tools.CallPreview(), ""
     while written:
         size = sizes.pop() if sizes else len(written)
         seen += peek.feed(written[:size])

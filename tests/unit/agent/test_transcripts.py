@@ -4,39 +4,43 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from interpreter_bot.agent import fitting, messages, transcripts
+from interpreter_bot.agent import chat_messages, context_windows, transcripts
 
 
 def conversation(turns, *, steps=2, length=2000):
     transcript = transcripts.Transcript()
     for turn in range(turns):
-        transcript.tell(f"question {turn}")
+        transcript.add_user_message(f"question {turn}")
         for step in range(steps):
-            call = messages.Call(f"call_{step}", "run_code", '{"code": "1"}')
-            transcript.say("", (call,))
-            transcript.answer(call, f"output {turn}.{step} " + "x" * length)
-        transcript.say(f"answer {turn}")
+            call = chat_messages.Call(f"call_{step}", "run_code", '{"code": "1"}')
+            transcript.add_reply("", (call,))
+            transcript.add_tool_result(call, f"output {turn}.{step} " + "x" * length)
+        transcript.add_reply(f"answer {turn}")
     return transcript
 
 
 def is_whole(entries):
     pending = set()
     for one in entries:
-        if isinstance(one, messages.Answered):
+        if isinstance(one, chat_messages.ToolResult):
             pending.remove(one.call_id)
         else:
             assert not pending
-            pending = {call.id for call in one.calls} if isinstance(one, messages.Said) else set()
+            pending = (
+                {call.id for call in one.calls}
+                if isinstance(one, chat_messages.AssistantMessage)
+                else set()
+            )
     return not pending
 
 
 def test_what_fits_is_left_alone():
     entries = conversation(3).entries
-    assert fitting.fitted(entries, 100_000) == fitting.Fit(entries)
+    assert context_windows.fit(entries, 100_000) == context_windows.FittedTranscript(entries)
 
 
 def test_old_outputs_go_first():
-    fit = fitting.fitted(conversation(3).entries, 3200)
+    fit = context_windows.fit(conversation(3).entries, 3200)
     assert fit.dropped == ()
     texts = [one.text for one in fit.kept]
     assert "characters left out" in texts[2]
@@ -44,9 +48,9 @@ def test_old_outputs_go_first():
 
 
 def test_then_the_oldest_turns():
-    fit = fitting.fitted(conversation(40).entries, 3000)
+    fit = context_windows.fit(conversation(40).entries, 3000)
     assert fit.dropped[0].text == "question 0"
-    assert isinstance(fit.kept[0], messages.Told)
+    assert isinstance(fit.kept[0], chat_messages.UserMessage)
     assert fit.kept[-1].text == "answer 39"
 
 
@@ -54,20 +58,23 @@ def test_then_the_oldest_turns():
     st.integers(1, 6), st.integers(0, 6), st.integers(0, 9000), st.integers(500, 8000)
 )
 def test_whatever_is_kept_fits_and_is_whole(turns, steps, length, most):
-    fit = fitting.fitted(conversation(turns, steps=steps, length=length).entries, most)
-    assert fitting.tokens(fit.kept) <= most or len(fit.kept) <= 5
+    fit = context_windows.fit(conversation(turns, steps=steps, length=length).entries, most)
+    assert context_windows.tokens(fit.kept) <= most or len(fit.kept) <= 5
     assert is_whole(fit.kept)
     assert is_whole(fit.dropped)
 
 
 def test_question_longer_than_the_window_is_cut():
-    fit = fitting.fitted([messages.Told("word " * 50_000)], 2000)
-    assert fitting.tokens(fit.kept) <= 2000
+    fit = context_windows.fit([chat_messages.UserMessage("word " * 50_000)], 2000)
+    assert context_windows.tokens(fit.kept) <= 2000
     assert "characters left out" in fit.kept[0].text
 
 
 def test_note_keeps_an_earlier_summary():
-    dropped = [messages.Told("Before, apples.", is_ours=True), messages.Told("pears?")]
+    dropped = [
+        chat_messages.UserMessage("Before, apples.", is_ours=True),
+        chat_messages.UserMessage("pears?"),
+    ]
     note = transcripts.note(dropped)
     assert "Before, apples." in note
     assert "pears?" in note
@@ -75,32 +82,32 @@ def test_note_keeps_an_earlier_summary():
 
 def test_open_calls_are_settled_though_their_ids_were_used_before():
     transcript = conversation(1, steps=1)
-    transcript.say("", (messages.Call("call_0", "run_code", "{}"),))
+    transcript.add_reply("", (chat_messages.Call("call_0", "run_code", "{}"),))
     transcript.settle("[stopped]")
-    assert transcript.entries[-1] == messages.Answered("call_0", "[stopped]")
+    assert transcript.entries[-1] == chat_messages.ToolResult("call_0", "[stopped]")
     assert is_whole(transcript.entries)
 
 
 def test_only_the_first_open_call_is_told_what_was_shown():
     transcript = transcripts.Transcript()
-    calls = tuple(messages.Call(name, "run_code", "{}") for name in "abc")
-    transcript.say("", calls)
-    transcript.answer(calls[0], "done")
+    calls = tuple(chat_messages.Call(name, "run_code", "{}") for name in "abc")
+    transcript.add_reply("", calls)
+    transcript.add_tool_result(calls[0], "done")
     transcript.settle("was running", rest="never ran")
     assert [one.text for one in transcript.entries[1:]] == ["done", "was running", "never ran"]
 
 
 def test_stored_transcript_that_was_torn_is_mended():
-    said = messages.Said("", (messages.Call("1", "run_code", "{}"),))
-    assert is_whole(transcripts.Transcript([messages.Told("x"), said]).entries)
+    said = chat_messages.AssistantMessage("", (chat_messages.Call("1", "run_code", "{}"),))
+    assert is_whole(transcripts.Transcript([chat_messages.UserMessage("x"), said]).entries)
 
 
 @pytest.mark.parametrize("stored", [{}, {"kind": "x"}, {"kind": "said", "text": "", "calls": [5]}])
 def test_what_was_never_stored_is_refused(stored):
     with pytest.raises(ValueError, match="not a stored message"):
-        messages.from_dict(stored)
+        chat_messages.from_dict(stored)
 
 
 def test_text_of_any_script_is_estimated_from_above():
-    assert fitting.text_tokens("word " * 100) >= 100
-    assert fitting.text_tokens("汉字" * 100) >= 200
+    assert context_windows.text_tokens("word " * 100) >= 100
+    assert context_windows.text_tokens("汉字" * 100) >= 200

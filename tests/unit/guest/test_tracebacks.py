@@ -6,18 +6,18 @@ import pandas
 import polars
 import pytest
 
-from interpreter_bot.guest import tracebacks
+from interpreter_bot.guest import shells
 
 SALES = pandas.DataFrame({"kg": [1, 2], "crop": ["pear", "plum"]})
 
 
 def ending(code, **names):
-    filename = f"{tracebacks.CELL_PREFIX}1>"
+    filename = f"{shells.CELL_PREFIX}1>"
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
     try:
         exec(compile(code, filename, "exec"), names)
     except Exception as error:
-        return tracebacks.compact(type(error), error, error.__traceback__)[-3:]
+        return shells.compact(type(error), error, error.__traceback__)[-3:]
     raise AssertionError(code)
 
 

@@ -7,18 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import messages, mimes, outputs
+from interpreter_bot.kernels import mime_bundles, outputs
+from interpreter_bot.kernels.wire import jupyter_messages
 from interpreter_bot.text import sanitizing
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 20
 TABLE = {"columns": ["i", "a"], "rows": [["0", "x"]], "row_count": 9, "column_count": 1}
 
 
-def _message(msg_type: str, **content: object) -> messages.Message:
-    return messages.Message("1", msg_type, "p", dict(content), {})
+def _message(msg_type: str, **content: object) -> jupyter_messages.Message:
+    return jupyter_messages.Message("1", msg_type, "p", dict(content), {})
 
 
-def _read(message: messages.Message, **limits: int) -> outputs.Outputs:
+def _read(message: jupyter_messages.Message, **limits: int) -> outputs.Outputs:
     return outputs.Reader(settings.Limits(**limits)).read(message)
 
 
@@ -39,8 +40,11 @@ def _encoded(data: bytes) -> str:
         ({"image/png": "%%%", "text/plain": "x"}, values.Result),
         ({"image/jpeg": _encoded(b"\xff\xd8\xff0")}, values.Image),
         ({"image/svg+xml": ["<svg>", "</svg>"]}, values.Image),
-        ({mimes.TABLE_MIME: TABLE | {"index_count": 1}, "text/html": "<table>"}, values.Table),
-        ({mimes.TABLE_MIME: TABLE, "text/html": "<table>"}, values.Html),
+        (
+            {mime_bundles.TABLE_MIME: TABLE | {"index_count": 1}, "text/html": "<table>"},
+            values.Table,
+        ),
+        ({mime_bundles.TABLE_MIME: TABLE, "text/html": "<table>"}, values.Html),
         ({"text/latex": "$x$", "text/plain": "x"}, values.Latex),
         ({"application/json": {"a": 1}}, values.Json),
         ({"text/markdown": "*x*"}, values.Result),
@@ -70,7 +74,7 @@ def test_the_richest_form_that_is_what_it_says_is_shown(data, kind):
 )
 def test_a_table_that_is_none_falls_back(wrong):
     table = TABLE | {"index_count": 1} | wrong
-    assert isinstance(_shown({mimes.TABLE_MIME: table, "text/plain": "t"}), values.Result)
+    assert isinstance(_shown({mime_bundles.TABLE_MIME: table, "text/plain": "t"}), values.Result)
 
 
 def test_markdown_is_said_in_its_own_words():

@@ -13,14 +13,15 @@ import time
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import deaths, guards, scanning, watchdogs
-from interpreter_bot.kernels.provisioning import deletions, procfiles, watching
+from interpreter_bot.kernels import end_reasons, monitors, watchdogs
+from interpreter_bot.kernels.files import scans
+from interpreter_bot.kernels.metering import deleted_files, procfs, sessions
 
 MIB = settings.MIB
 LIMITS = settings.Limits(memory_bytes=512 * MIB, workspace_bytes=64 * MIB, workspace_files=100)
-FINE = watching.Reading(MIB, 0.0, 2)
+FINE = sessions.Reading(MIB, 0.0, 2)
 LATE = dataclasses.replace(FINE, is_late=True)
-NOTHING = scanning.Usage(0, 0, is_partial=False, is_over=False)
+NOTHING = scans.DirectoryUsage(0, 0, is_partial=False, is_over=False)
 
 
 class Kernel:
@@ -31,11 +32,11 @@ class Kernel:
         self.condemned = []
         self.interrupted = []
 
-    def condemn(self, ending, reason):
+    def kill_with_reason(self, ending, reason):
         self.condemned.append((ending, reason))
         self.is_alive = False
 
-    def step_in(self, ending, reason):
+    def interrupt_with_reason(self, ending, reason):
         self.interrupted.append((ending, reason))
 
 
@@ -53,7 +54,7 @@ class Session:
         # As if something ran all the time.
         self.seen_clocks = {}
         self._reading, self._usage, self._wait = reading, usage, wait
-        self._deleted = deletions.Deleted(held, hidden, is_late=False)
+        self._deleted = deleted_files.Deleted(held, hidden, is_late=False)
 
     def memory_bytes(self):
         return self.group_bytes
@@ -80,7 +81,7 @@ class Session:
         return self.waiting_bytes
 
     def deleted(self, disk):
-        assert disk == deletions.Disk.of(self.directory, LIMITS.file_bytes)
+        assert disk == deleted_files.Disk.of(self.directory, LIMITS.file_bytes)
         return self._deleted
 
     async def usage(self):
@@ -94,7 +95,7 @@ class Session:
 def _no_other_reasons(monkeypatch):
     monkeypatch.setattr(watchdogs, "_resident_bytes", lambda: 0)
     monkeypatch.setattr(watchdogs, "_is_full", lambda *_: False)
-    monkeypatch.setattr(guards, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(monitors, "TICK_SECONDS", 0.01)
 
 
 @contextlib.asynccontextmanager
@@ -131,20 +132,20 @@ async def test_one_that_takes_for_ever_to_look_at_costs_nobody_else_a_look(tmp_p
 
 
 CONDEMNED = {
-    "late": ({"reading": LATE}, values.Ending.STOPPED, deaths.HIDING),
-    "hiding": ({"reading": dataclasses.replace(FINE, hidden=1)}, "stopped", deaths.HIDING),
-    "hiding files": ({"hidden": 1}, "stopped", deaths.HIDING),
+    "late": ({"reading": LATE}, values.Ending.STOPPED, end_reasons.HIDING),
+    "hiding": ({"reading": dataclasses.replace(FINE, hidden=1)}, "stopped", end_reasons.HIDING),
+    "hiding files": ({"hidden": 1}, "stopped", end_reasons.HIDING),
     "sockets": (
         {"reading": dataclasses.replace(FINE, socket_bytes=576 * MIB)},
         "stopped",
-        deaths.HIDING,
+        end_reasons.HIDING,
     ),
     "memory": (
-        {"reading": watching.Reading(577 * MIB, 0.0, 2)},
+        {"reading": sessions.Reading(577 * MIB, 0.0, 2)},
         "out of memory",
-        deaths.over_memory(512 * MIB),
+        end_reasons.over_memory(512 * MIB),
     ),
-    "deleted files": ({"held": 81 * MIB}, "stopped", deaths.workspace_full(LIMITS)),
+    "deleted files": ({"held": 81 * MIB}, "stopped", end_reasons.workspace_full(LIMITS)),
 }
 
 
@@ -159,10 +160,10 @@ async def test_who_goes_too_far_is_condemned_with_its_own_reason(tmp_path, why):
 
 
 INTERRUPTED = {
-    "a little too much": ({"held": 65 * MIB}, deaths.workspace_full(LIMITS)),
+    "a little too much": ({"held": 65 * MIB}, end_reasons.workspace_full(LIMITS)),
     "what cannot be counted": (
-        {"usage": scanning.Usage(5, 5, is_partial=True, is_over=True, is_uncountable=True)},
-        deaths.UNCOUNTABLE,
+        {"usage": scans.DirectoryUsage(5, 5, is_partial=True, is_over=True, is_uncountable=True)},
+        end_reasons.UNCOUNTABLE,
     ),
 }
 
@@ -194,13 +195,13 @@ async def test_a_full_disk_ends_who_holds_most_after_all_were_looked_at(tmp_path
     for one in (small, large):
         # In a control group, idle, and not its turn: nobody would look at it for a while.
         one.group_bytes, one.kernel.is_busy = 0, False
-    monkeypatch.setattr(guards, "_IDLE_TICKS", 10**20)
+    monkeypatch.setattr(monitors, "_IDLE_TICKS", 10**20)
     monkeypatch.setattr(watchdogs, "_LITTLE_BYTES", 0)
     is_full = iter([False, False, False, True])
     monkeypatch.setattr(watchdogs, "_is_full", lambda *_: next(is_full, False))
     async with watched(tmp_path, {"small": small, "large": large}):
         await until(lambda: small.kernel.condemned or large.kernel.condemned)
-        assert large.kernel.condemned == [(values.Ending.STOPPED, deaths.DISK_FULL)]
+        assert large.kernel.condemned == [(values.Ending.STOPPED, end_reasons.DISK_FULL)]
         assert not small.kernel.condemned
 
 
@@ -214,15 +215,15 @@ async def test_who_cannot_be_looked_at_is_told_to_the_log(tmp_path, caplog):
 async def test_what_waits_in_sockets_counts_beside_a_group(tmp_path, group, waiting, ends):
     session = Session(tmp_path)
     session.group_bytes, session.waiting_bytes = group * MIB, waiting * MIB
-    await guards.Guard(session, LIMITS, None).look()
-    assert session.kernel.condemned == [(values.Ending.STOPPED, deaths.HIDING)] * ends
+    await monitors.SessionMonitor(session, LIMITS, None).look()
+    assert session.kernel.condemned == [(values.Ending.STOPPED, end_reasons.HIDING)] * ends
 
 
 @pytest.fixture
 def resting():
     """A process that never runs."""
     process = subprocess.Popen(["sleep", "60"])
-    while procfiles.stat(process.pid)[0] != b"S":
+    while procfs.stat(process.pid)[0] != b"S":
         time.sleep(0.01)
     yield process.pid
     process.kill()
@@ -235,7 +236,7 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
 ):
     session = Session(tmp_path)
     session.group_bytes, session.kernel.is_busy = group_bytes, False
-    session.seen_clocks = {resting: procfiles.clock_nanoseconds(resting)}
+    session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
     looks = count_looks(session, monkeypatch)
     async with watched(tmp_path, {"it": session}):
         await until(lambda: len(looks) == 1)
@@ -244,8 +245,8 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
         os.kill(resting, signal.SIGSTOP)
         os.kill(resting, signal.SIGCONT)
         await until(lambda: len(looks) > 1)
-        session.seen_clocks = {resting: procfiles.clock_nanoseconds(resting)}
-        await until(lambda: not watching.have_moved(session.seen_clocks))
+        session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
+        await until(lambda: not sessions.have_moved(session.seen_clocks))
         await asyncio.sleep(0.2)
         seen = len(looks)
         session.kernel.is_busy = True
@@ -255,10 +256,10 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
 async def test_a_session_that_rests_for_long_is_looked_at_all_the_same(
     tmp_path, resting, monkeypatch
 ):
-    monkeypatch.setattr(guards, "_REST_SECONDS", 0.1)
+    monkeypatch.setattr(monitors, "_REST_SECONDS", 0.1)
     session = Session(tmp_path)
     session.kernel.is_busy = False
-    session.seen_clocks = {resting: procfiles.clock_nanoseconds(resting)}
+    session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
     looks = count_looks(session, monkeypatch)
     async with watched(tmp_path, {"it": session}):
         await until(lambda: len(looks) == 3)
@@ -286,17 +287,17 @@ UNCLEAR = {
 async def test_what_was_not_seen_is_looked_for_again_although_it_rests(tmp_path, resting, why):
     session = Session(tmp_path, **UNCLEAR[why])
     session.kernel.is_busy = False
-    session.seen_clocks = {resting: procfiles.clock_nanoseconds(resting)}
+    session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
     async with watched(tmp_path, {"it": session}):
         await until(lambda: session.kernel.condemned)
-        assert session.kernel.condemned == [(values.Ending.STOPPED, deaths.HIDING)]
+        assert session.kernel.condemned == [(values.Ending.STOPPED, end_reasons.HIDING)]
 
 
 async def test_shared_memory_that_was_found_is_judged_although_the_session_rests(tmp_path, resting):
     session = Session(tmp_path)
     session._deleted = dataclasses.replace(session._deleted, shared={(1, 2): MIB})
     session.kernel.is_busy = False
-    session.seen_clocks = {resting: procfiles.clock_nanoseconds(resting)}
+    session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
     async with watched(tmp_path, {"it": session}):
         await until(lambda: session.looks == 2)
         await asyncio.sleep(0.2)
@@ -311,5 +312,5 @@ async def test_a_full_disk_ends_nobody_who_holds_little_and_does_not_grow(tmp_pa
         assert not small.kernel.condemned
         growing._deleted = dataclasses.replace(growing._deleted, bytes=2 * MIB + 1)
         await until(lambda: growing.kernel.condemned)
-        assert growing.kernel.condemned == [(values.Ending.STOPPED, deaths.DISK_FULL)]
+        assert growing.kernel.condemned == [(values.Ending.STOPPED, end_reasons.DISK_FULL)]
         assert not small.kernel.condemned

@@ -11,7 +11,8 @@ import time
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels.provisioning import cgroups, hierarchies, watching
+from interpreter_bot.kernels.metering import sessions
+from interpreter_bot.kernels.provisioning import cgroup_files, cgroups
 
 MIB = 1024 * 1024
 
@@ -172,7 +173,7 @@ async def test_kill_reaches_everybody_and_remove_waits_for_them(groups, start):
     process.stdin.flush()
     for _ in range(4):
         process.stdout.readline()
-    inside = hierarchies.processes(group._places["pids"])
+    inside = cgroup_files.processes(group._places["pids"])
     assert len(inside) == 4
     assert await group.remove()
     assert process.wait(5) == -signal.SIGKILL
@@ -186,7 +187,7 @@ def test_a_fork_storm_is_killed(groups, start):
     group.add(process.pid)
     process.stdin.write("\n")
     process.stdin.flush()
-    wait_for(lambda: len(hierarchies.processes(group._places["pids"])) > 50)
+    wait_for(lambda: len(cgroup_files.processes(group._places["pids"])) > 50)
     assert group.remove_now()
 
 
@@ -224,7 +225,7 @@ def test_a_single_threaded_process_enters_by_itself_even_as_another_user(groups)
         for door in doors:
             os.close(door)
     try:
-        wait_for(lambda: all(process.pid in hierarchies.processes(d) for d in group._directories))
+        wait_for(lambda: all(process.pid in cgroup_files.processes(d) for d in group._directories))
     finally:
         process.communicate()
 
@@ -284,25 +285,25 @@ async def test_leftovers_of_the_dead_are_swept_and_the_living_kept(groups, owner
     theirs = [place.with_name(instance) for place in places(groups)]
     await groups.sweep()
     assert all(place.joinpath("kernel-left").exists() for place in theirs)
-    assert watching.start_ticks(int(sleeper)) > 0
+    assert sessions.start_ticks(int(sleeper)) > 0
     owner.kill()
     # Nobody has waited for it yet: a zombie is dead.
-    wait_for(lambda: hierarchies.is_left_over(instance))
+    wait_for(lambda: cgroup_files.is_left_over(instance))
     # At least this one; other bots on this machine may have died just as well.
     assert await groups.sweep() >= 1
     assert not any(place.exists() for place in theirs)
-    assert watching.start_ticks(int(sleeper)) == 0
+    assert sessions.start_ticks(int(sleeper)) == 0
     assert all(place.exists() for place in places(groups))
 
 
 def test_owners_of_other_pid_namespaces_and_strangers_are_left_alone():
-    ours = hierarchies.instance_name()
+    ours = cgroup_files.instance_name()
     dead = re.sub(r"-\d+-(\d+)\.", r"-1-\1.", ours)
-    assert not hierarchies.is_left_over(ours)
-    assert hierarchies.is_left_over(dead)
-    assert not hierarchies.is_left_over(re.sub(r"-\d+\.", "-1.", dead))
-    assert not hierarchies.is_left_over("interpreter-bot.main")
-    assert not hierarchies.is_left_over("interpreter-bot-x")
+    assert not cgroup_files.is_left_over(ours)
+    assert cgroup_files.is_left_over(dead)
+    assert not cgroup_files.is_left_over(re.sub(r"-\d+\.", "-1.", dead))
+    assert not cgroup_files.is_left_over("interpreter-bot.main")
+    assert not cgroup_files.is_left_over("interpreter-bot-x")
 
 
 def test_two_in_one_process_do_not_meet(groups):
@@ -346,7 +347,7 @@ OWN_V1 = ["3:memory:/a/b", "2:pids:/", "1:cpu,cpuacct:/gone", "0::/"]
 def test_our_place_is_found_or_else_the_root_of_the_hierarchy(tree):
     proc = tree(OWN_V1, [("x y/" + point, *rest) for point, *rest in V1])
     (proc / "x y/memory/a/b").mkdir(parents=True)
-    assert hierarchies.own(proc) == (
+    assert cgroup_files.own(proc) == (
         None,
         {
             "memory": str(proc / "x y/memory/a/b"),
@@ -366,7 +367,7 @@ def test_a_container_sees_its_place_as_the_root_of_the_mount(tree):
         ],
     )
     (proc / "memory/x").mkdir()
-    assert hierarchies.own(proc) == (None, {"memory": str(proc / "memory/x")})
+    assert cgroup_files.own(proc) == (None, {"memory": str(proc / "memory/x")})
 
 
 def test_nothing_mounted_is_none(tree):
@@ -409,7 +410,7 @@ class TestVersion2:
 
     @pytest.fixture
     def main(self, base):
-        main = base / hierarchies.MAIN
+        main = base / cgroup_files.MAIN
         main.mkdir()
         (main / "cgroup.procs").write_text("")
         return main
@@ -422,20 +423,20 @@ class TestVersion2:
 
     def test_delegated_moves_itself_into_a_leaf_and_enables(self, base, main):
         self.mark(base)
-        assert hierarchies.claim(str(base), ["memory", "pids"]) == str(base)
+        assert cgroup_files.claim(str(base), ["memory", "pids"]) == str(base)
         assert (main / "cgroup.procs").read_text() == str(os.getpid())
         assert (base / "cgroup.subtree_control").read_text() == "+memory +pids"
 
     def test_a_bot_that_is_in_the_leaf_already_stays(self, base, main):
         self.mark(base)
         (base / "cgroup.subtree_control").write_text("cpu memory pids")
-        assert hierarchies.claim(str(main), ["memory", "pids"]) == str(base)
+        assert cgroup_files.claim(str(main), ["memory", "pids"]) == str(base)
         assert (main / "cgroup.procs").read_text() == ""
 
     def test_not_delegated_is_refused_and_nothing_moves(self, base, main, monkeypatch):
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         with pytest.raises(OSError, match="Delegate=yes"):
-            hierarchies.claim(str(base), ["memory"])
+            cgroup_files.claim(str(base), ["memory"])
         assert (main / "cgroup.procs").read_text() == ""
         assert (base / "cgroup.subtree_control").read_text() == ""
 
@@ -443,11 +444,11 @@ class TestVersion2:
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
         (base / "cgroup.procs").write_text(f"{os.getpid()}\n{os.getpid() + 1}\n")
         with pytest.raises(OSError, match="Delegate=yes"):
-            hierarchies.claim(str(base), ["memory"])
+            cgroup_files.claim(str(base), ["memory"])
 
     def test_a_missing_controller_is_named(self, base):
         with pytest.raises(OSError, match="has no hugetlb, rdma controller"):
-            hierarchies.claim(str(base), ["memory", "rdma", "hugetlb"])
+            cgroup_files.claim(str(base), ["memory", "rdma", "hugetlb"])
 
     def test_a_refusal_moves_back(self, base, main, monkeypatch):
         self.mark(base)
@@ -455,10 +456,10 @@ class TestVersion2:
         def refuse(*_):
             raise OSError(16, "busy")
 
-        monkeypatch.setattr(hierarchies, "enable", refuse)
+        monkeypatch.setattr(cgroup_files, "enable", refuse)
         (base / "cgroup.procs").write_text(f"{os.getpid():>12}\n")
         with pytest.raises(OSError, match="busy"):
-            hierarchies.claim(str(base), ["memory"])
+            cgroup_files.claim(str(base), ["memory"])
         assert (base / "cgroup.procs").read_text().startswith(str(os.getpid()))
         assert (main / "cgroup.procs").read_text() == str(os.getpid())
 

@@ -1,0 +1,143 @@
+"""Keeping a transcript within a model's window. Pure.
+
+Old outputs go first, cut to a line or two; then whole turns, oldest first, for which a summary
+or a note takes their place; last, what the present turn itself has piled up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from interpreter_bot.agent import chat_messages
+
+# A picture costs about this at every provider, once it has been scaled down.
+_PICTURE_TOKENS: Final = 1100
+_MESSAGE_TOKENS: Final = 8
+_ASCII_PER_TOKEN: Final = 3.2
+# Reasoning is sealed in base64 more often than not.
+_SEALED_PER_TOKEN: Final = 5
+_SHORT: Final = 300
+# The newest outputs, which the model is working on.
+_KEPT_OUTPUTS: Final = 2
+# So many outputs are shortened at a time: each time, the servers' caches of all that follows are
+# lost.
+_BATCH: Final = 8
+# Dropping turns goes on until this part is used, so that it is not done at every step.
+_ROOM: Final = 0.6
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FittedTranscript:
+    """What fits, and the messages of whole turns that had to go."""
+
+    kept: tuple[chat_messages.Message, ...]
+    dropped: tuple[chat_messages.Message, ...] = ()
+
+
+def text_tokens(text: str) -> int:
+    """Estimate from above: a few ASCII characters a token, one of any other script."""
+    others = 0 if text.isascii() else sum(not mark.isascii() for mark in text)
+    return int((len(text) - others) / _ASCII_PER_TOKEN) + others + 1
+
+
+def message_tokens(message: chat_messages.Message) -> int:
+    """Estimate one message."""
+    tokens = _MESSAGE_TOKENS + text_tokens(message.text)
+    if isinstance(message, chat_messages.AssistantMessage):
+        return tokens + sum(text_tokens(call.arguments) + _MESSAGE_TOKENS for call in message.calls)
+    return tokens + _PICTURE_TOKENS * len(message.pictures)
+
+
+def tokens(transcript: Sequence[chat_messages.Message]) -> int:
+    """Estimate a transcript."""
+    return sum(map(message_tokens, transcript))
+
+
+def reasoning_tokens(transcript: Sequence[chat_messages.Message]) -> int:
+    """Estimate what is given back of the last turn's reasoning; that of others counts for none."""
+    characters = 0
+    for message in reversed(transcript):
+        if isinstance(message, chat_messages.UserMessage) and not message.is_ours:
+            break
+        if isinstance(message, chat_messages.AssistantMessage) and message.reasoning:
+            characters += len(message.reasoning.value)
+    return characters // _SEALED_PER_TOKEN
+
+
+def fit(transcript: Sequence[chat_messages.Message], most_tokens: int) -> FittedTranscript:
+    """Make a transcript fit."""
+    if tokens(transcript) <= most_tokens:
+        return FittedTranscript(tuple(transcript))
+    kept = _with_short_outputs(transcript, most_tokens, _KEPT_OUTPUTS)
+    if tokens(kept) <= most_tokens:
+        return FittedTranscript(tuple(kept))
+    start = _turn_that_fits(kept, int(most_tokens * _ROOM))
+    dropped, kept = tuple(transcript[:start]), kept[start:]
+    if tokens(kept) > most_tokens:
+        kept = _with_short_outputs(kept, most_tokens, 0)
+    return FittedTranscript(tuple(_squeezed(kept, most_tokens)), dropped)
+
+
+def shorten(text: str, most_characters: int) -> str:
+    """Keep the head and the tail of a text, and say what is missing between them."""
+    if len(text) <= most_characters:
+        return text
+    half = max(most_characters // 2, 1)
+    missing = len(text) - 2 * half
+    return f"{text[:half]}\n[… {missing:,} characters left out …]\n{text[-half:]}"
+
+
+def _with_short_outputs(
+    transcript: Sequence[chat_messages.Message], most_tokens: int, kept_outputs: int
+) -> list[chat_messages.Message]:
+    """Shorten outputs, oldest first, as many as needed, and then some."""
+    result = list(transcript)
+    places = [i for i, one in enumerate(result) if isinstance(one, chat_messages.ToolResult)]
+    excess = tokens(result) - most_tokens
+    for number, place in enumerate(places[: max(len(places) - kept_outputs, 0)]):
+        if excess <= 0 and number % _BATCH == 0:
+            break
+        before = result[place]
+        after = chat_messages.ToolResult(
+            before.call_id if isinstance(before, chat_messages.ToolResult) else "",
+            shorten(before.text, _SHORT),
+        )
+        excess -= message_tokens(before) - message_tokens(after)
+        result[place] = after
+    return result
+
+
+def _turn_that_fits(transcript: Sequence[chat_messages.Message], most_tokens: int) -> int:
+    """Find the first turn from which on everything fits; the last turn always stays."""
+    starts = [
+        i
+        for i, one in enumerate(transcript)
+        if isinstance(one, chat_messages.UserMessage) and not one.is_ours
+    ]
+    for start in starts:
+        if tokens(transcript[start:]) <= most_tokens:
+            return start
+    return starts[-1] if starts else 0
+
+
+def _squeezed(
+    transcript: list[chat_messages.Message], most_tokens: int
+) -> list[chat_messages.Message]:
+    """Make one turn fit that is too long in itself: its oldest steps go, then its question."""
+    while tokens(transcript) > most_tokens:
+        said = [
+            i for i, one in enumerate(transcript) if isinstance(one, chat_messages.AssistantMessage)
+        ]
+        if len(said) < 2:
+            break
+        # A step goes with its answers, for a server wants to see neither alone.
+        del transcript[said[0] : said[1]]
+    if (excess := tokens(transcript) - most_tokens) > 0:
+        longest = max(range(len(transcript)), key=lambda i: len(transcript[i].text))
+        text = transcript[longest].text
+        # Every character is at most one token.
+        keep = max(int(len(text) - (excess + 50) * _ASCII_PER_TOKEN), _SHORT)
+        transcript[longest] = dataclasses.replace(transcript[longest], text=shorten(text, keep))
+    return transcript

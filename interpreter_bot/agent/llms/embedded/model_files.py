@@ -1,0 +1,318 @@
+"""Fetching the model's file once: resumed where it broke off, checked, and put in place whole."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import logging
+import os
+import pathlib
+import shutil
+import urllib.parse
+from collections.abc import AsyncIterator, Callable
+from typing import IO, Final, TypeAlias
+
+import aiohttp
+
+from interpreter_bot.agent import model_errors
+from interpreter_bot.text import formatting
+
+_MAGIC: Final = b"GGUF"
+_HASHED_BYTES: Final = 8 * 1024 * 1024
+
+_log = logging.getLogger(__name__)
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Told (bytes there are, bytes in all) as they come."""
+
+# So much stays free for everybody else.
+_RESERVE_BYTES: Final = 64 * 1024 * 1024
+_CHUNK_BYTES: Final = 1024 * 1024
+_CONNECT_SECONDS: Final = 20.0
+_SILENCE_SECONDS: Final = 60.0
+# Failures in a row without a single byte in between.
+_TRIES: Final = 4
+# The same where there is nobody to connect to and nothing has come: most often there is no network.
+_TRIES_WITHOUT_NETWORK: Final = 2
+_POLL_SECONDS: Final = 0.5
+
+_UNREACHABLE: Final = (
+    "The demo model could not be downloaded from {host}: {reason}. Set "
+    "INTERPRETER_BOT_LOCAL__MODEL_PATH to a file of it that you have, or OPENAI_API_KEY to use "
+    "another model."
+)
+_WRONG: Final = (
+    "What {host} gave as the demo model is not the expected file, and was thrown away. Set "
+    "INTERPRETER_BOT_LOCAL__MODEL_PATH to the right one, or OPENAI_API_KEY to use another model."
+)
+_NO_ROOM: Final = (
+    "There is no room for the demo model: {directory} has {free} free, and it needs {need}."
+)
+_NOT_WRITABLE: Final = "The demo model cannot be stored in {directory}: {reason}."
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """A file of weights at its publisher's.
+
+    Attributes:
+        alias: what the server calls the model.
+        title: what people call it.
+        url: where the file is; redirects are followed.
+        size_bytes: its length.
+        sha256: lower-case hex digest.
+        licence: the sentence that people are shown about it.
+    """
+
+    alias: str
+    title: str
+    url: str
+    size_bytes: int
+    sha256: str
+    licence: str
+
+    @property
+    def file_name(self) -> str:
+        """What it is called on disk."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def host(self) -> str:
+        """Who has it."""
+        return urllib.parse.urlsplit(self.url).hostname or self.url
+
+
+QWEN: Final = Weights(
+    alias="qwen2.5-coder-1.5b-instruct",
+    title="Qwen2.5-Coder 1.5B",
+    url="https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/"
+    "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+    size_bytes=1_117_320_768,
+    sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+    licence="Qwen2.5-Coder-1.5B-Instruct is made by the Qwen team of Alibaba Cloud and used under "
+    "the Apache License 2.0: "
+    "https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/blob/main/LICENSE",
+)
+
+
+class NoLocalModelError(model_errors.ModelError):
+    """The demo model cannot be used."""
+
+
+async def sha256(path: pathlib.Path) -> str:
+    """Compute the digest of a file, without keeping the event loop from anything.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+
+    def advance() -> bool:
+        data = file.read(_HASHED_BYTES)
+        digest.update(data)
+        return bool(data)
+
+    with await asyncio.to_thread(path.open, "rb") as file:
+        # A piece at a time, so that a bot that is told to end need not wait for all of it.
+        while await asyncio.to_thread(advance):
+            pass
+    return digest.hexdigest()
+
+
+async def is_official(path: pathlib.Path, wanted: Weights) -> bool:
+    """Say whether a file is the wanted one.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found = await asyncio.to_thread(path.stat)
+    if found.st_size != wanted.size_bytes:
+        return False
+    return await sha256(path) == wanted.sha256
+
+
+def objection(path: pathlib.Path) -> str:
+    """Say why a file that the operator names cannot be the model; nothing where it can."""
+    try:
+        with path.open("rb") as file:
+            is_model = file.read(len(_MAGIC)) == _MAGIC
+    except OSError as error:
+        return f"The demo model's file cannot be read: {path}: {error.strerror or error}."
+    return "" if is_model else f"The demo model's file is no GGUF file: {path}."
+
+
+def given(path: pathlib.Path, official: Weights) -> Weights:
+    """Describe a file that the operator names: one called like the official one has to be it."""
+    if path.name == official.file_name:
+        return official
+    return dataclasses.replace(official, alias=path.stem, title=path.stem, licence="")
+
+
+class _LostError(Exception):
+    """The connection failed; what has come is kept."""
+
+
+class _AbsentError(_LostError):
+    """No connection could be made."""
+
+
+async def download(
+    wanted: Weights,
+    directory: pathlib.Path,
+    *,
+    progress: Progress,
+    pause_seconds: float = 2.0,
+) -> pathlib.Path:
+    """Return the file, downloading what is missing of it.
+
+    Several bots may share a directory: one downloads, the others wait.
+
+    Args:
+        wanted: the file.
+        directory: where it is kept; made where it is missing.
+        progress: told how far it is.
+        pause_seconds: before a lost connection is tried again; it doubles each time.
+
+    Raises:
+        NoLocalModelError: it cannot be had, for the reason that its sentence says.
+    """
+    path = directory / wanted.file_name
+    try:
+        await asyncio.to_thread(_make, directory)
+        async with _locked(path.with_suffix(".lock")):
+            if await _is_right(path, wanted):
+                return path
+            await _download(wanted, path, progress, pause_seconds)
+            return path
+    except OSError as error:
+        reason = error.strerror or str(error)
+        sentence = _NOT_WRITABLE.format(directory=directory, reason=reason)
+        raise NoLocalModelError(sentence) from error
+
+
+async def _is_right(path: pathlib.Path, wanted: Weights) -> bool:
+    try:
+        if await is_official(path, wanted):
+            return True
+    except FileNotFoundError:
+        return False
+    _log.warning("the demo model's file is not the expected one; it is fetched anew: %s", path)
+    await asyncio.to_thread(os.unlink, path)
+    return False
+
+
+async def _download(
+    wanted: Weights, path: pathlib.Path, progress: Progress, pause_seconds: float
+) -> None:
+    partial = path.with_suffix(".partial")
+    was_resumed = partial.exists()
+    await _complete(wanted, partial, progress, pause_seconds)
+    if not await _is_right(partial, wanted) and was_resumed:
+        # The beginning may have been of another file: from the start, once.
+        await _complete(wanted, partial, progress, pause_seconds)
+        await _is_right(partial, wanted)
+    if not partial.exists():
+        raise NoLocalModelError(_WRONG.format(host=wanted.host))
+    os.replace(partial, path)
+
+
+async def _complete(
+    wanted: Weights, partial: pathlib.Path, progress: Progress, pause_seconds: float
+) -> None:
+    """Make the partial file as long as it has to be."""
+    tries = 0
+    timeout = aiohttp.ClientTimeout(
+        total=None, sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS
+    )
+    with partial.open("ab") as file:
+        _check_room(wanted, partial.parent, file.tell())
+        # Behind a proxy, the environment says so.
+        async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
+            while (had := file.tell()) < wanted.size_bytes:
+                try:
+                    await _continue(session, wanted, file, progress)
+                except _LostError as error:
+                    tries = 0 if file.tell() > had else tries + 1
+                    is_absent = isinstance(error, _AbsentError) and not file.tell()
+                    if tries >= (_TRIES_WITHOUT_NETWORK if is_absent else _TRIES):
+                        sentence = _UNREACHABLE.format(host=wanted.host, reason=error)
+                        raise NoLocalModelError(sentence) from error
+                    await asyncio.sleep(pause_seconds * 2**tries)
+        await asyncio.to_thread(os.fsync, file.fileno())
+
+
+def _make(directory: pathlib.Path) -> None:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _check_room(wanted: Weights, directory: pathlib.Path, had_bytes: int) -> None:
+    need = wanted.size_bytes - had_bytes + _RESERVE_BYTES
+    if (free := shutil.disk_usage(directory).free) < need:
+        sentence = _NO_ROOM.format(
+            directory=directory, free=formatting.size(free), need=formatting.size(need)
+        )
+        raise NoLocalModelError(sentence)
+
+
+async def _continue(
+    session: aiohttp.ClientSession,
+    wanted: Weights,
+    file: IO[bytes],
+    progress: Progress,
+) -> None:
+    """Fetch what is missing, or a part of it.
+
+    Raises:
+        _LostError: the server is not there, says no, or broke off.
+    """
+    had = file.tell()
+    headers = {"Range": f"bytes={had}-"} if had else {}
+    # As it lies there: what is compressed on the way has other ranges.
+    headers["Accept-Encoding"] = "identity"
+    try:
+        async with session.get(wanted.url, headers=headers) as response:
+            if had and response.status in (200, 416):
+                # It knows no ranges, or has no such one: all over again.
+                file.truncate(0)
+                file.seek(0)
+            if response.status not in (200, 206):
+                raise _LostError(f"it answered {response.status} {response.reason}")
+            await _write(response, wanted, file, progress)
+    except aiohttp.ClientConnectorError as error:
+        raise _AbsentError("no connection could be made") from error
+    except aiohttp.ClientError as error:
+        raise _LostError("the connection was lost") from error
+    except TimeoutError as error:
+        raise _LostError("it did not answer in time") from error
+
+
+async def _write(
+    response: aiohttp.ClientResponse,
+    wanted: Weights,
+    file: IO[bytes],
+    progress: Progress,
+) -> None:
+    async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+        await asyncio.to_thread(file.write, chunk)
+        progress(min(file.tell(), wanted.size_bytes), wanted.size_bytes)
+        if file.tell() > wanted.size_bytes:
+            # Not the file; the digest will say so.
+            return
+    if file.tell() < wanted.size_bytes:
+        raise _LostError("the connection was lost")
+
+
+@contextlib.asynccontextmanager
+async def _locked(path: pathlib.Path) -> AsyncIterator[None]:
+    """Be the only one, of all processes; the system lets go of the lock of one that dies."""
+    with path.open("ab") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(_POLL_SECONDS)
+        yield

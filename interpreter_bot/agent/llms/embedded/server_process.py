@@ -1,0 +1,165 @@
+"""The process that serves the model: started, watched, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import json
+import logging
+import os
+import pathlib
+import secrets
+import signal
+import sys
+from typing import Any, Final
+
+from interpreter_bot.agent.llms import starting_servers
+from interpreter_bot.agent.llms.embedded import model_files
+
+_log = logging.getLogger(__name__)
+
+_SCRIPT: Final = pathlib.Path(__file__).with_name("server_main.py")
+_LAST_LINES: Final = 20
+_LONGEST_LINE: Final = 64 * 1024
+# Reading a gigabyte from a slow disk.
+_START_SECONDS: Final = 300.0
+
+_FAILED: Final = "The demo model could not be started. The log says more."
+_SILENT: Final = "The demo model did not start in time. Please try again in a moment."
+_PROCESSOR: Final = (
+    "The demo model cannot run on this machine's processor, which has to know AVX2. "
+    "Please configure another model."
+)
+_MEMORY: Final = (
+    "The demo model was ended while it started, most likely because it needs 2 GiB of memory."
+)
+
+
+class ServerProcess:
+    """One process. Use `start`.
+
+    Attributes:
+        address: where it answers.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.address = starting_servers.ServerAddress("", secrets.token_urlsafe(32))
+        self._process = process
+        self._lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+        self._listening = asyncio.create_task(self._listen(), name="demo model's log")
+
+    @classmethod
+    async def start(
+        cls,
+        model: pathlib.Path,
+        *,
+        alias: str,
+        context_tokens: int,
+        threads: int,
+        script: pathlib.Path | None = None,
+        seconds: float = _START_SECONDS,
+    ) -> ServerProcess:
+        """Start it, and return once it answers.
+
+        Args:
+            model: the GGUF file.
+            alias: what it shall call the model.
+            context_tokens: how much the model can read and write together.
+            threads: that compute; 0 means one for each core.
+            script: what runs in the process; `server_main`, if nothing else is named.
+            seconds: how long it may take.
+
+        Raises:
+            NoLocalModelError: it did not; the sentence says why.
+        """
+        engine = cls(await _spawned(script or _SCRIPT))
+        order = {
+            "model": str(model),
+            "alias": alias,
+            "context_tokens": context_tokens,
+            "threads": threads,
+        }
+        try:
+            await engine._begin(order, seconds)
+        except BaseException:
+            await engine.close()
+            raise
+        return engine
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.returncode is None
+
+    async def close(self) -> None:
+        """End it. It has nothing to save."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        if self._process.stdin:
+            self._process.stdin.close()
+        await self._process.wait()
+        await self._listening
+
+    async def _begin(self, order: dict[str, Any], seconds: float) -> None:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise AssertionError("both are pipes")
+        # On a pipe: what stands on a command line or in an environment, others can read.
+        line = json.dumps({**order, "key": self.address.api_key})
+        stdin.write(line.encode() + b"\n")
+        try:
+            async with asyncio.timeout(seconds):
+                told = await stdout.readline()
+        except TimeoutError as error:
+            raise model_files.NoLocalModelError(_SILENT) from error
+        base_url = self._understood(told)
+        if not base_url:
+            raise model_files.NoLocalModelError(await self._reason())
+        self.address = starting_servers.ServerAddress(f"{base_url}/v1", self.address.api_key)
+
+    def _understood(self, told: bytes) -> str:
+        if not told:
+            return ""
+        word = json.loads(told)
+        if "error" in word:
+            self._lines.append(str(word["error"]))
+        return str(word.get("address", ""))
+
+    async def _reason(self) -> str:
+        """Say why it did not start, to the log and as a sentence."""
+        await self._process.wait()
+        await asyncio.wait({self._listening})
+        status = self._process.returncode
+        _log.error("the demo model did not start (%s): %s", status, " | ".join(self._lines))
+        return {-signal.SIGILL: _PROCESSOR, -signal.SIGKILL: _MEMORY}.get(status or 0, _FAILED)
+
+    async def _listen(self) -> None:
+        """Keep what it says last, for the case that it dies."""
+        stderr = self._process.stderr
+        if stderr is None:
+            raise AssertionError("it is a pipe")
+        rest = b""
+        while data := await stderr.read(_LONGEST_LINE):
+            *lines, rest = (rest + data).split(b"\n")
+            rest = rest[-_LONGEST_LINE:]
+            for line in lines:
+                text = line.decode("utf-8", "replace")
+                self._lines.append(text)
+                _log.debug("demo model: %s", text)
+
+
+async def _spawned(script: pathlib.Path) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        str(script),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        # Nothing of the bot's, least of all a token.
+        env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+        cwd="/",
+        # An interrupt at the terminal is for the bot, which ends this when it is time.
+        start_new_session=True,
+    )

@@ -1,0 +1,78 @@
+"""Finding out whether a model can look at pictures, by what its server says to them."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from typing import Final
+
+from interpreter_bot import settings
+from interpreter_bot.agent import chat_messages, model_errors, picture_messages, ports
+
+_log = logging.getLogger(__name__)
+
+# What is wrong with one picture, which is no word about the model.
+_UNREADABLE: Final = re.compile(
+    r"unsupported image\b(?! input)|invalid[ _]image|at most [1-9]\d* image"
+    r"|image[^.\n]{0,60}\b(?:invalid|corrupt|truncated|format|mime|media type|too large|exceed)"
+    r"|(?:could not|cannot|failed to|unable to)[^.\n]{0,30}"
+    r"(?:process|decode|load|read|identify|parse)[^.\n]{0,30}image|valid image|image_parse_error",
+    re.IGNORECASE,
+)
+_REFUSED: Final = re.compile(
+    r"(?:n.t|not|no\b[^.\n]{0,30}) support\w*[^.\n]{0,40}(?:image|vision|multi-?modal)"
+    r"|(?:image|vision|multi-?modal)[^.\n]{0,60}(?:not (?:support|enabled|avail)|unsupported)"
+    r"|image[^.\n]{0,60}only supported by|not a (?:multi-?modal|vision)|unknown variant .{0,9}image"
+    r"|unsupported content part[^.\n]{0,20}image|mmproj|at most 0 image"
+    r"|content[^.\n]{0,40}(?:must|should) be[^.\n]{0,20}string",
+    re.IGNORECASE,
+)
+_TOLD: Final = "This language model cannot look at pictures: it is told of them in words."
+
+
+def refusal(said: str) -> model_errors.ModelError | None:
+    """Read what an error tells of the pictures that were sent; each server has words of its own."""
+    if _UNREADABLE.search(said):
+        return model_errors.PictureUnreadableError()
+    if _REFUSED.search(said):
+        return model_errors.PicturesRefusedError()
+    return model_errors.PictureUnreadableError() if "image" in said else None
+
+
+class PictureFallbackLlm:
+    """A model that is shown pictures until its server says that it cannot see.
+
+    A single picture that a server cannot read tells nothing about the model: anybody could send
+    one, and it would be blind for all. It is left out, and the reply says so.
+
+    Attributes:
+        is_blind: it is known not to see.
+    """
+
+    def __init__(self, llm: ports.Llm, model: settings.Model) -> None:
+        self._llm = llm
+        self._is_sure = model.can_see_images == "yes"
+        self.is_blind = model.can_see_images == "no"
+
+    async def reply(
+        self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
+    ) -> chat_messages.Reply:
+        """Answer, from pictures or from what is said of them."""
+        if not picture_messages.any_in(prompt.messages):
+            return await self._llm.reply(prompt, listener=listener)
+        told = dataclasses.replace(prompt, messages=picture_messages.without(prompt.messages))
+        if not self.is_blind:
+            try:
+                return await self._llm.reply(prompt, listener=listener)
+            except model_errors.PicturesRefusedError:
+                if self._is_sure:
+                    raise
+                _log.info("a model is told of pictures in words from now on")
+                self.is_blind = True
+                listener.notice(_TOLD)
+            except model_errors.PictureUnreadableError:
+                _log.info("a model's server could not read a picture")
+                reply = await self._llm.reply(told, listener=listener)
+                return dataclasses.replace(reply, are_pictures_refused=True)
+        return await self._llm.reply(told, listener=listener)

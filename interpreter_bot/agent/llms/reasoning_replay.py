@@ -1,0 +1,214 @@
+"""What a model thought, as its provider sent it, to be given back with what the model said.
+
+Chat completions carry it in fields beside the text, and Gemini signs each call; Responses has items
+of its own, whose order among the calls counts. Without it a model begins to think anew at every
+step, and some servers refuse the step. It goes back unchanged, to the model it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import openai
+
+from interpreter_bot import settings
+from interpreter_bot.agent import chat_messages
+
+_TEXTS: Final = ("reasoning_content", "reasoning")
+_DETAILS: Final = "reasoning_details"
+_EXTRA: Final = "extra_content"
+FIELDS: Final = (*_TEXTS, _DETAILS, _EXTRA)
+"""What chat completions carry it in."""
+
+# Of one reply. A part of it would be refused, so what is longer is given up as a whole.
+_MOST_CHARACTERS: Final = 512 * 1024
+_GROWING: Final = ("text", "summary")
+
+_REFUSED: Final = re.compile(
+    r"thought|thinking|reasoning|encrypted|signature|\brs_\w", re.IGNORECASE
+)
+_MISSING: Final = re.compile(r"missing|must be passed|required|expected", re.IGNORECASE)
+# What a server takes in the place of what it insists on, and another model never wrote.
+_STAND_INS: Final[Mapping[str, tuple[str, Any]]] = {
+    "signature": (_EXTRA, {"google": {"thought_signature": "skip_thought_signature_validator"}}),
+    "reasoning_content": ("reasoning_content", " "),
+}
+
+
+def origin(protocol: str, model: settings.Model) -> str:
+    """Name a model so that no other is taken for it; its address may hold secrets."""
+    named = f"{protocol} {model.base_url} {model.name}"
+    return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+class Collector:
+    """Gathers it from the pieces of one reply, whatever shape they have."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {}
+        self._details: list[dict[str, Any]] = []
+        self._extras: dict[str, Any] = {}
+        self._items: list[dict[str, Any]] = []
+        self._left = _MOST_CHARACTERS
+
+    def hear(self, delta: object) -> int:
+        """Take what a piece of a chat completion brings, and return how many characters it has."""
+        left = self._left
+        for name in _TEXTS:
+            if (text := getattr(delta, name, None)) and isinstance(text, str) and self._fits(text):
+                self._texts.setdefault(name, []).append(text)
+        details = getattr(delta, _DETAILS, None)
+        for detail in details if isinstance(details, list) else ():
+            if isinstance(detail, dict) and self._fits(detail):
+                self._add_detail(detail)
+        self.hear_call("", delta)
+        return left - self._left
+
+    def hear_call(self, number: int | str, piece: object) -> None:
+        """Take what a call of a chat completion is signed with, by its number in the reply."""
+        extra = getattr(piece, _EXTRA, None)
+        if extra and isinstance(extra, dict) and self._fits(extra):
+            self._extras[str(number)] = extra
+
+    def item(self, item: Mapping[str, Any]) -> None:
+        """Take an item of a Responses reply, in order; those we can write anew by name only."""
+        if self._fits(item):
+            self._items.append(dict(item))
+
+    def collected(self, origin: str) -> chat_messages.Reasoning | None:
+        """Return what there was; None where there was nothing, or too much."""
+        if self._left < 0:
+            return None
+        if any("reasoning" in one for one in self._items):
+            return chat_messages.Reasoning(origin, _json({"items": self._items}))
+        fields: dict[str, Any] = {name: "".join(parts) for name, parts in self._texts.items()}
+        if self._details:
+            fields[_DETAILS] = self._details
+        if not fields and not self._extras:
+            return None
+        value = {"fields": fields, "calls": self._extras}
+        return chat_messages.Reasoning(origin, _json(value))
+
+    def _fits(self, piece: object) -> bool:
+        self._left -= len(piece if isinstance(piece, str) else _json(piece))
+        return self._left >= 0
+
+    def _add_detail(self, detail: dict[str, Any]) -> None:
+        """Add a detail, or make the last one longer, which comes in pieces."""
+        last = self._details[-1] if self._details else {}
+        is_more = all(detail.get(name) == last.get(name) for name in ("type", "index"))
+        if not is_more or not any(isinstance(last.get(name), str) for name in _GROWING):
+            self._details.append(dict(detail))
+            return
+        for name, value in detail.items():
+            if name in _GROWING and isinstance(value, str) and isinstance(last.get(name), str):
+                last[name] += value
+            elif value is not None:
+                last[name] = value
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _value(said: chat_messages.AssistantMessage, origin: str) -> Mapping[str, Any]:
+    """Return what is given back with a message; nothing to a model that it is not of."""
+    if said.reasoning is None or said.reasoning.origin != origin:
+        return {}
+    value: Mapping[str, Any] = json.loads(said.reasoning.value)
+    return value
+
+
+def fields(said: chat_messages.AssistantMessage, origin: str) -> dict[str, Any]:
+    """Return the fields of a message of chat completions."""
+    value = _value(said, origin)
+    extra = value.get("calls", {}).get("")
+    return {**value.get("fields", {}), **({_EXTRA: extra} if extra else {})}
+
+
+def signatures(said: chat_messages.AssistantMessage, origin: str) -> list[dict[str, Any]]:
+    """Return the fields of each call of a message of chat completions."""
+    extras = _value(said, origin).get("calls", {})
+    numbers = map(str, range(len(said.calls)))
+    return [{_EXTRA: extras[number]} if number in extras else {} for number in numbers]
+
+
+def items(said: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapping[str, Any]]:
+    """Return what a message was among the items of a Responses reply, in order.
+
+    Returns:
+        Of each item its `reasoning_replay`; or `message`, which stands for the text; or `call`, the
+        number of one; or nothing, where the order is not known.
+    """
+    order: list[dict[str, Any]] = list(_value(said, origin).get("items", ()))
+    known = [
+        one
+        for one in order
+        if "reasoning" in one
+        or ("message" in one and said.text)
+        or ("call" in one and one["call"] < len(said.calls))
+    ]
+    # What nothing follows is refused: a call may have been left out meanwhile.
+    while known and "reasoning" in known[-1]:
+        known.pop()
+    yield from known
+
+
+def is_refused(error: openai.APIStatusError, parameters: Mapping[str, Any]) -> bool:
+    """Say whether a server refused a request for what was given back in it."""
+    said = f"{error.param} {error.message} {error.body}"
+    is_about_it = error.status_code in (400, 404, 422) and bool(_REFUSED.search(said))
+    return is_about_it and without(parameters) != parameters
+
+
+def without(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Take all that is given back out of a request."""
+    kept = dict(parameters)
+    if "messages" in kept:
+        kept["messages"] = [_bare(one) for one in kept["messages"]]
+    if "input" in kept:
+        kept["input"] = [_unnamed(one) for one in kept["input"] if one.get("type") != "reasoning"]
+    return kept
+
+
+def _unnamed(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Take an item's name away, by which a server would look for the reasoning it came with."""
+    if "id" in item and item["type"] == "message":
+        return {"role": item["role"], "content": item["content"][0]["text"]}
+    return {name: value for name, value in item.items() if name != "id"}
+
+
+def _bare(message: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in message.items() if name not in FIELDS}
+    if "tool_calls" in kept:
+        kept["tool_calls"] = [_bare(one) for one in kept["tool_calls"]]
+    return kept
+
+
+def missing(error: openai.APIStatusError) -> str:
+    """Say which of the things that there is a stand-in for a server misses; empty where none."""
+    said = f"{error.param} {error.message} {error.body}"
+    if not _MISSING.search(said):
+        return ""
+    return next((name for name in _STAND_INS if name in said), "")
+
+
+def filled(said: Sequence[Mapping[str, Any]], names: set[str]) -> list[dict[str, Any]]:
+    """Put stand-ins into what is missing them among messages of chat completions."""
+    result = []
+    for message in said:
+        one = dict(message)
+        if one["role"] == "assistant" and "reasoning_content" in names:
+            name, value = _STAND_INS["reasoning_content"]
+            one.setdefault(name, value)
+        if one.get("tool_calls") and "signature" in names:
+            # Of calls at once, only the first is ever signed.
+            name, value = _STAND_INS["signature"]
+            first, *others = one["tool_calls"]
+            one["tool_calls"] = [{name: value, **first}, *others]
+        result.append(one)
+    return result

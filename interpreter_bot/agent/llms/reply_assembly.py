@@ -1,0 +1,181 @@
+"""Putting a reply together from the pieces of a stream, whatever shape they have."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Final
+
+from interpreter_bot.agent import chat_messages, picture_messages, ports, text_calls, tools
+from interpreter_bot.agent.llms import reasoning_replay
+
+# A server that ignores the limit on its answer is listened to for so many times that limit.
+_CHARACTERS_PER_TOKEN: Final = 12
+_CALLS: Final = 64
+
+
+class _Started:
+    """A native call that is still being written."""
+
+    def __init__(self, call_id: str, name: str) -> None:
+        self.id = call_id
+        self.name = name
+        self.arguments: list[str] = []
+        self.peek = tools.CallPreview()
+
+
+class ReplyAssembler:
+    """Hears one reply.
+
+    Args:
+        listener: who hears it with us.
+        prompt: what was asked.
+        finds_calls: what the text holds of calls, in the words of some model, counts as such.
+        takes_python: blocks of Python in the text are calls, too.
+        origin: what `reasoning_replay` calls the model; empty where nothing is given back.
+
+    Attributes:
+        finish: why the reply ended; None while it has not.
+        is_refused: the model, or a filter, said no.
+        reasoning: what is to be given back.
+        is_reasoning_refused: what was given back was refused.
+        usage: what the server counted.
+        has_block: a block of Python is complete.
+        has_pictures: there are some in the prompt.
+    """
+
+    def __init__(
+        self,
+        listener: ports.ReplyListener,
+        prompt: chat_messages.Prompt,
+        *,
+        finds_calls: bool = False,
+        takes_python: bool = False,
+        origin: str = "",
+    ) -> None:
+        self.finish: chat_messages.Finish | None = None
+        self.usage: chat_messages.Usage | None = None
+        self.is_refused = False
+        self.has_block = False
+        self.has_pictures = picture_messages.any_in(prompt.messages)
+        self.reasoning = reasoning_replay.Collector()
+        self.is_reasoning_refused = False
+        self._origin = origin
+        self._listener = listener
+        names = tools.KNOWN if finds_calls else frozenset[str]()
+        self._splitter = (
+            text_calls.Parser(names, takes_python=takes_python) if prompt.tools else None
+        )
+        self._left = prompt.answer_tokens * _CHARACTERS_PER_TOKEN
+        self._words: list[str] = []
+        self._native: list[_Started] = []
+        self._latest: dict[object, _Started] = {}
+        self._found: list[chat_messages.Call] = []
+        self._manner = chat_messages.Sampling.NATIVE
+        self._has_heard = False
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether anything has come: then nobody may ask again from the start."""
+        return self._has_heard
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether far more has come than was asked for."""
+        return self._left < 0
+
+    def text(self, delta: str) -> None:
+        """Hear text."""
+        if not delta:
+            return
+        self._has_heard = True
+        self._left -= len(delta)
+        self._take(self._splitter.feed(delta) if self._splitter else [text_calls.Words(delta)])
+
+    def thought(self, delta: object) -> None:
+        """Hear what a piece of a chat completion holds of reasoning, which nobody is shown."""
+        self._left -= self.reasoning.hear(delta)
+
+    def call(self, key: object, *, call_id: str = "", name: str = "", arguments: str = "") -> int:
+        """Hear a piece of a native call, and return the call's number in the reply.
+
+        Args:
+            key: what distinguishes this call from others of the reply; None where the server
+                does not say, and sends calls one after the other.
+            call_id: its id, in at least one of the pieces.
+            name: the tool's name, likewise.
+            arguments: what this piece adds to the arguments.
+        """
+        started = self._latest.get(key)
+        # Some servers give the same key, or none, to all calls, each of which comes whole.
+        is_other = started is not None and bool(name) and (not call_id or started.id != call_id)
+        if started is None or (is_other and started.arguments):
+            if len(self._native) >= _CALLS:
+                self._left = -1
+                return _CALLS
+            started = self._latest[key] = _Started(call_id, name)
+            self._native.append(started)
+        self._has_heard = True
+        self._left -= len(arguments)
+        started.id, started.name = started.id or call_id, started.name or name
+        if arguments:
+            started.arguments.append(arguments)
+        if started.name == tools.RUN_CODE and (code := started.peek.feed(arguments)):
+            self._listener.code(code)
+        return self._native.index(started)
+
+    def complete(self, key: object, arguments: str) -> None:
+        """Hear the arguments of a native call as a whole, which settles what they are."""
+        if key in self._latest and arguments:
+            self._latest[key].arguments = [arguments]
+
+    def reply(self, *, is_whole: bool = True) -> chat_messages.Reply:
+        """Put together what was heard; of what is not whole, the text."""
+        if self._splitter:
+            self._take(self._splitter.finish(), is_whole=is_whole)
+            self._splitter = None
+        finish = chat_messages.Finish.FILTERED if self.is_refused else self.finish
+        finish = finish or chat_messages.Finish.STOP
+        is_usable = is_whole and finish is chat_messages.Finish.STOP
+        native = [
+            chat_messages.Call(one.id, one.name, "".join(one.arguments)) for one in self._native
+        ]
+        calls = _named(native or self._found) if is_usable else ()
+        return chat_messages.Reply(
+            text="".join(self._words),
+            calls=calls,
+            manner=chat_messages.Sampling.NATIVE if native else self._manner,
+            finish=finish,
+            usage=self.usage,
+            reasoning=self.reasoning.collected(self._origin) if is_whole and self._origin else None,
+            is_reasoning_refused=self.is_reasoning_refused,
+        )
+
+    def _take(self, pieces: list[text_calls.Piece], *, is_whole: bool = True) -> None:
+        for piece in pieces:
+            match piece:
+                case text_calls.Words(text):
+                    # After a call, a model goes on to invent what the code would print.
+                    if not self._found:
+                        self._words.append(text)
+                        self._listener.text(text)
+                case text_calls.Writing(text):
+                    self._listener.code(text)
+                case text_calls.Block(code, is_closed) if is_closed or is_whole:
+                    self.has_block = True
+                    self._manner = chat_messages.Sampling.PYTHON
+                    arguments = json.dumps({"code": code})
+                    self._found.append(chat_messages.Call("", tools.RUN_CODE, arguments))
+                case text_calls.Found(name, arguments):
+                    self._manner = chat_messages.Sampling.JSON
+                    self._found.append(chat_messages.Call("", name, arguments))
+
+
+def _named(calls: list[chat_messages.Call]) -> tuple[chat_messages.Call, ...]:
+    """Give every call an id of its own, for some servers give none, or the same to all."""
+    named: dict[str, chat_messages.Call] = {}
+    for call in calls:
+        is_free = bool(call.id) and call.id not in named
+        key = call.id if is_free else f"call_{secrets.token_hex(8)}"
+        named[key] = chat_messages.Call(key, call.name, call.arguments)
+    return tuple(named.values())

@@ -1,0 +1,215 @@
+"""The seam where what the SDK raises becomes one of our failures, said once."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import email.utils
+import json
+import logging
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeGuard
+
+import openai
+
+from interpreter_bot.agent import chat_messages, model_errors
+from interpreter_bot.agent.llms import picture_support, reply_assembly
+
+_log = logging.getLogger(__name__)
+
+_CONTEXT: Final = re.compile(
+    r"context[ _](?:length|window|size)|maximum context|too many tokens|prompt is too long"
+    r"|exceeds? the (?:available|model'?s) context|input is too long|max_prompt_tokens",
+    re.IGNORECASE,
+)
+_TOOLS: Final = re.compile(
+    r"(?:not support|unsupported|no support|requires?)\W[^.]{0,80}\btool|\btools?\b[^.]{0,80}"
+    r"(?:not supported|unsupported|not enabled|requires --jinja)",
+    re.IGNORECASE,
+)
+_FILTER: Final = re.compile(r"content_filter|content_policy|content management policy|safety")
+_QUOTA: Final = re.compile(r"insufficient_quota|billing|exceeded your current quota")
+_REASONING: Final = "invalid_encrypted_content"
+_SECRET: Final = re.compile(r"\bsk-[\w\-*.]{4,}|\bBearer\s+\S+", re.IGNORECASE)
+_DETAIL_CHARACTERS: Final = 500
+# Pictures and reasoning that a server quotes: nothing for a log.
+_BLOB: Final = re.compile(r"[A-Za-z0-9+/_=\-]{160,}")
+# More than any model reads or writes at once: a server that says so has not counted.
+_MOST_TOKENS: Final = 10**9
+
+
+class ReasoningRefusedError(model_errors.RequestRefusedError):
+    """What was given back of a model's reasoning was refused in the stream of its answer."""
+
+
+class UnreadableError(openai.OpenAIError):
+    """An event of a stream is no JSON."""
+
+
+@contextlib.contextmanager
+def translate(assembler: reply_assembly.ReplyAssembler, *, api_key: str) -> Iterator[None]:
+    """Turn failures inside into ours.
+
+    Args:
+        assembler: has what was heard until then.
+        api_key: is wiped out of whatever an error says.
+    """
+    try:
+        yield
+    except openai.OpenAIError as error:
+        _scrub(error, api_key)
+        failure = _failure(error, has_pictures=assembler.has_pictures)
+        _log.warning("a model failed: %s: %s", type(failure).__name__, _detail(error))
+        # An answer that is whole stays so, whatever becomes of the connection after it.
+        if assembler.finish is None:
+            raise cut(assembler, otherwise=failure) from error
+
+
+def cut(
+    assembler: reply_assembly.ReplyAssembler, *, otherwise: model_errors.ModelError
+) -> model_errors.ModelError:
+    """Say that a reply broke off; where nothing had come yet, give what else it is."""
+    if not assembler.has_heard or isinstance(otherwise, model_errors.RefusedError):
+        return otherwise
+    return model_errors.CutError(assembler.reply(is_whole=False))
+
+
+def _failure(error: openai.OpenAIError, *, has_pictures: bool) -> model_errors.ModelError:
+    match error:
+        case openai.APITimeoutError():
+            return model_errors.SilentError()
+        case openai.APIConnectionError():
+            return model_errors.UnreachableError()
+        case openai.APIStatusError():
+            said = f"{error.code} {error.type} {error.message}"
+            is_of_sight = has_pictures and error.status_code not in (401, 403, 429)
+            return (picture_support.refusal(said) if is_of_sight else None) or _of_status(error)
+        case openai.APIResponseValidationError() | UnreadableError():
+            return model_errors.GarbledError()
+        case openai.APIError():
+            return of_code(str(error.code or error.type or ""), error.message)
+        case _:
+            return model_errors.RequestRefusedError()
+
+
+def _of_status(error: openai.APIStatusError) -> model_errors.ModelError:
+    said = f"{error.code} {error.type} {error.message}"
+    wait = retry_after_seconds(error.response.headers)
+    match error.status_code:
+        case 401 | 403:
+            return model_errors.KeyRefusedError()
+        case 404:
+            return model_errors.UnknownModelError()
+        case 402:
+            return model_errors.QuotaError()
+        case 413:
+            return model_errors.ContextTooLongError()
+        case 429 if _QUOTA.search(said):
+            return model_errors.QuotaError()
+        case 429:
+            return model_errors.RateLimitedError(retry_after_seconds=wait)
+        case 408 | 409:
+            return model_errors.OverloadedError(retry_after_seconds=wait)
+        case status if status >= 500 and not (_TOOLS.search(said) or _CONTEXT.search(said)):
+            return model_errors.OverloadedError(retry_after_seconds=wait)
+    return _of_words(said) or model_errors.RequestRefusedError()
+
+
+def _of_words(said: str) -> model_errors.ModelError | None:
+    """Read what only the words of an error tell, for every server has codes of its own."""
+    if _CONTEXT.search(said):
+        return model_errors.ContextTooLongError()
+    if _FILTER.search(said):
+        return model_errors.RefusedError()
+    if _TOOLS.search(said):
+        return model_errors.ToolsRefusedError()
+    return None
+
+
+def of_code(code: str, message: str) -> model_errors.ModelError:
+    """Name an error that came inside a stream."""
+    said = f"{code} {message}"
+    if _QUOTA.search(said):
+        return model_errors.QuotaError()
+    if "rate_limit" in said:
+        return model_errors.RateLimitedError()
+    if _REASONING in said:
+        return ReasoningRefusedError()
+    return _of_words(said) or model_errors.OverloadedError()
+
+
+def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
+    """Read how long a server asks us to wait: milliseconds, seconds or a date."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        with contextlib.suppress(KeyError, ValueError):
+            seconds = float(headers[name]) * unit
+            return max(seconds, 0.0) if math.isfinite(seconds) else None
+    with contextlib.suppress(KeyError, ValueError, TypeError):
+        until = email.utils.parsedate_to_datetime(headers["retry-after"])
+        if until.tzinfo is None:
+            until = until.replace(tzinfo=datetime.UTC)
+        return max((until - datetime.datetime.now(datetime.UTC)).total_seconds(), 0.0)
+    return None
+
+
+def _scrub(error: openai.OpenAIError, api_key: str) -> None:
+    """Take our key out of an error: servers quote it, and an error travels far."""
+
+    def wiped(value: str) -> str:
+        if len(api_key) > 5:
+            value = value.replace(api_key, "[key]")
+        return _SECRET.sub("[key]", value)
+
+    error.args = tuple(wiped(str(arg)) for arg in error.args)
+    if isinstance(error, openai.APIError):
+        error.message = wiped(error.message)
+        with contextlib.suppress(ValueError):
+            error.body = json.loads(wiped(json.dumps(error.body, default=str)))
+
+
+def _detail(error: openai.OpenAIError) -> str:
+    status = getattr(error, "status_code", "")
+    said = _BLOB.sub("[…]", str(error))[:_DETAIL_CHARACTERS]
+    return f"{type(error).__name__} {status} {said}".replace("\n", " ")
+
+
+def usage(
+    read: object, written: object, details: object, otherwise: object = None
+) -> chat_messages.Usage | None:
+    """Read what a server counted; None where it did not, or cannot have.
+
+    Args:
+        read: tokens of the whole input.
+        written: tokens of the output.
+        details: has `cached_tokens` and `cache_write_tokens`.
+        otherwise: what some servers call cached tokens in its place.
+    """
+    if not _is_count(read) or not _is_count(written):
+        return None
+    cached = getattr(details, "cached_tokens", None)
+    cached = cached if _is_count(cached) else otherwise
+    cached = min(cached, read) if _is_count(cached) else 0
+    stored = getattr(details, "cache_write_tokens", None)
+    stored = min(stored, read - cached) if _is_count(stored) else 0
+    return chat_messages.Usage(read, written, cached_tokens=cached, cache_write_tokens=stored)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return 0 <= value <= _MOST_TOKENS
+
+
+def finish(reason: object) -> chat_messages.Finish | None:
+    """Read why a reply ended; None where nothing that we know was said."""
+    match reason:
+        case "length" | "max_tokens" | "max_output_tokens":
+            return chat_messages.Finish.LENGTH
+        case "content_filter" | "refusal" | "safety":
+            return chat_messages.Finish.FILTERED
+        case str() if reason:
+            # stop, tool_calls, function_call, and what other servers call the same.
+            return chat_messages.Finish.STOP
+    return None

@@ -1,0 +1,124 @@
+"""Finding out whether a model can call tools, by its name and by what it does."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from interpreter_bot.agent import chat_messages, model_errors, ports
+from interpreter_bot.agent.llms import chat_completions, fenced
+
+_log = logging.getLogger(__name__)
+
+# A server may have been given another model, or other settings, meanwhile.
+_TRIAL_SECONDS: Final = 1800.0
+_GONE_OVER: Final = (
+    "This language model turned out not to call tools ({reason}). From now on it writes code as "
+    "blocks in its words, and those are run."
+)
+_CAME_BACK: Final = (
+    "This language model calls tools after all. From now on, code in its words is only shown."
+)
+_AS_TEXT: Final = (
+    "[That call was written as text, and has not been run. Make it as a call, or answer the "
+    "person in words.]"
+)
+
+
+class AdaptiveLlm:
+    """Starts with tools, and goes over to code blocks where the model cannot call.
+
+    Proof of that is a server that refuses tools, or a call that is written as text; of a model
+    that has made a native call, only a second one, after it was told. Code that is merely shown
+    proves nothing and is never run. Whoever's turn it is hears of a change. It is undone by a
+    native call: tools are offered again now and then. This is remembered as long as the bot runs.
+
+    Args:
+        with_tools: the model with tools.
+        without: the same model without.
+        is_small: it is spoken to without tools from the start, and that stays so.
+        clock: tells seconds.
+    """
+
+    def __init__(
+        self,
+        with_tools: chat_completions.ChatCompletionsLlm,
+        without: fenced.FencedLlm,
+        *,
+        is_small: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._with_tools = with_tools
+        self._without = without
+        self._is_small = is_small
+        self._clock = clock
+        self._has_called = False
+        self._trial_at: float | None = None
+
+    async def reply(
+        self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
+    ) -> chat_messages.Reply:
+        """Answer, one way or the other."""
+        if self._is_small or not self._offers_tools(prompt):
+            return await self._without.reply(prompt, listener=listener)
+        try:
+            reply = await self._with_tools.reply(prompt, listener=listener, finds_calls=True)
+        except model_errors.ToolsRefusedError:
+            self._go_over("its server refuses them", listener)
+            return await self._without.reply(prompt, listener=listener)
+        if reply.calls and reply.manner is chat_messages.Sampling.NATIVE:
+            self._come_back(listener)
+        elif reply.calls and self._has_called and self._trial_at is None:
+            reply = await self._asked_again(prompt, reply, listener)
+        elif reply.calls:
+            self._go_over("it writes its calls as text", listener)
+        elif self._trial_at is not None:
+            # Words alone show nothing; what code they hold is not run, so trials stay rare.
+            self._trial_at = self._clock() + _TRIAL_SECONDS
+        return reply
+
+    def _offers_tools(self, prompt: chat_messages.Prompt) -> bool:
+        if self._trial_at is None:
+            return True
+        last = prompt.messages[-1] if prompt.messages else None
+        # No turn changes its way in the middle for a mere trial.
+        begins = isinstance(last, chat_messages.UserMessage) and not last.is_ours
+        return begins and prompt.may_call and self._clock() >= self._trial_at
+
+    async def _asked_again(
+        self,
+        prompt: chat_messages.Prompt,
+        reply: chat_messages.Reply,
+        listener: ports.ReplyListener,
+    ) -> chat_messages.Reply:
+        """Give a model that can call another chance to; what it wrote is not run."""
+        written = (reply.text.strip(), *(call.arguments for call in reply.calls))
+        told = (
+            chat_messages.AssistantMessage("\n".join(filter(None, written))),
+            chat_messages.UserMessage(_AS_TEXT, is_ours=True),
+        )
+        prompt = dataclasses.replace(prompt, messages=(*prompt.messages, *told))
+        try:
+            again = await self._with_tools.reply(prompt, listener=listener, finds_calls=True)
+        except model_errors.CutError as error:
+            error.partial = fenced.with_both(reply, error.partial)
+            raise
+        if again.calls and again.manner is not chat_messages.Sampling.NATIVE:
+            self._go_over("it writes its calls as text", listener)
+        return fenced.with_both(reply, again)
+
+    def _go_over(self, reason: str, listener: ports.ReplyListener) -> None:
+        if self._trial_at is None:
+            _log.info("a model is used without tools from now on: %s", reason)
+            listener.notice(_GONE_OVER.format(reason=reason))
+        self._trial_at = self._clock() + _TRIAL_SECONDS
+
+    def _come_back(self, listener: ports.ReplyListener) -> None:
+        self._has_called = True
+        if self._trial_at is not None:
+            _log.info("a model is used with tools again: it called one")
+            listener.notice(_CAME_BACK)
+            self._trial_at = None

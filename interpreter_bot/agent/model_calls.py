@@ -1,0 +1,258 @@
+"""One question to the model: fitted into its window, paid for, heard, counted."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Final
+
+from interpreter_bot import settings
+from interpreter_bot.agent import (
+    budgets,
+    chat_messages,
+    context_windows,
+    model_errors,
+    picture_messages,
+    ports,
+    prompt_texts,
+    tools,
+    transcripts,
+)
+
+_ANSWER_NOW: Final = (
+    "[No more code will be run. Answer the person now, in words, from the outputs above, and say "
+    "what is missing.]"
+)
+_SUMMARY_TOKENS: Final = 500
+_SHRINKAGE: Final = 0.6
+_TRIES: Final = 3
+_WARMEST: Final = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReply:
+    """What came of a question.
+
+    Attributes:
+        reply: what the model said; of one that is cut, its text.
+        is_cut: the stream ended before the reply did.
+        may_call: the model was free to call tools.
+        is_last: the budget holds no further step.
+    """
+
+    reply: chat_messages.Reply
+    is_cut: bool
+    may_call: bool
+    is_last: bool
+
+
+class _NullListener:
+    """Hears what no person shall see."""
+
+    def text(self, delta: str) -> None:
+        """Drop it."""
+
+    def code(self, delta: str) -> None:
+        """Drop it."""
+
+    def notice(self, sentence: str) -> None:
+        """Drop it."""
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Drop it."""
+
+
+class ModelCall:
+    """Asks one model during one turn.
+
+    Attributes:
+        heard: what the model has said since whoever uses this last emptied it.
+    """
+
+    def __init__(
+        self,
+        llm: ports.Llm,
+        model: settings.Model,
+        *,
+        budget: budgets.Budget,
+        observer: ports.TurnObserver,
+        cache_key: str = "",
+    ) -> None:
+        self.heard = ""
+        self._cache_key = cache_key
+        self._written = 0
+        self._llm = llm
+        self._model = model
+        self._budget = budget
+        self._observer = observer
+        self._window = 1.0
+        self._ratio = 1.0
+        self._fixed = 0
+
+    def text(self, delta: str) -> None:
+        """Hear words."""
+        self.heard += delta
+        self._written += context_windows.text_tokens(delta)
+        self._observer.text(delta)
+
+    def code(self, delta: str) -> None:
+        """Hear code."""
+        self._written += context_windows.text_tokens(delta)
+        self._observer.writing(delta)
+
+    def notice(self, sentence: str) -> None:
+        """Hear about the model."""
+        self._observer.notice(sentence)
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Hear how far the model is on its way."""
+        self._observer.progress(text, share)
+
+    async def ask(
+        self, system: str, transcript: transcripts.Transcript, *, must_answer: bool, setbacks: int
+    ) -> ModelReply | budgets.Refusal:
+        """Ask once; a transcript that proves too long is made shorter first.
+
+        Args:
+            system: the system prompt.
+            transcript: what was said; old turns may be summarised.
+            must_answer: the model shall call nothing any more.
+            setbacks: how often in a row it got nowhere, which makes it answer more freely.
+
+        Raises:
+            ModelError: but for CutError.
+        """
+        schemas = sum(context_windows.text_tokens(f"{tool}") for tool in tools.TOOLS)
+        self._fixed = context_windows.text_tokens(system) + schemas
+        for _ in range(_TRIES - 1):
+            try:
+                return await self._ask(system, transcript, must_answer, setbacks)
+            except model_errors.ContextTooLongError:
+                self._window *= _SHRINKAGE
+        return await self._ask(system, transcript, must_answer, setbacks)
+
+    async def _ask(
+        self, system: str, transcript: transcripts.Transcript, must_answer: bool, setbacks: int
+    ) -> ModelReply | budgets.Refusal:
+        fitted = await self._fitted(transcript)
+        estimate = self._estimate(fitted)
+        grant = await self._budget.ask(estimate)
+        if isinstance(grant, budgets.Refusal):
+            return grant
+        may_call = not (must_answer or grant.is_last)
+        if not may_call:
+            fitted = (*fitted, chat_messages.UserMessage(_ANSWER_NOW, is_ours=True))
+        prompt = chat_messages.Prompt(
+            system=system,
+            messages=fitted,
+            tools=tools.TOOLS,
+            may_call=may_call,
+            answer_tokens=min(grant.answer_tokens, self._room_for_answer(estimate)),
+            temperature=self._temperature(setbacks),
+            cache_key=self._cache_key,
+        )
+        self._observer.step(self._budget.spent.steps + 1)
+        reply, is_cut = await self._heard(prompt, estimate)
+        return ModelReply(reply=reply, is_cut=is_cut, may_call=may_call, is_last=grant.is_last)
+
+    async def _heard(
+        self, prompt: chat_messages.Prompt, estimate: int
+    ) -> tuple[chat_messages.Reply, bool]:
+        """Ask, and count what it cost even if it is cut or cancelled in the middle."""
+        is_cut = False
+        self._written = 0
+        try:
+            reply = await self._llm.reply(prompt, listener=self)
+        except model_errors.CutError as error:
+            reply, is_cut = error.partial, True
+        except asyncio.CancelledError:
+            self._charge(chat_messages.Usage(estimate, self._written, is_estimated=True))
+            raise
+        usage = _counted(reply, estimate, self._written)
+        self._charge(usage)
+        if not usage.is_estimated:
+            # What the server counted tells how wrong our estimates for this model are.
+            self._ratio = max(self._ratio, self._ratio * usage.input_tokens / max(estimate, 1))
+        return reply, is_cut
+
+    def _charge(self, usage: chat_messages.Usage, *, is_step: bool = True) -> None:
+        self._observer.usage(self._budget.charge(usage, is_step=is_step))
+
+    def _estimate(self, transcript: tuple[chat_messages.Message, ...]) -> int:
+        tokens = context_windows.tokens(transcript) + context_windows.reasoning_tokens(transcript)
+        return int((self._fixed + tokens) * self._ratio)
+
+    def _room_for_answer(self, estimate: int) -> int:
+        """Say what the window leaves; some servers refuse to be asked for more."""
+        window = self._model.context_tokens
+        return max(window - estimate, window // 8)
+
+    def _temperature(self, setbacks: int) -> float | None:
+        """Vary on retries: at 0, a model shown its error writes the same code again."""
+        if not setbacks:
+            return self._model.temperature
+        return min(max(self._model.temperature or 0.0, 0.4 + 0.2 * setbacks), _WARMEST)
+
+    async def _fitted(
+        self, transcript: transcripts.Transcript
+    ) -> tuple[chat_messages.Message, ...]:
+        answer = min(self._model.answer_tokens, self._model.context_tokens // 4)
+        room = (self._model.context_tokens - answer) * self._window / self._ratio
+        most = max(int(room) - self._fixed - _SUMMARY_TOKENS, _SUMMARY_TOKENS)
+        fit = context_windows.fit(self._seen(transcript), most)
+        if not fit.dropped:
+            return fit.kept
+        summary = await self._summary(fit.dropped, most)
+        transcript.replace(fit, summary)
+        return context_windows.fit(self._seen(transcript), most + _SUMMARY_TOKENS).kept
+
+    def _seen(self, transcript: transcripts.Transcript) -> tuple[chat_messages.Message, ...]:
+        """Leave out the pictures that the model is not shown, or not any more."""
+        choose = picture_messages.newest if self._model.can_see else picture_messages.without
+        return choose(transcript.entries)
+
+    async def _summary(self, dropped: tuple[chat_messages.Message, ...], most_tokens: int) -> str:
+        """Let the model summarise what has to go; where it cannot, a note has to do."""
+        if context_windows.tokens(dropped) <= _SUMMARY_TOKENS:
+            return transcripts.note(dropped)
+        text = transcripts.readable(dropped, most_tokens)
+        prompt = chat_messages.Prompt(
+            system=prompt_texts.read("summary"),
+            messages=(chat_messages.UserMessage(text),),
+            answer_tokens=_SUMMARY_TOKENS - 100,
+        )
+        estimate = context_windows.text_tokens(text) + context_windows.text_tokens(prompt.system)
+        grant = await self._budget.ask(estimate)
+        if isinstance(grant, budgets.Refusal) or grant.is_last:
+            return transcripts.note(dropped)
+        try:
+            reply = await self._llm.reply(prompt, listener=_NullListener())
+        except model_errors.CutError as error:
+            # What came of it is not worth much, but costs what it costs.
+            self._charge(_counted(error.partial, estimate, 0), is_step=False)
+            return transcripts.note(dropped)
+        except model_errors.ModelError:
+            # The question itself comes next: if the model is away, that will say so.
+            return transcripts.note(dropped)
+        self._charge(_counted(reply, estimate, 0), is_step=False)
+        if not reply.text.strip():
+            return transcripts.note(dropped)
+        short = context_windows.shorten(reply.text.strip(), 3000)
+        return f"[What was said before, in short:]\n{short}"
+
+
+def _counted(
+    reply: chat_messages.Reply, read_tokens: int, heard_tokens: int
+) -> chat_messages.Usage:
+    """Return what the server counted, or else an estimate: some count nothing, some say zero.
+
+    Args:
+        reply: what was said.
+        read_tokens: the estimate of the question.
+        heard_tokens: the estimate of what was heard, calls that came to nothing included.
+    """
+    if reply.usage is not None and reply.usage.tokens:
+        return reply.usage
+    written = context_windows.text_tokens(reply.text)
+    written += sum(context_windows.text_tokens(call.arguments) for call in reply.calls)
+    return chat_messages.Usage(read_tokens, max(written, heard_tokens), is_estimated=True)

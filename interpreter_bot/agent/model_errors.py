@@ -1,0 +1,123 @@
+"""What can go wrong with a model, each with its sentence.
+
+    errors.BotError
+    └── ModelError                 the model could not be used
+        ├── UnknownChoiceError     nobody configured a model of that name
+        ├── KeyRefusedError        401, 403
+        ├── UnknownModelError      404
+        ├── RateLimitedError       429                                  worth a retry
+        ├── QuotaError             429 for want of money
+        ├── OverloadedError        500 and above                        worth a retry
+        ├── UnreachableError       no connection                        worth a retry
+        ├── SilentError            a connection, but nothing comes      worth a retry
+        ├── GarbledError           what came is no answer               worth a retry
+        ├── ContextTooLongError    the transcript is longer than the model's window
+        ├── ToolsRefusedError      the model does not know tools
+        ├── PicturesRefusedError   the model cannot see
+        ├── PictureUnreadableError a picture is none to the server
+        ├── RefusedError           the provider's filter says no
+        ├── RequestRefusedError    any other 4xx
+        └── CutError               it broke off; what was said until then comes along
+
+The agent turns them into endings of a turn; `str(error)` is that ending's sentence.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from interpreter_bot import errors
+from interpreter_bot.agent import chat_messages
+
+
+class ModelError(errors.BotError):
+    """The language model could not be used."""
+
+    is_worth_retrying: ClassVar[bool] = False
+    """Asking again in a moment may succeed."""
+
+    def __init__(
+        self, sentence: str | None = None, *, retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(sentence)
+        self.retry_after_seconds = retry_after_seconds
+        """How long the server asked us to wait; None where it did not say."""
+
+
+class UnknownChoiceError(ModelError):
+    """No model of that name is configured."""
+
+
+class KeyRefusedError(ModelError):
+    """The language model's server refused our API key. The operator has to check it."""
+
+
+class UnknownModelError(ModelError):
+    """The server does not know the configured language model. The operator has to check it."""
+
+
+class RateLimitedError(ModelError):
+    """The language model is answering too many requests right now. Please try again in a minute."""
+
+    is_worth_retrying = True
+
+
+class QuotaError(ModelError):
+    """The account at the language model's provider is used up. The operator has to look at it."""
+
+
+class OverloadedError(ModelError):
+    """The language model's server has a problem right now. Please try again in a moment."""
+
+    is_worth_retrying = True
+
+
+class UnreachableError(ModelError):
+    """The language model cannot be reached. Please try again in a moment."""
+
+    is_worth_retrying = True
+
+
+class SilentError(ModelError):
+    """The language model did not answer in time. Please try again in a moment."""
+
+    is_worth_retrying = True
+
+
+class GarbledError(ModelError):
+    """The language model's server answered something that cannot be understood."""
+
+    is_worth_retrying = True
+
+
+class ContextTooLongError(ModelError):
+    """The conversation is longer than the language model can read. Please start a new one."""
+
+
+class ToolsRefusedError(ModelError):
+    """The language model does not support tools."""
+
+
+class PicturesRefusedError(ModelError):
+    """The language model cannot look at pictures."""
+
+
+class PictureUnreadableError(ModelError):
+    """The language model's server could not read a picture."""
+
+
+class RefusedError(ModelError):
+    """The language model's provider refused this request."""
+
+
+class RequestRefusedError(ModelError):
+    """The language model's server did not accept our request. The log says more."""
+
+
+class CutError(ModelError):
+    """The language model's answer broke off in the middle."""
+
+    def __init__(self, partial: chat_messages.Reply, sentence: str | None = None) -> None:
+        super().__init__(sentence)
+        self.partial = partial
+        """What had come until then: its text, and no calls, for they may be incomplete."""

@@ -1,0 +1,168 @@
+"""Outputs, files and endings in words for a model, which sees no screen. Pure.
+
+An output that says little, such as `<Figure size 640x480>`, makes small models run the same code
+again and again; so what the person saw is told in a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from interpreter_bot import values
+from interpreter_bot.agent import context_windows, picture_messages
+from interpreter_bot.text import formatting, screens
+
+_REPR: Final = re.compile(r"<Figure size [^>]*>|<Axes[^>]*>|Figure\(\S+\)")
+_TABLE_ROWS: Final = 20
+_SILENT: Final = (
+    "[The code ran to its end without an error and printed nothing. What it was to save or to "
+    "compute is done; print what you need to know.]"
+)
+# Or else a model that cannot see tells what it believes to be in the picture.
+_ONLY_DRAWN: Final = "[Nothing was printed: name no figures but those you have seen.]"
+# Small models take a column that is missing for a fault of their code, and never tell the person.
+_NO_SUCH_NAME: Final = (
+    "[There is no such name in the data. Use one that exists; if none of them is what the person "
+    "asked for, do not run code, but tell them that it is not in the data, and what is.]"
+)
+# So do amounts with a currency, for which they otherwise try one conversion after the other.
+_OF_TEXT: Final = re.compile(
+    r"could not convert string to float|Unable to parse string|dtype '?(?:str|object|string)'?"
+    r"|unsupported operand type.*'str'|can't multiply sequence|agg function failed"
+)
+NUMBERS_IN_TEXT: Final = (
+    "Convert text such as '$1,200' to a number like this: df['column'].str.strip('$€£% ')"
+    ".str.replace(',', '').astype(float), and a date by pd.to_datetime."
+)
+"""What helps where text was taken for numbers or dates."""
+MISSING_VALUES: Final = "Missing values are found with isna() and notna(), not with == ''."
+"""What helps where they were looked for as empty text."""
+HINTS: Final = (_NO_SUCH_NAME, f"[{NUMBERS_IN_TEXT}]")
+"""What an error's output may hold of them, each in a line."""
+FAILED: Final = (
+    "[The code failed with the error above. Take another way to the result, in changed code.]"
+)
+"""How the output of code that raised ends."""
+_FILES: Final = 100
+
+
+def error(outputs: Sequence[screens.Standing]) -> values.Error | None:
+    """Find the exception that ended an execution, if one did."""
+    return next((one for one in reversed(outputs) if isinstance(one, values.Error)), None)
+
+
+def execution(
+    outputs: Sequence[screens.Standing], finished: values.Finished, most_characters: int
+) -> str:
+    """Say everything of an execution: what stands on its screen, then how it ended."""
+    shown = "\n".join(filter(None, (_said(one).strip("\n") for one in outputs)))
+    if outputs and all(isinstance(one, values.Image) for one in outputs):
+        shown = f"{shown}\n{_ONLY_DRAWN}"
+    # The way it ended must survive the cut, and the traceback is at the tail of the rest.
+    return "\n".join(
+        filter(
+            None,
+            (
+                context_windows.shorten(shown, most_characters),
+                _hint(error(outputs)),
+                _ended(finished, shown),
+            ),
+        )
+    )
+
+
+def _hint(failure: values.Error | None) -> str:
+    """Say what helps with errors that are otherwise made again and again."""
+    if failure is None:
+        return ""
+    if failure.name == "KeyError":
+        return _NO_SUCH_NAME
+    is_of_text = failure.name in ("TypeError", "ValueError") and _OF_TEXT.search(failure.message)
+    return f"[{NUMBERS_IN_TEXT}]" if is_of_text else ""
+
+
+def _said(output: screens.Standing) -> str:
+    match output:
+        case values.Image():
+            kind = output.mime.removeprefix("image/").removesuffix("+xml")
+            size = picture_messages.png_size(output.data)
+            about = f"{kind} {size[0]}x{size[1]}" if size else kind
+            return f"[A picture was shown to the person ({about}).]"
+        case values.Table():
+            return table(output)
+        case values.Html():
+            told = "" if _REPR.search(output.plain) else output.plain
+            return f"[An interactive display was shown to the person.]\n{told}"
+        case values.Latex():
+            return output.latex
+        case values.Json():
+            return output.json
+        case values.Result():
+            return _REPR.sub("[a figure object]", output.plain)
+        case _:
+            return output.plain
+
+
+def _ended(finished: values.Finished, shown: str) -> str:
+    match finished.ending:
+        case values.Ending.OK:
+            return "" if shown else _SILENT
+        case values.Ending.ERROR:
+            return FAILED
+        case values.Ending.REFUSED:
+            return f"[Nothing was run: {finished.reason}]"
+        case ending:
+            lost = "All variables are gone; files are kept." if finished.kernel_lost else ""
+            said = " ".join(filter(None, (f"{ending}.", finished.reason, lost)))
+            return f"[The code was ended: {said}]"
+
+
+def table(shown: values.Table) -> str:
+    """Write the head of a table as aligned text, with how much there is in all."""
+    rows = [shown.columns, *shown.rows[:_TABLE_ROWS]]
+    lines = [" | ".join(cell.replace("\n", " ")[:60] for cell in row) for row in rows]
+    told = f"[A table of {shown.row_count:,} rows x {shown.column_count:,} columns was shown"
+    count = len(rows) - 1
+    rest = f"; its first {count} rows are above.]" if count < shown.row_count else "; this is all.]"
+    return "\n".join([*lines, f"{told} to the person{rest}"])
+
+
+def file(name: str, size_bytes: int, *, kind: str = "", details: str = "") -> str:
+    """Describe a file that a person sent.
+
+    Args:
+        name: its name in the workspace.
+        size_bytes: its size.
+        kind: its type in words or as MIME, where it is known.
+        details: for tables, columns, types and first rows.
+    """
+    about = ", ".join(filter(None, (formatting.size(size_bytes), kind)))
+    if not size_bytes:
+        details = "The file is empty: there is nothing in it to work with. Tell the person so."
+    line = f"[The person sent the file {name!r} ({about}); it is at /mnt/data/{name}.]"
+    return "\n".join(filter(None, (line, details.strip())))
+
+
+def files(found: Iterable[values.FileInfo]) -> str:
+    """List a workspace."""
+    ordered = sorted(found, key=lambda info: info.name)
+    if not ordered:
+        return "[There are no files in /mnt/data.]"
+    lines = [f"{info.name}  {formatting.size(info.size_bytes)}" for info in ordered[:_FILES]]
+    if len(ordered) > _FILES:
+        lines.append(f"[… and {len(ordered) - _FILES:,} more]")
+    return "\n".join(lines)
+
+
+def content(data: bytes, *, start: int, most_bytes: int) -> str:
+    """Show part of a file."""
+    if b"\0" in data[:1024]:
+        return "[This is not a text file. Use run_code to look at it.]"
+    text = data.decode("utf-8", "replace")
+    if not text:
+        return "[The file is empty, or ends before that.]"
+    if len(data) < most_bytes:
+        return text
+    return f"{text}\n[There may be more: go on with start={start + len(data)}.]"

@@ -1,0 +1,151 @@
+"""Pictures that a model is shown: which of them, how many, how large. Pure.
+
+Nothing here decodes one. What is not small by its own word is scaled down in the sandbox.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from interpreter_bot import values
+from interpreter_bot.agent import chat_messages
+from interpreter_bot.text import screens
+
+MOST_SIDE: Final = 1568
+"""The longest side, in pixels: from there on providers scale down themselves."""
+MOST_BYTES: Final = 1024 * 1024
+"""Of one picture."""
+HEAD_BYTES: Final = 16
+"""So much of a file tells whether it is a picture."""
+MOST: Final = 8
+"""A prompt holds the newest, and at most so many."""
+
+# So many go at a time: each time, the servers' caches of all that follows are lost.
+_BATCH: Final = 4
+_SOURCE_BYTES: Final = 4 * 1024 * 1024
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+_JPEG: Final = b"\xff\xd8\xff"
+_MAGIC: Final = (_PNG, _JPEG, b"GIF8")
+_PREVIEWED: Final = (values.Html, values.Latex)
+
+
+def is_picture(head: bytes) -> bool:
+    """Say whether a file that begins so is a picture of a kind that models look at."""
+    return head.startswith(_MAGIC) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
+
+
+def png_size(data: bytes) -> tuple[int, int] | None:
+    """Read width and height of a PNG."""
+    if len(data) < 24 or not data.startswith(_PNG):
+        return None
+    width, height = struct.unpack(">II", data[16:24])
+    return width, height
+
+
+def of_outputs(outputs: Iterable[screens.Standing], most: int) -> tuple[bytes, ...]:
+    """Return the last pictures that an execution showed, as they are."""
+    found = filter(None, map(_shown, outputs))
+    seen = [data for data in found if is_picture(data[:HEAD_BYTES]) and len(data) <= _SOURCE_BYTES]
+    return tuple(seen[max(len(seen) - most, 0) :])
+
+
+def _shown(output: screens.Standing) -> bytes:
+    if isinstance(output, values.Image):
+        return output.preview or output.data
+    return output.preview if isinstance(output, _PREVIEWED) else b""
+
+
+def small(data: bytes) -> chat_messages.Picture | None:
+    """Return a picture that may go to a model as it is, by what its head says of it."""
+    size = png_size(data)
+    if size is None or len(data) > MOST_BYTES or not 0 < min(size) <= max(size) <= MOST_SIDE:
+        return None
+    return chat_messages.Picture("image/png", data)
+
+
+def scaled(mime: str, data: bytes) -> chat_messages.Picture | None:
+    """Return what the sandbox made of a picture, unless it is not what was asked for."""
+    if mime == "image/png":
+        return small(data)
+    is_jpeg = mime == "image/jpeg" and data.startswith(_JPEG) and len(data) <= MOST_BYTES
+    return chat_messages.Picture(mime, data) if is_jpeg else None
+
+
+def newest(transcript: Sequence[chat_messages.Message]) -> tuple[chat_messages.Message, ...]:
+    """Leave out old pictures, of which the text beside them tells.
+
+    Which ones depends on how many there are alone, so that a prompt stays as it was for some time.
+    """
+    count = sum(len(_of(one)) for one in transcript)
+    excess = -(-max(count - MOST, 0) // _BATCH) * _BATCH
+    result = []
+    for one in transcript:
+        found = _of(one)
+        left_out, excess = min(excess, len(found)), max(excess - len(found), 0)
+        kept = tuple(picture for picture in found[left_out:] if picture.data)
+        result.append(one if kept == found else _with(one, kept))
+    return tuple(result)
+
+
+def without(transcript: Iterable[chat_messages.Message]) -> tuple[chat_messages.Message, ...]:
+    """Leave out all pictures."""
+    return tuple(_with(one, ()) if _of(one) else one for one in transcript)
+
+
+def any_in(transcript: Iterable[chat_messages.Message]) -> bool:
+    """Say whether there is any."""
+    return any(map(_of, transcript))
+
+
+def within_limits(transcript: Sequence[chat_messages.Message]) -> list[chat_messages.Message]:
+    """Let go of the content of all but the newest; that they were there stays known."""
+    result = list(transcript)
+    left = MOST
+    for place in reversed(range(len(result))):
+        found = _of(result[place])
+        if not found:
+            continue
+        emptied = max(len(found) - max(left, 0), 0)
+        left -= len(found)
+        if any(picture.data for picture in found[:emptied]):
+            kept = [dataclasses.replace(one, data=b"") for one in found[:emptied]]
+            result[place] = _with(result[place], (*kept, *found[emptied:]))
+    return result
+
+
+def fill(
+    transcript: Sequence[chat_messages.Message], contents: dict[str, bytes]
+) -> list[chat_messages.Message]:
+    """Put the content back into pictures that were stored, by its SHA-256."""
+    return [
+        _with(
+            one,
+            tuple(
+                dataclasses.replace(picture, data=contents.get(picture.sha256, b""))
+                for picture in found
+            ),
+        )
+        if (found := _of(one))
+        else one
+        for one in transcript
+    ]
+
+
+def all_of(transcript: Iterable[chat_messages.Message]) -> list[chat_messages.Picture]:
+    """List them, oldest first."""
+    return [picture for one in transcript for picture in _of(one)]
+
+
+def _of(message: chat_messages.Message) -> tuple[chat_messages.Picture, ...]:
+    return () if isinstance(message, chat_messages.AssistantMessage) else message.pictures
+
+
+def _with(
+    message: chat_messages.Message, found: tuple[chat_messages.Picture, ...]
+) -> chat_messages.Message:
+    if isinstance(message, chat_messages.AssistantMessage):
+        return message
+    return dataclasses.replace(message, pictures=found)

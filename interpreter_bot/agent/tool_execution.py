@@ -1,0 +1,126 @@
+"""Doing what the model calls for: on the workbench, in the sight of the watcher."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.agent import (
+    chat_messages,
+    observations,
+    picture_messages,
+    ports,
+    repetition,
+    tools,
+)
+from interpreter_bot.text import screens
+
+NOT_RUN: Final = "[This was not run: the turn was over before.]"
+
+_EDITED: Final = (
+    "[The person changed the code before it ran. What ran is:]\n"
+    "```python\n{code}\n```\n[It showed:]"
+)
+
+_Pictures: TypeAlias = tuple[chat_messages.Picture, ...]
+
+
+class ToolRunner:
+    """Carries out calls, one after the other.
+
+    Args:
+        can_see: whether the model is shown pictures.
+        approve: see `loops.TurnSpec`.
+    """
+
+    def __init__(
+        self,
+        environment: ports.Environment,
+        observer: ports.TurnObserver,
+        *,
+        limits: settings.Turn,
+        repetition_detector: repetition.RepetitionDetector,
+        can_see: bool,
+        approve: ports.Approve | None = None,
+    ) -> None:
+        self._environment = environment
+        self._observer = observer
+        self._limits = limits
+        self._guard = repetition_detector
+        self._can_see = can_see
+        self._approve = approve
+        self._screen: screens.Screen | None = None
+
+    async def answer(self, call: chat_messages.Call) -> tuple[str, _Pictures]:
+        """Do what a call asks for, and say to the model what came of it."""
+        wish = tools.read(call)
+        try:
+            match wish:
+                case tools.RunCode(code):
+                    return await self._run(code)
+                case tools.ListFiles():
+                    return observations.files(await self._environment.list_files()), ()
+                case tools.ReadFile(name, start):
+                    return await self._read(name, start), ()
+                case tools.Misread(sentence):
+                    self._guard.misread()
+                    return sentence, ()
+        except errors.StoreError:
+            raise
+        except errors.BotError as error:
+            self._guard.misread()
+            return f"[This could not be done: {error}]", ()
+
+    def unfinished(self) -> str:
+        """Say what code had shown that was stopped while it ran."""
+        if self._screen is None:
+            return NOT_RUN
+        stopped = values.Finished(values.Ending.STOPPED, 0.0, "It was stopped before its end.")
+        most = self._limits.output_characters
+        return observations.execution(self._screen.outputs, stopped, most)
+
+    async def _run(self, code: str) -> tuple[str, _Pictures]:
+        if refusal := self._guard.refusal_of(code):
+            return refusal, ()
+        screen = self._screen = screens.Screen()
+
+        def show(output: values.Output) -> None:
+            screen.show(output)
+            self._observer.output(output)
+
+        self._observer.code(code)
+        allowed = code
+        try:
+            if self._approve is not None:
+                allowed = await self._approve(code)
+            finished = await self._environment.run(allowed, show=show)
+        except errors.StoreError:
+            raise
+        except errors.BotError as error:
+            finished = values.Finished(values.Ending.REFUSED, 0.0, str(error))
+        self._screen = None
+        self._observer.finished(finished)
+        outputs = screen.outputs
+        self._guard.ran(code, finished, observations.error(outputs))
+        seen = await self._seen(outputs, finished)
+        text = observations.execution(outputs, finished, self._limits.output_characters)
+        return text if allowed == code else f"{_EDITED.format(code=allowed)}\n{text}", seen
+
+    async def _seen(
+        self, outputs: tuple[screens.Standing, ...], finished: values.Finished
+    ) -> _Pictures:
+        """Return what the model may look at of an execution."""
+        contents = (
+            picture_messages.of_outputs(outputs, self._limits.pictures) if self._can_see else ()
+        )
+        found = [picture_messages.small(content) for content in contents]
+        large = [one for one, small in zip(contents, found, strict=True) if small is None]
+        if large and not finished.kernel_lost:
+            scaled = iter(await self._environment.scaled(large))
+            found = [small or next(scaled, None) for small in found]
+        return tuple(filter(None, found))
+
+    async def _read(self, name: str, start: int) -> str:
+        most = self._limits.file_bytes
+        data = await self._environment.read_file(name, start=start, most_bytes=most)
+        return observations.content(data[:most], start=start, most_bytes=most)

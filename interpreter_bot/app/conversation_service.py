@@ -1,0 +1,130 @@
+"""Conversations: kernels, models, memory, and what looks after them."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import pydantic
+
+from interpreter_bot import logs, schedules, settings
+from interpreter_bot.agent.llms import catalogues
+from interpreter_bot.agent.llms.embedded import on_demand
+from interpreter_bot.app import kernel_pool
+from interpreter_bot.kernels import pools
+from interpreter_bot.sessions import conversations, maintenance, turns
+from interpreter_bot.store import databases, urls
+
+_OLD_SECONDS: Final = 24 * 3600.0
+
+_NO_MODEL: Final = (
+    "No language model is configured, so only code can be run (/py). Set OPENAI_API_KEY, or "
+    "OPENAI_BASE_URL for another server."
+)
+_DEMO: Final = (
+    "This is a small demo model that runs on this machine and is often wrong. Set OPENAI_API_KEY, "
+    "or OPENAI_BASE_URL for another server, to use a better one."
+)
+
+
+@contextlib.contextmanager
+def spool_directory(data: pathlib.Path) -> Iterator[None]:
+    """Let temporary files lie there; what a bot that was killed left behind is removed.
+
+    Raises:
+        OSError: the directory cannot be made.
+    """
+    directory = data / "spool"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for left in directory.iterdir():
+        # Another process may use the same directory, but for no file that long.
+        if left.is_dir() and time.time() - left.stat().st_mtime > _OLD_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
+    former, tempfile.tempdir = tempfile.tempdir, str(directory)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = former
+
+
+@contextlib.asynccontextmanager
+async def open_conversations(
+    config: settings.Settings, environment: Mapping[str, str], *, is_ephemeral: bool = False
+) -> AsyncIterator[conversations.Conversations]:
+    """Open everything that platforms need.
+
+    Args:
+        config: the settings in effect.
+        environment: where keys of models are.
+        is_ephemeral: nothing of it outlives it: no file, no memory.
+
+    Raises:
+        BotError: it cannot be opened; the sentence says why.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        pool = await stack.enter_async_context(pools.Pool.open(config, is_ephemeral=is_ephemeral))
+        stack.enter_context(spool_directory(config.paths.data))
+        memory = _memory(config, stack, is_ephemeral=is_ephemeral)
+        database = await stack.enter_async_context(memory)
+        catalogue, notice = await _models(config, environment, stack)
+        services = turns.TurnServices(
+            config=config, pool=pool, database=database, catalogue=catalogue
+        )
+        service = await stack.enter_async_context(
+            conversations.Conversations.open(services, model_notice=notice)
+        )
+        upkeep = maintenance.Maintenance(services, service)
+        await upkeep.tell(database.orphans)
+        await stack.enter_async_context(
+            schedules.scheduled(kernel_pool.reap_job(pool), *upkeep.jobs())
+        )
+        yield service
+
+
+async def _models(
+    config: settings.Settings, environment: Mapping[str, str], stack: contextlib.AsyncExitStack
+) -> tuple[catalogues.Catalogue, str]:
+    """Return the models there are, and what people should know of them."""
+    models = config.models or await catalogues.discover(environment)
+    servers: dict[str, on_demand.EmbeddedServer] = {}
+    notice = ""
+    if not models:
+        local = await stack.enter_async_context(
+            on_demand.EmbeddedServer.open(config.local, config.paths.data)
+        )
+        notice = f"{_NO_MODEL} {local.unavailable}"
+        if not local.unavailable:
+            models, servers = (local.model,), {local.model.title: local}
+            notice = f"{_DEMO} {local.licence}".strip()
+    catalogue = catalogues.Catalogue(
+        models, keys=_keys(models, environment), patience=config.patience, servers=servers
+    )
+    # Before the embedded model, which it talks to.
+    stack.push_async_callback(catalogue.close)
+    return catalogue, notice
+
+
+def _memory(
+    config: settings.Settings, stack: contextlib.AsyncExitStack, *, is_ephemeral: bool
+) -> AbstractAsyncContextManager[databases.Database]:
+    """Return the database, not yet opened."""
+    if is_ephemeral:
+        directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        return databases.Database.open(urls.default(directory), files=directory / "kept")
+    url = config.store.url or urls.default(config.paths.data)
+    return databases.Database.open(url, files=config.paths.data / "kept")
+
+
+def _keys(
+    models: Iterable[settings.Model], environment: Mapping[str, str]
+) -> dict[str, pydantic.SecretStr]:
+    """Collect the models' keys, and keep them out of every log."""
+    names = {model.api_key_variable for model in models} & environment.keys()
+    logs.redact(environment[name] for name in names)
+    return {name: pydantic.SecretStr(environment[name]) for name in names}

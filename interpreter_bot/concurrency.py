@@ -1,0 +1,71 @@
+"""Finishing what must not be left half done, whoever goes away meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class EarlyEnd(enum.Enum):
+    """Why work did not come to its own end."""
+
+    STOPPED = enum.auto()
+    TIME_IS_UP = enum.auto()
+
+
+async def run_until_stopped(
+    work: Coroutine[None, None, T], *, stop: asyncio.Event | None, seconds: float
+) -> T | EarlyEnd:
+    """Do work until it is done, `stop` is set or time is over; then it is cancelled, and over.
+
+    What the work raises, and our own cancellation, pass through.
+    """
+    working = asyncio.create_task(work, name="turn")
+    stopping = asyncio.create_task((stop or asyncio.Event()).wait(), name="stop of a turn")
+    try:
+        await asyncio.wait(
+            {working, stopping}, timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED
+        )
+        if not working.done():
+            working.cancel()
+            # Not `await working`: that could not tell its cancellation from our own.
+            await asyncio.wait({working})
+        if working.cancelled():
+            is_stopped = stop is not None and stop.is_set()
+            return EarlyEnd.STOPPED if is_stopped else EarlyEnd.TIME_IS_UP
+        return working.result()
+    finally:
+        stopping.cancel()
+        if not working.done():
+            working.cancel()
+        while not working.done():
+            # Cancelled once more: the first is passed on, but not before the code has been ended.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({working})
+
+
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Do work that a cancellation must not cut off; it is raised when the work is done.
+
+    For work that is short, and bounded in time by itself.
+    """
+    task = asyncio.create_task(work, name="finish")
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        _log.error("what had to be finished failed", exc_info=fault)
+    raise cancelled

@@ -1,0 +1,183 @@
+"""What is lost with each wall, and how to get it: by what is true of this machine.
+
+Nothing here decides whether a wall stands; that is found by doing. What files of /proc say only
+chooses among the sentences.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Final
+
+from interpreter_bot import settings
+
+_PROC: Final = pathlib.Path("/proc")
+_REPORT: Final = (
+    "The walls were built, and this one does not hold: something beneath the bot works unlike on "
+    "other machines. Do not let strangers run code here, and report this output with `uname -a`."
+)
+_LIMITS: Final = (
+    "Resource limits have no effect here: run on Linux itself rather than on an emulation of it "
+    "(gVisor, WSL 1), and report this output with `uname -a`."
+)
+_DELEGATE: Final = (
+    "systemd: install deploy/interpreter-bot.service, whose `Delegate=yes` does it; by hand: "
+    "`systemd-run --user --scope -p Delegate=yes interpreter-bot …`. Docker: not to be had without "
+    "`--privileged`; `--memory`, `--pids-limit` and `--cpus` bound the bot as a whole."
+)
+_DOCKER: Final = (
+    "Docker: `docker run --user 1001 --cap-drop ALL --security-opt no-new-privileges "
+    "--security-opt seccomp=interpreter-bot.json --security-opt systempaths=unconfined …`, with "
+    "the profile that deploy/docker/README.md tells how to make (`seccomp=unconfined` for a "
+    "try), and `--security-opt apparmor=…` on hosts with AppArmor. Neither `--privileged` nor "
+    "`--cap-add SYS_ADMIN`."
+)
+
+KNOWN: Final[dict[str, tuple[str, str]]] = {
+    "sandbox": ("There are no walls at all: code could do whatever the bot may.", ""),
+    "user namespace": ("Code would run as a user that the host knows.", _REPORT),
+    "namespaces": ("Code could see or signal processes of the host or of other sessions.", _REPORT),
+    "read-only root": ("Code could change programs that later sessions run.", _REPORT),
+    "files": ("Code could read secrets of the host, of the bot or of other sessions.", _REPORT),
+    "proc": ("Code could look into processes, or change settings of the host's kernel.", _REPORT),
+    "environment": ("Code could read the bot's tokens.", _REPORT),
+    "host name": (
+        "Code learns what this machine is called, and nothing else of it.",
+        "Leave `ProtectHostname=` out of the bot's systemd unit; in a container, allow the system "
+        "call `sethostname`.",
+    ),
+    "descriptors": ("Code could use files that the bot holds open.", _REPORT),
+    "network": ("Code could reach services of this machine and the internet.", _REPORT),
+    "privileges": ("Code could gain rights over the host.", _REPORT),
+    "system calls": ("More of the host's kernel would be open to attack.", _REPORT),
+    "nested namespaces": ("Code could become root of a namespace and attack from there.", _REPORT),
+    "user id per session": (
+        "All sessions share one user id of the host; namespaces alone keep them apart.",
+        "Start the bot as root: then each kernel gets an id of its own between "
+        "sandbox.first_uid and first_uid + uid_count, and none is root. A user of its own for the "
+        "bot, as in deploy/interpreter-bot.service, is the usual choice, and needs nothing more.",
+    ),
+    "core dumps": (
+        "A crash starts the host's own handler, as root and outside of every limit.",
+        "`sudo sysctl kernel.core_pattern=core`; or, where the pattern begins with `|`, start the "
+        "bot with a hard limit of core files above 0 (systemd: `LimitCORE=infinity`).",
+    ),
+    "out of memory": (
+        "Should the machine's memory be used up, the bot may be ended instead of a session.",
+        _REPORT,
+    ),
+    "memory of a process": ("Code would be killed for memory where it now gets an error.", _LIMITS),
+    "memory of a session": ("One session could use up the machine's memory.", _LIMITS),
+    "control group": (
+        "Memory of a session is bounded by looking four times a second, which something very "
+        "fast can outrun; processor time is bounded to whole cores.",
+        _DELEGATE,
+    ),
+    "processes": ("One session could use up the machine's processes.", _LIMITS),
+    "cpu": ("One session could keep all cores busy.", _DELEGATE),
+    "file size": ("One file could fill the disk.", _LIMITS),
+    "open files": ("One process could use up the machine's open files.", _LIMITS),
+    "temporary files": ("Temporary files could fill the machine's memory.", _REPORT),
+    "workspace": ("One session could fill the disk.", _REPORT),
+    "python": (
+        "What is missing cannot be imported by code, or is imported anew in every session.",
+        "Install it for the kernel's Python: `.venv/bin/pip install 'interpreter-bot[analysis]'` "
+        "(`make setup` does it), or set kernels.python or kernels.preload.",
+    ),
+    "disk": (
+        "Sessions cannot keep files.",
+        "Free space, or set paths.data to a directory that the bot may write to and that has room.",
+    ),
+    "open files of the bot": (
+        "One session may keep all others from getting a kernel.",
+        "Raise the hard limit of open files: systemd: `LimitNOFILE=65536`; Docker: `--ulimit "
+        "nofile=65536`.",
+    ),
+    "runtime directory": (
+        "No kernel can be reached: socket paths end at 107 bytes.",
+        "Set paths.runtime to a shorter path that the bot may write to, such as "
+        "/run/interpreter-bot.",
+    ),
+}
+"""By name of finding: what is lost without it, and how to get it on any machine."""
+
+
+def advice_for(reason: str, sandbox: settings.Sandbox) -> str:
+    """Say how to get the walls up on this machine, after they failed for `reason`."""
+    found = [*_about_namespaces(), *_about_reason(reason), *_about_ids(sandbox)]
+    if not found and is_container():
+        found.append(_DOCKER)
+    if not found:
+        found.append(
+            "Something around the bot forbids user namespaces or mounting in them. Try "
+            "`unshare --user --map-root-user --mount --pid --fork true` as the bot's user; "
+            "systemd: no RestrictNamespaces=, ProtectProc=, ProtectKernelTunables=, PrivateUsers= "
+            "or SystemCallFilter= in its unit (see deploy/interpreter-bot.service)."
+        )
+    return " ".join(found)
+
+
+def _about_namespaces() -> list[str]:
+    found = []
+    if not (_PROC / "self/ns/user").exists():
+        found.append("This kernel has no user namespaces: run one with CONFIG_USER_NS=y.")
+    if _sysctl("user/max_user_namespaces") == "0":
+        found.append(_persist("user.max_user_namespaces=15000"))
+    if os.geteuid() != 0 and _sysctl("kernel/unprivileged_userns_clone") == "0":
+        found.append(_persist("kernel.unprivileged_userns_clone=1"))
+    if os.geteuid() != 0 and _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
+        found.append(
+            "Ubuntu's AppArmor lets only programs with a profile make user namespaces: `sudo "
+            "install -m 644 deploy/apparmor/interpreter-bot /etc/apparmor.d/ && sudo "
+            "apparmor_parser -r /etc/apparmor.d/interpreter-bot`, after writing into it where the "
+            "bot's Python is."
+        )
+    return found
+
+
+def _about_reason(reason: str) -> list[str]:
+    found = []
+    if "Function not implemented" in reason:
+        found.append("This kernel is too old: 5.12 is the first to have what it takes.")
+    if "mount" in reason and "proc" in reason and not is_container():
+        found.append(
+            "Something is mounted over parts of /proc; systemd: no ProtectProc=, "
+            "ProtectKernelTunables= or ProtectKernelLogs= in the bot's unit."
+        )
+    return found
+
+
+def _about_ids(sandbox: settings.Sandbox) -> list[str]:
+    last = sandbox.first_uid + sandbox.uid_count - 1
+    try:
+        lines = (_PROC / "self/uid_map").read_text("ascii").splitlines()
+    except OSError:
+        return []
+    spans = [(int(first), int(count)) for first, _, count in map(str.split, lines)]
+    if os.geteuid() != 0 or any(f <= sandbox.first_uid and last < f + n for f, n in spans):
+        return []
+    return [
+        f"Root has no user ids {sandbox.first_uid} to {last} here, as it is that of a user "
+        "namespace: start the bot as another user, or set sandbox.first_uid and sandbox.uid_count "
+        "to a range there is (`cat /proc/self/uid_map`)."
+    ]
+
+
+def is_container() -> bool:
+    """Whether this looks like the inside of a container."""
+    return any(os.path.exists(path) for path in ("/.dockerenv", "/run/.containerenv"))
+
+
+def _sysctl(name: str) -> str:
+    try:
+        return (_PROC / "sys" / name).read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def _persist(setting: str) -> str:
+    return (
+        f"`echo {setting} | sudo tee /etc/sysctl.d/60-interpreter-bot.conf && sudo sysctl --system`"
+        " allows user namespaces."
+    )

@@ -1,0 +1,235 @@
+"""What protects this machine from the code people run: found by doing, never by versions.
+
+Two small kernels are started and try to get through every wall. Each wall gets a line: whether
+it stands, what is lost without it, how to get it, and what was seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import pathlib
+import resource
+import shutil
+from collections.abc import Sequence
+from typing import Final
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.doctor import advice, probes
+from interpreter_bot.kernels.metering import sessions
+from interpreter_bot.text import formatting
+
+_SOCKET_PATH_BYTES: Final = 107
+# A session may keep as many in flight between sockets as it may open, which count for the bot's
+# own user too where they have one.
+_SESSIONS_OF_FILES: Final = 4
+_INSIDE: Final = {
+    "read-only root": "read_only_root",
+    "files": "files",
+    "proc": "proc",
+    "environment": "environment",
+    "host name": "host_name",
+    "descriptors": "descriptors",
+    "network": "network",
+    "privileges": "privileges",
+    "system calls": "system_calls",
+    "nested namespaces": "nested",
+    "core dumps": "core_dumps",
+    "out of memory": "out_of_memory",
+    "memory of a process": "process_memory",
+    "processes": "processes",
+    "cpu": "cpu",
+    "file size": "file_size",
+    "open files": "open_files",
+    "temporary files": "temporary",
+    "python": "python",
+}
+"""By name of finding: the check that kernels run."""
+_WALLS: Final = {"user namespace", "namespaces", "memory of a session", "workspace", *_INSIDE} - {
+    "core dumps",
+    "host name",
+    "out of memory",
+    "python",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's report.
+
+    Attributes:
+        name: of a wall, a limit, or something else that is needed.
+        is_active: whether it holds.
+        consequence: what is lost without it.
+        fix: how to get it; where it is active, how to get it elsewhere.
+        detail: what was seen.
+    """
+
+    name: str
+    is_active: bool
+    consequence: str
+    fix: str
+    detail: str
+
+
+def diagnose(config: settings.Settings, open_pool: probes.OpenPool) -> tuple[Finding, ...]:
+    """Look at everything, in about three seconds; never raises for what this machine lacks.
+
+    The walls are tried whatever `sandbox.enabled` says. Runs an event loop of its own.
+
+    Args:
+        config: the settings in effect.
+        open_pool: `pools.Pool.open`, which stands above this room.
+    """
+    about_host = (_disk(config), _runtime(config), _open_files(config))
+    told = _Complaints()
+    logger = logging.getLogger("interpreter_bot.kernels")
+    logger.addHandler(told)
+    try:
+        seen = asyncio.run(probes.probe(config, open_pool))
+    except (errors.BotError, OSError) as error:
+        return (_no_sandbox(error, told.sentences, config.sandbox), *about_host)
+    finally:
+        logger.removeHandler(told)
+    return (*_judge(seen), *about_host)
+
+
+def level(findings: Sequence[Finding]) -> str:
+    """Sum up: "full", "standard", "reduced" or "none".
+
+    Full is every wall and memory of a session bounded by a control group; standard is every
+    wall; none is anything less. "reduced" stands for a kernel behind Landlock and a system call
+    filter alone, which nothing here builds.
+    """
+    active = {finding.name for finding in findings if finding.is_active}
+    if not active >= _WALLS:
+        return "none"
+    return "full" if "control group" in active else "standard"
+
+
+class _Complaints(logging.Handler):
+    """Keeps what is logged as an error: the reason why a kernel did not start is only there."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.sentences: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one."""
+        self.sentences.append(record.getMessage())
+
+
+def _finding(name: str, is_active: bool, detail: str, *, fix: str = "") -> Finding:
+    consequence, known_fix = advice.KNOWN[name]
+    return Finding(name, is_active, consequence, fix or known_fix, detail)
+
+
+def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.Sandbox) -> Finding:
+    hint = " `interpreter-bot doctor` says what is missing."
+    reason = "; ".join([str(error).removesuffix(hint), *complaints])
+    if isinstance(error, errors.SettingsError):
+        fix = "Set paths or TMPDIR to directories that the bot may write to."
+    elif isinstance(error, errors.KernelStartError) and not complaints:
+        # The Python itself, before any wall.
+        fix = "Set kernels.python to an interpreter with ipykernel, or run `make setup`."
+    else:
+        fix = advice.advice_for(reason, sandbox)
+    return _finding("sandbox", False, reason, fix=fix)
+
+
+def _judge(seen: probes.Seen) -> list[Finding]:
+    findings = [_user_namespace(seen), _namespaces(seen)]
+    for name, check in _INSIDE.items():
+        wrong, detail = seen.inside.get(check, (["the probe did not answer"], ""))
+        if name == "cpu" and not wrong:
+            means = "a control group's quota" if seen.groups_version else "affinity, whole cores"
+            detail = f"{detail}; by {means}"
+        findings.append(_finding(name, not wrong, "; ".join(wrong) or detail))
+    findings += [_uid_per_session(seen), *_memory(seen), _workspace(seen)]
+    return findings
+
+
+def _user_namespace(seen: probes.Seen) -> Finding:
+    own = probes.own_namespaces()["user"]
+    uids = sorted({uid for session in seen.outside for uid in session.uids})
+    ours = [session.namespaces.get("user", "") for session in seen.outside]
+    is_apart = all(namespace not in ("", own) for namespace in ours)
+    detail = f"on the host, sessions run as user {', '.join(map(str, uids)) or 'unknown'}"
+    if not is_apart:
+        detail += "; not in user namespaces of their own"
+    return _finding("user namespace", is_apart and bool(uids) and 0 not in uids, detail)
+
+
+def _namespaces(seen: probes.Seen) -> Finding:
+    wrong = []
+    one, two = (session.namespaces for session in seen.outside)
+    for kind, own in probes.own_namespaces().items():
+        different = {own, one.get(kind, ""), two.get(kind, "")} - {""}
+        if len(different) < 3:
+            wrong.append(kind)
+    detail = f"not apart from host and neighbours: {', '.join(wrong)}" if wrong else ""
+    return _finding("namespaces", not wrong, detail or "pid, mnt, net, ipc, uts: one per session")
+
+
+def _uid_per_session(seen: probes.Seen) -> Finding:
+    one, two = (session.uid for session in seen.outside)
+    is_active = len({one, two, os.geteuid()}) == 3
+    detail = f"{one} and {two}" if is_active else f"all sessions run as user {one}"
+    return _finding("user id per session", is_active, detail)
+
+
+def _memory(seen: probes.Seen) -> tuple[Finding, Finding]:
+    is_ended = seen.memory.ending is values.Ending.OUT_OF_MEMORY
+    is_by_group = is_ended and seen.groups_version > 0 and seen.oom_kills > 0
+    means = f"control group, version {seen.groups_version}" if is_by_group else "the bot's watchdog"
+    detail = f"ended as {seen.memory.ending} after {formatting.duration(seen.memory.seconds)}"
+    detail += f" by {means}" if is_ended else f": {seen.memory.reason or 'nobody objected'}"
+    session = _finding("memory of a session", is_ended, detail)
+    return session, _finding("control group", is_by_group, seen.groups_reason)
+
+
+def _workspace(seen: probes.Seen) -> Finding:
+    end = seen.workspace
+    # Stopped for nothing else: nobody else knows this session.
+    is_active = end.ending is values.Ending.STOPPED
+    detail = f"ended as {end.ending} after {formatting.duration(end.seconds)} by the bot's watchdog"
+    return _finding("workspace", is_active, detail if is_active else f"{end.ending}: {end.reason}")
+
+
+def _disk(config: settings.Settings) -> Finding:
+    data = config.paths.data
+    there = _existing(data)
+    free = shutil.disk_usage(there).free
+    detail = f"{data}: {formatting.size(free)} free"
+    needed = config.limits.workspace_bytes + config.limits.disk_reserve_bytes
+    is_active = free >= needed
+    if not is_active:
+        detail += f"; one session and the reserve may take {formatting.size(needed)}"
+    if not os.access(there, os.W_OK | os.X_OK):
+        is_active, detail = False, f"{there} cannot be written to"
+    return _finding("disk", is_active, detail)
+
+
+def _runtime(config: settings.Settings) -> Finding:
+    pid, runtime = os.getpid(), config.paths.runtime
+    longest = runtime / f"{pid}-{sessions.start_ticks(pid)}" / ("x" * 8) / "k-1"
+    size, there = len(os.fsencode(longest)), _existing(runtime)
+    is_writable = os.access(there, os.W_OK | os.X_OK)
+    detail = f"socket paths in {runtime} have {size} of {_SOCKET_PATH_BYTES} bytes"
+    if not is_writable:
+        detail = f"{there} cannot be written to"
+    return _finding("runtime directory", is_writable and size <= _SOCKET_PATH_BYTES, detail)
+
+
+def _open_files(config: settings.Settings) -> Finding:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    needed = _SESSIONS_OF_FILES * config.limits.open_files
+    is_active = most == resource.RLIM_INFINITY or most >= needed
+    detail = f"at most {most}; {_SESSIONS_OF_FILES} times that of a session is {needed}"
+    return _finding("open files of the bot", is_active, detail)
+
+
+def _existing(path: pathlib.Path) -> pathlib.Path:
+    return next(place for place in (path, *path.absolute().parents) if place.exists())

@@ -1,0 +1,294 @@
+"""Trying the walls of real kernels, from within and from without; `diagnosis` judges what is seen.
+
+Small limits make it quick, and what is true of them is true of larger ones. The pool comes from
+the caller: it stands above us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels.provisioning import provisioners
+
+_MEMORY_BYTES: Final = 256 * settings.MIB
+_CHUNK_BYTES: Final = 8 * settings.MIB
+_EXECUTION_SECONDS: Final = 15.0
+_MOST_SECRETS: Final = 50
+_KINDS: Final = ("user", "pid", "mnt", "net", "ipc", "uts")
+_HOLD: Final = "import os, time\nheld = bytes({chunk})\n"
+# In memfds, which no limit of a process bounds, or in several processes where there are none;
+# then it waits for whoever only looks at times.
+_OVER_MEMORY: Final = (
+    _HOLD
+    + "try:\n"
+    + "    for _ in range({memory} // {chunk} + 16):\n"
+    + "        os.write(os.memfd_create('doctor'), held)\n"
+    + "except OSError:\n"
+    + "    for _ in range(4):\n"
+    + "        if not os.fork():\n"
+    + "            held = bytearray(b'x') * ({memory} // 2)\n"
+    + "            time.sleep(5)\n"
+    + "            os._exit(0)\n"
+    + "time.sleep(5)\n"
+)
+_OVER_WORKSPACE: Final = (
+    _HOLD
+    + "for number in range(2 * {workspace} // {chunk}):\n"
+    + "    open(f'/mnt/data/doctor-{{number}}', 'wb').write(held)\n"
+    + "time.sleep(5)\n"
+)
+_LOOK: Final = """
+def _doctor(told):
+    import json
+    found = {}
+    for check in CHECKS:
+        try:
+            found[check.__name__] = check(told)
+        except Exception as error:
+            found[check.__name__] = ([f"the probe failed: {error!r}"], "")
+    print(told["mark"] + json.dumps(found))
+"""
+
+
+class Kernel(Protocol):
+    """What is needed of a kernel."""
+
+    async def execute(
+        self, code: str, *, show: Callable[[values.Output], None], seconds: float | None = None
+    ) -> values.Finished:
+        """Run code and say how it ended."""
+
+
+class Launched(Protocol):
+    """What is needed of a kernel that a pool started."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """Runs code."""
+
+    @property
+    def provisioner(self) -> provisioners.ForkProvisioner:
+        """Started it."""
+
+
+class Pool(Protocol):
+    """What is needed of a pool."""
+
+    @property
+    def live(self) -> Mapping[str, Launched]:
+        """Its kernels by session."""
+
+    async def take(self, key: str) -> object:
+        """Start a kernel for a session."""
+
+
+OpenPool = Callable[[settings.Settings], AbstractAsyncContextManager[Pool]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outside:
+    """A session as the host sees it.
+
+    Attributes:
+        uids: host user ids of its first process, which runs no code of a user, and its kernel.
+        uid: that of its kernel.
+        namespaces: kind to the identity of its kernel's namespace; empty where it did not show.
+    """
+
+    uids: frozenset[int]
+    uid: int
+    namespaces: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Seen:
+    """Everything that was seen.
+
+    Attributes:
+        inside: by check of `wall_checks` and `limit_checks`: (what went through, what was seen).
+        outside: two sessions.
+        memory: how the session ended that used too much.
+        oom_kills: how many of its processes its control group had killed.
+        workspace: how the session ended that wrote too much.
+        groups_version: of control groups; 0 without.
+        groups_reason: where they are, or why there are none.
+    """
+
+    inside: Mapping[str, tuple[list[str], str]]
+    outside: tuple[Outside, Outside]
+    memory: values.Finished
+    oom_kills: int
+    workspace: values.Finished
+    groups_version: int
+    groups_reason: str
+
+
+async def probe(config: settings.Settings, open_pool: OpenPool) -> Seen:
+    """Start two small kernels and try everything; leaves nothing behind.
+
+    Raises:
+        BotError, OSError: there was no kernel to be had.
+    """
+    with tempfile.TemporaryDirectory(prefix="ib-", ignore_cleanup_errors=True) as name:
+        small = _small(config, pathlib.Path(name))
+        with _canaries(pathlib.Path(name), small, config) as told:
+            async with open_pool(small) as pool:
+                await asyncio.gather(pool.take("one"), pool.take("two"))
+                return await _try(pool.live["one"], pool.live["two"], told, small.limits)
+
+
+def _small(config: settings.Settings, directory: pathlib.Path) -> settings.Settings:
+    limits = settings.Limits(
+        execution_seconds=_EXECUTION_SECONDS,
+        memory_bytes=_MEMORY_BYTES,
+        processes=32,
+        cpu_cores=min(1.0, config.limits.cpu_cores),
+        workspace_bytes=2 * _CHUNK_BYTES,
+        disk_reserve_bytes=0,
+        file_bytes=_CHUNK_BYTES,
+        temporary_bytes=2 * _CHUNK_BYTES,
+        open_files=128,
+    )
+    changes = {
+        "limits": limits,
+        "kernels": config.kernels.model_copy(update={"preload": (), "spares": 0, "concurrent": 2}),
+        "sandbox": config.sandbox.model_copy(update={"enabled": True}),
+        "paths": settings.Paths(data=directory / "d", runtime=directory / "r"),
+    }
+    return config.model_copy(update=changes)
+
+
+def _secrets(config: settings.Settings) -> list[str]:
+    """List files that are really there: ours, and those that the settings in effect name."""
+    found = [pathlib.Path(settings.__file__), *config.private_paths]
+    with contextlib.suppress(OSError):
+        found += sorted(config.paths.data.iterdir())[:_MOST_SECRETS]
+    return [str(path.absolute()) for path in found if path.is_file()]
+
+
+@contextlib.contextmanager
+def _canaries(
+    directory: pathlib.Path, small: settings.Settings, config: settings.Settings
+) -> Iterator[dict[str, Any]]:
+    """Put out what must not be found: a file, a variable, a descriptor, two listeners."""
+    file = directory / "canary"
+    file.write_text("canary")
+    variable = f"DOCTOR_{os.urandom(8).hex()}"
+    with file.open() as held, socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
+        os.set_inheritable(held.fileno(), True)
+        status = os.fstat(held.fileno())
+        tcp.bind(("127.0.0.1", 0))
+        unix.bind(f"\0{variable}")
+        for listener in (tcp, unix):
+            listener.listen()
+        os.environ[variable] = "canary"
+        try:
+            yield {
+                "mark": variable,
+                "variable": variable,
+                "files": [str(file), *_secrets(config), "/etc/shadow", "/etc/fstab"],
+                "host_name": os.uname().nodename,
+                "inode": [status.st_dev, status.st_ino],
+                "port": tcp.getsockname()[1],
+                "abstract": variable,
+                "cmdline": pathlib.Path("/proc/self/cmdline").read_bytes().hex(),
+                "preload": list(config.kernels.preload),
+                "processors": os.cpu_count() or 1,
+                "spinners": min(os.cpu_count() or 1, 2 * math.ceil(small.limits.cpu_cores)),
+                **small.limits.model_dump(),
+            }
+        finally:
+            del os.environ[variable]
+
+
+async def _try(one: Launched, two: Launched, told: dict[str, Any], limits: settings.Limits) -> Seen:
+    outside = (_outside(one.provisioner), _outside(two.provisioner))
+    groups = one.provisioner.host_context.groups
+    told = told | {"is_by_affinity": not groups.version}
+    inside: dict[str, tuple[list[str], str]] = {}
+    for file in ("wall_checks.py", "limit_checks.py"):
+        inside |= await _look(one.kernel, file, told)
+    sizes = {"chunk": _CHUNK_BYTES, "memory": limits.memory_bytes}
+    sizes["workspace"] = limits.workspace_bytes
+    workspace, memory = await asyncio.gather(
+        _run(one.kernel, _OVER_WORKSPACE.format(**sizes)),
+        _run(two.kernel, _OVER_MEMORY.format(**sizes)),
+    )
+    return Seen(
+        inside=inside,
+        outside=outside,
+        memory=memory[0],
+        oom_kills=two.provisioner.oom_kills(),
+        workspace=workspace[0],
+        groups_version=groups.version,
+        groups_reason=groups.reason,
+    )
+
+
+async def _look(
+    kernel: Kernel, file: str, told: dict[str, Any]
+) -> dict[str, tuple[list[str], str]]:
+    """Let a kernel run one of our files; what it does not answer is missing in the result."""
+    text = pathlib.Path(__file__).with_name(file).read_text("utf-8")
+    _, printed = await _run(kernel, f"{text}\n{_LOOK}\n_doctor({told!r})")
+    for line in printed.splitlines():
+        if line.startswith(told["mark"]):
+            found = json.loads(line.removeprefix(told["mark"]))
+            return {name: (wrong, seen) for name, (wrong, seen) in found.items()}
+    return {}
+
+
+async def _run(kernel: Kernel, code: str) -> tuple[values.Finished, str]:
+    printed: list[str] = []
+
+    def show(output: values.Output) -> None:
+        if isinstance(output, values.Text) and output.stream == "stdout":
+            printed.append(output.text)
+
+    finished = await kernel.execute(code, show=show)
+    return finished, "".join(printed)
+
+
+def _outside(provisioner: provisioners.ForkProvisioner) -> Outside:
+    """Look at a session that runs nothing yet: its first process, then its kernel.
+
+    Raises:
+        KernelStartError: there are no such two.
+    """
+    pids = provisioner.processes().pids()
+    if len(pids) < 2:
+        raise errors.KernelStartError
+    # The first process lets nobody look at its namespaces; the kernel is in the same, or deeper.
+    namespaces = {kind: _namespace(pids[-1], kind) for kind in _KINDS}
+    uids = _uids(pids[-1])
+    return Outside(_uids(pids[0]) | uids, max(uids), namespaces)
+
+
+def _uids(pid: int) -> frozenset[int]:
+    """Real, effective, saved and file system user ids as the host counts them."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text("utf-8")
+    line = next(line for line in text.splitlines() if line.startswith("Uid:"))
+    return frozenset(map(int, line.split()[1:]))
+
+
+def _namespace(pid: int | str, kind: str) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/{kind}")
+    return ""
+
+
+def own_namespaces() -> dict[str, str]:
+    """Return the bot's own, for comparison."""
+    return {kind: _namespace("self", kind) for kind in _KINDS}

@@ -1,0 +1,143 @@
+"""The walls of one kernel, built by its own processes before they run anything a user wrote."""
+
+from __future__ import annotations
+
+import os
+import resource
+from typing import Any
+
+from . import rootfs, seccomp, syscalls
+
+_PROC_MASKED = (
+    *("buddyinfo", "cmdline", "config.gz", "diskstats", "interrupts", "iomem", "ioports"),
+    *("kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats", "locks", "modules"),
+    *("partitions", "sched_debug", "schedstat", "softirqs", "swaps", "sysrq-trigger"),
+    *("timer_list", "timer_stats", "zoneinfo"),
+)
+_PROC_EMPTIED = ("acpi", "asound", "driver", "pressure", "scsi")
+_EMPTY = "/run"
+_NAMESPACES = (
+    syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
+)
+_INSIDE_ID = 1000
+# Least, usual and most bytes that one TCP socket may queue. The most, which is tens of megabytes
+# elsewhere, is memory that nobody counts; on a loopback less is as fast.
+_TCP_QUEUES = {"tcp_rmem": "4096 131072 212992", "tcp_wmem": "4096 16384 212992"}
+# DATA counts the 8 MiB stack of each thread as if it were full. Beyond what is used of it, that
+# is no memory, so it is allowed on top; the session as a whole is bounded from outside.
+_STACKS_BYTES = 64 * 1024 * 1024
+
+
+def separate(*, temporary_bytes: int, uid: int, readable: list[str]) -> None:
+    """Give this process, the first of its pid namespace, namespaces and file systems of its own.
+
+    Args:
+        temporary_bytes: size of /tmp; shared memory gets as much again.
+        uid: of the kernel to be, whose home is made here.
+        readable: the environment's directories.
+    """
+    syscalls.unshare(_NAMESPACES)
+    syscalls.rename_host()
+    syscalls.raise_loopback()
+    restricted = syscalls.MS_NOSUID | syscalls.MS_NODEV
+    syscalls.umount("/proc")
+    syscalls.mount("proc", "/proc", "proc", restricted | syscalls.MS_NOEXEC)
+    for name, sizes in _TCP_QUEUES.items():
+        _write(f"/proc/sys/net/ipv4/{name}", sizes)
+    syscalls.umount(rootfs.HOST)
+    syscalls.umount("/tmp")
+    size = f"size={temporary_bytes},nr_inodes=20000,mode=1777"
+    rootfs.mount_temporary(readable, size)
+    os.mkdir(rootfs.HOME, mode=0o700)
+    os.chown(rootfs.HOME, uid, uid)
+    syscalls.mount("shm", "/dev/shm", "tmpfs", restricted | syscalls.MS_NOEXEC, size)
+
+
+def mask_proc(files: dict[str, str]) -> None:
+    """Hide or replace what /proc tells about the host, and make all of it read-only.
+
+    Code has its own files in there too: it could unmake that it is the first to go.
+
+    Args:
+        files: name in /proc to the text it shows instead.
+    """
+    source = "/tmp/.proc"
+    read_only = syscalls.MS_BIND | syscalls.MS_REMOUNT | syscalls.MS_RDONLY
+    for name, text in files.items():
+        with open(source, "w") as file:
+            file.write(text)
+        os.chmod(source, 0o444)
+        syscalls.mount(source, f"/proc/{name}", None, syscalls.MS_BIND)
+        syscalls.mount(None, f"/proc/{name}", None, read_only | syscalls.MS_NOSUID)
+        os.unlink(source)
+    there = set(os.listdir("/proc"))
+    for cover, names in (("/dev/null", _PROC_MASKED), (_EMPTY, _PROC_EMPTIED)):
+        for name in there.intersection(names):
+            syscalls.mount(cover, f"/proc/{name}", None, syscalls.MS_BIND)
+    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+    syscalls.mount(None, "/proc", None, read_only | flags)
+
+
+def give_up_first() -> None:
+    """Let this process and its children be the first to go, should the machine's memory be used up.
+
+    The bot, with whatever else the machine does, is not who should pay.
+    """
+    # Of a process that nobody may look into, this file is the host's root's.
+    syscalls.set_dumpable(True)
+    _write("/proc/self/oom_score_adj", "1000")
+
+
+def enter_cgroup_namespace() -> None:
+    """See the control groups we are in as the topmost there are; their names are the bot's."""
+    syscalls.unshare(syscalls.CLONE_NEWCGROUP)
+
+
+def enter_user_namespace(uid: int) -> None:
+    """Become `uid` for good, in a user namespace that can make no other.
+
+    Process limits count per user and namespace: the namespace makes them count per session
+    even where every session has the same user id on the host.
+    """
+    if uid != os.getuid():
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    group = os.getgid()
+    syscalls.unshare(syscalls.CLONE_NEWUSER)
+    # New credentials made the process undumpable, and its /proc files root's.
+    syscalls.set_dumpable(True)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{_INSIDE_ID} {uid} 1")
+    _write("/proc/self/gid_map", f"{_INSIDE_ID} {group} 1")
+    _write("/proc/sys/user/max_user_namespaces", "0")
+
+
+def limit(limits: dict[str, Any]) -> None:
+    """Set resource limits that cannot be raised again.
+
+    Args:
+        limits: names of RLIMIT constants without their prefix, to values, or to pairs of what is
+            and what code may make of it. DATA gets as much more as the stacks of eight threads.
+    """
+    if "DATA" in limits:
+        limits = limits | {"DATA": limits["DATA"] + _STACKS_BYTES}
+    for name, value in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        # An inherited hard limit may be lower than ours; asking for more would be refused.
+        _, hard = resource.getrlimit(kind)
+        wanted, most = value if isinstance(value, list) else (value, value)
+        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (min(wanted, bound), bound))
+
+
+def confine(*, is_watched: bool) -> None:
+    """Give up every privilege and put the system call filter on. There is no way back."""
+    syscalls.drop_capabilities()
+    syscalls.forbid_new_privileges()
+    syscalls.install_filter(seccomp.build(is_watched=is_watched))
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

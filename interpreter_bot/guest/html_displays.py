@@ -1,0 +1,265 @@
+"""Displays that need a browser, made into one page that opens offline, with a picture of it.
+
+It is the last that happens to a display before it is sent. What is imported here is imported when
+the first such display comes. Nothing that goes wrong may be felt by user code: a display is then
+as plain as it came.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import html
+import importlib
+import importlib.util
+import json
+import os
+import re
+import resource
+import sys
+import warnings
+from types import ModuleType
+from typing import Any
+
+from . import import_hooks, previews
+
+_HTML_TYPE = "text/html"
+
+PREVIEW = "application/vnd.interpreter-bot.preview+png"
+TITLE = "application/vnd.interpreter-bot.title"
+
+_HTML, _PLAIN, _LATEX, _SVG = "text/html", "text/plain", "text/latex", "image/svg+xml"
+_PLOTLY = "application/vnd.plotly.v1+json"
+_VEGA = re.compile(r"application/vnd\.(vega|vegalite)\.v(\d+)[.+]json")
+# V8 reserves so much before it does anything, and ends the process where it cannot.
+_V8_BYTES = 80 * 1024**3
+_LINK = re.compile(
+    r"""<script\b[^>]*\bsrc="(?P<script>https?://[^"]+)"[^>]*>\s*</script>"""
+    r"""|<link\b[^>]*\bhref="(?P<style>https?://[^"]+)"[^>]*>"""
+)
+_PAGE = """<!doctype html>
+<html><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>html, body {{ height: 100%; margin: 0; font-family: sans-serif }}</style></head>
+<body><div id="plot" style="height: 100%"></div>
+<script type="application/json" id="figure">{figure}</script>
+<script type="text/plain" id="library">{library}</script>
+<script>
+(async () => {{
+  const text = (id) => document.getElementById(id).textContent;
+  const packed = Uint8Array.from(atob(text("library")), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const script = document.createElement("script");
+  script.textContent = await new Response(stream).text();
+  document.head.append(script);
+  Plotly.newPlot("plot", JSON.parse(text("figure")));
+}})().catch((error) => {{
+  document.getElementById("plot").textContent = "This figure could not be drawn: " + error;
+}});
+</script></body></html>
+"""
+_told: set[str] = set()
+
+
+def install(display_formatter: Any) -> None:
+    """Teach a shell's display formatter and the libraries to come."""
+    # Both are read when the library is first imported.
+    os.environ.setdefault("PLOTLY_RENDERER", "plotly_mimetype")
+    os.environ.setdefault("BOKEH_RESOURCES", "inline")
+    html = display_formatter.formatters[_HTML_TYPE]
+    html.for_type_by_name("bokeh.model.model", "Model", of_bokeh)
+    html.for_type_by_name("folium.folium", "Map", of_folium)
+    import_hooks.after_import(
+        {"bokeh.io.showing": _bokeh, "bokeh.io.output": _bokeh_output, "altair": _altair}
+    )
+
+
+def drop_blank() -> None:
+    """Close the matplotlib figures that hold nothing but empty axes, before they are shown.
+
+    Code that failed leaves them behind: a frame without anything in it tells nobody anything.
+    """
+    plots: Any = sys.modules.get("matplotlib.pyplot")
+    if plots is None:
+        return
+    try:
+        # Not by their numbers: that would make each the current one in turn.
+        for manager in plots._pylab_helpers.Gcf.get_all_fig_managers():
+            figure = manager.canvas.figure
+            if not (_has_content(figure) or any(map(_has_content, figure.axes))):
+                plots.close(figure)
+    except Exception:
+        # User code can change all of it; then they are shown as they are.
+        return
+
+
+def _has_content(drawn: Any) -> bool:
+    """Say whether a figure or axes hold anything; a title of axes is nothing."""
+    kinds = ("images", "texts", "lines", "patches", "artists", "legends", "tables")
+    return any(getattr(drawn, kind, ()) for kind in kinds) or (
+        hasattr(drawn, "has_data") and drawn.has_data()
+    )
+
+
+def _bokeh(module: ModuleType) -> None:
+    """Let `show` display: it would write a file and look for a browser."""
+    from IPython import display
+
+    def show(obj: Any, *_: Any, **__: Any) -> None:
+        display.display(obj)
+
+    module.show = show  # type: ignore[attr-defined]
+
+
+def _bokeh_output(module: ModuleType) -> None:
+    """Let `output_notebook` do nothing: each page carries all it needs."""
+
+    def output_notebook(*_: Any, **__: Any) -> None:
+        return
+
+    module.output_notebook = output_notebook  # type: ignore[attr-defined]
+
+
+def _altair(module: ModuleType) -> None:
+    """Let charts be displayed as what they are, for `html_displays` to draw."""
+    module.renderers.enable("mimetype")
+
+
+def complete(data: dict[str, Any]) -> None:
+    """Add to the forms of a display those that a person can see."""
+    try:
+        with warnings.catch_warnings():
+            # They would stand in the person's output, about code that is not theirs.
+            warnings.simplefilter("ignore")
+            _complete(data)
+    except Exception:
+        # Of foreign data and whatever versions of libraries there are. As plain as it came, then.
+        return
+
+
+def _complete(data: dict[str, Any]) -> None:
+    if "image/png" in data or PREVIEW in data:
+        return
+    if (figure := data.get(_PLOTLY)) is not None:
+        _add_plotly(data, figure)
+        return
+    for mime in data:
+        if (found := _VEGA.fullmatch(mime)) is not None:
+            _add_vega(data, data.pop(mime), is_lite=found[1] == "vegalite")
+            return
+    if isinstance(svg := data.get(_SVG), str):
+        _add_preview(data, previews.of_svg(svg))
+    elif isinstance(latex := data.get(_LATEX), str) and _HTML not in data:
+        _add_preview(data, previews.of_latex(latex))
+
+
+def _add_preview(data: dict[str, Any], png: bytes | None) -> None:
+    if png:
+        data[PREVIEW] = base64.b64encode(png).decode()
+
+
+def _add_plotly(data: dict[str, Any], figure: dict[str, Any]) -> None:
+    title = previews.title_of_plotly(figure)
+    document: dict[str, Any] = {
+        name: figure[name] for name in ("data", "layout", "frames") if name in figure
+    }
+    # To be as large as the window, whatever it is on.
+    document["config"] = {"responsive": True} | figure.get("config", {})
+    data[_HTML] = _PAGE.format(
+        title=html.escape(title or "Figure"),
+        figure=json.dumps(document).replace("<", "\\u003c"),
+        library=_plotly_library(),
+    )
+    data[TITLE] = title
+    data.setdefault(_PLAIN, previews.said_of_plotly(figure))
+    del data[_PLOTLY]
+    _add_preview(data, previews.of_plotly(figure))
+
+
+@functools.cache
+def _plotly_library() -> str:
+    """Return plotly.js packed: a page has two megabytes with it rather than five."""
+    from plotly import offline
+
+    packed = gzip.compress(offline.get_plotlyjs().encode(), 6, mtime=0)
+    return base64.b64encode(packed).decode()
+
+
+def _add_vega(data: dict[str, Any], spec: dict[str, Any], *, is_lite: bool) -> None:
+    title = spec.get("title", "")
+    data[TITLE] = title if isinstance(title, str) else str(title.get("text", ""))
+    data[_PLAIN] = f"A Vega chart {data[TITLE]}".rstrip()
+    if not _has_room_for_v8():
+        data[_HTML] = _vega_page(spec, is_lite=is_lite)
+        _tell("The page of an Altair chart can be opened only with a network connection here.")
+        return
+    drawing = importlib.import_module("vl_convert")
+    if is_lite:
+        data[_HTML] = drawing.vegalite_to_html(spec, bundle=True)
+        _add_preview(data, drawing.vegalite_to_png(spec, scale=2))
+    else:
+        data[_HTML] = drawing.vega_to_html(spec, bundle=True)
+        _add_preview(data, drawing.vega_to_png(spec, scale=2))
+
+
+def _has_room_for_v8() -> bool:
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < _V8_BYTES:
+        return False
+    return importlib.util.find_spec("vl_convert") is not None
+
+
+def _vega_page(spec: dict[str, Any], *, is_lite: bool) -> str:
+    """Return a page that fetches the libraries, as Altair itself makes it."""
+    altair = importlib.import_module("altair")
+    page: str = importlib.import_module("altair.utils.html").spec_to_html(
+        spec,
+        mode="vega-lite" if is_lite else "vega",
+        vega_version=altair.VEGA_VERSION,
+        vegaembed_version=altair.VEGAEMBED_VERSION,
+        vegalite_version=altair.VEGALITE_VERSION,
+    )
+    return page
+
+
+def of_bokeh(model: Any) -> str:
+    """Return the page of a bokeh plot or layout."""
+    title = getattr(getattr(model, "title", None), "text", "") or "Figure"
+    inline = importlib.import_module("bokeh.resources").INLINE
+    page: str = importlib.import_module("bokeh.embed").file_html(model, inline, title)
+    return page
+
+
+def of_folium(chart: Any) -> str:
+    """Return the page of a map, its scripts in it where a package has them.
+
+    The background of a map always comes from the network, and so do the fonts of its icons.
+    """
+    page: str = chart.get_root().render()
+    try:
+        library = importlib.import_module("offlinefolium.elements")._res
+    except ImportError:
+        _tell("The page of a map can be opened only with a network connection.")
+        return page
+    _tell(
+        "The background of a map and the fonts of its icons come from the network: the page here"
+        " is shown without; downloaded and opened in a browser that is connected, it has them."
+    )
+    return _LINK.sub(functools.partial(_inlined, library), page)
+
+
+def _inlined(library: dict[str, str], link: re.Match[str]) -> str:
+    source = library.get(link["script"] or link["style"])
+    if source is None:
+        return link[0]
+    if link["style"]:
+        return f"<style>{source}</style>"
+    return "<script>" + source.replace("</script", "<\\/script") + "</script>"
+
+
+def _tell(sentence: str) -> None:
+    """Print a sentence, once in a kernel's life."""
+    if sentence not in _told:
+        _told.add(sentence)
+        sys.stderr.write(sentence + "\n")

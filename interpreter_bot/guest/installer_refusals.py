@@ -1,0 +1,63 @@
+"""What programs that would install something say: at once that there is no network, and what is.
+
+pip is left to do what it can without: say that something is there already, list, install a file
+that a person sent into a directory. The others are found only where there are none of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+_OTHERS = ("conda", "mamba", "micromamba", "pipenv", "pipx", "poetry", "uv")
+# pip starts this instead of a Python, with its runner and arguments. The Python that it is meant
+# for is the one that runs pip; it may be that of an environment which code made itself.
+_FOR_PIP = """#!/bin/sh
+python=$(tr '\\0' '\\n' <"/proc/$PPID/cmdline" | head -n 1)
+{{ told=$("$python" "$@" 2>&1 >&3 3>&-); }} 3>&1
+status=$?
+case $told in
+*"No matching distribution"* | *"Max retries exceeded"* | *"resolve host"* | *"'--user' install"*)
+    told={sentence} ;;
+esac
+[ -z "$told" ] || printf '%s\\n' "$told" >&2
+exit $status
+"""
+_FOR_OTHERS = """#!/bin/sh
+printf '%s\\n' {sentence} >&2
+exit 1
+"""
+
+
+def install(directory: str, packages: list[str]) -> dict[str, str]:
+    """Write the programs into a directory at the end of PATH.
+
+    Args:
+        directory: is made where it is missing.
+        packages: names of what is installed.
+
+    Returns:
+        The variables that they and their kind go by.
+    """
+    sentence = shlex.quote(_sentence(packages))
+    os.makedirs(directory, exist_ok=True)
+    for_pip = f"{directory}/pip-python"
+    texts = dict.fromkeys((f"{directory}/{name}" for name in _OTHERS), _FOR_OTHERS)
+    for path, text in (texts | {for_pip: _FOR_PIP}).items():
+        with open(path, "w") as file:
+            file.write(text.format(sentence=sentence))
+        os.chmod(path, 0o555)
+    return {
+        "PIP_PYTHON": for_pip,
+        "PIP_NO_INDEX": "1",
+        "PIP_RETRIES": "0",
+        "PIP_NO_INPUT": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "UV_OFFLINE": "1",
+        "CONDA_OFFLINE": "true",
+    }
+
+
+def _sentence(packages: list[str]) -> str:
+    there = ", ".join(packages) or "see `pip list`"
+    return f"ERROR: There is no network here, so nothing can be installed; what is there: {there}."

@@ -1,0 +1,315 @@
+"""The kernel: ipykernel on sockets it is handed, around a shell that was made before the fork."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import gc
+import os
+import signal
+import ssl
+import sys
+import threading
+import types
+from typing import Any, ClassVar
+
+import zmq
+from ipykernel import iostream, ipkernel, kernelapp
+from jupyter_client import session as sessions
+from traitlets import config
+
+from . import html_displays, preloads, shells, standard_streams
+
+# Cells, and what has to be preloaded for them: a module that nobody preloads is not imported here.
+_WARM_UP = (
+    ("1 + 1", ()),
+    ("print('warm')", ()),
+    ("import pandas as pd; pd.DataFrame({'a': [1.5]})", ("pandas",)),
+    (
+        "import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.title('warm'); plt.show()",
+        ("matplotlib.pyplot",),
+    ),
+    ("1 / 0", ()),
+    ("import numpy, pandas, matplotlib.pyplot", ("numpy", "pandas", "matplotlib.pyplot")),
+)
+_DISPLAYS = frozenset({"display_data", "execute_result", "update_display_data"})
+_UPDATES_PER_DISPLAY = 20
+# A little more than the bot shows, and a little less than a message may hold.
+_PLAIN_CHARACTERS = 200_000
+_FORM_CHARACTERS = 14 * 1024 * 1024
+_PRINTS = frozenset({"stream", "status", "execute_input", "iopub_welcome"})
+_WAITING_MESSAGES = 50_000
+
+
+class _Nowhere:
+    """Stands in for a socket before there is one."""
+
+    def send_multipart(self, *_: Any, **__: Any) -> None:
+        """Send nothing."""
+
+
+class _NoShellThread:
+    """Stands in for ipykernel's thread of the shell channel, which it asks where code runs."""
+
+    parent_thread = threading.main_thread()
+
+    def __bool__(self) -> bool:
+        """Say that there is none."""
+        return False
+
+
+class _GuestSession(sessions.Session):
+    """Sends printed text before whatever was shown after it."""
+
+    printing: ClassVar[tuple[standard_streams.Stream, ...]] = ()
+    displays: ClassVar[standard_streams.Budget]
+
+    def send(self, stream: Any, msg_or_type: Any, *args: Any, **options: Any) -> Any:
+        """Send a message; see the parent class."""
+        kind = msg_or_type if isinstance(msg_or_type, str) else msg_or_type["header"]["msg_type"]
+        if kind in _DISPLAYS and not isinstance(msg_or_type, str):
+            # What the bot would only count and drop is not sent at all.
+            parent = {"header": msg_or_type["parent_header"]}
+            if not self.displays.allows(parent, "x"):
+                return None
+            html_displays.complete(msg_or_type["content"]["data"])
+            _make_fit(msg_or_type["content"]["data"])
+        if kind not in _PRINTS:
+            for printed in self.printing:
+                printed.push()
+        return super().send(stream, msg_or_type, *args, **options)
+
+
+class _IOPubThread(iostream.IOPubThread):
+    """Lets go of what ended threads sent by when another begins to, not every ten seconds.
+
+    So a kernel that runs nothing never wakes, and the bot sees at no cost that it rests.
+    """
+
+    async def _run_event_pipe_gc(self) -> None:
+        """Wait for nothing."""
+
+    @property
+    def _event_pipe(self) -> Any:
+        is_new = not hasattr(self._local, "event_pipe")
+        pipe = super()._event_pipe
+        if is_new:
+            self.io_loop.add_callback(self._event_pipe_gc)
+        return pipe
+
+
+def _make_fit(data: dict[str, Any]) -> None:
+    """Cut or leave out what is too large for a message, which would be lost as a whole."""
+    for mime, form in list(data.items()):
+        if isinstance(form, str) and mime == "text/plain":
+            data[mime] = form[:_PLAIN_CHARACTERS]
+        elif isinstance(form, str) and len(form) > _FORM_CHARACTERS:
+            del data[mime]
+
+
+class _GuestKernel(ipkernel.IPythonKernel):
+    descriptors: standard_streams.Descriptors
+    home: str
+    is_at_home = False
+    _supports_kernel_subshells = False
+
+    def pre_handler_hook(self) -> None:
+        """Leave interrupts to `do_execute`: in ipykernel's own code they would end no cell."""
+        self.saved_sigint_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    async def do_execute(self, code: str, silent: bool, *args: Any, **options: Any) -> Any:
+        """Run a cell with its printing credited to it."""
+        owner = os.getpid()
+        if not self.is_at_home:
+            # The workspace is mounted when a waiting kernel is taken, over the old directory.
+            os.chdir(self.home)
+            self.is_at_home = True
+        self.descriptors.begin(self.get_parent("shell"))
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            reply = await super().do_execute(code, silent, *args, **options)
+        except (Exception, KeyboardInterrupt) as error:
+            # ipykernel would answer nothing, and the bot wait for it until time is up.
+            self.shell.showtraceback()
+            reply = _failure(error)
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            if os.getpid() != owner:
+                # A child that the cell forked and that came back here: it is no kernel.
+                os._exit(0)
+            self.descriptors.drain()
+            for stream in _GuestSession.printing:
+                stream.push()
+        with contextlib.suppress(Exception):
+            # Code may have made anything of its namespace; then its names remain unknown.
+            reply["variables"] = self.shell.variables()
+        return reply
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    """Build the reply to a request that broke the kernel's own machinery."""
+    name, message = type(error).__name__, shells.message(error)
+    content = {"ename": name, "evalue": message, "traceback": [f"{name}: {message}"]}
+    return content | {"status": "error", "user_expressions": {}, "payload": []}
+
+
+class _GuestApp(kernelapp.IPKernelApp):
+    """ipykernel's application without what a confined kernel has no use for.
+
+    No connection file, heartbeat, control or debugger channel: the bot signals and watches the
+    process itself. Each of them would cost a thread, milliseconds of every start, or both.
+    """
+
+    def start_confined(self, spec: dict[str, Any]) -> None:
+        """Initialise and serve; returns only when the kernel is to end."""
+        self.context = zmq.Context()
+        self.session = _GuestSession(key=spec["key"].encode(), username="sandbox")
+        shell_fd, iopub_fd, stdin_fd = spec["listeners"]
+        self.shell_socket = self._accept(zmq.ROUTER, shell_fd)
+        self.stdin_socket = self._accept(zmq.ROUTER, stdin_fd)
+        publishing = self._accept(zmq.XPUB, iopub_fd)
+        self.iopub_thread = _IOPubThread(publishing, pipe=False, session=self.session)
+        self.iopub_thread.start()
+        self.iopub_socket = self.iopub_thread.background_socket
+        self.control_thread = self.shell_channel_thread = None
+        self.shell = shells.GuestShell.instance()
+        self.displayhook = sys.displayhook
+        self._make_kernel()
+        self._redirect(spec)
+        self.init_signal()
+        self.init_pdb()
+        self.patch_io()
+        gc.freeze()
+        gc.enable()
+        self.start()
+
+    def _accept(self, kind: int, descriptor: int) -> Any:
+        """Make a socket of one that listens already: the kernel never sees its address."""
+        endpoint = self.context.socket(kind)
+        endpoint.linger = 0
+        os.set_inheritable(descriptor, False)
+        if kind == zmq.XPUB:
+            # What the bot has not read yet waits here, as this session's memory, not the bot's;
+            # what is more is dropped. Only a socket that is not bound yet heeds it.
+            endpoint.sndhwm = _WAITING_MESSAGES
+        endpoint.setsockopt(zmq.USE_FD, descriptor)
+        endpoint.bind("ipc:///handed-over")
+        return endpoint
+
+    def _make_kernel(self) -> None:
+        from zmq.eventloop.zmqstream import ZMQStream
+
+        # ipykernel lists all modules for its debugger; merely looking at each would copy 8 MB of
+        # pages that kernels otherwise share.
+        original, ipkernel.sys = ipkernel.sys, types.SimpleNamespace(modules={})
+        try:
+            self.kernel = self._kernel_on(ZMQStream)
+        finally:
+            ipkernel.sys = original
+        self.shell.kernel = self.kernel
+        self.shell.parent = self.kernel
+
+    def _kernel_on(self, stream: Any) -> _GuestKernel:
+        kernel: _GuestKernel = _GuestKernel.instance(
+            parent=self,
+            session=self.session,
+            shell_stream=stream(self.shell_socket),
+            iopub_thread=self.iopub_thread,
+            iopub_socket=self.iopub_socket,
+            stdin_socket=self.stdin_socket,
+            shell_channel_thread=_NoShellThread(),
+            log=self.log,
+            shell_class=shells.GuestShell,
+            user_ns=self.shell.user_ns,
+        )
+        return kernel
+
+    def _redirect(self, spec: dict[str, Any]) -> None:
+        def publish(name: str, text: str, parent: standard_streams.Parent) -> None:
+            content = {"name": name, "text": text}
+            topic = f"stream.{name}".encode()
+            self.session.send(self.iopub_socket, "stream", content, parent=parent, ident=topic)
+
+        def current() -> standard_streams.Parent:
+            parent: standard_streams.Parent = self.kernel.get_parent("shell")
+            return parent
+
+        out = standard_streams.Stream("stdout", 1, publish=publish, parent=current)
+        err = standard_streams.Stream("stderr", 2, publish=publish, parent=current)
+        out.budget = err.budget = standard_streams.Budget(spec["output_bytes"])
+        err.wake = out.wake
+        _GuestSession.displays = standard_streams.Budget(
+            spec["displays"] * (1 + _UPDATES_PER_DISPLAY)
+        )
+        sys.stdout, sys.stderr = out, err
+        _GuestSession.printing = (out, err)
+        self.kernel._stdout, self.kernel._stderr = out, err
+        self.kernel.home = spec["home"]
+        self.kernel.descriptors = standard_streams.Descriptors((out, err))
+        for name, body, arguments in (
+            ("gathering", standard_streams.push_for_ever, ((out, err), out.wake)),
+            ("descriptors", self.kernel.descriptors.watch, ()),
+        ):
+            threading.Thread(target=body, args=arguments, name=name, daemon=True).start()
+
+
+def warm_up(start: dict[str, Any]) -> None:
+    """Make the shell and run cells in it, so that nothing is done for the first time later."""
+    shell = shells.make(os.environ["HOME"] + "/.ipython")
+    nowhere, session = _Nowhere(), sessions.Session(key=b"")
+    for target in (shell.displayhook, shell.display_pub):
+        target.session, target.pub_socket = session, nowhere
+    shell.set_parent({})
+    stdout, sys.stdout = sys.stdout, open(os.devnull, "w")  # noqa: SIM115
+    if "matplotlib" in sys.modules:
+        # Figures left open at the end of a cell are shown, as plt.show() would.
+        shell.enable_matplotlib("inline")
+    for cell, modules in _WARM_UP:
+        if sys.modules.keys() >= set(modules):
+            shell.run_cell(cell, store_history=True)
+    sys.stdout.close()
+    sys.stdout = stdout
+    if plots := sys.modules.get("matplotlib.pyplot"):
+        plots.close("all")
+    shell.reset(new_session=True)
+    shell.execution_count = 1
+    _app()
+    # OpenSSL sets its generator up at first use; each kernel then only stirs it.
+    ssl.RAND_add(os.urandom(32), 0.0)
+    ssl.RAND_bytes(1)
+
+
+@functools.cache
+def _app() -> _GuestApp:
+    return _GuestApp(config=config.Config(), log_level=50)
+
+
+def run(spec: dict[str, Any]) -> None:
+    """Be the kernel that `spec` describes, in a process that is confined already."""
+    gc.disable()
+    preloads.renew()
+    os.chdir(spec["home"] if os.path.isdir(spec["home"]) else "/")
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    _propagate_context()
+    _app().start_confined(spec)
+
+
+def _propagate_context() -> None:
+    """Let threads and pool workers know the execution they were started by."""
+    import concurrent.futures
+    import contextvars
+
+    start_thread = threading.Thread.start
+    submit = concurrent.futures.ThreadPoolExecutor.submit
+
+    def start(thread: threading.Thread) -> None:
+        context, run = contextvars.copy_context(), thread.run
+        thread.run = lambda: context.run(run)  # type: ignore[method-assign]
+        start_thread(thread)
+
+    def submit_in_context(pool: Any, call: Any, /, *args: Any, **options: Any) -> Any:
+        return submit(pool, contextvars.copy_context().run, call, *args, **options)
+
+    threading.Thread.start = start  # type: ignore[method-assign, assignment]
+    concurrent.futures.ThreadPoolExecutor.submit = submit_in_context  # type: ignore[method-assign]

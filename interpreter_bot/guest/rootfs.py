@@ -1,0 +1,181 @@
+"""The fresh root of the fork server: an empty tmpfs with an allow-list of what is visible.
+
+Built once per fork server; every kernel gets a copy of its mount namespace. Directories above
+an allowed path are created empty, so a closed home above an environment does not matter, and
+nothing beside it shows. `HOST` holds what only the set-up of a kernel needs; it is detached
+before user code runs.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import pathlib
+import sys
+
+from . import syscalls
+
+HOST = "/.host"
+WORKSPACES = HOST + "/workspaces"
+HOST_PROC = HOST + "/proc"
+GUEST = HOST + "/guest"
+DATA = "/mnt/data"
+TOOLS = "/opt/bin"
+HOME = "/tmp/home"
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_CONFIGURATION = (
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/alternatives",
+    "/etc/fonts",
+    "/etc/mime.types",
+)
+_DEVICES = {
+    "null": "null",
+    # What is mapped of the host's is shared memory of any size; this reads the same, and cannot be.
+    "zero": "full",
+    "full": "full",
+    "random": "random",
+    "urandom": "urandom",
+}
+_FILES = {
+    "/etc/passwd": "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
+    f"sandbox:x:1000:1000:sandbox:{HOME}:/bin/sh\n"
+    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+    "/etc/group": "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n",
+    "/etc/hostname": "sandbox\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    "/etc/resolv.conf": "",
+}
+
+
+class MountTrees:
+    """Mount trees cloned from the host, opened while we may still walk to them."""
+
+    def __init__(self, readable: list[str], hidden: list[str], workspaces: str) -> None:
+        """Open everything the fresh root will show.
+
+        Args:
+            readable: paths shown read-only at their own place, beside the system's.
+            hidden: directories below those that are to look empty (the bot's own package).
+            workspaces: host directory that holds every session's workspace.
+
+        Raises:
+            OSError: a path cannot be walked to, or the machine forbids mounting.
+        """
+        self._links: dict[str, str] = {}
+        self._readable: dict[str, int] = {}
+        self._directories: set[str] = set()
+        for path in (*_SYSTEM, *_CONFIGURATION, *readable):
+            if os.path.islink(path):
+                self._links[path] = os.readlink(path)
+            elif os.path.exists(path) and not self._is_covered(path):
+                self._readable[path] = syscalls.open_tree(path)
+                if os.path.isdir(path):
+                    self._directories.add(path)
+        self._devices = {
+            name: syscalls.open_tree(f"/dev/{source}") for name, source in _DEVICES.items()
+        }
+        self._workspaces = syscalls.open_tree(workspaces)
+        # By its real name: the descriptor we were imported through is of a namespace we have left.
+        self._guest = syscalls.open_tree(os.path.dirname(os.path.realpath(__file__)))
+        # A new /proc may only be mounted where an unmasked one is still in sight.
+        self._proc = syscalls.open_tree("/proc")
+        self._hidden = [path for path in hidden if os.path.isdir(path) and self._is_covered(path)]
+
+    def _is_covered(self, path: str) -> bool:
+        return any(pathlib.PurePath(path).is_relative_to(shown) for shown in self._readable)
+
+    def enter(self, *, cores: int) -> None:
+        """Build the root, move into it and leave the host's behind.
+
+        Args:
+            cores: how many processors the kernels are to believe in.
+        """
+        root = "/tmp"
+        syscalls.mount("root", root, "tmpfs", syscalls.MS_NOSUID, "size=16m,mode=0755")
+        os.chdir(root)
+        for path, tree in self._readable.items():
+            flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
+            syscalls.set_mount_flags(tree, flags | syscalls.MOUNT_ATTR_NODEV)
+            _attach(tree, root + path, is_directory=path in self._directories)
+        for path, target in self._links.items():
+            _link(target, root + path)
+        for path in self._hidden:
+            syscalls.mount("hidden", root + path, "tmpfs", syscalls.MS_RDONLY, "size=4k,mode=0755")
+        for name, tree in self._devices.items():
+            _attach(tree, f"{root}/dev/{name}", is_directory=False)
+        os.makedirs(root + HOST)
+        syscalls.mount("host", root + HOST, "tmpfs", syscalls.MS_NOSUID, "size=16k,mode=0755")
+        _attach(self._guest, root + GUEST, is_directory=True)
+        _attach(self._workspaces, root + WORKSPACES, is_directory=True)
+        _attach(self._proc, root + HOST_PROC, is_directory=True)
+        _furnish(root, cores=cores)
+        _offer_ffmpeg(root)
+        syscalls.pivot_root(root)
+        syscalls.mount(HOST_PROC, "/proc", None, syscalls.MS_BIND | syscalls.MS_REC)
+        mount_temporary(list(self._readable), "size=64m")
+        os.makedirs(HOME)
+
+
+def mount_temporary(readable: list[str], options: str) -> None:
+    """Mount a fresh /tmp over what there is, but for environments that live below it."""
+    below = [path for path in readable if pathlib.PurePath(path).is_relative_to("/tmp")]
+    trees = {path: (syscalls.open_tree(path), os.path.isdir(path)) for path in below}
+    syscalls.mount("tmp", "/tmp", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
+    for path, (tree, is_directory) in trees.items():
+        _attach(tree, path, is_directory=is_directory)
+    # What lies between the parts of an environment is in that /tmp, but not for anybody to add to.
+    for parent in {os.path.dirname(path) for path in below} - {"/tmp"}:
+        tree = syscalls.open_tree(parent)
+        flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
+        syscalls.set_mount_flags(tree, flags | syscalls.MOUNT_ATTR_NODEV)
+        _attach(tree, parent, is_directory=True)
+
+
+def seal() -> None:
+    """Make the root itself read-only, once nothing is to be added to it any more."""
+    flags = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY
+    syscalls.mount(None, "/", None, flags | syscalls.MS_NOSUID | syscalls.MS_NODEV)
+
+
+def _attach(tree: int, target: str, *, is_directory: bool) -> None:
+    if is_directory:
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "x"):
+            pass
+    syscalls.move_mount(tree, target)
+    os.close(tree)
+
+
+def _link(target: str, path: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.symlink(target, path)
+
+
+def _offer_ffmpeg(root: str) -> None:
+    """Put the ffmpeg that a package brings where a shell finds it; a system's own comes first."""
+    for entry in sys.path:
+        for program in glob.glob(f"{glob.escape(root + entry)}/imageio_ffmpeg/binaries/ffmpeg-*"):
+            _link(program.removeprefix(root), f"{root}{TOOLS}/ffmpeg")
+            return
+
+
+def _furnish(root: str, *, cores: int) -> None:
+    """Create the directories and small files that are ours rather than the host's."""
+    for path in (DATA, "/proc", "/tmp", "/dev/shm", "/run", "/var/tmp", "/sys/devices/system/cpu"):
+        os.makedirs(root + path, exist_ok=True)
+    os.symlink("/usr/share/zoneinfo/UTC", root + "/etc/localtime")
+    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        os.symlink("/proc/self/fd" + target, f"{root}/dev/{name}")
+    span = f"0-{cores - 1}\n" if cores > 1 else "0\n"
+    processors = {f"/sys/devices/system/cpu/{name}": span for name in ("online", "possible")}
+    # By its own name too, where that could not be changed: asking for its address is common.
+    hosts = {"/etc/hosts": f"127.0.0.1 localhost {os.uname().nodename}\n::1 localhost\n"}
+    for path, text in (_FILES | hosts | processors).items():
+        with open(root + path, "w") as file:
+            file.write(text)

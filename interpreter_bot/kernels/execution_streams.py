@@ -1,0 +1,303 @@
+"""Hearing what a kernel says about one execution, and answering what it asks.
+
+Everything heard is hostile: foreign parents are dropped, floods are throttled and then ended,
+and nothing here waits without somebody outside holding a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels import outputs, variable_names
+from interpreter_bot.kernels.wire import clients, jupyter_messages, sockets, zmtp
+
+_log = logging.getLogger(__name__)
+
+_BREATH_MESSAGES: Final = 16
+_BREATH_BYTES: Final = 256 * 1024
+_BREATH_READING_SECONDS: Final = 0.005
+_MOST_MESSAGES: Final = 100_000
+# As many displays as are shown, each as large as may be, take half of it.
+_MOST_READING_SECONDS: Final = 4.0
+_MOST_MALFORMED: Final = 100
+_MOST_QUESTIONS: Final = 100
+_PROMPT_CHARACTERS: Final = 2000
+_IDLE_SECONDS: Final = 5.0
+# Where output is known to be lost, the idle may be too.
+_LOST_IDLE_SECONDS: Final = 0.5
+_MOST_RENEWALS: Final = 10
+# A kernel that ends closes its sockets before it is seen to have ended.
+_DEATH_SECONDS: Final = 1.0
+_LARGEST: Final = zmtp.MOST_BYTES // settings.MIB
+_LOST: Final = "Some of the output was lost on the way."
+_LEFT_OUT: Final = f"Something of more than {_LARGEST} MiB was left out of the output."
+_INTRICATE: Final = "Something of too many or too long values was left out of the output."
+_FLOOD_PAUSE_SECONDS: Final = 0.005
+_FLOOD_MESSAGES: Final = 2000
+
+
+Show = Callable[[values.Output], None]
+Ask = Callable[[values.InputRequested], Awaitable[str]]
+
+
+class Objection(Protocol):
+    """Ends a kernel that broke the rules."""
+
+    def __call__(self, ending: values.Ending, reason: str) -> None:
+        """Take the ending and the sentence for people."""
+
+
+class ExecutionStream:
+    """One execution's ears."""
+
+    def __init__(
+        self,
+        connection: clients.Client,
+        reader: outputs.Reader,
+        *,
+        show: Show,
+        ask: Ask | None,
+        most_bytes: int,
+        input_seconds: float,
+        object_to: Objection,
+        give_up: Callable[[str], None],
+    ) -> None:
+        self._connection = connection
+        self._reader = reader
+        self._show = show
+        self._ask = ask
+        self._input_seconds = input_seconds
+        self._object_to = object_to
+        self._give_up = give_up
+        self._request_id = ""
+        self._idle = asyncio.Event()
+        self._idle_wait: asyncio.Timeout | None = None
+        self._renewals = 0
+        self._said: set[str] = set()
+        self._heard = 0
+        self._breathed_at_bytes = connection.received_bytes
+        self._breathed_at_seconds = connection.reading_seconds
+        self._most_bytes = connection.received_bytes + most_bytes
+        self._most_seconds = connection.reading_seconds + _MOST_READING_SECONDS
+        self._tasks: list[asyncio.Task[None]] = []
+        self._asking_since: float | None = None
+        self._seconds_asked = 0.0
+        self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.status = "aborted"
+        self.namespace: variable_names.VariableNames | None = None
+        self.has_lost_output = False
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the code waits for a person; that time is not the code's."""
+        return self._asking_since is not None
+
+    @property
+    def seconds_asking(self) -> float:
+        """How long people have taken to answer so far."""
+        since = self._asking_since
+        return self._seconds_asked + (time.monotonic() - since if since is not None else 0.0)
+
+    def start(self, code: str) -> asyncio.Task[None]:
+        """Send the code; the task returned ends when the execution is over."""
+        over = asyncio.create_task(self._see_through(code), name="execution")
+        self._tasks = [over]
+        return over
+
+    async def _see_through(self, code: str) -> None:
+        content: dict[str, object] = {
+            "code": code,
+            "silent": False,
+            "store_history": True,
+            "user_expressions": {},
+            "allow_stdin": self._ask is not None,
+            "stop_on_error": True,
+        }
+        # A kernel that does not read keeps this waiting, which is part of the code's time.
+        self._request_id = await self._request(content)
+        self._tasks.append(asyncio.create_task(self._hear_output(), name="output"))
+        if self._ask is not None:
+            self._tasks.append(asyncio.create_task(self._hear_questions(), name="input"))
+        await self._await_over()
+
+    async def _request(self, content: dict[str, object]) -> str:
+        """Send the request, on new connections where those that there were broke meanwhile.
+
+        Raises:
+            KernelLostError: in vain; the kernel has been objected to.
+        """
+        with contextlib.suppress(sockets.LostSocket):
+            return await self._connection.send("shell", "execute_request", content)
+        with contextlib.suppress(sockets.LostSocket):
+            await self._connection.renew()
+            return await self._connection.send("shell", "execute_request", content)
+        await self._object_to_silence()
+        raise errors.KernelLostError
+
+    async def listen_on(self, seconds: float) -> None:
+        """Listen a moment longer to a kernel that is gone."""
+        hearing = self._tasks[1:2]
+        heard = -1
+        while hearing and not hearing[0].done() and heard != self._heard:
+            heard = self._heard
+            await asyncio.wait(hearing, timeout=seconds)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        for task in self._tasks:
+            task.cancel()
+        results = await asyncio.gather(*self._tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _next(self, name: clients.Name) -> jupyter_messages.Message:
+        """Return the next message about our request."""
+        malformed = 0
+        while True:
+            # What is dropped costs time as well.
+            self._heard += 1
+            if self._heard % _BREATH_MESSAGES == 0 or self._has_heard_much():
+                await self._breathe()
+            try:
+                return await self._connection.receive(name, about=self._request_id)
+            except jupyter_messages.ForeignMessage:
+                await asyncio.sleep(0)
+            except jupyter_messages.OversizedMessage:
+                self._say(_LEFT_OUT)
+            except jupyter_messages.MalformedMessage as error:
+                if isinstance(error, jupyter_messages.IntricateMessage):
+                    self._say(_INTRICATE)
+                malformed += 1
+                if malformed > _MOST_MALFORMED:
+                    self._object("The Python process sent messages that make no sense.")
+                    await asyncio.sleep(_IDLE_SECONDS)
+            except sockets.LostSocket:
+                await self._lose(name)
+
+    async def _lose(self, name: clients.Name) -> None:
+        """Go on without what was lost; ends a kernel with which that is no use."""
+        self._renewals += 1
+        if name == "iopub" and self._renewals <= _MOST_RENEWALS:
+            try:
+                await self._connection.renew_output()
+            except sockets.LostSocket as error:
+                _log.info("a kernel's output is lost: %r", error.__cause__)
+            else:
+                self._say(_LOST)
+                self._expect_idle_soon()
+                return
+        # Elsewhere it would be in vain: what was under way is addressed to who we were.
+        await self._object_to_silence()
+
+    async def _object_to_silence(self) -> None:
+        """End a kernel that cannot be talked to, unless it is about to end by itself."""
+        await asyncio.sleep(_DEATH_SECONDS)
+        self._object("The Python process broke its connections.")
+        await asyncio.sleep(_IDLE_SECONDS)
+
+    def _expect_idle_soon(self) -> None:
+        """Wait no longer for an idle than it takes, now that it may be lost."""
+        if self._idle_wait is not None:
+            now = asyncio.get_running_loop().time()
+            self._idle_wait.reschedule(now + _LOST_IDLE_SECONDS)
+
+    def _say(self, sentence: str) -> None:
+        """Say what happened to the output, once however often it did."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._show(values.Notice(sentence))
+
+    def _object(self, reason: str) -> None:
+        self._object_to(values.Ending.CRASHED, reason)
+
+    async def _await_over(self) -> None:
+        while True:
+            message = await self._next("shell")
+            if message.msg_type == "execute_reply":
+                break
+        status = message.content.get("status")
+        seconds = _LOST_IDLE_SECONDS if _LOST in self._said else _IDLE_SECONDS
+        try:
+            async with asyncio.timeout(seconds) as self._idle_wait:
+                await self._idle.wait()
+        except TimeoutError:
+            self.has_lost_output = _LOST not in self._said
+            self._say(_LOST)
+        self.namespace = variable_names.read(message.content)
+        self.status = status if isinstance(status, str) else "aborted"
+
+    async def _hear_output(self) -> None:
+        while True:
+            message = await self._next("iopub")
+            if message.msg_type == "status":
+                if message.content.get("execution_state") == "idle":
+                    self._idle.set()
+                continue
+            began = time.thread_time()
+            for output in self._reader.read(message):
+                self._show(output)
+            self._connection.reading_seconds += time.thread_time() - began
+
+    def _has_heard_much(self) -> bool:
+        """Say whether what came since the last breath took long to read."""
+        size_bytes = self._connection.received_bytes - self._breathed_at_bytes
+        seconds = self._connection.reading_seconds - self._breathed_at_seconds
+        return size_bytes > _BREATH_BYTES or seconds > _BREATH_READING_SECONDS
+
+    async def _breathe(self) -> None:
+        """Let others have the event loop, the longer the more was heard, and what it took."""
+        connection = self._connection
+        size_bytes = connection.received_bytes - self._breathed_at_bytes
+        seconds = connection.reading_seconds - self._breathed_at_seconds
+        self._breathed_at_bytes = connection.received_bytes
+        self._breathed_at_seconds = connection.reading_seconds
+        if (
+            self._heard > _MOST_MESSAGES
+            or connection.received_bytes > self._most_bytes
+            or connection.reading_seconds > self._most_seconds
+        ):
+            self._object("The Python process sent more messages than anyone could read.")
+            await asyncio.sleep(_IDLE_SECONDS)
+        is_flood = self._heard > _FLOOD_MESSAGES or size_bytes > _BREATH_BYTES
+        await asyncio.sleep(max(seconds, _FLOOD_PAUSE_SECONDS if is_flood else 0))
+
+    async def _hear_questions(self) -> None:
+        for _ in range(_MOST_QUESTIONS):
+            message = await self._next("stdin")
+            if message.msg_type != "input_request" or self._ask is None:
+                continue
+            prompt = message.content.get("prompt")
+            text = outputs.prompt(prompt)[:_PROMPT_CHARACTERS] if isinstance(prompt, str) else ""
+            is_password = message.content.get("password") is True
+            answer = await self._answer(self._ask, values.InputRequested(text, is_password))
+            if answer is not None:
+                content: dict[str, object] = {"value": answer, "status": "ok"}
+                parent = message.msg_id
+                # What is lost here is found out, and objected to, by whoever hears the next.
+                with contextlib.suppress(sockets.LostSocket):
+                    await self._connection.send("stdin", "input_reply", content, parent_id=parent)
+        self._object("The code asked for input more often than anyone would answer.")
+
+    async def _answer(self, ask: Ask, request: values.InputRequested) -> str | None:
+        self._asking_since = time.monotonic()
+        try:
+            async with asyncio.timeout(self._input_seconds):
+                return await ask(request)
+        except TimeoutError:
+            self._give_up("The code waited for input, and nobody answered.")
+        except errors.BotError as error:
+            self._give_up(str(error))
+        finally:
+            self._seconds_asked = self.seconds_asking
+            self._asking_since = None
+            if not self.answered.done():
+                self.answered.set_result(None)
+            self.answered = asyncio.get_running_loop().create_future()
+        return None

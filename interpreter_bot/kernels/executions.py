@@ -1,0 +1,305 @@
+"""Running one piece of code in one kernel, to one of seven endings.
+
+Finished means the kernel's reply *and* its idle, both for our request. Three other things may
+come first: the kernel dies, time runs out, or somebody steps in. Stepping in is an interrupt,
+which keeps variables, and a kill where code does not react to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import logging
+import signal
+import time
+from typing import Any, Final, Protocol
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels import end_reasons, execution_streams, outputs, variable_names
+from interpreter_bot.kernels.wire import clients, sockets
+from interpreter_bot.text import formatting
+
+_log = logging.getLogger(__name__)
+
+_LAST_OUTPUT_SECONDS: Final = 0.05
+_INTERRUPTS_SECONDS: Final = 1.0
+# What is read of an execution, in relation to what is shown: the same display may come anew.
+_READ_SHARE: Final = 4
+
+
+class Process(Protocol):
+    """What executing needs of the process behind a kernel; a provisioner has it."""
+
+    ended: asyncio.Event
+
+    async def send_signal(self, signum: int) -> None:
+        """Signal the kernel's main process; nothing happens when it is gone."""
+
+    async def kill(self) -> None:
+        """Kill everything in the session."""
+
+    async def wait_status(self) -> int | None:
+        """Return the wait status of a kernel that ended, where there is one."""
+
+    def oom_kills(self) -> int:
+        """Count the session's processes that were killed for memory."""
+
+    def cpu_seconds(self) -> float:
+        """Return the session's processor time so far; 0 once it is over."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Intervention:
+    ending: values.Ending
+    reason: str
+    is_deadly: bool = False
+
+
+class Kernel:
+    """A live interpreter. One execution at a time; further ones wait in order.
+
+    Attributes:
+        id: no other kernel ever had it.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        connection: clients.Client,
+        *,
+        id: str,
+        limits: settings.Limits,
+        interrupt_grace_seconds: float,
+    ) -> None:
+        self.id = id
+        self.process = process
+        self._connection = connection
+        self._limits = limits
+        self._grace_seconds = interrupt_grace_seconds
+        self._lock = asyncio.Lock()
+        self._stepping_in: asyncio.Future[_Intervention] | None = None
+        self._condemned: _Intervention | None = None
+        self._died_of = "It ended unexpectedly."
+        self.last_used = time.monotonic()
+        self.namespace = variable_names.VariableNames()
+        """What code has defined in it, as it was told last."""
+        self.announcement = ""
+        """What to tell people before the first output: why the former kernel is gone."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether code can still run in it."""
+        return not self.process.ended.is_set()
+
+    @property
+    def loss_reason(self) -> str:
+        """Why it is gone, as the end of a sentence about it; what is known of it."""
+        return self._condemned.reason if self._condemned else self._died_of
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether code is running in it."""
+        return self._lock.locked()
+
+    async def execute(
+        self,
+        code: str,
+        *,
+        show: execution_streams.Show,
+        ask: execution_streams.Ask | None = None,
+        seconds: float | None = None,
+    ) -> values.Finished:
+        """Run code and say how it ended; never raises for what the code does.
+
+        Args:
+            code: Python, with IPython's additions.
+            show: called with each output as it appears.
+            ask: called when the code asks for input; without it `input()` raises in the code.
+            seconds: wall time; default is the limit of the settings.
+        """
+        async with self._lock:
+            self.last_used = time.monotonic()
+            try:
+                return await self._execute(code, show, ask, seconds)
+            finally:
+                self._stepping_in = None
+                self.last_used = time.monotonic()
+
+    async def _execute(
+        self,
+        code: str,
+        show: execution_streams.Show,
+        ask: execution_streams.Ask | None,
+        seconds: float | None,
+    ) -> values.Finished:
+        if not self.is_alive:
+            return values.Finished(values.Ending.REFUSED, 0.0, self.loss_reason, kernel_lost=True)
+        started = time.monotonic()
+        self._stepping_in = asyncio.get_running_loop().create_future()
+        oom_kills = self.process.oom_kills()
+
+        def show_unless_stopped(output: values.Output) -> None:
+            # Who stopped it knows that; where it stood meanwhile is nothing that went wrong.
+            if not (self._is_stopped and _is_interrupt(output)):
+                show(output)
+
+        listener = execution_streams.ExecutionStream(
+            self._connection,
+            outputs.Reader(self._limits),
+            show=show_unless_stopped,
+            ask=ask,
+            most_bytes=_READ_SHARE * _shown_bytes(self._limits),
+            input_seconds=self._limits.input_seconds,
+            object_to=self.kill_with_reason,
+            give_up=functools.partial(self.interrupt_with_reason, values.Ending.STOPPED),
+        )
+        try:
+            over = listener.start(code)
+            limit = self._limits.execution_seconds if seconds is None else seconds
+            stepped_in = await self._await_end(over, listener, started + limit, limit)
+            if self.process.ended.is_set() or not over.done() or over.exception() is not None:
+                return await self._bury(listener, stepped_in, oom_kills, started)
+            if self.process.oom_kills() > oom_kills:
+                show(values.Notice(end_reasons.partly_out_of_memory(self._limits.memory_bytes)))
+            self.namespace = listener.namespace or self.namespace
+            return _finished(listener.status, stepped_in, time.monotonic() - started)
+        finally:
+            await listener.close()
+            self._connection.rest()
+            if listener.has_lost_output and self.is_alive:
+                # Should that fail, the next execution finds out and says so.
+                with contextlib.suppress(sockets.LostSocket):
+                    await self._connection.renew_output()
+
+    async def _await_end(
+        self,
+        over: asyncio.Task[None],
+        listener: execution_streams.ExecutionStream,
+        deadline: float,
+        limit: float,
+    ) -> _Intervention | None:
+        """Wait for the end; steps in where it does not come by itself."""
+        death = asyncio.create_task(self.process.ended.wait(), name="kernel's death")
+        try:
+            while True:
+                left = deadline + listener.seconds_asking - time.monotonic()
+                waiting: set[asyncio.Future[Any]] = {over, death, self._stepping_in or death}
+                timeout = None if listener.is_asking else max(left, 0)
+                if listener.is_asking:
+                    waiting.add(listener.answered)
+                done, _ = await asyncio.wait(
+                    waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+                )
+                if over in done or death in done:
+                    return self._condemned
+                if self._stepping_in in done and self._stepping_in is not None:
+                    return await self._step_in(self._stepping_in.result(), over, death)
+                if left <= 0 and not listener.is_asking:
+                    reason = f"The code was stopped after {formatting.duration(limit)}."
+                    late = _Intervention(values.Ending.TIMED_OUT, reason)
+                    return await self._step_in(late, over, death)
+        except asyncio.CancelledError:
+            # Nobody waits any more, but code that nobody watches must not run on.
+            abandoned = _Intervention(values.Ending.STOPPED, "The execution was abandoned.")
+            await self._step_in(abandoned, over, death)
+            raise
+        finally:
+            death.cancel()
+
+    async def _step_in(
+        self,
+        intervention: _Intervention,
+        over: asyncio.Task[None],
+        death: asyncio.Task[bool],
+    ) -> _Intervention:
+        """Interrupt until the code reacts or its grace is over; then, or at once, kill."""
+        give_up = time.monotonic() + self._grace_seconds
+        while not intervention.is_deadly and (left := give_up - time.monotonic()) > 0:
+            await self.process.send_signal(signal.SIGINT)
+            pause = min(left, _INTERRUPTS_SECONDS)
+            done, _ = await asyncio.wait(
+                {over, death}, timeout=pause, return_when=asyncio.FIRST_COMPLETED
+            )
+            if done:
+                return intervention
+        await self.process.kill()
+        await self.process.ended.wait()
+        return intervention
+
+    async def _bury(
+        self,
+        listener: execution_streams.ExecutionStream,
+        stepped_in: _Intervention | None,
+        oom_kills: int,
+        started: float,
+    ) -> values.Finished:
+        """Show what the dead kernel still had said, and say what it died of."""
+        await listener.listen_on(_LAST_OUTPUT_SECONDS)
+        seconds = time.monotonic() - started
+        if stepped_in is not None:
+            self._died_of = stepped_in.reason or end_reasons.DEAF
+            reason = f"{self._died_of} {end_reasons.LOST}"
+            return values.Finished(stepped_in.ending, seconds, reason, kernel_lost=True)
+        status = await self.process.wait_status()
+        if self.process.oom_kills() > oom_kills:
+            reason = end_reasons.out_of_memory(self._limits.memory_bytes)
+            ending = values.Ending.OUT_OF_MEMORY
+        else:
+            reason, ending = end_reasons.crash(status), values.Ending.CRASHED
+        self._died_of = reason
+        _log.info("a kernel died: %s", reason)
+        reason = f"{reason} {end_reasons.LOST}"
+        return values.Finished(ending, seconds, reason, kernel_lost=True)
+
+    @property
+    def _is_stopped(self) -> bool:
+        stepping_in = self._stepping_in
+        if stepping_in is None or not stepping_in.done():
+            return False
+        return stepping_in.result().ending is values.Ending.STOPPED
+
+    async def stop(self, reason: str = "Stopped.") -> None:
+        """Interrupt the running execution; variables survive where the code lets them."""
+        self.interrupt_with_reason(values.Ending.STOPPED, reason)
+
+    def interrupt_with_reason(self, ending: values.Ending, reason: str) -> None:
+        """Interrupt the running execution, if there is one, for a reason of our own."""
+        if self._stepping_in is not None and not self._stepping_in.done():
+            self._stepping_in.set_result(_Intervention(ending, reason))
+
+    def kill_with_reason(self, ending: values.Ending, reason: str) -> None:
+        """Kill the kernel now, whatever it does."""
+        if self._condemned is None and self.is_alive:
+            self._condemned = _Intervention(ending, reason, is_deadly=True)
+            if self._stepping_in is not None and not self._stepping_in.done():
+                self._stepping_in.set_result(self._condemned)
+            else:
+                self._killing = asyncio.create_task(self.process.kill(), name="condemned kernel")
+
+    async def close(self) -> None:
+        """Kill it and leave nothing behind."""
+        await self.process.kill()
+        self._connection.close()
+
+
+def _is_interrupt(output: values.Output) -> bool:
+    return isinstance(output, values.Error) and output.name == "KeyboardInterrupt"
+
+
+def _shown_bytes(limits: settings.Limits) -> int:
+    return limits.output_bytes + limits.displays * limits.display_bytes
+
+
+def _finished(status: str, stepped_in: _Intervention | None, seconds: float) -> values.Finished:
+    if stepped_in is not None:
+        return values.Finished(stepped_in.ending, seconds, stepped_in.reason)
+    endings = {"ok": values.Ending.OK, "error": values.Ending.ERROR}
+    reason = "" if status in endings else "The Python process says that it did not run the code."
+    return values.Finished(endings.get(status, values.Ending.REFUSED), seconds, reason)
+
+
+def refused(error: errors.BotError) -> values.Finished:
+    """Say that nothing was run, and why."""
+    return values.Finished(values.Ending.REFUSED, 0.0, str(error))

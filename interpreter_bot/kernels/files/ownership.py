@@ -1,0 +1,85 @@
+"""Handing a session's files from the user id of its last kernel to that of the next."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pathlib
+import stat
+from collections.abc import Container
+
+from interpreter_bot.kernels.files import safe_open, transfers
+
+_log = logging.getLogger(__name__)
+
+
+def change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> None:
+    """Make a session's files belong to the user id of its kernel. Blocks.
+
+    Only root gives each kernel an id of its own. No kernel runs in the workspace now, but one
+    did: links are handed over themselves, never what they point to, and nothing outside the
+    workspace or its file system is touched. The root changes hands last, so that what was
+    interrupted is done again.
+
+    Args:
+        root: the workspace's directory.
+        uid: the new owner.
+        kernel_uids: all that kernels may have.
+
+    Raises:
+        OSError: the workspace cannot be opened.
+    """
+    if os.geteuid() != 0:
+        return
+    descriptor = transfers.open_root(root)
+    try:
+        if os.fstat(descriptor).st_uid == uid:
+            return
+        # The fork server, which is none of the owners, has to walk as far as the root.
+        for directory in (root.parent, root.parent.parent):
+            directory.chmod(0o711)
+        left = _change_owner_below(descriptor, uid, kernel_uids)
+        os.fchown(descriptor, uid, uid)
+    finally:
+        os.close(descriptor)
+    if left:
+        _log.warning("%d files of a session could not change hands", left)
+
+
+def _change_owner_below(root: int, uid: int, kernel_uids: Container[int]) -> int:
+    """Hand over all that lies below a directory; returns how much was left as it was."""
+    left = 0
+    waiting = [b""]
+    while waiting:
+        path = waiting.pop()
+        try:
+            directory = safe_open.open_directory(root, path)
+        except OSError:
+            # Nested deeper than anybody can name, or another file system.
+            left += 1
+            continue
+        try:
+            for name in map(os.fsencode, os.listdir(directory)):
+                status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                if _is_strange(status, kernel_uids):
+                    left += 1
+                    continue
+                try:
+                    os.chown(name, uid, uid, dir_fd=directory, follow_symlinks=False)
+                except PermissionError:
+                    # Somebody made it immutable.
+                    left += 1
+                if stat.S_ISDIR(status.st_mode):
+                    waiting.append(path + b"/" + name if path else name)
+        finally:
+            os.close(directory)
+    return left
+
+
+def _is_strange(status: os.stat_result, kernel_uids: Container[int]) -> bool:
+    """Say whether a file has other names, and was no kernel's: they may be names elsewhere.
+
+    A kernel can give several names only to files of its own; the bot gives none to any.
+    """
+    has_names = status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)
+    return has_names and status.st_uid not in kernel_uids

@@ -1,0 +1,274 @@
+"""Opening, moving and deleting below a directory that hostile code writes to meanwhile.
+
+Nothing here follows a link, leaves the directory or its file system, waits for a fifo, or
+recurses. Directories are held as descriptors; paths are bytes relative to them. Every function
+blocks, for as long as the disk takes. `scans` looks around with these, `transfers` reads
+and writes with them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import functools
+import itertools
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+
+from interpreter_bot import errors
+
+_LONGEST_PATH_BYTES = 4095 - len("/mnt/data/")  # of PATH_MAX: nobody inside can name more
+_MOST_REMOVALS = 20_000_000
+_BATCH = 1000
+_OPENAT2 = 437  # the same number on every architecture Python knows but alpha
+_RENAME_NOREPLACE = 1
+_RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
+# NONBLOCK also ends the wait for somebody's lease (fcntl F_SETLEASE), not only for a fifo.
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_DIRECTORY = _READING | os.O_DIRECTORY
+_HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_BROKEN = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
+
+
+class _How(ctypes.Structure):
+    """`struct open_how` of openat2(2)."""
+
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
+def refusal(status: os.stat_result) -> str:
+    """Why such a thing is not read, as the end of a sentence "x was left out: it …"; or empty."""
+    if stat.S_ISLNK(status.st_mode):
+        return "it is a link"
+    if not stat.S_ISREG(status.st_mode):
+        return "it is not a regular file"
+    if status.st_nlink > 1:
+        return "it has several names"
+    return "" if status.st_nlink else "it is deleted"
+
+
+def open_file(root: int, path: bytes) -> int:
+    """Open a regular file that has exactly one name, for reading.
+
+    Args:
+        root: descriptor of the directory that must not be left.
+        path: relative to it, of plain components.
+
+    Raises:
+        FileMissingError: nothing such lies there, or something that is refused.
+        WorkspaceError: the machine is in trouble (descriptors, memory, disk).
+    """
+    try:
+        descriptor = _open(root, path, _READING)
+    except OSError as e:
+        kind = errors.WorkspaceError if e.errno in _BROKEN else errors.FileMissingError
+        raise kind from e
+    if refusal(os.fstat(descriptor)):
+        os.close(descriptor)
+        raise errors.FileMissingError
+    return descriptor
+
+
+def open_directory(root: int, path: bytes, *, is_forced: bool = False) -> int:
+    """Open a directory below `root` for listing; an empty path is `root` itself.
+
+    Args:
+        root: descriptor of the directory that must not be left.
+        path: relative to it, of plain components.
+        is_forced: where its mode shuts us out although we own it, change the mode.
+
+    Raises:
+        OSError: as of open(2); ELOOP or ENOTDIR for what is no directory (any more).
+    """
+    path = path or b"."
+    try:
+        descriptor = _open(root, path, _DIRECTORY)
+    except PermissionError:
+        if not is_forced:
+            raise
+        handle = _open(root, path, _HANDLE)
+        try:
+            # The way round by /proc changes the mode of what is held, whatever its name is now.
+            os.chmod(f"/proc/self/fd/{handle}", 0o700)
+        finally:
+            os.close(handle)
+        return _open(root, path, _DIRECTORY)
+    if is_forced and os.geteuid():
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        if mode & 0o700 != 0o700:
+            with contextlib.suppress(PermissionError):
+                os.fchmod(descriptor, mode | 0o700)
+    return descriptor
+
+
+def place(source: int, name: str, target: int, new_name: str) -> None:
+    """Move `name` of directory `source` to `new_name` in `target`, never replacing anything.
+
+    Raises:
+        FileExistsError: something has that name already.
+        OSError: anything else.
+    """
+    rename = getattr(_libc(), "renameat2", None)
+    if rename is not None:
+        old, new = os.fsencode(name), os.fsencode(new_name)
+        if not rename(source, old, target, new, _RENAME_NOREPLACE):
+            return
+        code = ctypes.get_errno()
+        if code not in (errno.ENOSYS, errno.EINVAL, errno.EPERM):
+            raise OSError(code, os.strerror(code))
+    # Some file systems cannot. The file has two names for a moment, and is refused meanwhile.
+    os.link(name, new_name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+    os.unlink(name, dir_fd=source)
+
+
+def remove_tree(parent: int, name: str) -> None:
+    """Delete `name` in the directory `parent` and all below it, however deep. Missing is fine.
+
+    Subdirectories are moved up beside their parent before it goes, so neither depth nor length
+    of paths matters. Whoever writes there should be dead by now.
+
+    Raises:
+        OSError: something cannot be deleted, or is made faster than deleted.
+    """
+    budget = iter(range(_MOST_REMOVALS))
+    prefix = f".{secrets.token_hex(8)}-"
+    while _remains(parent, name):
+        root = open_directory(parent, os.fsencode(name), is_forced=True)
+        try:
+            while batch := _names(root):
+                for child in batch:
+                    _spend(budget)
+                    if _remains(root, child):
+                        _flatten(root, child, prefix, budget)
+        finally:
+            os.close(root)
+
+
+def _flatten(root: int, name: str, prefix: str, budget: Iterator[int]) -> None:
+    """Delete a directory of `root`, having moved its own directories into `root`."""
+    directory = open_directory(root, os.fsencode(name), is_forced=True)
+    try:
+        while batch := _names(directory):
+            for child in batch:
+                number = _spend(budget)
+                if not _remains(directory, child):
+                    continue
+                # One must be able to write to a directory to move it, for the sake of its "..".
+                os.close(open_directory(directory, os.fsencode(child), is_forced=True))
+                os.rename(child, f"{prefix}{number}", src_dir_fd=directory, dst_dir_fd=root)
+    finally:
+        os.close(directory)
+    _remains(root, name)
+
+
+def _spend(budget: Iterator[int]) -> int:
+    number = next(budget, None)
+    if number is None:
+        raise OSError(errno.ENOTEMPTY, "more is made than deleted")
+    return number
+
+
+def _remains(directory: int, name: str) -> bool:
+    """Delete a file or an empty directory; True if it is a directory that holds something."""
+    try:
+        os.unlink(name, dir_fd=directory)
+        return False
+    except FileNotFoundError:
+        return False
+    except (IsADirectoryError, PermissionError) as e:
+        first = e  # unlink(2) of a directory says the one, or in POSIX's words the other
+    try:
+        os.rmdir(name, dir_fd=directory)
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:
+        raise first from None
+    except OSError as e:
+        if e.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return True
+        raise
+    return False
+
+
+def _names(directory: int) -> list[str]:
+    """The first names in a directory, few enough to hold."""
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in itertools.islice(entries, _BATCH)]
+
+
+def _open(root: int, path: bytes, flags: int) -> int:
+    """Open what lies strictly below `root`, by whichever way the kernel offers."""
+    if len(path) > _LONGEST_PATH_BYTES:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    if path != b"." and any(part in (b"", b".", b"..") for part in path.split(b"/")):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    try:
+        return _openat2(root, path, flags)
+    except OSError as e:
+        # EPERM is what seccomp says of calls it was not told about, in older Docker at least.
+        if e.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+    return _walk(root, path, flags)
+
+
+def _openat2(root: int, path: bytes, flags: int) -> int:
+    if b"\0" in path:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    how = _How(flags, 0, _RESOLVE)
+    for _ in range(10):
+        descriptor = _libc().syscall(
+            ctypes.c_long(_OPENAT2),
+            ctypes.c_long(root),
+            ctypes.c_char_p(path),
+            ctypes.byref(how),
+            ctypes.c_size_t(ctypes.sizeof(how)),
+        )
+        if descriptor >= 0:
+            return int(descriptor)
+        code = ctypes.get_errno()
+        if code not in (errno.EINTR, errno.EAGAIN):
+            break
+    raise OSError(code, os.strerror(code))
+
+
+def _walk(root: int, path: bytes, flags: int) -> int:
+    """Open component by component. None is "..", so whatever moves meanwhile, we stay below.
+
+    Only directories are compared with the root's device: overlayfs has others for its files.
+    """
+    device = os.fstat(root).st_dev
+    *parents, last = path.split(b"/")
+    here = os.dup(root)
+    try:
+        for part in parents:
+            below = os.open(part, _HANDLE, dir_fd=here)
+            os.close(here)
+            here = below
+            _stay(here, device)
+        descriptor = os.open(last, flags, dir_fd=here)
+    finally:
+        os.close(here)
+    if flags & os.O_DIRECTORY:
+        try:
+            _stay(descriptor, device)
+        except OSError:
+            os.close(descriptor)
+            raise
+    return descriptor
+
+
+def _stay(descriptor: int, device: int) -> None:
+    if os.fstat(descriptor).st_dev != device:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

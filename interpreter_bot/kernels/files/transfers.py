@@ -1,0 +1,294 @@
+"""Files on their way into a workspace and out of it, a chunk at a time.
+
+An upload grows in a staging directory beside the one the sandbox sees, and appears whole under
+a name that nothing has yet. Each holds a lock on its file for as long as it lives, so leftovers
+of a bot that died are told from uploads that another replica is busy with. Both ways are one
+module, though a long one, because they share their threads and their distrust of what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import errno
+import fcntl
+import os
+import pathlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import BinaryIO, ParamSpec, TypeVar
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels.files import safe_open, scans
+from interpreter_bot.text import formatting
+
+CHUNK_BYTES = 256 * settings.KIB
+"""Most that is read at once."""
+STAGING = ".incoming"
+"""Name of the staging directory, a sibling of the directory that the sandbox sees."""
+# Compressing file systems hold little of what is well compressed.
+_HOLLOW_TIMES = 16
+_HOLLOW_BYTES = settings.MIB
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+async def in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Call what blocks in a thread and, even when cancelled, come back only after it is done.
+
+    `asyncio.to_thread` leaves the thread behind when it is cancelled; it might then write to a
+    descriptor that was closed under it and has become another file.
+    """
+    context = contextvars.copy_context()
+    future = asyncio.get_running_loop().run_in_executor(
+        None, lambda: context.run(function, *args, **kwargs)
+    )
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        while not future.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({future})
+        if not future.cancelled():
+            future.exception()  # seen, and of no interest any more
+        raise
+
+
+@contextlib.contextmanager
+def in_words() -> Iterator[None]:
+    """Turn what the operating system says about files into sentences for people."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise errors.WorkspaceFullError("The disk of the bot is full.") from e
+        raise errors.WorkspaceError from e
+
+
+async def file_work(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Do `in_thread` what only touches our files.
+
+    Raises:
+        WorkspaceError: the operating system refused.
+    """
+    with in_words():
+        return await in_thread(function, *args, **kwargs)
+
+
+def open_root(root: pathlib.Path) -> int:
+    """Open a workspace's directory; those above it are not the sandbox's to change."""
+    return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+class Upload:
+    """One file on its way in. Every method blocks; `close` undoes what was not committed."""
+
+    def __init__(self, root: pathlib.Path, name: str, limits: settings.Limits) -> None:
+        self._root_path = root
+        self._name = name
+        self._limits = limits
+        self._open = contextlib.ExitStack()
+        self._staged = secrets.token_hex(16)
+        self._root = self._staging = self._file = -1
+        self._written = self._held = 0
+
+    def begin(self) -> None:
+        """Make the staged file.
+
+        Raises:
+            WorkspaceFullError: not even an empty file fits.
+        """
+        self._root = self._keep(open_root(self._root_path))
+        staging = self._root_path.parent / STAGING
+        staging.mkdir(mode=0o700, exist_ok=True)
+        self._staging = self._keep(open_root(staging))
+        self._check_room()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = self._keep(os.open(self._staged, flags, 0o600, dir_fd=self._staging))
+        self._open.callback(self._discard)
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def write(self, chunk: bytes) -> None:
+        """Append a chunk.
+
+        Raises:
+            FileTooLargeError: the file is over its limit.
+            WorkspaceFullError: it does not fit into the workspace.
+        """
+        self._written += len(chunk)
+        most = self._limits.upload_bytes
+        if self._written > most:
+            raise errors.FileTooLargeError(
+                f"{self._name} is larger than the {formatting.size(most)} allowed for one file."
+            )
+        self._check_bytes()
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+
+    def commit(self) -> values.FileInfo:
+        """Let the file appear.
+
+        Raises:
+            WorkspaceFullError: it no longer fits.
+        """
+        owner = os.fstat(self._root)
+        if os.geteuid() == 0:
+            os.fchown(self._file, owner.st_uid, owner.st_gid)
+        os.fchmod(self._file, 0o644)
+        # One at a time, in all replicas: the second must see what the first has added. Let go in
+        # the same call, or threads that wait would leave none in which to let go.
+        fcntl.flock(self._staging, fcntl.LOCK_EX)
+        try:
+            self._check_room()
+            name = self._placed()
+        finally:
+            fcntl.flock(self._staging, fcntl.LOCK_UN)
+        status = os.fstat(self._file)
+        return values.FileInfo(name, self._written, status.st_mtime_ns)
+
+    def close(self) -> None:
+        """Let go of everything; a file that was not committed is gone."""
+        self._open.close()
+
+    def _placed(self) -> str:
+        for name in _numbered(self._name):
+            with contextlib.suppress(FileExistsError):
+                safe_open.place(self._staging, self._staged, self._root, name)
+                return name
+        raise errors.FileNameError  # never, as the names do not end
+
+    def _keep(self, descriptor: int) -> int:
+        self._open.callback(os.close, descriptor)
+        return descriptor
+
+    def _discard(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._staged, dir_fd=self._staging)
+
+    def _check_room(self) -> None:
+        usage = scans.measure(
+            self._root,
+            most_bytes=self._limits.workspace_bytes,
+            most_files=self._limits.workspace_files - 1,
+        )
+        if usage.files >= self._limits.workspace_files:
+            raise errors.WorkspaceFullError(
+                f"The workspace already holds the {self._limits.workspace_files} files and "
+                "folders that are allowed. Delete some or reset the session."
+            )
+        self._held = usage.bytes
+        if usage.is_over:
+            raise errors.WorkspaceFullError
+        self._check_bytes()
+
+    def _check_bytes(self) -> None:
+        most = self._limits.workspace_bytes
+        if self._held + self._written > most:
+            raise errors.WorkspaceFullError(
+                f"{self._name} does not fit: a workspace holds {formatting.size(most)}. "
+                "Delete files or reset the session."
+            )
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """`data.csv`, `data (2).csv`, … and in the end something that nobody has."""
+    stem, suffix = os.path.splitext(name)
+    yield name
+    for number in range(2, 1000):
+        yield f"{stem} ({number}){suffix}"
+    while True:
+        yield f"{stem} ({secrets.token_hex(4)}){suffix}"
+
+
+class Content:
+    """The bytes of an open file, as many as it had when it was opened; fewer if it shrinks.
+
+    Iterate over it (asynchronously) for chunks of at most `CHUNK_BYTES`.
+
+    Attributes:
+        info: name, size and time as of opening.
+    """
+
+    info: values.FileInfo
+
+    def __init__(self, root: pathlib.Path, name: str, *, most_bytes: int) -> None:
+        self._root = root
+        self._most_bytes = most_bytes
+        self.info = values.FileInfo(name, 0, 0)
+        self._file: BinaryIO | None = None
+        self._remaining = 0
+
+    def begin(self) -> None:
+        """Open the file. Blocks.
+
+        Raises:
+            FileMissingError: there is no such regular file with one name.
+            FileTooLargeError: it holds more than `most_bytes`.
+        """
+        path = scans.fs_name(self.info.name)
+        root = open_root(self._root)
+        try:
+            # A file object, not a descriptor: its lock keeps closing from overtaking reading.
+            self._file = os.fdopen(safe_open.open_file(root, path), "rb")
+        finally:
+            os.close(root)
+        status = os.fstat(self._file.fileno())
+        if status.st_size > self._most_bytes:
+            raise errors.FileTooLargeError(
+                f"{self.info.name} is larger than the {formatting.size(self._most_bytes)} allowed."
+            )
+        self.info = values.FileInfo(self.info.name, status.st_size, status.st_mtime_ns)
+        self._remaining = status.st_size
+        self._held_bytes = status.st_blocks * 512
+
+    def check_held(self) -> None:
+        """Refuse a file that holds next to nothing of its size: copied, it would hold all of it.
+
+        Raises:
+            FileTooLargeError: it does.
+        """
+        size_bytes = self.info.size_bytes
+        if size_bytes > _HOLLOW_BYTES and self._held_bytes * _HOLLOW_TIMES < size_bytes:
+            raise errors.FileTooLargeError(f"{self.info.name} is next to nothing but holes.")
+
+    def close(self) -> None:
+        """Close the file. Blocks while another task reads."""
+        if self._file is not None:
+            self._file.close()
+
+    async def skip(self, size_bytes: int) -> None:
+        """Leave out so many of the bytes that come next."""
+        assert self._file is not None, "read inside `async with`"  # noqa: S101
+        skipped = min(size_bytes, self._remaining)
+        await file_work(self._file.seek, skipped, os.SEEK_CUR)
+        self._remaining -= skipped
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield chunks; a second iteration goes on where the first one stopped.
+
+        Raises:
+            WorkspaceError: reading failed.
+            ValueError: the file is closed.
+        """
+        assert self._file is not None, "read inside `async with`"  # noqa: S101
+        while self._remaining:
+            chunk = await file_work(self._file.read, min(CHUNK_BYTES, self._remaining))
+            if not chunk:
+                return
+            self._remaining -= len(chunk)
+            yield chunk
+
+
+def sweep(root: pathlib.Path) -> int:
+    """Delete staged files that nobody works on; returns how many. Blocks."""
+    count = 0
+    with contextlib.suppress(FileNotFoundError), os.scandir(root.parent / STAGING) as staged:
+        for entry in staged:
+            with contextlib.suppress(FileNotFoundError, BlockingIOError), open(entry.path) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(entry.path)
+                count += 1
+    return count

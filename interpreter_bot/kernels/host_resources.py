@@ -1,0 +1,198 @@
+"""What all kernels of one bot stand on: the fork server, control groups, directories, user ids.
+
+Opening it first cleans up after a bot that was killed: its processes ended with its sockets, but
+its control groups and runtime directories did not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import pathlib
+import resource
+from collections.abc import AsyncIterator
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels import launchers
+from interpreter_bot.kernels.files import ownership, safe_open, workspaces
+from interpreter_bot.kernels.metering import sessions
+from interpreter_bot.kernels.provisioning import (
+    cgroup_files,
+    cgroups,
+    forkservers,
+    identities,
+    provisioners,
+)
+
+# A socket's address ends at 107 bytes, and its own name below this takes some.
+_PATH_BYTES = 107 - len("/01234567/k-0")
+
+_log = logging.getLogger(__name__)
+
+
+class HostResources:
+    """See the module's docstring. Use `open`."""
+
+    def __init__(
+        self, host_context: provisioners.ProvisionerContext, sandbox: settings.Sandbox
+    ) -> None:
+        self.host_context = host_context
+        self._kernel_uids = range(sandbox.first_uid, sandbox.first_uid + sandbox.uid_count)
+        self._reviving = asyncio.Lock()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, config: settings.Settings, files: workspaces.Workspaces, directory: pathlib.Path
+    ) -> AsyncIterator[HostResources]:
+        """Start everything, bottom-up.
+
+        Args:
+            config: the settings in effect.
+            files: all workspaces.
+            directory: where they are.
+
+        Raises:
+            SandboxError: the walls cannot be built here.
+            KernelStartError: the kernels' Python cannot be used.
+            SettingsError: so are directories, or the provisioner.
+        """
+        raise_open_files()
+        await asyncio.to_thread(launchers.check, config.kernels.provisioner)
+        runtime = await asyncio.to_thread(own_directory, config.paths.runtime)
+        if len(os.fsencode(runtime)) > _PATH_BYTES:
+            raise errors.SettingsError(f"{config.paths.runtime} is too long a path for sockets.")
+        groups = await asyncio.to_thread(
+            cgroups.Cgroups.probe, config.sandbox.cgroups if config.sandbox.enabled else "off"
+        )
+        _log.info("control groups: %s", groups.reason)
+        swept = await groups.sweep()
+        if swept:
+            _log.warning("removed the control groups of %d bots that had died", swept)
+        await asyncio.to_thread(_make_workspaces, directory)
+        await files.sweep()
+        server = forkservers.ForkServer(
+            kernels=config.kernels,
+            limits=config.limits,
+            sandbox=config.sandbox,
+            workspaces=directory,
+            private=config.private_paths,
+        )
+        uids = identities.Uids(count=config.sandbox.uid_count, first_uid=config.sandbox.first_uid)
+        host_context = provisioners.ProvisionerContext(
+            server=server, groups=groups, limits=config.limits, runtime=runtime, uids=uids
+        )
+        try:
+            await server.start()
+            yield cls(host_context, config.sandbox)
+        finally:
+            await server.close()
+            await groups.close()
+            await asyncio.to_thread(remove, runtime)
+
+    async def revive(self) -> None:
+        """Start the fork server again, should it have died; all its kernels died with it.
+
+        Raises:
+            KernelStartError: it does not come back.
+        """
+        async with self._reviving:
+            server = self.host_context.server
+            if not server.is_alive:
+                _log.error("the fork server died; starting another")
+                await server.close()
+                await server.start()
+
+    async def attach(
+        self, launched: launchers.LaunchedKernel, workspace: workspaces.Workspace
+    ) -> None:
+        """Give a kernel its session's files.
+
+        Raises:
+            KernelStartError: they cannot be mounted, or the kernel is gone.
+        """
+        uid = launched.provisioner.host_uid
+        try:
+            await asyncio.to_thread(
+                ownership.change_owner, workspace.directory, uid, self._kernel_uids
+            )
+            await launched.provisioner.attach(workspace.directory)
+        except OSError as error:
+            raise errors.KernelStartError("The session's files cannot be used.") from error
+        launched.workspace = workspace
+
+
+@functools.cache
+def memory_bytes(proc: pathlib.Path = pathlib.Path("/proc/self")) -> int:
+    """Return the machine's memory, or what a control group leaves us of it.
+
+    Args:
+        proc: where `cgroup` and `mountinfo` are read; tests point it elsewhere.
+    """
+    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine_bytes, *cgroup_files.memory_bounds(proc)])
+
+
+def raise_open_files() -> None:
+    """Open as many files as we ever may: a shell's usual 1024 are soon used up.
+
+    Descriptors that sessions keep in flight count for us too, where they run as our user.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _make_workspaces(directory: pathlib.Path) -> None:
+    """Make the directory of all workspaces.
+
+    Raises:
+        SettingsError: it cannot be made or written to.
+    """
+    try:
+        directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+    except OSError as error:
+        raise errors.SettingsError(f"The data directory {directory} cannot be used.") from error
+    if not os.access(directory, os.W_OK):
+        raise errors.SettingsError(f"The data directory {directory} cannot be written to.")
+
+
+def own_directory(directory: pathlib.Path) -> pathlib.Path:
+    """Make a directory of this process alone, and remove those of processes that died.
+
+    Raises:
+        SettingsError: the place is not ours to write to.
+    """
+    pid = os.getpid()
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if directory.stat().st_uid != os.geteuid():
+            raise errors.SettingsError(f"{directory} belongs to another user.")
+        for name in os.listdir(directory):
+            if not _is_alive(name):
+                remove(directory / name)
+        own = directory / f"{pid}-{sessions.start_ticks(pid)}"
+        own.mkdir(mode=0o700)
+    except OSError as error:
+        raise errors.SettingsError(f"The directory {directory} cannot be used.") from error
+    return own
+
+
+def remove(directory: pathlib.Path) -> None:
+    """Remove a directory that user code may have written to, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            safe_open.remove_tree(parent, directory.name)
+        finally:
+            os.close(parent)
+
+
+def _is_alive(name: str) -> bool:
+    pid, _, ticks = name.partition("-")
+    if not (pid.isdigit() and ticks.isdigit()):
+        # Not one of ours: whoever put it there may want it.
+        return True
+    return sessions.start_ticks(int(pid)) == int(ticks)

@@ -1,0 +1,181 @@
+"""Starting kernels through jupyter_client, so that another provisioner can take ours' place."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import logging
+import uuid
+from importlib import metadata
+from typing import Any
+
+import jupyter_client
+from jupyter_client import kernelspec, provisioning
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels import executions
+from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.kernels.provisioning import provisioners
+from interpreter_bot.kernels.wire import clients, sockets
+
+_GROUP = "jupyter_client.kernel_provisioners"
+_NEEDED = (
+    "attach",
+    "cpu_seconds",
+    "ended",
+    "host_context",
+    "host_uid",
+    "wait_status",
+    "memory_bytes",
+    "oom_kills",
+    "processes",
+)
+
+_log = logging.getLogger(__name__)
+
+_DEATH_SECONDS = 5.0
+
+
+def check(name: str) -> None:
+    """Make sure that a provisioner can be used, before any kernel is wanted.
+
+    Args:
+        name: of its entry point, as `kernels.provisioner` says.
+
+    Raises:
+        SettingsError: there is none of that name, or it lacks something; the sentence says what.
+    """
+    found = list(metadata.entry_points(group=_GROUP, name=name))
+    if not found:
+        raise errors.SettingsError(f"No kernel provisioner called {name} is installed.")
+    try:
+        kind = found[0].load()
+    except (ImportError, AttributeError) as error:
+        told = f"The kernel provisioner {name} cannot be loaded: {error}."
+        raise errors.SettingsError(told) from error
+    if not (isinstance(kind, type) and issubclass(kind, provisioning.KernelProvisionerBase)):
+        raise errors.SettingsError(f"{name} is no kernel provisioner of jupyter_client's kind.")
+    if missing := [needed for needed in _NEEDED if not _offers(kind, needed)]:
+        raise errors.SettingsError(
+            f"The kernel provisioner {name} cannot be used: it lacks {', '.join(missing)}. "
+            "It must do what ForkProvisioner does."
+        )
+
+
+def _offers(kind: type, name: str) -> bool:
+    """Say whether a class has something, or declares that its objects will."""
+    declared = (inspect.get_annotations(one) for one in inspect.getmro(kind))
+    return hasattr(kind, name) or any(name in names for names in declared)
+
+
+class _Manager(jupyter_client.AsyncKernelManager):
+    """Ends kernels by killing what they live in, so it keeps no control channel to ask them."""
+
+    def _connect_control_socket(self) -> None:
+        """Connect nothing: a confined kernel listens on no such channel."""
+
+    async def begin(self) -> None:
+        """Start the kernel as `start_kernel` does, without the 10 ms that it sleeps."""
+        command, options = await self.pre_start_kernel()
+        await self._launch_kernel(command, **options)
+        await self.post_start_kernel(**options)
+
+    async def _async_wait(self, pollinterval: float = 0.1) -> None:
+        """Wait for the end itself, which jupyter_client would ask for again and again."""
+        if self.provisioner is not None:
+            await self.provisioner.wait()
+
+
+@dataclasses.dataclass(slots=True)
+class LaunchedKernel:
+    """A kernel, and what started it.
+
+    Attributes:
+        kernel: ready to execute.
+        provisioner: attaches workspaces, and knows what the session uses.
+        manager: jupyter_client's, which ends it.
+        workspace: what is attached to it, once it is.
+    """
+
+    kernel: executions.Kernel
+    provisioner: provisioners.ForkProvisioner
+    manager: jupyter_client.AsyncKernelManager
+    workspace: workspaces.Workspace | None = None
+
+    async def close(self) -> None:
+        """Kill the kernel and leave nothing of it behind."""
+        await self.kernel.close()
+        await self.manager.shutdown_kernel(now=True)
+
+
+class Launcher:
+    """Starts kernels on one ground."""
+
+    def __init__(
+        self, kernels: settings.Kernels, host_context: provisioners.ProvisionerContext
+    ) -> None:
+        self._kernels = kernels
+        self._host_context = host_context
+        self._spec = kernelspec.KernelSpec(
+            argv=["forked"],
+            display_name="Python (sandboxed)",
+            language="python",
+            metadata={
+                "kernel_provisioner": {
+                    "provisioner_name": kernels.provisioner,
+                    "config": {"host_context": host_context},
+                }
+            },
+        )
+
+    async def launch(self) -> LaunchedKernel:
+        """Start a kernel that waits for its workspace.
+
+        Raises:
+            KernelStartError: it did not start in time; nothing is left of it.
+        """
+        kernel_id = uuid.uuid4().hex
+        manager: Any = _Manager(kernel_id=kernel_id)
+        manager.connection_file = str(self._host_context.runtime / kernel_id[:8] / "kernel.json")
+        manager._kernel_spec = self._spec
+        connection = None
+        try:
+            async with asyncio.timeout(self._kernels.start_seconds):
+                await manager.begin()
+                connection = clients.Client(manager.get_connection_info())
+                await self._open(connection, manager.provisioner)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if manager.has_kernel:
+                await manager.shutdown_kernel(now=True)
+            if isinstance(error, TimeoutError):
+                raise errors.KernelStartError from error
+            raise
+        kernel = executions.Kernel(
+            manager.provisioner,
+            connection,
+            id=kernel_id,
+            limits=self._host_context.limits,
+            interrupt_grace_seconds=self._kernels.interrupt_grace_seconds,
+        )
+        return LaunchedKernel(kernel, manager.provisioner, manager)
+
+    async def _open(
+        self, connection: clients.Client, provisioner: provisioners.ForkProvisioner
+    ) -> None:
+        opening = asyncio.create_task(connection.open(), name="connecting")
+        ended = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
+        try:
+            await asyncio.wait({opening, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if not opening.done():
+                raise errors.KernelStartError
+            opening.result()
+        except sockets.LostSocket as error:
+            # Its sockets close before it is seen to have ended, which is to be said in the log.
+            await asyncio.wait({ended}, timeout=_DEATH_SECONDS)
+            raise errors.KernelStartError from error
+        finally:
+            opening.cancel()
+            ended.cancel()

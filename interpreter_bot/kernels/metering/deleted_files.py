@@ -1,0 +1,178 @@
+"""Disk that is held by deleted files: open, or only mapped. No walk over names sees it.
+
+Of an open file the size is known, and of a mapped one where we may look into `map_files`, which
+takes root. A plain user sees how far into the file the mapping reaches, which is a lower bound:
+programs map files as a whole, but nobody has to. So `_FEW_UNKNOWN` files count by that, and were
+there more, each counts as the largest file that can be made. The bound that remains for a plain
+user is `_FEW_UNKNOWN` files of the largest size; where control of the disk matters more than that,
+`disk_reserve_bytes` protects the machine.
+
+Shared memory that is no file looks like a deleted one, and is found by the same look: `shared`
+counts it, in the same way. No piece of it is larger than `_SHARED_BYTES`; `guest/filters` sees to
+that.
+
+Not seen: files in flight between two sockets, at most `open_files` for each user of the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Final
+
+from interpreter_bot import settings
+from interpreter_bot.kernels.metering import procfs, unmapped_memory
+
+_MOST_DESCRIPTORS: Final = 16_384
+_FEW_UNKNOWN: Final = 8
+_SHARED: Final = b"/dev/zero"
+_SHARED_BYTES: Final = 64 * settings.MIB
+_FEW_SHARED: Final = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Disk:
+    """The file system that counts.
+
+    Attributes:
+        device: its number as `stat` has it.
+        mapped_device: its number as /proc/PID/maps has it; another one on btrfs.
+        file_bytes: size of the largest file that code can make.
+    """
+
+    device: int
+    mapped_device: int
+    file_bytes: int
+
+    @classmethod
+    def of(cls, directory: pathlib.Path, file_bytes: int) -> Disk:
+        """Describe the one that a directory is on.
+
+        Raises:
+            OSError: the directory is gone.
+        """
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            device = os.fstat(descriptor).st_dev
+            facts = procfs.look(f"/proc/self/fdinfo/{descriptor}").split()
+        finally:
+            os.close(descriptor)
+        mount = facts[facts.index(b"mnt_id:") + 1]
+        for line in procfs.look("/proc/self/mountinfo").splitlines():
+            number, _, pair, *_ = line.split()
+            if number == mount:
+                major, minor = map(int, pair.split(b":"))
+                return cls(device, os.makedev(major, minor), file_bytes)
+        return cls(device, device, file_bytes)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deleted:
+    """What deleted files hold.
+
+    Attributes:
+        bytes: each file once, however many hold it.
+        hidden: processes that did not let themselves be looked at, or had too much.
+        is_late: there was no time for everything.
+        shared: memory, which is on no disk.
+    """
+
+    bytes: int
+    hidden: int
+    is_late: bool
+    shared: unmapped_memory.Held = dataclasses.field(default_factory=dict)
+
+
+def count(shown: Mapping[int, int], disk: Disk, *, allowance: procfs.TimeBudget) -> Deleted:
+    """Count what processes hold of files that have no name any more.
+
+    Args:
+        shown: process ids, to the numbers that show them; the first is the session's init.
+        disk: the file system that counts.
+        allowance: for how long.
+    """
+    counting = _Counting(disk)
+    hidden = 0
+    init = next(iter(shown), 0)
+    for pid, number in shown.items():
+        if allowance.is_spent:
+            return Deleted(counting.bytes, hidden, is_late=True, shared=counting.shared)
+        try:
+            counting.look(number)
+        except PermissionError:
+            # Init is ours, and forbids everybody to look.
+            hidden += pid != init and procfs.is_hiding(number)
+        except OSError:
+            # It is gone. Of a process that only a thread stood for, another may be left.
+            hidden += number != pid
+    return Deleted(counting.bytes, hidden, is_late=False, shared=counting.shared)
+
+
+class _Counting:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._left = _MOST_DESCRIPTORS
+        self._known: dict[int, int] = {}
+        self._unknown: dict[int, int] = {}
+        self._shared: unmapped_memory.Held = {}
+
+    @property
+    def bytes(self) -> int:
+        """What was seen so far."""
+        unknown = [size for inode, size in self._unknown.items() if inode not in self._known]
+        if len(unknown) > _FEW_UNKNOWN:
+            unknown = [self._disk.file_bytes] * len(unknown)
+        return sum(self._known.values()) + sum(unknown)
+
+    @property
+    def shared(self) -> unmapped_memory.Held:
+        """Pieces of shared memory: few as far as they are mapped, of many each in full."""
+        if len(self._shared) <= _FEW_SHARED:
+            return self._shared
+        return {key: max(size, _SHARED_BYTES) for key, size in self._shared.items()}
+
+    def look(self, number: int) -> None:
+        """Look at one process.
+
+        Raises:
+            PermissionError: it hides, or has too much to look at.
+            OSError: it is gone.
+        """
+        names = os.listdir(f"/proc/{number}/fd")
+        for name in names[: self._left]:
+            with contextlib.suppress(OSError):
+                self._add(os.stat(f"/proc/{number}/fd/{name}"))
+        self._left -= len(names)
+        for mapping in procfs.deleted_mappings(number):
+            if mapping.path == _SHARED:
+                key = mapping.device, mapping.inode
+                self._shared[key] = max(self._shared.get(key, 0), mapping.end_bytes)
+            elif mapping.device == self._disk.mapped_device:
+                self._look_at(number, mapping)
+        if self._left < 0:
+            self._left = 0
+            raise PermissionError
+
+    def _look_at(self, number: int, mapping: procfs.Mapping) -> None:
+        try:
+            self._add(os.stat(f"/proc/{number}/map_files/{mapping.addresses}"))
+        except PermissionError:
+            if not self._is_there(number, mapping):
+                before = self._unknown.get(mapping.inode, 0)
+                self._unknown[mapping.inode] = max(before, mapping.end_bytes)
+        except OSError:
+            return  # Unmapped by now.
+
+    def _is_there(self, number: int, mapping: procfs.Mapping) -> bool:
+        """Whether it is only called "x (deleted)", so that a walk counts it."""
+        path = os.fsencode(f"/proc/{number}/root") + mapping.path + b" (deleted)"
+        with contextlib.suppress(OSError):
+            return os.lstat(path).st_ino == mapping.inode
+        return False
+
+    def _add(self, seen: os.stat_result) -> None:
+        if seen.st_dev == self._disk.device and seen.st_nlink == 0:
+            self._known[seen.st_ino] = seen.st_blocks * 512

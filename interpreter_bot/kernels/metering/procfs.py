@@ -1,0 +1,191 @@
+"""What /proc says of one process. All of it is hostile: gone at any moment, called anything.
+
+A process is shown by its first thread. Where that ended before the others, everything it shows
+is empty while the others hold memory and files: `shown_by` finds a thread to look at instead,
+which answers under /proc as if it were a process of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import time
+from collections.abc import Iterator
+from typing import Final
+
+MOST_BYTES: Final = 8 * 1024 * 1024
+"""As much of any one file is read."""
+
+_ENDED: Final = (b"Z", b"X")
+_EXITING: Final = 4
+_SCHEDULED: Final = 2
+_HELD: Final = re.compile(rb"^Vm(?:RSS|Swap|PTE):\s+(\d+) kB", re.MULTILINE)
+_TABLES: Final = re.compile(rb"^VmPTE:\s+(\d+) kB", re.MULTILINE)
+_SHARED: Final = re.compile(rb"^RssShmem:\s+(\d+) kB", re.MULTILINE)
+_DELETED: Final = re.compile(
+    rb"^([0-9a-f]+)-([0-9a-f]+) \S{4} ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) +(.*) \(deleted\)$"
+)
+
+
+class TimeBudget:
+    """How long one look may take. Processor time, so that a busy machine is not blamed.
+
+    Time by the clock counts too, but ten times as much of it: locks of a process that is
+    looked at may be held against us.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._processor_end = time.thread_time() + seconds
+        self._clock_end = time.monotonic() + 10 * seconds
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the look has to stop; ask in the thread that it began in."""
+        return time.thread_time() > self._processor_end or time.monotonic() > self._clock_end
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mapping:
+    """A mapping of a deleted file.
+
+    Attributes:
+        addresses: as they are called in `map_files`.
+        device: of the file system, which need not be what `stat` says (btrfs).
+        inode: number of the file there.
+        end_bytes: where in the file the mapping ends.
+        path: the name it had, as the session saw it.
+    """
+
+    addresses: str
+    device: int
+    inode: int
+    end_bytes: int
+    path: bytes
+
+
+def read(path: str) -> bytes:
+    """Read a file; empty when its process is gone, or does not let us."""
+    try:
+        return look(path)
+    except OSError:
+        return b""
+
+
+def look(path: str) -> bytes:
+    """Read at most `MOST_BYTES` of a file.
+
+    Raises:
+        PermissionError: the process hides.
+        OSError: it is gone.
+    """
+    with open(path, "rb") as file:
+        return file.read(MOST_BYTES)
+
+
+def clock_nanoseconds(pid: int) -> int:
+    """Processor time of a process, all its threads together; -1 when it is gone.
+
+    No file is read, so it costs half a microsecond. A thread that runs this very moment is up to
+    one tick of the scheduler ahead of it.
+    """
+    try:
+        # How Linux numbers the clocks of other processes, see clock_getcpuclockid(3).
+        return time.clock_gettime_ns(~pid << 3 | _SCHEDULED)
+    except OSError:
+        return -1
+
+
+def stat(pid: int) -> list[bytes]:
+    """/proc/PID/stat from the state on; empty when gone. A name may hold `)` and spaces."""
+    return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+
+
+def has_ended(fields: list[bytes]) -> bool:
+    """Whether that is the `stat` of a thread that is gone, waited for or not."""
+    return not fields or fields[0] in _ENDED
+
+
+def is_hiding(pid: int) -> bool:
+    """Whether one that did not let us look did so on purpose: who just exits does not, either."""
+    fields = stat(pid)
+    return not has_ended(fields) and not int(fields[6]) & _EXITING
+
+
+def shown_by(pid: int) -> int:
+    """The number under which to look at a process: its own, or that of a thread.
+
+    Returns:
+        0 when all its threads ended: it holds nothing any more.
+    """
+    if not has_ended(stat(pid)):
+        return pid
+    return next((task for task in _tasks(pid) if not has_ended(stat(task))), 0)
+
+
+def children(pid: int) -> list[int]:
+    """The children of all threads; empty when it is gone, and its children are init's."""
+    lists = (read(f"/proc/{pid}/task/{task}/children") for task in _tasks(pid))
+    return [int(child) for one in lists for child in one.split()]
+
+
+def _tasks(pid: int) -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
+def namespace(pid: int | str, kind: str) -> int:
+    """Identify a namespace of a process; 0 when that is gone or hides."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/{kind}").st_ino
+    except OSError:
+        return 0
+
+
+def most_bytes(pid: int) -> int:
+    """An upper bound of its memory: resident, swapped out, and page tables. Not 0 while it lives.
+
+    Pages that are shared count in full. `status` may be read of whoever hides.
+    """
+    return _sum(_HELD, pid)
+
+
+def table_bytes(pid: int) -> int:
+    """Memory of its page tables, which no mapping shows."""
+    return _sum(_TABLES, pid)
+
+
+def shared_bytes(pid: int) -> int:
+    """What it maps of files in memory, resident, each page in full."""
+    return _sum(_SHARED, pid)
+
+
+def _sum(rows: re.Pattern[bytes], pid: int) -> int:
+    return sum(map(int, rows.findall(read(f"/proc/{pid}/status")))) * 1024
+
+
+def deleted_mappings(pid: int) -> Iterator[Mapping]:
+    """Mappings of files that were deleted, or whose names look as if.
+
+    Raises:
+        PermissionError: the process hides, or has more mappings than are read.
+        OSError: it is gone.
+    """
+    text = look(f"/proc/{pid}/maps")
+    if len(text) >= MOST_BYTES:
+        raise PermissionError
+    # An expression takes six times as long as the kernel for all of the text; few lines matter.
+    lines = [line for line in text.splitlines() if line.endswith(b" (deleted)")]
+    for found in filter(None, map(_DELETED.match, lines)):
+        start, end, offset, major, minor, inode, path = found.groups()
+        size = int(end, 16) - int(start, 16)
+        yield Mapping(
+            # The names in map_files have no leading zeros.
+            addresses=f"{int(start, 16):x}-{int(end, 16):x}",
+            device=os.makedev(int(major, 16), int(minor, 16)),
+            inode=int(inode),
+            end_bytes=int(offset, 16) + size,
+            path=path,
+        )

@@ -1,0 +1,229 @@
+"""Choosing what to show of a display: the richest form we know that is what it says. Pure."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from typing import Final, TypeGuard
+
+from interpreter_bot import values
+from interpreter_bot.text import sanitizing
+
+_HANDLE: Final = re.compile(r"t[0-9]{1,12}")
+TABLE_MIME: Final = "application/vnd.interpreter-bot.table+json"
+PREVIEW_MIME: Final = "application/vnd.interpreter-bot.preview+png"
+"""A PNG of the richest form, for who cannot show that."""
+TITLE_MIME: Final = "application/vnd.interpreter-bot.title"
+_TITLE_CHARACTERS: Final = 200
+_PREVIEW_CHARACTERS: Final = 4_000_000
+_PLAIN_CHARACTERS: Final = 100_000
+# Indenting makes much of little: a million lists in each other would be gigabytes.
+_JSON_CHARACTERS: Final = 1_000_000
+_COLUMNS: Final = 100
+_ROWS: Final = 200
+_CELL_CHARACTERS: Final = 500
+_MOST_COUNT: Final = 10**15
+_SVG_CHARACTERS: Final = 4096
+
+
+class DisplayTooLargeError(ValueError):
+    """The form that would be shown is over its limit."""
+
+    def __init__(self, kind: str, size: str) -> None:
+        """`kind` is a word for people, `size` a number with its unit."""
+        super().__init__(f"{kind}: {size}")
+        self.kind = kind
+        self.size = size
+
+
+def choose(
+    data: dict[str, object],
+    *,
+    most_bytes: int,
+    display_id: str | None = None,
+    is_update: bool = False,
+) -> values.Shown:
+    """Make an output of a bundle; when nothing in it can be shown, an empty result.
+
+    Args:
+        data: forms by MIME type, as a kernel sent them.
+        most_bytes: how large the chosen form may be, as encoded.
+        display_id: handed through.
+        is_update: handed through.
+
+    Raises:
+        TooLargeError: the richest form is larger than that.
+    """
+    for mime, kind, read in _FORMS:
+        if mime not in data:
+            continue
+        form = data[mime]
+        if (size := _size(form, most_bytes)) > most_bytes:
+            raise DisplayTooLargeError(kind, f"{size:,} bytes")
+        if (shown := read(form)) is not None:
+            text = shown.plain or plain(data)
+            shown = dataclasses.replace(
+                shown, plain=text, display_id=display_id, is_update=is_update
+            )
+            return _completed(shown, data)
+    return values.Result(plain=plain(data), display_id=display_id, is_update=is_update)
+
+
+def _completed(shown: values.Shown, data: dict[str, object]) -> values.Shown:
+    """Add a preview to what need not be shown everywhere, and a title to a page."""
+    if isinstance(shown, values.Html):
+        title = " ".join(
+            sanitizing.clipped(_joined(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split()
+        )
+        return dataclasses.replace(shown, title=title, preview=_preview(data))
+    if isinstance(shown, values.Image) and shown.mime == "image/svg+xml":
+        return dataclasses.replace(shown, preview=_preview(data))
+    if isinstance(shown, values.Latex):
+        return dataclasses.replace(shown, preview=_preview(data))
+    return shown
+
+
+def _preview(data: dict[str, object]) -> bytes:
+    form = _joined(data.get(PREVIEW_MIME))
+    if not form or len(form) > _PREVIEW_CHARACTERS:
+        return b""
+    image = _png(form)
+    return b"" if image is None else image.data
+
+
+def plain(data: dict[str, object]) -> str:
+    """Return the bundle's own plain text, harmless and bounded."""
+    return sanitizing.bounded(_joined(data.get("text/plain")), _PLAIN_CHARACTERS)
+
+
+def _joined(form: object) -> str:
+    """Return a text, which notebooks may hold as a list of lines."""
+    if isinstance(form, str):
+        return form
+    if isinstance(form, list) and all(isinstance(line, str) for line in form):
+        return "".join(form)
+    return ""
+
+
+def _size(form: object, most_bytes: int) -> int:
+    """Measure a text; what is no text is measured by who reads it."""
+    text = _joined(form)
+    if text.isascii() or len(text) > most_bytes:
+        return len(text)
+    return len(text.encode("utf-8", "replace"))
+
+
+def _raster(mime: str, *magic: bytes) -> Callable[[object], values.Image | None]:
+    """Make a reader of base64 whose bytes begin like one of `magic`."""
+
+    def read(form: object) -> values.Image | None:
+        try:
+            encoded = _joined(form).encode("ascii").translate(None, b" \t\r\n")
+            data = base64.b64decode(encoded, validate=True)
+        except ValueError:
+            return None
+        return values.Image(mime=mime, data=data) if data.startswith(magic) else None
+
+    return read
+
+
+_png: Final = _raster("image/png", b"\x89PNG\r\n\x1a\n")
+
+
+def _webp(form: object) -> values.Image | None:
+    image = _raster("image/webp", b"RIFF")(form)
+    return image if image is not None and image.data[8:12] == b"WEBP" else None
+
+
+def _svg(form: object) -> values.Image | None:
+    text = _joined(form)
+    if "<svg" not in text[:_SVG_CHARACTERS]:
+        return None
+    return values.Image(mime="image/svg+xml", data=sanitizing.encodable(text).encode())
+
+
+def _html(form: object) -> values.Html | None:
+    text = _joined(form)
+    return values.Html(html=sanitizing.encodable(text)) if text.strip() else None
+
+
+def _latex(form: object) -> values.Latex | None:
+    text = _joined(form)
+    # Half a formula is none.
+    if not text.strip() or len(text) > _PLAIN_CHARACTERS:
+        return None
+    return values.Latex(latex=sanitizing.clean(text))
+
+
+def _json(form: object) -> values.Json | None:
+    pieces: list[str] = []
+    length = 0
+    try:
+        for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(form):
+            pieces.append(piece)
+            length += len(piece)
+            if length > _JSON_CHARACTERS:
+                raise DisplayTooLargeError("JSON", f"over {_JSON_CHARACTERS:,} characters")
+    except RecursionError:
+        return None
+    return values.Json(json=sanitizing.clean("".join(pieces)))
+
+
+def _markdown(form: object) -> values.Result | None:
+    text = sanitizing.bounded(_joined(form), _PLAIN_CHARACTERS)
+    return values.Result(plain=text, is_markdown=True) if text.strip() else None
+
+
+def _table(form: object) -> values.Table | None:
+    if not isinstance(form, dict):
+        return None
+    columns, rows = form.get("columns"), form.get("rows")
+    row_count, column_count = _count(form.get("row_count")), _count(form.get("column_count"))
+    index_count, handle = _count(form.get("index_count")), form.get("handle")
+    if row_count is None or column_count is None or index_count is None:
+        return None
+    if not _is_texts(columns) or not isinstance(rows, list) or index_count > len(columns):
+        return None
+    shown = rows[:_ROWS]
+    if not all(_is_texts(row) and len(row) == len(columns) for row in shown):
+        return None
+    return values.Table(
+        columns=_cells(columns),
+        rows=tuple(map(_cells, shown)),
+        row_count=max(row_count, len(rows)),
+        column_count=max(column_count, len(columns) - index_count),
+        index_count=min(index_count, _COLUMNS),
+        handle=handle if isinstance(handle, str) and _HANDLE.fullmatch(handle) else "",
+    )
+
+
+def _count(number: object) -> int | None:
+    # A bool is an int, too.
+    is_count = type(number) is int and 0 <= number <= _MOST_COUNT
+    return number if is_count and isinstance(number, int) else None
+
+
+def _is_texts(cells: object) -> TypeGuard[list[str]]:
+    return isinstance(cells, list) and all(isinstance(cell, str) for cell in cells)
+
+
+def _cells(cells: list[str]) -> tuple[str, ...]:
+    return tuple(sanitizing.clipped(cell, _CELL_CHARACTERS) for cell in cells[:_COLUMNS])
+
+
+_FORMS: Final[tuple[tuple[str, str, Callable[[object], values.Shown | None]], ...]] = (
+    ("image/png", "PNG image", _png),
+    ("image/jpeg", "JPEG image", _raster("image/jpeg", b"\xff\xd8\xff")),
+    ("image/gif", "GIF image", _raster("image/gif", b"GIF87a", b"GIF89a")),
+    ("image/webp", "WebP image", _webp),
+    ("image/svg+xml", "SVG image", _svg),
+    (TABLE_MIME, "table", _table),
+    ("text/html", "HTML", _html),
+    ("text/latex", "formula", _latex),
+    ("application/json", "JSON", _json),
+    ("text/markdown", "Markdown", _markdown),
+)
+"""What can be shown, richest first: MIME type, word for people, reader."""

@@ -1,0 +1,248 @@
+"""Looking after one kernel: what its session has in memory and on disk, a few times a second.
+
+A session that rests is looked at every five minutes: as long as none of its processes ran, it has
+what it had. Whether one did costs a microsecond to know, where a look takes thousands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import math
+import time
+from collections.abc import Callable
+from concurrent import futures
+from typing import Final, ParamSpec, TypeVar
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels import end_reasons, launchers
+from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.kernels.metering import deleted_files, sessions, unmapped_memory
+
+_log = logging.getLogger(__name__)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+TICK_SECONDS: Final = 0.25
+"""Between two looks at a busy session. Longer after a look that itself took longer."""
+
+# What code left running is looked at less often where a control group bounds its memory.
+_IDLE_TICKS: Final = 8
+# Even one that seems to rest: whoever slipped through one look is not to stay unseen for good.
+_REST_SECONDS: Final = 300.0
+_GROWTH_BYTES: Final = settings.MIB
+_HEADROOM_BYTES: Final = 64 * settings.MIB
+# Code that was interrupted may be busy cleaning up; code that goes on filling the disk is not.
+_DEADLY_SHARE: Final = 1.25
+_JUST_OVER: Final = 1.01
+_FAILURES: Final = 20
+
+
+class SessionMonitor:
+    """Watches one kernel. Only ever one thread works for it.
+
+    Attributes:
+        launched: the kernel.
+        disk_bytes: what its session had on disk when it was last looked at.
+        has_grown: whether that is a megabyte more than the look before.
+        looked: set once its disk was looked at since the last `request_check`, and when it ended.
+    """
+
+    def __init__(
+        self,
+        launched: launchers.LaunchedKernel,
+        limits: settings.Limits,
+        threads: futures.Executor,
+    ) -> None:
+        self.launched = launched
+        self.disk_bytes = 0
+        self.has_grown = self._has_been_seen = False
+        self.looked = asyncio.Event()
+        self._limits = limits
+        self._threads = threads
+        self._processes = launched.provisioner.processes()
+        self._clocks: dict[int, int] = {}
+        has_group = launched.provisioner.memory_bytes() is not None
+        self._idle_seconds = _IDLE_TICKS * TICK_SECONDS if has_group else 0.0
+        self._next_look = 0.0
+        self._next_idle_look = time.monotonic() + self._idle_seconds
+        self._watch = sessions.LimitWatch(limits.memory_bytes + _HEADROOM_BYTES)
+        self._unseen_files = sessions.ConsecutiveFailures()
+        self._roused = asyncio.Event()
+        self._is_hurried = False
+        self._is_over = False
+        self._shared: unmapped_memory.Held = {}
+        self._was_over = False
+        self._written_bytes = 0
+
+    async def watch(self) -> None:
+        """Look whenever `tick` or `request_check` ask for it, until the kernel ends."""
+        failures = 0
+        try:
+            while True:
+                await self._roused.wait()
+                if self._is_over or not self.launched.kernel.is_alive:
+                    return
+                failures = 0 if await self._has_looked() else failures + 1
+                if failures == _FAILURES:
+                    _log.error("a session cannot be looked at; its limits are not watched")
+        finally:
+            self.looked.set()
+
+    def tick(self, *, is_wanted: bool) -> None:
+        """Have a look taken where there may be something to see; comes at each tick."""
+        self._is_over = not (is_wanted and self.launched.kernel.is_alive)
+        if self._is_over or self._is_due():
+            self._roused.set()
+
+    def _is_due(self) -> bool:
+        now = time.monotonic()
+        if now < self._next_look:
+            return False
+        if self.launched.kernel.is_busy or now >= self._next_look + _REST_SECONDS:
+            return True
+        return now >= self._next_idle_look and sessions.have_moved(self._clocks)
+
+    def request_check(self) -> None:
+        """Ask for a look as soon as can be; `looked` is set after it.
+
+        At once where nothing ran since the last one.
+        """
+        if self._next_look < math.inf and not sessions.have_moved(self._clocks):
+            self.has_grown = False
+            self.looked.set()
+            return
+        self.looked.clear()
+        self._is_hurried = True
+        self._roused.set()
+
+    def written_bytes(self) -> int:
+        """Count what the session's processes wrote since the last time, to wherever it was."""
+        total = self._processes.written_bytes()
+        self._written_bytes, before = total, self._written_bytes
+        return total - before
+
+    async def _has_looked(self) -> bool:
+        """Look once; False where that failed."""
+        self._roused.clear()
+        is_hurried, self._is_hurried = self._is_hurried, False
+        began, self._next_look = time.monotonic(), math.inf
+        try:
+            # Before the look: who runs during it is looked at again.
+            self._clocks = await self._in_thread(self._processes.clocks)
+            await self.look()
+        except (errors.WorkspaceError, OSError) as error:
+            # A session that ends while it is looked at takes its files and processes along.
+            _log.debug("a session could not be looked at: %s", error)
+            self._look_on()
+            return False
+        finally:
+            now = time.monotonic()
+            self._next_look = now + (now - began)
+            self._next_idle_look = max(self._next_look, now + self._idle_seconds)
+        if is_hurried:
+            self.looked.set()
+        return True
+
+    async def look(self) -> None:
+        """Look once, and step in where a limit is passed.
+
+        Raises:
+            WorkspaceError: its files cannot be looked at, perhaps because it just ended.
+            OSError: the same of its processes.
+        """
+        counted_bytes = self.launched.provisioner.memory_bytes()
+        if counted_bytes is None:
+            verdict = await self._judge_memory()
+        else:
+            verdict = await self._judge_sockets(counted_bytes)
+        if verdict is not sessions.LimitViolation.FINE:
+            return
+        if self.launched.workspace is not None:
+            await self._judge_files(self.launched.workspace)
+
+    def _look_on(self) -> None:
+        """See to it that there is another look, even if nothing runs until then."""
+        self._clocks = {}
+
+    async def _judge_memory(self) -> sessions.LimitViolation:
+        limit = self._limits.memory_bytes
+        reading = await self._in_thread(
+            self._processes.reading,
+            enough_bytes=limit,
+            most_bytes=limit + _HEADROOM_BYTES,
+            shared=self._shared,
+        )
+        if reading.hidden or reading.is_late:
+            self._look_on()
+        verdict = self._watch.evaluate(reading)
+        if verdict is sessions.LimitViolation.OVER_MEMORY:
+            _log.info("session is %s: %s", verdict, reading)
+            reason = end_reasons.over_memory(limit)
+            self.launched.kernel.kill_with_reason(values.Ending.OUT_OF_MEMORY, reason)
+        elif verdict is sessions.LimitViolation.HIDING:
+            self._condemn_hiding(reading)
+        return verdict
+
+    async def _judge_sockets(self, counted_bytes: int) -> sessions.LimitViolation:
+        """Add what waits in sockets that the control group does not count."""
+        waiting_bytes = await self._in_thread(self._processes.uncounted_bytes)
+        most_bytes = self._limits.memory_bytes + _HEADROOM_BYTES
+        if not waiting_bytes or counted_bytes + waiting_bytes <= most_bytes:
+            return sessions.LimitViolation.FINE
+        self._condemn_hiding(f"{waiting_bytes} bytes in sockets")
+        return sessions.LimitViolation.HIDING
+
+    def _condemn_hiding(self, seen: sessions.Reading | deleted_files.Deleted | str) -> None:
+        # Should all sessions end like this, the bot has no right to look: as root it needs
+        # CAP_SYS_PTRACE.
+        _log.warning("session keeps what it uses from being seen: %s", seen)
+        self.launched.kernel.kill_with_reason(values.Ending.STOPPED, end_reasons.HIDING)
+
+    async def _judge_files(self, workspace: workspaces.Workspace) -> None:
+        """Find how much the workspace has of what it may have; over 1 is too much."""
+        usage = await workspace.usage()
+        deleted = await self._in_thread(self._deleted, workspace)
+        before, self.disk_bytes = self.disk_bytes, usage.bytes + deleted.bytes
+        # What the session had when it was first looked at may be of last year.
+        self.has_grown = self._has_been_seen and self.disk_bytes > before + _GROWTH_BYTES
+        self._has_been_seen = True
+        is_known = not (deleted.hidden or deleted.is_late or usage.is_partial)
+        if not is_known or self._shared != deleted.shared:
+            self._look_on()
+        # Found on the way, and judged with the rest of the memory at the next look.
+        self._shared = deleted.shared
+        if self._unseen_files.is_over(is_hidden=deleted.hidden > 0, is_late=deleted.is_late):
+            self._condemn_hiding(deleted)
+            return
+        share = max(
+            self.disk_bytes / self._limits.workspace_bytes,
+            usage.files / self._limits.workspace_files,
+        )
+        if share <= 1 and usage.is_uncountable:
+            self._object(_JUST_OVER, end_reasons.UNCOUNTABLE)
+        else:
+            self._object(share, end_reasons.workspace_full(self._limits))
+
+    def _deleted(self, workspace: workspaces.Workspace) -> deleted_files.Deleted:
+        disk = deleted_files.Disk.of(workspace.directory, self._limits.file_bytes)
+        return self._processes.deleted(disk)
+
+    def _object(self, share: float, reason: str) -> None:
+        kernel = self.launched.kernel
+        if share <= 1:
+            self._was_over = False
+        elif share > _DEADLY_SHARE or (not kernel.is_busy and not self._was_over):
+            kernel.kill_with_reason(values.Ending.STOPPED, reason)
+        elif not self._was_over:
+            # Once: code that comes later may be deleting what this one left.
+            self._was_over = True
+            kernel.interrupt_with_reason(values.Ending.STOPPED, reason)
+
+    async def _in_thread(
+        self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        loop = asyncio.get_running_loop()
+        work = functools.partial(function, *args, **kwargs)
+        return await loop.run_in_executor(self._threads, work)

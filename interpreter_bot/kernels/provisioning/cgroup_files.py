@@ -1,0 +1,277 @@
+"""The file system of control groups: where the bot's own groups are, and the moves on it.
+
+Everything here is blocking and works on directories; what a session may use, and which groups
+there are, is told in `cgroups`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import logging
+import os
+import pathlib
+import re
+import signal
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from interpreter_bot.kernels.metering import sessions
+
+_log = logging.getLogger(__name__)
+
+MAIN: Final = "interpreter-bot.main"
+"""The leaf the bot moves itself into: a group (v2) has processes or bounded children, not both."""
+_REMOVE_SECONDS: Final = 2.0
+_INSTANCE: Final = re.compile(r"interpreter-bot-(\d+)-(\d+)-(\d+)\.\d+")
+_numbers: Final = itertools.count(1)
+_ESCAPE: Final = re.compile(rb"\\([0-7]{3})")
+
+
+def write(directory: str, file: str, value: str | int) -> None:
+    """Write one of a group's files; it is never created. Raises OSError as the kernel answers."""
+    descriptor = os.open(f"{directory}/{file}", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, str(value).encode("ascii"))
+    finally:
+        os.close(descriptor)
+
+
+def processes(directory: str) -> set[int]:
+    """Process ids in a group itself, not beneath it. Empty when it is gone."""
+    try:
+        text = pathlib.Path(directory, "cgroup.procs").read_text("ascii")
+    except OSError:
+        return set()
+    return {int(line) for line in text.split()} - {0}  # 0 stands for one we cannot see.
+
+
+def kill(directory: str, *, forks_of: str) -> None:
+    """Send SIGKILL to every process of a group, without waiting. Never raises OSError.
+
+    Args:
+        directory: the group.
+        forks_of: where its `pids.max` is, set to 0 first so that nothing outruns the signals.
+    """
+    try:
+        write(directory, "cgroup.kill", 1)
+    except OSError:  # Version 1, or a kernel before 5.14.
+        with contextlib.suppress(OSError):
+            write(forks_of, "pids.max", 0)
+        signalled: set[int] = set()
+        while fresh := processes(directory) - signalled:
+            _signal(fresh, directory)
+            signalled |= fresh
+
+
+def _signal(pids: set[int], directory: str) -> None:
+    handles: dict[int, int] = {}
+    try:
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                handles[pid] = os.pidfd_open(pid)
+        # Read again: a number given to somebody else since is no longer listed, and what is
+        # still listed is what the handle was opened for.
+        for pid in processes(directory) & handles.keys():
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(handles[pid], signal.SIGKILL)
+    finally:
+        for handle in handles.values():
+            os.close(handle)
+
+
+def remove(directory: str, *, seconds: float = _REMOVE_SECONDS) -> bool:
+    """Remove an emptied group, waiting while killed processes leave it; whether it is gone."""
+    deadline = time.monotonic() + seconds
+    pause_seconds = 0.002
+    while True:
+        try:
+            os.rmdir(directory)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                _log.warning("control group %s cannot be removed: %s", directory, error)
+                return False
+            time.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, 0.05)
+        else:
+            return True
+
+
+def remove_tree(directory: str) -> bool:
+    """Kill what is in a group and in those right beneath it, and remove them; whether gone."""
+    beneath = [f"{directory}/{name}" for name in children(directory)]
+    for each in (*beneath, directory):
+        kill(each, forks_of=each)
+    return all([remove(each) for each in (*beneath, directory)])
+
+
+def children(directory: str) -> list[str]:
+    """Names of the groups right beneath a group. Empty when it is gone."""
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def own(proc: pathlib.Path) -> tuple[str | None, dict[str, str]]:
+    """Find the groups this process is in.
+
+    Args:
+        proc: the directory with `cgroup` and `mountinfo`, such as /proc/self.
+
+    Returns:
+        the directory in version 2, if there is one; and per controller that in version 1, or
+        the root of its hierarchy where the mount does not show our place.
+
+    Raises:
+        OSError: the two files cannot be read.
+        ValueError: they are in no form we know.
+    """
+    paths: dict[str, str] = {}
+    for line in proc.joinpath("cgroup").read_text("utf-8", "surrogateescape").splitlines():
+        _, names, path = line.split(":", 2)
+        paths.update(dict.fromkeys(names.split(","), path))
+    unified: str | None = None
+    hierarchies: dict[str, str] = {}
+    for entry in proc.joinpath("mountinfo").read_bytes().splitlines():
+        mount, _, kind = entry.partition(b" - ")
+        if not kind.startswith((b"cgroup ", b"cgroup2 ")):
+            continue
+        root, point = (_unescaped(field) for field in mount.split()[3:5])
+        if kind.startswith(b"cgroup2 "):
+            unified = unified or _seen(paths.get("", "/.."), root, point)
+            continue
+        for name in kind.split()[-1].decode("ascii").split(","):
+            if name in paths:
+                hierarchies.setdefault(name, _seen(paths[name], root, point) or point)
+    return unified, hierarchies
+
+
+def memory_bounds(proc: pathlib.Path) -> list[int]:
+    """List what the groups that this process is in may have of memory, as far as they tell.
+
+    Args:
+        proc: as in `own`.
+    """
+    try:
+        unified, places = own(proc)
+    except (OSError, ValueError):
+        return []
+    bounds = []
+    # Each group of version 2 tells its own bound, the root of all none; one of version 1 all.
+    for place in [pathlib.Path(unified), *pathlib.Path(unified).parents] if unified else []:
+        with contextlib.suppress(OSError):
+            bounds += [int(word) for word in _words(str(place), "memory.max") if word != "max"]
+    if "memory" in places:
+        with contextlib.suppress(OSError):
+            words = pathlib.Path(places["memory"], "memory.stat").read_text("ascii").split()
+            bounds.append(int(words[words.index("hierarchical_memory_limit") + 1]))
+    return bounds
+
+
+def _unescaped(field: bytes) -> str:
+    return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), field))
+
+
+def _seen(path: str, root: str, point: str) -> str | None:
+    """Where a group lies under a mount of `root` at `point`; None where it is not shown."""
+    inside = os.path.relpath(path, root)
+    if inside.split("/")[0] == ".." or path.startswith("/.."):
+        return None
+    found = os.path.normpath(f"{point}/{inside}")
+    return found if os.path.isdir(found) else None
+
+
+def claim(group: str, controllers: Iterable[str]) -> str:
+    """Make a version 2 group ready to have bounded groups beneath, if it was delegated to us.
+
+    Where needed, its processes move into the leaf `MAIN` beneath it.
+
+    Args:
+        group: the group this process is in.
+        controllers: what must be enabled for the groups beneath.
+
+    Returns:
+        the directory to make groups in.
+
+    Raises:
+        OSError: it is not ours, lacks controllers, or the kernel refuses.
+    """
+    base = os.path.dirname(group) if os.path.basename(group) == MAIN else group
+    wanted = set(controllers)
+    if lacking := wanted - _words(base, "cgroup.controllers"):
+        raise OSError(f"{base} has no {', '.join(sorted(lacking))} controller")
+    # The root of all groups may have processes and bounded children, and says no type.
+    is_root = not os.path.exists(f"{base}/cgroup.type")
+    if not is_root and not _is_ours(base):
+        raise OSError(f"{base} is not delegated to the bot (systemd: Delegate=yes)")
+    if wanted <= _words(base, "cgroup.subtree_control"):
+        return base
+    moved = set() if is_root else processes(base)
+    try:
+        if moved:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(f"{base}/{MAIN}")
+            _move(moved, f"{base}/{MAIN}")
+        enable(base, wanted)
+    except OSError:
+        _move(moved, base)
+        with contextlib.suppress(OSError):
+            os.rmdir(f"{base}/{MAIN}")
+        raise
+    return base
+
+
+def enable(directory: str, controllers: Iterable[str]) -> None:
+    """Let the groups right beneath a version 2 group be bounded. Raises OSError."""
+    write(directory, "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(controllers)))
+
+
+def _words(directory: str, file: str) -> set[str]:
+    return set(pathlib.Path(directory, file).read_text("ascii").split())
+
+
+def _move(pids: set[int], directory: str) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            write(directory, "cgroup.procs", pid)
+
+
+def _is_ours(base: str) -> bool:
+    """Whether all of a group was handed to us, so that moving its processes hurts nobody."""
+    if not os.access(f"{base}/cgroup.procs", os.W_OK) or not os.access(base, os.W_OK):
+        return False
+    for mark in ("user.delegate", "trusted.delegate"):  # Set by systemd for Delegate=yes.
+        with contextlib.suppress(OSError):
+            if os.getxattr(base, mark) == b"1":
+                return True
+    if os.path.ismount(base):  # A container's own namespace of groups.
+        return True
+    # To root everything is writable, which says nothing; and a group shared with, say, a shell
+    # is not ours to rearrange.
+    return os.geteuid() != 0 and processes(base) <= {os.getpid()}
+
+
+def instance_name() -> str:
+    """A new name for a directory that holds groups of this process, and says whose it is."""
+    pid = os.getpid()
+    number = next(_numbers)
+    return f"interpreter-bot-{pid}-{sessions.start_ticks(pid)}-{_namespace()}.{number}"
+
+
+def is_left_over(name: str) -> bool:
+    """Whether `name` is of a bot in our pid namespace that is no more."""
+    match = _INSTANCE.fullmatch(name)
+    if match is None:
+        return False
+    pid, start, namespace = (int(part) for part in match.groups())
+    return namespace == _namespace() and sessions.start_ticks(pid) != start
+
+
+def _namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino

@@ -1,0 +1,115 @@
+"""JSON packets with descriptors over Unix sockets, for the event loop.
+
+The other ends are the fork server and the first process of each kernel: our code, but running
+beside hostile code, so sizes and shapes are checked like anything foreign.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+from collections.abc import Sequence
+
+from interpreter_bot import errors
+
+_PACKET_BYTES = 64 * 1024
+_DESCRIPTORS = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Packet:
+    """One message.
+
+    Attributes:
+        content: a JSON object.
+        descriptors: open file descriptors, now the receiver's to close.
+    """
+
+    content: dict[str, object]
+    descriptors: tuple[int, ...] = ()
+
+    def text(self, name: str) -> str:
+        """Return a text of `content`, empty where there is none."""
+        value = self.content.get(name)
+        return value if isinstance(value, str) else ""
+
+    def close(self) -> None:
+        """Close the descriptors, of a packet that is not used."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+    def number(self, name: str) -> int:
+        """Return a whole number of `content`, 0 where there is none."""
+        value = self.content.get(name)
+        return value if isinstance(value, int) else 0
+
+
+class ControlChannel:
+    """One end of a pair of packet sockets."""
+
+    def __init__(self, endpoint: socket.socket) -> None:
+        endpoint.setblocking(False)
+        self._endpoint = endpoint
+
+    @classmethod
+    def pair(cls) -> tuple[ControlChannel, socket.socket]:
+        """Make a channel and the blocking socket at its other end."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        return cls(ours), theirs
+
+    async def send(self, content: dict[str, object], descriptors: Sequence[int] = ()) -> None:
+        """Send one packet; its descriptors stay open here.
+
+        Raises:
+            KernelStartError: the other end is gone.
+        """
+        packet = json.dumps(content).encode()
+        try:
+            # Requests are small and answered one by one: the socket's buffer never fills.
+            socket.send_fds(self._endpoint, [packet], list(descriptors))
+        except OSError as error:
+            raise errors.KernelStartError from error
+
+    async def receive(self) -> Packet | None:
+        """Wait for one packet; None when the other end is gone."""
+        loop = asyncio.get_running_loop()
+        while True:
+            with contextlib.suppress(BlockingIOError, InterruptedError):
+                return self._receive()
+            ready = loop.create_future()
+            descriptor = self._endpoint.fileno()
+            loop.add_reader(descriptor, _resolve, ready)
+            try:
+                await ready
+            finally:
+                loop.remove_reader(descriptor)
+
+    def _receive(self) -> Packet | None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(
+                self._endpoint, _PACKET_BYTES, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            )
+        except ConnectionError:
+            return None
+        try:
+            content = json.loads(data) if data else None
+        except (ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict):
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return None
+        return Packet(content, tuple(descriptors))
+
+    def close(self) -> None:
+        """Close our end; whoever holds the other notices."""
+        self._endpoint.close()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

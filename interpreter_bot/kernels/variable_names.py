@@ -1,0 +1,56 @@
+"""The names that a kernel's variables have, as it tells after each execution. Pure.
+
+They come from where hostile code runs, and end up before people and models: only what can be a
+name in Python is taken for one, of a bounded length, and only so many of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import unicodedata
+from collections.abc import Mapping
+from typing import Final
+
+_MOST_NAMES: Final = 30
+_MOST_READ: Final = 100
+_MOST_COUNTED: Final = 1000
+_NAME_CHARACTERS: Final = 40
+# Letters, digits and the underscore of scripts that are written from left to right: others could
+# turn the sentence around in which a name stands, and combining marks pile up on it.
+_DIRECTIONS: Final = frozenset({"L", "EN", "ON"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VariableNames:
+    """What is defined.
+
+    Attributes:
+        names: the latest first.
+        more: how many names there are besides.
+    """
+
+    names: tuple[str, ...] = ()
+    more: int = 0
+
+
+def read(content: Mapping[str, object]) -> VariableNames | None:
+    """Read what a reply says; None where it says nothing that makes sense."""
+    told = content.get("variables")
+    if not isinstance(told, dict):
+        return None
+    listed, count = told.get("names"), told.get("count")
+    if not isinstance(listed, list) or type(count) is not int:
+        return None
+    names = tuple(dict.fromkeys(name for name in listed[:_MOST_READ] if _is_harmless(name)))
+    count = min(max(count, len(names)), _MOST_COUNTED)
+    shown = names[:_MOST_NAMES]
+    return VariableNames(shown, count - len(shown))
+
+
+def _is_harmless(name: object) -> bool:
+    return (
+        isinstance(name, str)
+        and len(name) <= _NAME_CHARACTERS
+        and name.isidentifier()
+        and all(unicodedata.bidirectional(letter) in _DIRECTIONS for letter in name)
+    )

@@ -1,0 +1,209 @@
+"""Jupyter messages on the wire (protocol 5.3): signing ours, and reading theirs with suspicion.
+
+The signature only proves that the sender is inside the sandbox, and user code is: whatever is
+read here may be forged, so every field is checked for its type and size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from interpreter_bot import errors
+from interpreter_bot.kernels.wire import zmtp
+
+_DELIMITER: Final = b"<IDS|MSG>"
+_PARTS: Final = 5
+_ID_CHARACTERS: Final = 256
+_VERSION: Final = "5.3"
+# Read, an empty list of two bytes takes sixty, and an entry of ten a hundred and a microsecond:
+# what is far beyond any display is not read.
+_MOST_CONTAINERS: Final = 50_000
+_MOST_VALUES: Final = 100_000
+# Real headers have less than one; what is about another execution costs no more to drop than this.
+_MOST_HEADER_BYTES: Final = 64 * 1024
+# Time to read a number grows with the square of its length. None that is shown has so many.
+_MOST_DIGITS: Final = 64
+# Looking past them takes long, where there is one in every few characters of a very long text.
+_MOST_ESCAPES: Final = 4_000_000
+_STRUCTURE: Final = b'"[{,'
+_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(_STRUCTURE))
+# Those of a name and of a text.
+_QUOTES_A_VALUE: Final = 4
+
+
+class MalformedMessage(errors.KernelError):
+    """The Python process sent something that is no message."""
+
+
+class ForeignMessage(MalformedMessage):
+    """The Python process sent something that is about another execution."""
+
+
+class IntricateMessage(MalformedMessage):
+    """The Python process sent a message that holds too many values, or too long ones."""
+
+
+class OversizedMessage(MalformedMessage):
+    """The Python process sent a message that is too large to be read."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Message:
+    """What a kernel said.
+
+    Attributes:
+        msg_id: its own id.
+        msg_type: such as "stream"; may be anything.
+        parent_id: the request it claims to be about, or empty.
+        content: a JSON object of any shape.
+        metadata: likewise.
+    """
+
+    msg_id: str
+    msg_type: str
+    parent_id: str
+    content: dict[str, object]
+    metadata: dict[str, object]
+
+
+class Signer:
+    """Packs and unpacks the messages of one connection."""
+
+    def __init__(self, key: bytes) -> None:
+        """`key` is the HMAC key that both ends know."""
+        self._mac = hmac.new(key, digestmod=hashlib.sha256)
+        self._session = os.urandom(8).hex()
+
+    def _sign(self, parts: Sequence[zmtp.Part]) -> bytes:
+        mac = self._mac.copy()
+        for part in parts:
+            mac.update(part)
+        return mac.hexdigest().encode()
+
+    def pack(
+        self, msg_type: str, content: dict[str, object], *, parent_id: str = ""
+    ) -> tuple[str, list[bytes]]:
+        """Build the frames of a message; returns its id and them."""
+        # Not a number that counts: replies to what comes next could be forged beforehand.
+        msg_id = os.urandom(16).hex()
+        header = {
+            "msg_id": msg_id,
+            "msg_type": msg_type,
+            "session": self._session,
+            "username": "interpreter-bot",
+            "date": datetime.datetime.now(datetime.UTC).isoformat(),
+            "version": _VERSION,
+        }
+        parent = {"msg_id": parent_id} if parent_id else {}
+        # Lone surrogates are legal in a Python str but not in UTF-8; escapes carry them.
+        parts = [json.dumps(part).encode("ascii") for part in (header, parent, {}, content)]
+        return msg_id, [_DELIMITER, self._sign(parts), *parts]
+
+    def unpack(
+        self,
+        frames: Sequence[zmtp.Part],
+        *,
+        about: str = "",
+        most_bytes: int = zmtp.MOST_BYTES,
+    ) -> Message:
+        """Read a message; buffers that follow it are ignored.
+
+        Args:
+            frames: of one message.
+            about: the request it has to be about; what is about another is not read.
+            most_bytes: of all frames together.
+
+        Raises:
+            ForeignMessage: it is about another request.
+            IntricateMessage: it holds more values, or longer ones, than are read.
+            MalformedMessage: it is not one, not signed with our key, or too large.
+        """
+        if sum(map(len, frames)) > most_bytes:
+            raise MalformedMessage
+        try:
+            start = frames.index(_DELIMITER) + 1
+        except ValueError as error:
+            raise MalformedMessage from error
+        signed = frames[start : start + _PARTS]
+        if len(signed) != _PARTS:
+            raise MalformedMessage
+        signature, *parts = signed
+        if any(len(part) > _MOST_HEADER_BYTES for part in parts[:-1]):
+            raise MalformedMessage
+        # Before the signature, which takes longer and proves less.
+        parent = _load(parts[1])
+        if about and parent.get("msg_id") != about:
+            raise ForeignMessage
+        if not hmac.compare_digest(signature, self._sign(parts)):
+            raise MalformedMessage
+        header, metadata, content = (_load(part) for part in (parts[0], *parts[2:]))
+        return Message(
+            msg_id=_identifier(header, "msg_id"),
+            msg_type=_identifier(header, "msg_type"),
+            parent_id=_identifier(parent, "msg_id") if parent else "",
+            content=content,
+            metadata=metadata,
+        )
+
+
+def _load(part: zmtp.Part) -> dict[str, object]:
+    if len(part) > _MOST_CONTAINERS and _is_intricate(part):
+        raise IntricateMessage
+    try:
+        # Bytes would be taken for UTF-16 or UTF-32 where they look like it.
+        loaded = _DECODER.decode(str(part, "utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise MalformedMessage from error
+    if not isinstance(loaded, dict):
+        raise MalformedMessage
+    return loaded
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise IntricateMessage
+    return int(digits)
+
+
+def _broken(digits: str) -> float:
+    if len(digits) > _MOST_DIGITS:
+        raise IntricateMessage
+    return float(digits)
+
+
+_DECODER: Final = json.JSONDecoder(parse_int=_whole, parse_float=_broken)
+
+
+def _is_intricate(part: zmtp.Part) -> bool:
+    """Say whether a document holds more than is read, without reading it."""
+    if not _is_too_much(part):
+        return False
+    if part.count(b"\\") > _MOST_ESCAPES:
+        return True
+    # What was printed is text: leave quotes, brackets and commas only, then no strings.
+    part = part.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
+    if part.count(b'"') > _QUOTES_A_VALUE * _MOST_VALUES:
+        return True
+    return _is_too_much(b"".join(part.split(b'"')[::2]))
+
+
+def _is_too_much(part: zmtp.Part) -> bool:
+    containers = part.count(b"[") + part.count(b"{")
+    return containers > _MOST_CONTAINERS or part.count(b",") > _MOST_VALUES
+
+
+def _identifier(fields: dict[str, object], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or len(value) > _ID_CHARACTERS:
+        raise MalformedMessage
+    if not value.isascii() or not value.isprintable():
+        # It may come to be written to a log.
+        raise MalformedMessage
+    return value

@@ -1,0 +1,279 @@
+"""ZMTP 3, the protocol beneath Jupyter's messages, as far as a client of kernels needs it. Pure.
+
+Greeting, the NULL mechanism and frames, after https://rfc.zeromq.org/spec/23. Why not libzmq: it
+gathers a message unseen, however many parts it has, and holds whole messages that nobody waits
+for. Here what a header announces is judged before a byte of it is stored.
+
+We say that we speak 3.0, so that a peer of 3.1 takes a subscription in the form that both know.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from interpreter_bot import settings
+
+MOST_BYTES: Final = 16 * settings.MIB
+"""Of one message, over all its parts."""
+MOST_PARTS: Final = 64
+# What is too large is read over, so that what follows it is heard; this far and no further.
+_MOST_SKIPPED_BYTES: Final = 4 * MOST_BYTES
+_MOST_SKIPPED_PARTS: Final = 16 * MOST_PARTS
+_MOST_COMMAND_BYTES: Final = 1024
+# Between two messages. A peer's heartbeat, unheard for hours, stays far below.
+_MOST_COMMANDS: Final = 10_000
+
+_MORE: Final = 1
+_LONG: Final = 2
+_COMMAND: Final = 4
+_SHORT_BYTES: Final = 255
+_SHORT_HEADER_BYTES: Final = 2
+_LONG_HEADER_BYTES: Final = 9
+
+_GREETING_BYTES: Final = 64
+_SIGNATURE: Final = b"\xff" + bytes(8) + b"\x7f"
+_MECHANISM: Final = b"NULL".ljust(20, b"\0")
+_MAJOR_AT: Final = 10
+_MECHANISM_AT: Final = 12
+_PEERS: Final = {
+    "DEALER": frozenset({b"REP", b"DEALER", b"ROUTER"}),
+    "SUB": frozenset({b"PUB", b"XPUB"}),
+}
+
+Part = bytes | bytearray
+
+
+class BrokenProtocolError(Exception):
+    """What came cannot be read on from: the connection is of no more use."""
+
+
+class MessageTooLargeError(Exception):
+    """A message is over its limits and is being left out; what follows it can be read."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ZmtpCommand:
+    """The peer said something about the connection; `answer` is a frame to send it, or nothing.
+
+    Of what commands there are, only the question whether we are there is answered.
+    """
+
+    answer: bytes = b""
+
+
+def opening(kind: str, identity: bytes) -> bytes:
+    """Build what a client sends before anything else: its greeting and its READY.
+
+    Args:
+        kind: `DEALER` or `SUB`.
+        identity: by which a ROUTER finds us again; at most 255 bytes, the first not zero.
+    """
+    greeting = (_SIGNATURE + b"\x03\x00" + _MECHANISM).ljust(_GREETING_BYTES, b"\0")
+    properties = _property(b"Socket-Type", kind.encode()) + _property(b"Identity", identity)
+    return greeting + _command(b"READY", properties)
+
+
+def message(parts: Sequence[bytes]) -> bytes:
+    """Build the frames of one message, of at least one part."""
+    pieces = []
+    last = len(parts) - 1
+    for number, part in enumerate(parts):
+        pieces += [_header(_MORE if number < last else 0, len(part)), part]
+    return b"".join(pieces)
+
+
+def subscription(topic: bytes) -> bytes:
+    """Build the frame that subscribes to what begins with `topic`."""
+    return message([b"\x01" + topic])
+
+
+def _header(flags: int, size_bytes: int) -> bytes:
+    if size_bytes > _SHORT_BYTES:
+        return bytes((flags | _LONG,)) + size_bytes.to_bytes(8, "big")
+    return bytes((flags, size_bytes))
+
+
+def _command(name: bytes, data: bytes) -> bytes:
+    body = bytes((len(name),)) + name + data
+    return _header(_COMMAND, len(body)) + body
+
+
+def _property(name: bytes, value: bytes) -> bytes:
+    return bytes((len(name),)) + name + len(value).to_bytes(4, "big") + value
+
+
+class Decoder:
+    """Reads what one peer sends, in whatever pieces it comes; holds at most one message.
+
+    Feed it, then call `greet` until it is true, and `next` until it returns None.
+    """
+
+    def __init__(self, kind: str) -> None:
+        """`kind` is what we are: `DEALER` or `SUB`."""
+        self._peers = _PEERS[kind]
+        self._buffer = b""
+        self._at = 0
+        self._is_greeted = False
+        self._is_ready = False
+        self._flags = 0
+        self._is_in_frame = False
+        self._missing_bytes = 0
+        self._body: Part = bytearray()
+        self._parts: list[Part] = []
+        self._part_count = 0
+        self._message_bytes = 0
+        self._is_skipping = False
+        self._command_count = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take what came."""
+        # At most a header is left of what came before: bodies are moved out as they come.
+        left = self._buffer[self._at :]
+        self._buffer = left + data if left else data
+        self._at = 0
+
+    def greet(self) -> bool:
+        """Read the greeting and READY; says whether both came, and messages can be sent and read.
+
+        Raises:
+            BrokenProtocolError: the peer is none that we can talk to.
+        """
+        if not self._is_greeted and not self._read_greeting():
+            return False
+        while not self._is_ready and self._read_frame():
+            self._end_command()
+        return self._is_ready
+
+    def next(self) -> list[Part] | ZmtpCommand | None:
+        """Return a whole message, or a command; None where that takes more bytes.
+
+        Raises:
+            TooLargeError: the message under way is left out; said once.
+            BrokenProtocolError: nothing after this can be read.
+        """
+        while self._read_frame():
+            event = self._end_command() if self._flags & _COMMAND else self._end_part()
+            if event is not None:
+                return event
+        return None
+
+    def drop_unfinished(self) -> None:
+        """Hold nothing of a message that is not yet whole, and leave out its rest."""
+        self._buffer, self._at = self._buffer[self._at :], 0
+        if self._part_count:
+            self._is_skipping = True
+            self._parts.clear()
+            if not self._flags & _COMMAND:
+                self._body = bytearray()
+
+    def _read_greeting(self) -> bool:
+        greeting = self._buffer[:_GREETING_BYTES]
+        if greeting[:1] != _SIGNATURE[: len(greeting[:1])]:
+            raise BrokenProtocolError("no greeting")
+        if len(greeting) < _GREETING_BYTES:
+            return False
+        if not greeting[len(_SIGNATURE) - 1] & 1 or greeting[_MAJOR_AT] < 3:
+            raise BrokenProtocolError("a version before 3")
+        if greeting[_MECHANISM_AT:].removeprefix(_MECHANISM) == greeting[_MECHANISM_AT:]:
+            raise BrokenProtocolError("another mechanism")
+        self._at = _GREETING_BYTES
+        self._is_greeted = True
+        return True
+
+    def _read_frame(self) -> bool:
+        if not (self._is_in_frame or self._begin_frame()) or not self._read_body():
+            return False
+        self._is_in_frame = False
+        return True
+
+    def _begin_frame(self) -> bool:
+        left = len(self._buffer) - self._at
+        if left < _SHORT_HEADER_BYTES:
+            return False
+        flags, size_bytes = self._buffer[self._at], self._buffer[self._at + 1]
+        header_bytes = _SHORT_HEADER_BYTES
+        if flags & _LONG:
+            header_bytes = _LONG_HEADER_BYTES
+            if left < header_bytes:
+                return False
+            size_bytes = int.from_bytes(self._buffer[self._at + 1 : self._at + header_bytes], "big")
+        if flags > (_COMMAND | _LONG) or (flags & _COMMAND and flags & _MORE):
+            raise BrokenProtocolError("reserved flags, or a command in parts")
+        self._at += header_bytes
+        self._flags = flags
+        self._missing_bytes = size_bytes
+        self._is_in_frame = True
+        self._judge(size_bytes)
+        return True
+
+    def _judge(self, size_bytes: int) -> None:
+        """Refuse what a header announces, before any of it is stored."""
+        if self._flags & _COMMAND:
+            self._command_count += 1
+            if size_bytes > _MOST_COMMAND_BYTES or self._command_count > _MOST_COMMANDS:
+                raise BrokenProtocolError("commands without measure")
+            return
+        if not self._is_ready:
+            raise BrokenProtocolError("a message before READY")
+        self._part_count += 1
+        self._message_bytes += size_bytes
+        if self._message_bytes > _MOST_SKIPPED_BYTES or self._part_count > _MOST_SKIPPED_PARTS:
+            raise BrokenProtocolError("a message without end")
+        is_over = self._message_bytes > MOST_BYTES or self._part_count > MOST_PARTS
+        if is_over and not self._is_skipping:
+            self._is_skipping = True
+            self._parts.clear()
+            raise MessageTooLargeError
+
+    def _read_body(self) -> bool:
+        """Take what there is of the frame under way; says whether that is all of it."""
+        start = self._at
+        end = min(start + self._missing_bytes, len(self._buffer))
+        self._missing_bytes -= end - start
+        self._at = end
+        if self._flags & _COMMAND or not self._is_skipping:
+            if not self._body and not self._missing_bytes:
+                self._body = self._buffer[start:end]
+            else:
+                # What comes piecemeal grows in place, and is handed on without another copy.
+                self._body += memoryview(self._buffer)[start:end]
+        return not self._missing_bytes
+
+    def _end_part(self) -> list[Part] | None:
+        body, self._body = self._body, bytearray()
+        if not self._is_skipping:
+            self._parts.append(body)
+        if self._flags & _MORE:
+            return None
+        was_skipped, self._is_skipping = self._is_skipping, False
+        parts, self._parts = self._parts, []
+        self._part_count = self._message_bytes = self._command_count = 0
+        return None if was_skipped else parts
+
+    def _end_command(self) -> ZmtpCommand:
+        body, self._body = bytes(self._body), bytearray()
+        name, data = body[1 : 1 + body[0]] if body else b"", body[1 + body[0] :] if body else b""
+        if not self._is_ready:
+            if name != b"READY":
+                raise BrokenProtocolError("no READY")
+            if _properties(data).get(b"socket-type") not in self._peers:
+                raise BrokenProtocolError("a socket of another kind")
+            self._is_ready = True
+        elif name == b"PING":
+            # Two bytes say how long the peer remembers us; what follows is to be returned.
+            return ZmtpCommand(_command(b"PONG", data[2:]))
+        return ZmtpCommand()
+
+
+def _properties(data: bytes) -> dict[bytes, bytes]:
+    """Read what a READY says of its sender, by names in lower case."""
+    read: dict[bytes, bytes] = {}
+    while data:
+        name, data = data[1 : 1 + data[0]], data[1 + data[0] :]
+        if len(data) < 4:
+            raise BrokenProtocolError("properties without values")
+        size_bytes = int.from_bytes(data[:4], "big")
+        read[name.lower()], data = data[4 : 4 + size_bytes], data[4 + size_bytes :]
+    return read

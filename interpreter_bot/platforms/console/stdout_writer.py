@@ -1,0 +1,147 @@
+"""Writing to standard output and standard error without waiting for whoever reads them.
+
+A pager that shows its first page leaves the pipe full. Whoever writes to it then waits, and so
+would the clock that limits running code. Here a thread writes, everything in the order in which
+it came, and what waits is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import io
+import os
+import select
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_MOST_WAITING_BYTES = 64 * 1024 * 1024
+
+
+class UnreadError(OSError):
+    """More output waits to be read than is held."""
+
+
+class StdoutWriter:
+    """Writes to descriptors in a thread of its own, which lives as long as the process."""
+
+    def __init__(self, most_waiting_bytes: int = _MOST_WAITING_BYTES) -> None:
+        self._most_waiting_bytes = most_waiting_bytes
+        self._waiting: collections.deque[tuple[int, bytes]] = collections.deque()
+        self._waiting_bytes = 0
+        self._fault: OSError | None = None
+        self._drained: list[Callable[[], object]] = []
+        self._changed = threading.Condition()
+        # The end of the process does not wait for this one: its reader may never come back.
+        threading.Thread(target=self._write_for_ever, name="console", daemon=True).start()
+
+    def file(self, standard: TextIO) -> TextIO:
+        """Return a file for what goes to a standard stream; its writing never waits.
+
+        Writing to it raises what an earlier write met, such as BrokenPipeError, or UnreadError.
+        """
+        try:
+            descriptor = standard.fileno()
+        except io.UnsupportedOperation:
+            # Something in memory stands in for it, which keeps nobody waiting.
+            return standard
+        # Unlike a buffer of Python's own, it keeps nothing that could not be written.
+        queue = cast("BinaryIO", _Queue(self, descriptor))
+        return io.TextIOWrapper(queue, encoding=standard.encoding, write_through=True)
+
+    def put(self, descriptor: int, data: bytes) -> None:
+        """Have bytes written.
+
+        Raises:
+            UnreadError: too much waits already.
+            OSError: what came before could not be written.
+        """
+        with self._changed:
+            self._check()
+            if self._waiting_bytes + len(data) > self._most_waiting_bytes:
+                raise UnreadError("Nobody reads what the cells show, and too much of it waits.")
+            self._waiting.append((descriptor, data))
+            self._waiting_bytes += len(data)
+            self._changed.notify()
+
+    async def drain(self) -> None:
+        """Wait until everything is written, for as long as it takes its readers.
+
+        Raises:
+            OSError: something could not be written.
+        """
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+
+        def tell() -> None:
+            loop.call_soon_threadsafe(done.set)
+
+        with self._changed:
+            self._drained.append(tell)
+            self._changed.notify()
+        try:
+            await done.wait()
+        finally:
+            with self._changed:
+                if tell in self._drained:
+                    self._drained.remove(tell)
+        with self._changed:
+            self._check()
+
+    def _check(self) -> None:
+        if self._fault is not None:
+            raise OSError(self._fault.errno, self._fault.strerror)
+
+    def _write_for_ever(self) -> None:
+        while True:
+            descriptor, data = self._next()
+            try:
+                _write(descriptor, data)
+            except OSError as error:
+                with self._changed:
+                    self._fault = error
+                    self._waiting.clear()
+            with self._changed:
+                self._waiting_bytes -= len(data)
+
+    def _next(self) -> tuple[int, bytes]:
+        """Wait for something to write; while there is nothing, say that all is written."""
+        with self._changed:
+            while not self._waiting:
+                while self._drained:
+                    self._drained.pop()()
+                self._changed.wait()
+            return self._waiting.popleft()
+
+
+class _Queue(io.RawIOBase):
+    """The bytes on their way to one descriptor."""
+
+    def __init__(self, writer: StdoutWriter, descriptor: int) -> None:
+        self._writer = writer
+        self._descriptor = descriptor
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        taken = bytes(data)
+        self._writer.put(self._descriptor, taken)
+        return len(taken)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            # Whoever started us made it so; it is theirs to change back.
+            select.select([], [descriptor], [])

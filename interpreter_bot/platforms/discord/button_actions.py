@@ -1,0 +1,207 @@
+"""What buttons do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import discord
+
+from interpreter_bot import errors
+from interpreter_bot.platforms.discord import (
+    command_actions,
+    interactions,
+    locations,
+    markdown,
+    message_layout,
+    modals,
+    questions,
+    stale_answers,
+    turn_log,
+)
+from interpreter_bot.sessions import histories
+from interpreter_bot.text import sanitizing
+
+_NOT_YOURS: Final = "Only who asked may do that."
+_CLOSED: Final = "That question is not open any more."
+_QUESTIONS: Final = frozenset({"answer", "run", "change", "refuse"})
+
+
+class ButtonActions:
+    """Carries out what buttons mean; whatever it needs to know is in the button and the place."""
+
+    def __init__(self, handler: interactions.InteractionHandler) -> None:
+        self._handler = handler
+        self._service = handler.service
+
+    async def press(
+        self, interaction: discord.Interaction[Any], button: message_layout.Button
+    ) -> None:
+        """Answer somebody who pressed a button."""
+        try:
+            await self._press(interaction, button)
+        except Exception as error:
+            # The library would only log it, and leave the person without an answer.
+            await self._handler.failed(interaction, error)
+
+    async def _press(
+        self, interaction: discord.Interaction[Any], button: message_layout.Button
+    ) -> None:
+        place = locations.of_interaction(interaction, button.owner)
+        is_owner = interaction.user.id == button.owner
+        if button.verb in _QUESTIONS:
+            await self._answer(interaction, button)
+        elif button.verb == "stop":
+            await self._stop(interaction, button)
+        elif not (place.is_member or is_owner):
+            # Where the bot is not, a conversation is one person's, however public an answer is.
+            await self._handler.tell(interaction, _NOT_YOURS)
+        elif button.verb == "again":
+            await self._handler.again(interaction, place, button.number)
+        elif await self._handler.begins(interaction):
+            await self._give(interaction, place, button)
+
+    async def _give(
+        self,
+        interaction: discord.Interaction[Any],
+        place: locations.Place,
+        button: message_layout.Button,
+    ) -> None:
+        """Give what an answer left out, to whoever asked for it alone."""
+        if button.verb == "notebook":
+            await command_actions.notebook(self._handler, interaction, place)
+        elif button.verb == "code":
+            await self._show_code(interaction, place, button.number)
+        elif button.verb == "csv":
+            handle = turn_log.table_handle(button.number)
+            name = await self._service.save_table(place.key, handle)
+            await command_actions.hand_out(self._handler, interaction, place, name)
+
+    async def _stop(
+        self, interaction: discord.Interaction[Any], button: message_layout.Button
+    ) -> None:
+        is_moderator = interaction.permissions.manage_messages
+        if interaction.user.id != button.owner and not is_moderator:
+            await self._handler.tell(interaction, _NOT_YOURS)
+            return
+        if not await self._handler.begins(interaction, is_silent=True):
+            return
+        in_flight = self._handler.in_flight
+        if not await in_flight.stop_numbered(button.number):
+            await self._handler.tell(interaction, "Nothing is running any more.")
+            if not in_flight.is_running(button.number):
+                # As it stands now: who pressed the button may have seen it as it was.
+                message = await interaction.original_response()
+                await stale_answers.mend(message, in_flight.is_running)
+
+    async def _show_code(
+        self, interaction: discord.Interaction[Any], place: locations.Place, turn_id: int
+    ) -> None:
+        turn = next((t for t in await self._service.history(place.key) if t.id == turn_id), None)
+        codes = [part.code for part in turn.parts if _is_code(part)] if turn else []  # type: ignore[union-attr]
+        if not codes:
+            raise errors.BotError("That answer is too long ago.")
+        shown = "\n".join(markdown.code(code, "py") for code in codes)
+        if len(shown) <= message_layout.MOST_CHARACTERS:
+            await self._handler.tell(interaction, shown)
+            return
+        upload = command_actions.in_memory("code.py", _joined(codes).encode())
+        await self._handler.tell(interaction, "All code of that answer:", uploads=(upload,))
+
+    async def _answer(
+        self, interaction: discord.Interaction[Any], button: message_layout.Button
+    ) -> None:
+        question = self._handler.in_flight.questions.find(button.number)
+        if question is None or question.owner != button.owner or question.answer.done():
+            await self._handler.tell(interaction, _CLOSED)
+        elif interaction.user.id != question.owner:
+            await self._handler.tell(interaction, _NOT_YOURS)
+        elif button.verb == "answer":
+            if await self._handler.admits(interaction):
+                await interaction.response.send_modal(self._answering(question))
+        elif button.verb == "change":
+            if await self._handler.admits(interaction):
+                await self._change(interaction, question)
+        else:
+            await self._resolve(
+                interaction, question, question.code if button.verb == "run" else None
+            )
+
+    def _answering(self, question: questions.OpenQuestion) -> modals.CodeModal:
+        async def submitted(
+            interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
+        ) -> None:
+            await self._resolve(interaction, question, text)
+
+        return modals.CodeModal(
+            "Answer",
+            "What the code asked for",
+            submitted,
+            self._handler.failed,
+            kind=modals.ANSWER,
+            number=question.number,
+            is_paragraph=False,
+            is_required=False,
+        )
+
+    async def _change(
+        self, interaction: discord.Interaction[Any], question: questions.OpenQuestion
+    ) -> None:
+        async def submitted(
+            interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
+        ) -> None:
+            await self._resolve(interaction, question, text)
+
+        code = question.code or ""
+        if len(code) > modals.MOST_CHARACTERS:
+            await self._show_to_approve(interaction, question, code)
+            return
+        await interaction.response.send_modal(
+            modals.CodeModal(
+                "Edit",
+                "Code",
+                submitted,
+                self._handler.failed,
+                kind=modals.CHANGE,
+                number=question.number,
+                default=code,
+            )
+        )
+
+    async def _show_to_approve(
+        self, interaction: discord.Interaction[Any], question: questions.OpenQuestion, code: str
+    ) -> None:
+        """Give all of long code as a file, to be run or refused once it was seen.
+
+        An answer to an interaction may have files where the bot itself may attach none.
+        """
+        readable = sanitizing.revealed(code)
+        warning = f"⚠️ {readable.warning}" if readable.warning else ""
+        await self._handler.tell(
+            interaction,
+            f"The code is too long to be edited here. All of it: {warning}".rstrip(),
+            uploads=(command_actions.in_memory("to-approve.py", readable.text.encode()),),
+            offered=tuple(
+                message_layout.Button(verb, question.number, question.owner)
+                for verb in ("run", "refuse")
+            ),
+        )
+
+    async def _resolve(
+        self,
+        interaction: discord.Interaction[Any],
+        question: questions.OpenQuestion,
+        text: str | None,
+    ) -> None:
+        if not await self._handler.begins(interaction, is_silent=True):
+            return
+        if not question.resolve(text):
+            await self._handler.tell(interaction, _CLOSED)
+
+
+def _is_code(part: histories.Past) -> bool:
+    return isinstance(part, histories.PastCode)
+
+
+def _joined(codes: Iterable[str]) -> str:
+    return "\n\n".join(f"# %%\n{code}" for code in codes)

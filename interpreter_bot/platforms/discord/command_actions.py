@@ -1,0 +1,217 @@
+"""What `/interpreter` does: everything but running code."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any, Final
+
+import discord
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.discord import (
+    file_transfers,
+    interactions,
+    locations,
+    markdown,
+    message_layout,
+    preferences,
+    texts,
+)
+from interpreter_bot.text import formatting
+
+_Interaction = discord.Interaction[Any]
+_NO_CONTENT: Final = (
+    "🔹 This bot was not given the message-content intent: in channels I read only messages that "
+    "mention me or reply to me, commands, and what you choose from Apps."
+)
+
+
+async def hand_out(
+    handler: interactions.InteractionHandler,
+    interaction: _Interaction,
+    place: locations.Place,
+    name: str,
+) -> None:
+    """Give somebody a file of the workspace.
+
+    Raises:
+        BotError: there is none, or Discord would not take it.
+    """
+    with tempfile.TemporaryFile() as spool:
+        async with handler.service.reading(place.key, name) as (info, chunks):
+            if info.size_bytes > place.file_bytes:
+                most = formatting.size(place.file_bytes)
+                raise errors.BotError(
+                    f"The file is larger than the {most} allowed here. It stays in /mnt/data."
+                )
+            async for chunk in chunks:
+                spool.write(chunk)
+        size = spool.tell()
+        spool.seek(0)
+        short = file_transfers.discord_file_name(name.rsplit("/", 1)[-1])
+        upload = message_layout.Upload(name, 0, short, size, _Opened(spool))
+        await handler.tell(interaction, "", uploads=(upload,))
+
+
+async def notebook(
+    handler: interactions.InteractionHandler, interaction: _Interaction, place: locations.Place
+) -> None:
+    """Give somebody the conversation as a notebook.
+
+    Raises:
+        BotError: Discord would not take it.
+    """
+    data = await handler.service.notebook(place.key)
+    if len(data) > place.file_bytes:
+        raise errors.BotError("The notebook is larger than Discord lets me send.")
+    told = "This conversation as a Jupyter notebook:"
+    await handler.tell(interaction, told, uploads=(in_memory("conversation.ipynb", data),))
+
+
+def in_memory(name: str, data: bytes) -> message_layout.Upload:
+    """Return bytes as a file to be sent."""
+    return message_layout.Upload(name, 0, name, len(data), file_transfers.Memory(data))
+
+
+class _Opened:
+    """A file that is open already, and is sent once."""
+
+    def __init__(self, file: Any) -> None:  # noqa: ANN401
+        self._file = file
+
+    def content(self) -> Any:  # noqa: ANN401
+        return self._file
+
+
+class CommandActions:
+    """Attends to conversations."""
+
+    def __init__(
+        self,
+        client: discord.Client,
+        handler: interactions.InteractionHandler,
+    ) -> None:
+        self._client = client
+        self._handler = handler
+        self._service = handler.service
+
+    async def reset(self, interaction: _Interaction, *, files: bool) -> None:
+        """Begin a conversation anew. All who are there learn of it."""
+        place = locations.of_interaction(interaction)
+        await self._service.reset(place.key, files=files)
+        told = "Variables and transcript are forgotten"
+        told += ", and the files are deleted." if files else "; the files in /mnt/data are kept."
+        await self._handler.tell(interaction, f"🧹 {told}")
+
+    async def files(self, interaction: _Interaction, name: str) -> None:
+        """List files, or hand one out."""
+        place = locations.of_interaction(interaction)
+        if not name:
+            listed = texts.files(await self._service.files(place.key))
+            await self._handler.tell(interaction, _cut(listed))
+            return
+        await hand_out(self._handler, interaction, place, name)
+
+    async def file_names(self, interaction: _Interaction) -> tuple[str, ...]:
+        """Return the names of all files."""
+        place = locations.of_interaction(interaction)
+        return tuple(info.name for info in await self._service.files(place.key))
+
+    async def limits(self, interaction: _Interaction) -> None:
+        """Say what code may use."""
+        told = texts.limits(
+            self._service.limits,
+            is_sandboxed=self._service.is_sandboxed,
+            file_bytes=locations.of_interaction(interaction).file_bytes,
+        )
+        await self._handler.tell(interaction, told)
+
+    async def notebook(self, interaction: _Interaction) -> None:
+        """Give the conversation as a notebook."""
+        await notebook(self._handler, interaction, locations.of_interaction(interaction))
+
+    async def usage(self, interaction: _Interaction) -> None:
+        """Say what was used."""
+        place, person = locations.of_interaction(interaction), locations.person(interaction.user)
+        told = texts.usage(await self._service.usage(place.key, person))
+        await self._handler.tell(interaction, told)
+
+    async def help(self, interaction: _Interaction) -> None:
+        """Say what we can do, and what not."""
+        lines = [texts.HELP]
+        if not self._client.intents.message_content:
+            lines.append(markdown.small(_NO_CONTENT))
+        if self._service.model_notice:
+            lines.append(markdown.small(f"🔹 {markdown.plain(self._service.model_notice)}"))
+        await self._handler.tell(interaction, "\n".join(lines))
+
+    async def model(self, interaction: _Interaction, name: str) -> None:
+        """Show or choose the model."""
+        place = locations.of_interaction(interaction)
+        if not name:
+            current = await self._service.model(place.key)
+            told = f"This conversation asks {markdown.line(current)}." if current else ""
+            if len(self._service.models) > 1:
+                told += f" There are {', '.join(map(markdown.line, self._service.models))}."
+            told = told or f"There is no model. {markdown.plain(self._service.model_notice)}"
+            await self._handler.tell(interaction, _cut(told))
+            return
+        await self._service.choose_model(place.key, None if name == "default" else name)
+        told = f"This conversation asks {markdown.line(name)} from now on."
+        await self._handler.tell(interaction, told)
+
+    async def settings(self, interaction: _Interaction, name: str, value: str, scope: str) -> None:
+        """Show what holds, or change it."""
+        place = locations.of_interaction(interaction)
+        if not name:
+            await self._show_settings(interaction, place)
+            return
+        chosen = preferences.parse(name, value, self._service.models)
+        await self._service.choose(_scope(interaction, place, scope), name, chosen)
+        words = {"me": "for you", "channel": "in this channel", "server": "on this server"}
+        told = "as by default" if chosen is None else markdown.line(value.strip())
+        told = f"{markdown.line(name)} is {told} from now on, {words[scope]}."
+        if name == preferences.APPROVAL:
+            holds = await self._service.approval(place.scope(str(interaction.user.id)))
+            told += f" With what others chose, {markdown.line(holds)} holds for you here."
+        await self._handler.tell(interaction, told)
+
+    async def _show_settings(self, interaction: _Interaction, place: locations.Place) -> None:
+        person = locations.person(interaction.user)
+        holds = await self._handler.in_flight.chosen_by(place, person)
+        lines = ["**What holds for you here**"]
+        for name in preferences.NAMES:
+            value: object = getattr(holds, name, "")
+            if name == preferences.APPROVAL:
+                value = await self._service.approval(place.scope(person.id))
+            shown = {True: "on", False: "off", "": "default"}.get(value, value)
+            lines.append(f"• {markdown.line(name)}: {shown} ({preferences.ABOUT[name]})")
+        await self._handler.tell(interaction, "\n".join(lines))
+
+
+def _scope(interaction: _Interaction, place: locations.Place, scope: str) -> values.Scope:
+    """Return where a choice is to hold, if whoever chooses may decide that.
+
+    Raises:
+        BotError: they may not, or there is no such place.
+    """
+    if scope == "me":
+        return values.Scope(locations.PLATFORM, person=str(interaction.user.id))
+    if place.guild_id is None or not place.is_member:
+        raise errors.BotError("Here you can choose for yourself only.")
+    held = interaction.permissions
+    if scope == "channel":
+        if not (held.manage_channels or held.manage_guild):
+            raise errors.BotError("Only who manages the channel can choose for it.")
+        return values.Scope(locations.PLATFORM, place.key.workspace, place.key.channel)
+    if not held.manage_guild:
+        raise errors.BotError("Only who manages the server can choose for it.")
+    return values.Scope(locations.PLATFORM, place.key.workspace)
+
+
+def _cut(text: str) -> str:
+    return (
+        text
+        if len(text) <= message_layout.MOST_CHARACTERS
+        else f"{text[: message_layout.MOST_CHARACTERS]}…"
+    )

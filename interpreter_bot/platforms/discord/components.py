@@ -1,0 +1,75 @@
+"""Buttons that work after a restart: what they mean is in their ids, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Protocol
+
+import discord
+
+from interpreter_bot.platforms.discord import message_layout
+
+_LOOKS: Final = {
+    "stop": ("Stop", discord.ButtonStyle.danger),
+    "code": ("Show code", discord.ButtonStyle.secondary),
+    "again": ("Re-run", discord.ButtonStyle.secondary),
+    "notebook": ("Notebook", discord.ButtonStyle.secondary),
+    "csv": ("All as CSV", discord.ButtonStyle.secondary),
+    "answer": ("Answer", discord.ButtonStyle.primary),
+    "run": ("Run", discord.ButtonStyle.success),
+    "change": ("Edit", discord.ButtonStyle.secondary),
+    "refuse": ("Refuse", discord.ButtonStyle.danger),
+}
+_TEMPLATE: Final = r"ib:(?P<verb>[a-z]+):(?P<number>[0-9]{1,19}):(?P<owner>[0-9]{1,20})"
+
+
+class ButtonHandler(Protocol):
+    """Carries out what a button means."""
+
+    async def press(
+        self, interaction: discord.Interaction[Any], button: message_layout.Button
+    ) -> None:
+        """Answer somebody who pressed it."""
+
+
+class PressableClient(Protocol):
+    """A client that knows who carries out what buttons mean."""
+
+    presser: ButtonHandler
+
+
+class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE):
+    """One button of ours."""
+
+    def __init__(self, button: message_layout.Button) -> None:
+        label, style = _LOOKS[button.verb]
+        custom_id = f"ib:{button.verb}:{button.number}:{button.owner}"
+        label = button.label or label
+        super().__init__(discord.ui.Button(label=label, style=style, custom_id=custom_id))
+        self._button = button
+
+    @classmethod
+    async def from_custom_id(
+        cls,
+        interaction: discord.Interaction[Any],
+        item: discord.ui.Item[Any],
+        match: re.Match[str],
+        /,
+    ) -> Action:
+        """Make it of the id that came back."""
+        return cls(message_layout.Button(match["verb"], int(match["number"]), int(match["owner"])))
+
+    async def callback(self, interaction: discord.Interaction[Any]) -> None:
+        """Do what it means."""
+        client: PressableClient = interaction.client
+        await client.presser.press(interaction, self._button)
+
+
+def view(buttons: tuple[message_layout.Button, ...]) -> discord.ui.View | None:
+    """Return the row of buttons below a message; None where there are none."""
+    if not buttons:
+        return None
+    row = discord.ui.View(timeout=None)
+    for button in buttons:
+        row.add_item(Action(button))
+    return row

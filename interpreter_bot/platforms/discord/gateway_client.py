@@ -1,0 +1,252 @@
+"""The client: what it wants to hear from the gateway, and who takes it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import discord
+from discord import app_commands
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.discord import (
+    api_errors,
+    button_actions,
+    components,
+    interactions,
+    lost_modals,
+    message_edits,
+    message_events,
+    missed_messages,
+    requests_in_flight,
+)
+
+_log = logging.getLogger(__name__)
+
+# What Discord adds by itself, or derives from something else.
+_OTHERS: Final = frozenset(
+    {
+        *("id", "application_id", "version", "guild_id", "dm_permission", "handler"),
+        *("name_localizations", "description_localizations", "name_localized"),
+        *("description_localized", "default_permission"),
+    }
+)
+
+_READY_SECONDS: Final = 2.0
+_SYNC_SECONDS: Final = 20.0
+# The library waits for the end of a limit that is not longer, and else says so at once. Threads
+# are limited for minutes.
+_LIMIT_SECONDS: Final = 30.0
+
+
+async def sync_or_go_without(client: discord.Client, tree: app_commands.CommandTree[Any]) -> None:
+    """Bring Discord's list of commands to ours; where it does not take it, go on with the old."""
+    try:
+        while True:
+            try:
+                await sync(client, tree)
+            except discord.RateLimited as error:
+                _log.warning("commands may not be changed for %.0f s", error.retry_after)
+                await asyncio.sleep(error.retry_after)
+            else:
+                return
+    except api_errors.ANY as error:
+        _log.error("Discord did not take the list of commands: %s", error)
+    except app_commands.AppCommandError:
+        _log.exception("the list of commands could not be brought up to date")
+
+
+async def sync(client: discord.Client, tree: app_commands.CommandTree[Any]) -> bool:
+    """Bring Discord's list of commands to ours; says whether that took a change.
+
+    Raises:
+        HTTPException: Discord refused it.
+    """
+    number = client.application_id
+    if number is None:
+        raise app_commands.MissingApplicationID
+    known = await client.http.get_global_commands(number)
+    ours = [command.to_dict(tree) for command in tree.get_commands()]
+    ours += (
+        [menu.to_dict(tree) for menu in tree.get_commands(type=discord.AppCommandType.message)]
+        if not _has_menus(ours)
+        else []
+    )
+    if _plain(known) == _plain(ours):
+        return False
+    await tree.sync()
+    _log.info("the list of commands was brought up to date")
+    return True
+
+
+def _has_menus(commands: Iterable[Mapping[str, Any]]) -> bool:
+    return any(command.get("type") == discord.AppCommandType.message.value for command in commands)
+
+
+def _plain(commands: Iterable[Mapping[str, Any]]) -> dict[tuple[int, str], Any]:
+    """Reduce commands to what we say about them, whichever defaults are spelt out."""
+    return {(command.get("type", 1), command["name"]): _kept(command) for command in commands}
+
+
+def _kept(told: Any) -> Any:  # noqa: ANN401
+    if isinstance(told, Mapping):
+        return {
+            key: sorted(value) if key in ("contexts", "integration_types") else _kept(value)
+            for key, value in told.items()
+            if key not in _OTHERS and value not in (None, False, "", [], {})
+        }
+    if isinstance(told, list):
+        return [_kept(value) for value in told]
+    return told
+
+
+class _Client(discord.Client):
+    """What both kinds of client do with what they hear."""
+
+    listener: message_events.MessageEvents
+    in_flight: requests_in_flight.RequestsInFlight
+    editor: message_edits.MessageEdits
+    missed: missed_messages.MissedMessages
+    handler: interactions.InteractionHandler
+    presser: button_actions.ButtonActions
+    tree: app_commands.CommandTree[Any]
+    accepted: asyncio.Event
+    is_leaving = False
+    """Nothing more is to be taken."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self._connected: set[int] = set()
+        parsers = self._connection.parsers
+        parsers |= {event: _guarded(event, parse) for event, parse in parsers.items()}
+
+    def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
+        """Pass an event on, unless all is over: the library (2.7) would fall over it then."""
+        if not self.is_closed():
+            super().dispatch(event, *args, **kwargs)
+
+    async def setup_hook(self) -> None:
+        """Make buttons work and commands known, before anything is heard."""
+        self.add_dynamic_items(components.Action)
+        work = sync_or_go_without(self, self.tree)
+        syncing_task = self.in_flight.spawn(work, "list of commands")
+        # Once the changes of a day are used up, Discord may ask for hours of patience.
+        await asyncio.wait((syncing_task,), timeout=_SYNC_SECONDS)
+        self.missed.begin()
+
+    async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
+        """Hear that somebody did something; all but lost windows, the library takes by itself."""
+        if interaction.type is discord.InteractionType.modal_submit:
+            await lost_modals.take(self.handler, interaction)
+
+    async def on_message(self, message: discord.Message) -> None:
+        """Hear a message."""
+        if not self.is_leaving:
+            self.missed.note(message)
+            # As a task of ours: what has begun is waited for when the bot leaves.
+            hearing = self.listener.on_message(message)
+            self.in_flight.spawn(hearing, f"hearing of message {message.id}")
+
+    async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
+        """Hear that a message was changed, by somebody or by Discord itself."""
+        if not self.is_leaving:
+            await self.editor.edited(event.message)
+
+    async def on_raw_message_delete(self, event: discord.RawMessageDeleteEvent) -> None:
+        """Hear that a message is gone."""
+        await self.editor.deleted(event.message_id)
+
+    async def on_raw_bulk_message_delete(self, event: discord.RawBulkMessageDeleteEvent) -> None:
+        """Hear that many messages are gone at once."""
+        for number in event.message_ids:
+            await self.editor.deleted(number)
+
+    async def on_connect(self) -> None:
+        """Hear that Discord has accepted us."""
+        self.accepted.set()
+
+    def _begin_session(self, shard_id: int) -> None:
+        """Take note of a new session: a shard's first, or after one that could not be resumed."""
+        if shard_id in self._connected:
+            self.missed.mark()
+        self._connected.add(shard_id)
+
+    async def on_ready(self) -> None:
+        """Hear that everything is known about the servers again."""
+        await self.missed.look_back()
+        await self.missed.catch_up()
+
+    async def on_guild_available(self, guild: discord.Guild) -> None:
+        """Hear that a server can be used, perhaps long after the others."""
+        await self.missed.catch_up_in(guild)
+
+    async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:
+        """Log what went wrong with an event; the others go on."""
+        if self.is_leaving:
+            _log.info("an event was being taken when the bot left: %s", event_method)
+        else:
+            _log.exception("an event could not be taken: %s", event_method)
+
+
+def _guarded(event: str, parse: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return a parser of the library's that no event brings down, and with it the connection."""
+
+    def guarded(data: Any) -> None:  # noqa: ANN401
+        try:
+            parse(data)
+        except Exception:
+            # What Discord sends changes sooner than the library does.
+            _log.exception("an event was left out that could not be read: %s", event)
+
+    return guarded
+
+
+class Single(_Client):
+    """A client with one connection."""
+
+    async def on_connect(self) -> None:
+        """Hear that a session begins."""
+        self._begin_session(0)
+        await super().on_connect()
+
+
+class Sharded(_Client, discord.AutoShardedClient):
+    """A client with a connection for each shard."""
+
+    async def on_shard_connect(self, shard_id: int) -> None:
+        """Hear that a shard's session begins."""
+        self._begin_session(shard_id)
+
+    async def on_shard_ready(self, shard_id: int) -> None:
+        """Hear that everything is known about a shard's servers again."""
+        await self.missed.catch_up()
+
+
+Client: TypeAlias = Single | Sharded
+
+
+def intents(*, with_content: bool) -> discord.Intents:
+    """Return what is asked of the gateway: as little as will do."""
+    wanted = discord.Intents.none()
+    wanted.guilds = True
+    wanted.messages = True
+    wanted.message_content = with_content
+    return wanted
+
+
+def make(config: settings.Discord, *, with_content: bool) -> Client:
+    """Make a client that hears, but does nothing yet."""
+    fields: dict[str, Any] = {
+        "intents": intents(with_content=with_content),
+        "allowed_mentions": discord.AllowedMentions.none(),
+        "member_cache_flags": discord.MemberCacheFlags.none(),
+        "chunk_guilds_at_startup": False,
+        "max_messages": None,
+        "guild_ready_timeout": _READY_SECONDS,
+        "max_ratelimit_timeout": _LIMIT_SECONDS,
+    }
+    if not config.sharding:
+        return Single(**fields)
+    return Sharded(shard_count=config.shards or None, **fields)

@@ -1,0 +1,248 @@
+"""Interactions: who may, answered in time, and once; and requests made of them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import discord
+
+from interpreter_bot import errors, settings
+from interpreter_bot.platforms.discord import (
+    api_errors,
+    components,
+    file_transfers,
+    interaction_targets,
+    locations,
+    markdown,
+    message_layout,
+    message_targets,
+    permissions,
+    requests_in_flight,
+)
+from interpreter_bot.sessions import conversations
+
+_log = logging.getLogger(__name__)
+
+_FAILED: Final = "Something went wrong; what, is in the bot's log."
+_TOO_LARGE: Final = "⚠️ Discord refuses the file as too large. It stays in /mnt/data."
+_LEAVING: Final = "I am about to be restarted. Please try again in a moment."
+_ANSWERED: Final = frozenset({api_errors.ALREADY_ANSWERED, api_errors.UNKNOWN_INTERACTION})
+_ACKNOWLEDGED: Final = "acknowledged"
+
+
+class InteractionHandler:
+    """Answers interactions.
+
+    Attributes:
+        service: the conversations.
+        in_flight: carries requests out.
+        options: what the operator set.
+        is_leaving: nothing more is to be taken.
+    """
+
+    def __init__(
+        self,
+        client: discord.Client,
+        service: conversations.Conversations,
+        config: settings.Discord,
+        in_flight: requests_in_flight.RequestsInFlight,
+        files: file_transfers.Attachments,
+    ) -> None:
+        self._client = client
+        self._files = files
+        self._members = permissions.Memberships(client, config)
+        self.service = service
+        self.in_flight = in_flight
+        self.options = config
+        self.is_leaving = False
+
+    async def admits(self, interaction: discord.Interaction[Any]) -> bool:
+        """Say whether somebody may go on, as far as is known at once; who may not is told so.
+
+        Enough where a window is opened: what is sent off with it is looked at again.
+        """
+        refusal = _LEAVING if self.is_leaving else ""
+        if not self._members.is_unknown(interaction.user, interaction.guild_id):
+            refusal = refusal or permissions.refusal(_asker(interaction), self.options)
+        return not await self._refuses(interaction, refusal)
+
+    async def begins(
+        self,
+        interaction: discord.Interaction[Any],
+        *,
+        is_public: bool = False,
+        is_silent: bool = False,
+    ) -> bool:
+        """Say whether an interaction is to be carried out: for them, now, and by us.
+
+        Discord waits three seconds for a first sign, so it is given before anything is asked of
+        a database. Where several bots give one, the claim decides.
+
+        Args:
+            interaction: what somebody did.
+            is_public: all who are there see the answer.
+            is_silent: there is none, where all goes well.
+        """
+        if not await self.admits(interaction):
+            return False
+        await self._acknowledge(interaction, is_public=is_public, is_silent=is_silent)
+        if not await self.service.claim(locations.PLATFORM, f"interaction {interaction.id}"):
+            return False
+        standing = await self._members.standing(interaction.user, interaction.guild)
+        refusal = permissions.refusal(_asker(interaction, standing), self.options)
+        return not await self._refuses(interaction, refusal)
+
+    async def _refuses(self, interaction: discord.Interaction[Any], refusal: str) -> bool:
+        if refusal:
+            _log.info("an interaction was refused: %s", refusal)
+            await self.tell(interaction, refusal)
+        return bool(refusal)
+
+    async def _acknowledge(
+        self, interaction: discord.Interaction[Any], *, is_public: bool, is_silent: bool
+    ) -> None:
+        """Give Discord a first sign; a second time where the connection was cut."""
+        try:
+            await _defer(interaction, is_public=is_public, is_silent=is_silent)
+        except api_errors.CONNECTION as error:
+            _log.info("a first sign may not have arrived", exc_info=error)
+            await _defer(interaction, is_public=is_public, is_silent=is_silent)
+        interaction.extras[_ACKNOWLEDGED] = "silently" if is_silent else "thinking"
+
+    def may_complete(self, interaction: discord.Interaction[Any]) -> bool:
+        """Say whether somebody may see what could be completed."""
+        return not permissions.refusal(_asker(interaction), self.options)
+
+    async def tell(
+        self,
+        interaction: discord.Interaction[Any],
+        text: str,
+        *,
+        uploads: tuple[message_layout.Upload, ...] = (),
+        offered: tuple[message_layout.Button, ...] = (),
+    ) -> None:
+        """Answer; unless a public answer was promised, only who asked can see it."""
+        nobody = discord.AllowedMentions.none()
+        if interaction.extras.get(_ACKNOWLEDGED) == "thinking":
+            await interaction.edit_original_response(
+                content=text or None,
+                attachments=message_targets.files(uploads),
+                view=components.view(offered),
+                allowed_mentions=nobody,
+            )
+            return
+        fields: dict[str, Any] = {
+            "files": message_targets.files(uploads),
+            "view": components.view(offered) or discord.utils.MISSING,
+            "ephemeral": True,
+            "allowed_mentions": nobody,
+            "suppress_embeds": True,
+        }
+        if interaction.extras.get(_ACKNOWLEDGED) or interaction.response.is_done():
+            await interaction.followup.send(text, **fields)
+        else:
+            await interaction.response.send_message(text, **fields)
+
+    async def request(
+        self,
+        interaction: discord.Interaction[Any],
+        text: str,
+        *,
+        attachments: tuple[discord.Attachment, ...] = (),
+        is_code: bool = False,
+        context: str = "",
+    ) -> None:
+        """Carry a request out and show its answer to all who are there, if that may be."""
+        if not await self.begins(interaction, is_public=True):
+            return
+        place = locations.of_interaction(interaction)
+        person = locations.person(interaction.user)
+        chosen = await self.in_flight.chosen_by(place, person)
+        request = requests_in_flight.request_in(
+            place,
+            person,
+            text,
+            chosen,
+            attachments=self._files.of(attachments),
+            is_code=is_code,
+            id=str(interaction.id),
+            context=context,
+        )
+        target = interaction_targets.InteractionTarget(self._client, interaction, place)
+        run = requests_in_flight.InFlight(request, place, target)
+        work = self.in_flight.carry_out(run, chosen, shows_code=is_code)
+        self.in_flight.spawn(work, f"interaction {interaction.id}")
+
+    async def again(
+        self, interaction: discord.Interaction[Any], place: locations.Place, turn_id: int
+    ) -> None:
+        """Carry out the request of an earlier turn anew, if that may be."""
+        if not await self.begins(interaction, is_public=True):
+            return
+        past = next((t for t in await self.service.history(place.key) if t.id == turn_id), None)
+        if past is None:
+            await self.tell(interaction, "That answer is too long ago.")
+            return
+        person = locations.person(interaction.user)
+        chosen = await self.in_flight.chosen_by(place, person)
+        request = requests_in_flight.request_in(
+            place,
+            person,
+            past.request,
+            chosen,
+            files=past.attachments,
+            is_code=past.is_code,
+            id=str(interaction.id),
+        )
+        target = interaction_targets.InteractionTarget(self._client, interaction, place)
+        run = requests_in_flight.InFlight(request, place, target)
+        work = self.in_flight.carry_out(run, chosen, shows_code=past.is_code)
+        self.in_flight.spawn(work, f"interaction {interaction.id}")
+
+    async def failed(self, interaction: discord.Interaction[Any], error: Exception) -> None:
+        """Translate what went wrong for who asked, and for the log."""
+        cause = getattr(error, "original", error)
+        if isinstance(cause, errors.BotError):
+            text = f"⚠️ {markdown.plain(str(cause))}"
+        elif api_errors.code_of(cause) in api_errors.FILES_REFUSED:
+            _log.info("Discord refused a file", exc_info=cause)
+            text = _TOO_LARGE
+        elif api_errors.code_of(cause) in _ANSWERED:
+            _log.warning("an interaction was answered too late, or by somebody else")
+            return
+        else:
+            _log.error("an interaction ended in an error", exc_info=cause)
+            text = _FAILED
+        try:
+            await self.tell(interaction, text)
+        except api_errors.ANY as told:
+            _log.info("that could not be told", exc_info=told)
+
+
+async def _defer(
+    interaction: discord.Interaction[Any], *, is_public: bool, is_silent: bool
+) -> None:
+    try:
+        await interaction.response.defer(ephemeral=not is_public, thinking=not is_silent)
+    except discord.HTTPException as error:
+        # By another bot, or by this one before the connection was cut.
+        if error.code != api_errors.ALREADY_ANSWERED:
+            raise
+
+
+def _asker(
+    interaction: discord.Interaction[Any], standing: permissions.Membership | None = None
+) -> permissions.Member:
+    user, channel = interaction.user, interaction.channel
+    around = [interaction.channel_id or 0]
+    if isinstance(channel, discord.Thread):
+        around.append(channel.parent_id)
+    return permissions.Member(
+        user_id=user.id,
+        guild_id=interaction.guild_id,
+        channel_ids=around,
+        role_ids=permissions.roles_told(user) if standing is None else standing.role_ids,
+        is_member=standing is not None and standing.is_member,
+        is_bot_there=locations.of_interaction(interaction).is_member,
+    )

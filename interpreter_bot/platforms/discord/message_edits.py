@@ -1,0 +1,97 @@
+"""Changes of messages: a request that is edited is run again, one that is deleted is withdrawn."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+import discord
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.discord import locations, message_events, requests_in_flight
+from interpreter_bot.sessions import conversations
+
+_OTHERS_FIRST_SECONDS: Final = 2.0
+
+
+class MessageEdits:
+    """Hears of changes."""
+
+    def __init__(
+        self,
+        client: discord.Client,
+        service: conversations.Conversations,
+        config: settings.Discord,
+        in_flight: requests_in_flight.RequestsInFlight,
+        listener: message_events.MessageEvents,
+    ) -> None:
+        self._client = client
+        self._service = service
+        self._options = config
+        self._in_flight = in_flight
+        self._listener = listener
+
+    async def edited(self, message: discord.Message) -> None:
+        """Take a message that was changed; Discord itself changes some, to add previews."""
+        edited_at = message.edited_at
+        if edited_at is None or message.author.bot:
+            return
+        event = f"edit {message.id} {edited_at.timestamp()}"
+        async with self._listener.in_order(message.channel.id):
+            recent = self._listener.recent_requests.find(message.id)
+            if recent is not None:
+                await self._edited_recently(message, recent, event)
+                return
+        age = discord.utils.utcnow() - message.created_at
+        # If it did not call us before, perhaps it does now.
+        if age.total_seconds() <= self._options.rerun_seconds and await self._listener.on_message(
+            message
+        ):
+            self._in_flight.spawn(self._anew(message, event), f"edited message {message.id}")
+
+    async def _edited_recently(
+        self, message: discord.Message, recent: requests_in_flight.RequestOfMessage, event: str
+    ) -> None:
+        is_late = time.monotonic() - recent.heard > self._options.rerun_seconds
+        if is_late or message.content == recent.message.content:
+            return
+        if not await self._listener.is_still_for_us(message):
+            # Perhaps it cannot even be read any more: the answer to what it was stands.
+            return
+        if not await self._service.claim(locations.PLATFORM, event):
+            return
+        recent.message = message
+        if recent.run is not None:
+            work = self._again(message, recent, recent.run)
+            self._in_flight.spawn(work, f"edited message {message.id}")
+
+    async def _anew(self, message: discord.Message, event: str) -> None:
+        """Answer a changed message that was answered before the bot was started."""
+        # Another bot that gave the answer, and can change it, shall have its chance first.
+        await asyncio.sleep(_OTHERS_FIRST_SECONDS)
+        if await self._service.claim(locations.PLATFORM, event):
+            await self._listener.on_edit(message)
+
+    async def _again(
+        self,
+        message: discord.Message,
+        recent: requests_in_flight.RequestOfMessage,
+        old: requests_in_flight.InFlight,
+    ) -> None:
+        """Run a changed message again; its answer takes the place of the old one."""
+        if not old.is_over.is_set():
+            await self._in_flight.stop(old)
+            await old.is_over.wait()
+        chosen = await self._in_flight.chosen_by(old.place, locations.person(message.author))
+        said = await self._listener.said(message)
+        request = self._listener.request(message, said, old.place, chosen)
+        run = requests_in_flight.InFlight(request, old.place, old.target)
+        recent.run = run
+        await self._in_flight.carry_out(run, chosen, instead_of=old)
+
+    async def deleted(self, message_id: int) -> None:
+        """Take a message that was deleted: a request that still waits is withdrawn."""
+        recent = self._listener.recent_requests.forget(message_id)
+        if recent is not None and recent.run is not None:
+            await self._service.withdraw(recent.run.place.key, recent.run.request.id)

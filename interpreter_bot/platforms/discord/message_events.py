@@ -1,0 +1,325 @@
+"""Messages made into requests: which are for us, and in what order.
+
+In one module from the event to the request, for the order of its steps is what matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import weakref
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+
+import cachetools
+import discord
+
+from interpreter_bot import errors, settings
+from interpreter_bot.platforms.discord import (
+    api_errors,
+    file_transfers,
+    locations,
+    markdown,
+    message_parsing,
+    message_sync,
+    message_targets,
+    permissions,
+    preferences,
+    requests_in_flight,
+)
+from interpreter_bot.sessions import conversations, requests
+
+_log = logging.getLogger(__name__)
+
+_KINDS: Final = frozenset({discord.MessageType.default, discord.MessageType.reply})
+_MOST_TOLD: Final = 1000
+_EMPTY: Final = (
+    "Write what you want to know, or send a file with it. `/interpreter help` says more."
+)
+_BLIND: Final = (
+    "I cannot read messages here that do not mention me: this bot was not given the "
+    "message-content intent. Mention me, or reply to me."
+)
+
+
+class MessageEvents:
+    """Hears messages. One message makes one request, whoever else hears it, however often.
+
+    Attributes:
+        recent_requests: messages that became requests, as long as they may be changed.
+    """
+
+    def __init__(
+        self,
+        client: discord.Client,
+        service: conversations.Conversations,
+        config: settings.Discord,
+        in_flight: requests_in_flight.RequestsInFlight,
+        files: file_transfers.Attachments,
+    ) -> None:
+        self._client = client
+        self._service = service
+        self._options = config
+        self._in_flight = in_flight
+        self._files = files
+        self._threads = locations.Threads(client, service, config, in_flight.spawn)
+        self._members = permissions.Memberships(client, config)
+        self._orders: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
+        self.recent_requests = requests_in_flight.RequestsByMessage()
+        self._told = cachetools.LRUCache[int, None](_MOST_TOLD)
+
+    @property
+    def _me(self) -> int:
+        return self._client.user.id if self._client.user is not None else 0
+
+    @contextlib.asynccontextmanager
+    async def in_order(self, channel_id: int) -> AsyncIterator[None]:
+        """Take the messages of one channel one after the other, as they came."""
+        lock = self._orders.setdefault(channel_id, asyncio.Lock())
+        async with lock:
+            yield
+
+    async def on_message(self, message: discord.Message) -> bool:
+        """Take a message that was written; says whether it is for us, but was taken before."""
+        if not _is_of_a_person(message):
+            return False
+        async with self.in_order(message.channel.id):
+            channel = await self._channel(message)
+            question = self._in_flight.questions.for_words(message.author.id, channel.id)
+            if question is None and not await self._is_for_us(message, channel):
+                return False
+            if not await self._service.claim(locations.PLATFORM, f"message {message.id}"):
+                return True
+            if question is not None:
+                text = message_parsing.words(message.content, message.mentions, self._me)
+                if text and question.resolve(text):
+                    return False
+            await self._take_or_say_why_not(message, channel)
+        return False
+
+    async def on_edit(self, message: discord.Message) -> None:
+        """Take a message again that was changed since it was answered, by whomever that was."""
+        async with self.in_order(message.channel.id):
+            channel = await self._channel(message)
+            place = locations.of_channel(channel, message.guild)
+            said = await self.said(message)
+            wanted = self.request(message, said, place, preferences.Preferences())
+            for answered in (place, locations.of_thread(place, message.id)):
+                past = await self._service.history(answered.key)
+                if any(turn.request == wanted.text for turn in past):
+                    # Nothing was changed about its words.
+                    return
+            await self._take_or_say_why_not(message, channel)
+
+    async def _take_or_say_why_not(
+        self, message: discord.Message, channel: discord.abc.MessageableChannel
+    ) -> None:
+        try:
+            await self._take(message, channel)
+        except errors.BotError as error:
+            # Nobody else will answer it: it is claimed.
+            _log.exception("a message could not be taken")
+            await self._say(channel, f"⚠️ {markdown.plain(str(error))}")
+
+    async def _channel(self, message: discord.Message) -> discord.abc.MessageableChannel:
+        """Return the channel of a message; one that is not known (yet) is asked for."""
+        if isinstance(message.channel, discord.PartialMessageable) and message.guild is not None:
+            found = await self._client.fetch_channel(message.channel.id)
+            if isinstance(found, discord.abc.Messageable):
+                return found
+        return message.channel
+
+    async def is_still_for_us(self, message: discord.Message) -> bool:
+        """Say whether a message that was changed wants an answer of ours now, as far as we see."""
+        return await self._is_for_us(message, message.channel, is_told=False)
+
+    async def _is_for_us(
+        self,
+        message: discord.Message,
+        channel: discord.abc.MessageableChannel,
+        *,
+        is_told: bool = True,
+    ) -> bool:
+        """Say whether a message wants an answer of ours; where it cannot be read, that is told."""
+        if message.guild is None:
+            return True
+        if any(user.id == self._me for user in message.mentions):
+            return True
+        if not isinstance(channel, discord.Thread) or not await self._threads.is_ours(channel):
+            return False
+        place = locations.of_channel(channel, message.guild)
+        chosen = await self._in_flight.chosen_by(place, locations.person(message.author))
+        if not chosen.follow_threads:
+            return False
+        if not self._client.intents.message_content:
+            if is_told:
+                await self._tell_once(channel)
+            return False
+        return True
+
+    async def _tell_once(self, channel: discord.Thread) -> None:
+        """Say that the message could not be read, once in a thread."""
+        if channel.id in self._told:
+            return
+        self._told[channel.id] = None
+        if await self._service.claim(locations.PLATFORM, f"blind {channel.id}"):
+            await self._say(channel, markdown.small(f"🔹 {_BLIND}"))
+
+    async def _say(self, channel: discord.abc.Messageable, text: str) -> None:
+        try:
+            await channel.send(text)
+        except api_errors.ANY as error:
+            _log.info("a sentence could not be said", exc_info=error)
+
+    async def _take(
+        self, message: discord.Message, channel: discord.abc.MessageableChannel
+    ) -> None:
+        refusal = await self._refusal(message, channel)
+        if refusal:
+            _log.info("a message was refused: %s", refusal)
+            if not permissions.is_about_place(refusal):
+                await self._say(channel, refusal)
+            return
+        place = locations.of_channel(channel, message.guild)
+        chosen = await self._in_flight.chosen_by(place, locations.person(message.author))
+        said = await self.said(message, await self._before(message, channel, place))
+        if not said.text and not said.attachments:
+            await self._say(channel, _EMPTY)
+            return
+        is_alone = isinstance(channel, discord.Thread) or message.guild is None
+        if isinstance(channel, discord.Thread):
+            self._threads.join(channel.id)
+        recent = self.recent_requests.remember(message)
+        if is_alone or not chosen.threads:
+            run = self._run(recent, said, place, chosen, is_reply=not is_alone)
+            self._in_flight.spawn(self._in_flight.carry_out(run, chosen), f"message {message.id}")
+        else:
+            work = self._open_thread(recent, said, place, chosen)
+            self._in_flight.spawn(work, f"message {message.id}")
+
+    async def _before(
+        self,
+        message: discord.Message,
+        channel: discord.abc.MessageableChannel,
+        place: locations.Place,
+    ) -> list[discord.Message]:
+        """Read what was said in somebody's thread before we were called into it."""
+        most = self._options.context_messages
+        if not isinstance(channel, discord.Thread) or not most:
+            return []
+        if channel.owner_id == self._me or await self._service.history(place.key, most=1):
+            return []
+        try:
+            found = [one async for one in channel.history(limit=most, before=message)]
+        except api_errors.ANY as error:
+            _log.info("what was said before could not be read", exc_info=error)
+            return []
+        # Who may not use the bot is not to be heard by it either.
+        return [
+            one
+            for one in reversed(found)
+            if not (one.author.bot or await self._refusal(one, channel))
+        ]
+
+    async def said(
+        self, message: discord.Message, before: Iterable[discord.Message] = ()
+    ) -> message_parsing.ParsedMessage:
+        """Read a message, and what was written before it."""
+        original = message_parsing.referred(message)
+        refusal = ""
+        if original is not None and original.author.id != self._me:
+            refusal = await self._refusal(original, message.channel)
+        return message_parsing.parse(message, self._me, before, is_of_outsider=bool(refusal))
+
+    async def _refusal(
+        self, message: discord.Message, channel: discord.abc.MessageableChannel
+    ) -> str:
+        """Return why who wrote a message may not use the bot there; empty where they may."""
+        standing = await self._members.standing(message.author, message.guild)
+        return permissions.refusal(_asker(message, channel, standing), self._options)
+
+    def request(
+        self,
+        message: discord.Message,
+        said: message_parsing.ParsedMessage,
+        place: locations.Place,
+        chosen: preferences.Preferences,
+    ) -> requests.Request:
+        """Make a request of a message. Without any model, the code in it is what can be run."""
+        code = message_parsing.code_blocks(said.text) if not self._service.models else ""
+        return requests_in_flight.request_in(
+            place,
+            locations.person(message.author),
+            code or said.text,
+            chosen,
+            attachments=self._files.of(said.attachments),
+            is_code=bool(code),
+            id=str(message.id),
+            context=said.context,
+        )
+
+    def _run(
+        self,
+        recent: requests_in_flight.RequestOfMessage,
+        said: message_parsing.ParsedMessage,
+        place: locations.Place,
+        chosen: preferences.Preferences,
+        *,
+        is_reply: bool,
+    ) -> requests_in_flight.InFlight:
+        message = recent.message
+        request = self.request(message, said, place, chosen)
+        answers = message if is_reply else None
+        target = message_targets.ChannelTarget(
+            self._client, place, message.author.id, answers=answers
+        )
+        recent.run = requests_in_flight.InFlight(request, place, target)
+        return recent.run
+
+    async def _open_thread(
+        self,
+        recent: requests_in_flight.RequestOfMessage,
+        said: message_parsing.ParsedMessage,
+        place: locations.Place,
+        chosen: preferences.Preferences,
+    ) -> None:
+        """Answer in a thread on the message, or else by a reply to it."""
+        message = recent.message
+        is_open = asyncio.Event()
+        self._in_flight.spawn(message_sync.type_until(is_open, message.channel.typing), "typing")
+        try:
+            thread_id = await self._threads.open(message, message_parsing.title(said.text))
+        finally:
+            is_open.set()
+        if recent.is_deleted:
+            return
+        if recent.message is not message:
+            said = await self.said(recent.message)
+        if thread_id is not None:
+            place = locations.of_thread(place, thread_id)
+        run = self._run(recent, said, place, chosen, is_reply=thread_id is None)
+        await self._in_flight.carry_out(run, chosen)
+
+
+def _is_of_a_person(message: discord.Message) -> bool:
+    """Say whether a person wrote it: bots that answer each other would never end."""
+    is_automatic = message.author.bot or message.author.system or message.webhook_id is not None
+    return not is_automatic and message.type in _KINDS
+
+
+def _asker(
+    message: discord.Message,
+    channel: discord.abc.MessageableChannel,
+    standing: permissions.Membership,
+) -> permissions.Member:
+    around = [channel.id]
+    if isinstance(channel, discord.Thread):
+        around.append(channel.parent_id)
+    return permissions.Member(
+        user_id=message.author.id,
+        guild_id=message.guild.id if message.guild is not None else None,
+        channel_ids=around,
+        role_ids=standing.role_ids,
+        is_member=standing.is_member,
+    )

@@ -1,0 +1,130 @@
+"""Messages as they should stand: text, files, buttons; and how an answer is laid out on them. Pure.
+
+Discord shows the files of a message below its text. To keep words and pictures in order, words
+that come after a picture begin a new message.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import pathlib
+from collections.abc import Iterable
+from typing import Final, Protocol, TypeAlias
+
+from interpreter_bot.platforms.rendering import message_splitting
+
+MOST_CHARACTERS: Final = 1900
+"""Of a message: somewhat less than Discord's 2,000."""
+MOST_FILES: Final = 10
+MOST_TOGETHER_BYTES: Final = 24 * 1024 * 1024
+"""Of the files of one message together; a larger request is refused as a whole."""
+
+
+class Source(Protocol):
+    """Where the bytes of a file come from."""
+
+    def content(self) -> io.BufferedIOBase | pathlib.Path:
+        """Return them, from the beginning; a path is opened and closed by whoever sends it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Upload:
+    """A file of a message. Two are the same when what identifies them and their versions are.
+
+    Attributes:
+        id: names it within the answer.
+        version: grows when its content changes.
+    """
+
+    id: str
+    version: int
+    name: str
+    size_bytes: int
+    source: Source = dataclasses.field(compare=False)
+    description: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Button:
+    """A button of ours.
+
+    Attributes:
+        verb: what it does.
+        number: of the request, turn, question or table that it is about.
+        owner: whose it is.
+        label: where it needs a better one than its verb's.
+    """
+
+    verb: str
+    number: int
+    owner: int
+    label: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MessageDraft:
+    """One message as it should stand. With `pings`, its author may be notified."""
+
+    content: str
+    uploads: tuple[Upload, ...] = ()
+    buttons: tuple[Button, ...] = ()
+    pings: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Break:
+    """What follows begins a new message; with `pings` one that notifies who asked."""
+
+    pings: bool = False
+
+
+Part: TypeAlias = str | Upload | Break
+
+
+class _Layout:
+    def __init__(self) -> None:
+        self.drafts: list[MessageDraft] = []
+        self._words: list[str] = []
+        self._uploads: list[Upload] = []
+        self._pings = False
+
+    def add(self, part: Part) -> None:
+        if isinstance(part, Break):
+            self.close()
+            self._pings = part.pings
+        elif isinstance(part, Upload):
+            self._attach(part)
+        elif part.strip():
+            if self._uploads:
+                self.close()
+            self._words.append(part)
+
+    def _attach(self, upload: Upload) -> None:
+        together = sum(known.size_bytes for known in self._uploads) + upload.size_bytes
+        is_full = len(self._uploads) >= MOST_FILES or together > MOST_TOGETHER_BYTES
+        if self._uploads and is_full:
+            self.close()
+        self._uploads.append(upload)
+
+    def close(self) -> None:
+        if not self._words and not self._uploads:
+            return
+        pieces = message_splitting.split("\n".join(self._words), MOST_CHARACTERS) or ("",)
+        for piece in pieces[:-1]:
+            self.drafts.append(MessageDraft(piece, pings=self._pings))
+            self._pings = False
+        self.drafts.append(MessageDraft(pieces[-1], tuple(self._uploads), pings=self._pings))
+        self._words, self._uploads, self._pings = [], [], False
+
+
+def lay_out(parts: Iterable[Part], buttons: tuple[Button, ...] = ()) -> tuple[MessageDraft, ...]:
+    """Lay an answer out; the buttons stand below the last message."""
+    layout = _Layout()
+    for part in parts:
+        layout.add(part)
+    layout.close()
+    drafts = layout.drafts
+    if drafts and buttons:
+        drafts[-1] = dataclasses.replace(drafts[-1], buttons=buttons)
+    return tuple(drafts)

@@ -1,0 +1,330 @@
+"""Keeping an answer on Discord as it should stand: at a pace, and whatever goes wrong between.
+
+What is wanted is told anew each time; what stands is known; the difference is sent. So nothing
+is lost by being skipped, and a request that failed is simply made again, under the same nonce.
+All of it in one module, for each thing that can go wrong changes what stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, TypeAlias
+
+import discord
+
+from interpreter_bot.platforms.discord import api_errors, message_layout, message_targets
+
+_log = logging.getLogger(__name__)
+
+Draw: TypeAlias = Callable[[], tuple[message_layout.MessageDraft, ...]]
+Refused: TypeAlias = Callable[[tuple[message_layout.Upload, ...]], Awaitable[None]]
+"""Hears of files that Discord does not take as they are, and draws others from then on."""
+
+_TYPING_SECONDS: Final = 8.0
+_MOST_TRIES: Final = 8
+_LONGEST_WAIT_SECONDS: Final = 20.0
+_LONGEST_LIMIT_SECONDS: Final = 600.0
+# Discord knows a nonce for "the past few minutes".
+NONCE_SECONDS: Final = 60.0
+# A message to an archived thread opens it again, unless it is locked.
+_CLOSED: Final = api_errors.CANNOT_DIRECT | {
+    *(
+        api_errors.UNKNOWN_CHANNEL,
+        api_errors.NO_ACCESS,
+        api_errors.NO_PERMISSION,
+        api_errors.ARCHIVED,
+    )
+}
+_TOO_LARGE: Final = 413
+_RUN: Final = "run"
+_AS_NEW: Final = frozenset({api_errors.TOO_MANY_EDITS, api_errors.ARCHIVED})
+
+
+@dataclasses.dataclass(slots=True)
+class _Slot:
+    """A message of the answer.
+
+    Attributes:
+        draft: how it stands; while it does not, how it was to be posted first. Discord answers a
+            second request under the same nonce with what the first one posted.
+        tried: when that was requested first, on the clock of the world.
+        is_refused: it does not stand, and is to be posted otherwise.
+    """
+
+    draft: message_layout.MessageDraft
+    posted: message_targets.Posted | None = None
+    nonce: str = dataclasses.field(default_factory=lambda: secrets.token_hex(12))
+    tried: float | None = None
+    is_refused: bool = False
+    is_gone: bool = False
+
+
+class _FilesRefusedError(Exception):
+    """Discord does not take these files as they are."""
+
+    def __init__(self, uploads: tuple[message_layout.Upload, ...]) -> None:
+        super().__init__()
+        self.uploads = uploads
+
+
+class MessageSync:
+    """Keeps one answer."""
+
+    def __init__(
+        self,
+        target: message_targets.MessageTarget,
+        draw: Draw,
+        refused: Refused,
+        *,
+        pace_seconds: float,
+        instead_of: MessageSync | None = None,
+    ) -> None:
+        """Keep an answer.
+
+        Args:
+            target: where it goes.
+            draw: says how it should stand now.
+            refused: hears which files of that Discord does not take.
+            pace_seconds: between two rounds, while it changes.
+            instead_of: an earlier answer in the same place, whose messages this one takes.
+        """
+        self._target = target
+        self._draw = draw
+        self._refused = refused
+        self._pace_seconds = pace_seconds
+        self._slots: list[_Slot] = instead_of._slots if instead_of is not None else []
+        self._has_changed = asyncio.Event()
+        self._is_urgent = asyncio.Event()
+        self._is_last = False
+        self.is_lost = asyncio.Event()
+        """Set when nothing can be shown there any more."""
+
+    def change(self, *, is_urgent: bool = False) -> None:
+        """Hear that it should stand otherwise now."""
+        self._has_changed.set()
+        if is_urgent:
+            self._is_urgent.set()
+
+    def finish(self) -> None:
+        """Hear that it changes once more, and never again."""
+        self._is_last = True
+        self.change(is_urgent=True)
+
+    async def run(self) -> None:
+        """Keep it until it has been finished and stands."""
+        failures = 0
+        async with self._typing():
+            while not self.is_lost.is_set():
+                await self._has_changed.wait()
+                self._has_changed.clear()
+                self._is_urgent.clear()
+                is_last = self._is_last
+                started = time.monotonic()
+                is_done = await self._round(patient=is_last)
+                if is_last:
+                    if not is_done:
+                        _log.error("an answer could not be shown completely")
+                    return
+                failures = 0 if is_done else failures + 1
+                if failures:
+                    self._has_changed.set()
+                # Whoever insists while Discord refuses is shut out altogether.
+                rest = self._pace_seconds * 2**failures - (time.monotonic() - started)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(max(rest, 0), _LONGEST_WAIT_SECONDS)):
+                        await self._is_urgent.wait()
+
+    @contextlib.asynccontextmanager
+    async def _typing(self) -> AsyncIterator[None]:
+        """Show that something is being written, inside the context.
+
+        Its last request is waited for: one that is cancelled while the library waits for the end
+        of a global rate limit would let all others wait for ever (discord.py 2.7).
+        """
+        is_over = asyncio.Event()
+        task = asyncio.create_task(type_until(is_over, self._target.type), name="typing")
+        try:
+            yield
+        except BaseException:
+            task.cancel()
+            raise
+        finally:
+            is_over.set()
+            await asyncio.wait((task,))
+
+    async def _round(self, *, patient: bool) -> bool:
+        """Bring what stands to what is wanted; says whether that succeeded."""
+        attempt = 0
+        while attempt < (_MOST_TRIES if patient else 1):
+            if attempt:
+                await asyncio.sleep(min(0.5 * 2**attempt, _LONGEST_WAIT_SECONDS))
+            try:
+                await self._reconcile_anywhere()
+            except _FilesRefusedError as error:
+                # They are drawn otherwise from now on, at last as a sentence.
+                await self._refused(error.uploads)
+                continue
+            except discord.RateLimited as error:
+                _log.info("Discord takes nothing for %.0f s", error.retry_after)
+                await asyncio.sleep(min(error.retry_after, _LONGEST_LIMIT_SECONDS))
+            except api_errors.ANY as error:
+                if api_errors.code_of(error) in _CLOSED:
+                    _log.warning("an answer cannot be shown where it was asked", exc_info=error)
+                    self.is_lost.set()
+                    return True
+                _log.info("a message could not be sent, it is tried again", exc_info=error)
+            else:
+                return True
+            if self.is_lost.is_set():
+                return True
+            attempt += 1
+        return False
+
+    async def _reconcile_anywhere(self) -> None:
+        try:
+            await self._reconcile(self._draw())
+        except message_targets.MovedError:
+            self._slots.clear()
+            await self._reconcile(self._draw())
+
+    async def _reconcile(self, wanted: tuple[message_layout.MessageDraft, ...]) -> None:
+        for index, draft in enumerate(wanted):
+            if index == len(self._slots):
+                self._slots.append(_Slot(draft))
+            slot = self._slots[index]
+            if slot.is_gone:
+                continue
+            if slot.is_refused:
+                slot.draft, slot.nonce, slot.tried = draft, secrets.token_hex(12), None
+                slot.is_refused = False
+            if slot.posted is None:
+                await self._send(index, slot)
+            if slot.posted is not None and slot.draft != draft:
+                await self._change(index, slot, slot.posted, draft)
+        while len(self._slots) > len(wanted):
+            await self._remove(self._slots[-1])
+            self._slots.pop()
+
+    async def _send(self, index: int, slot: _Slot) -> None:
+        now = time.time()
+        slot.tried = slot.tried or now
+        if now - slot.tried > NONCE_SECONDS:
+            # The nonce is forgotten by now: it is looked for, so that it does not stand twice.
+            known = {other.posted.id for other in self._slots if other.posted is not None}
+            slot.posted = await self._target.find(slot.draft, slot.tried, known)
+            if slot.posted is not None:
+                return
+            slot.tried = now
+        try:
+            slot.posted = await self._target.send(index, slot.draft, slot.nonce)
+        except discord.HTTPException as error:
+            if error.code == api_errors.UNKNOWN_MESSAGE:
+                # The first answer to an interaction stands already, empty; somebody deleted it.
+                slot.is_gone = True
+                return
+            slot.is_refused = _is_about_files(slot.draft, error)
+            plain = _without(slot.draft, error)
+            if plain is None:
+                raise
+            slot.nonce = secrets.token_hex(12)
+            slot.posted = await self._target.send(index, plain, slot.nonce)
+
+    async def _anew(self, index: int, slot: _Slot, draft: message_layout.MessageDraft) -> None:
+        slot.posted, slot.draft, slot.nonce, slot.tried = None, draft, secrets.token_hex(12), None
+        await self._send(index, slot)
+
+    async def _change(
+        self,
+        index: int,
+        slot: _Slot,
+        posted: message_targets.Posted,
+        draft: message_layout.MessageDraft,
+    ) -> None:
+        if draft.pings and not slot.draft.pings and posted.way == "bot":
+            # An edit notifies nobody: what is to be noticed has to be new.
+            await self._remove(slot)
+            await self._anew(index, slot, draft)
+        else:
+            await self._edit(index, slot, posted, draft)
+
+    async def _edit(
+        self,
+        index: int,
+        slot: _Slot,
+        posted: message_targets.Posted,
+        draft: message_layout.MessageDraft,
+    ) -> None:
+        try:
+            slot.posted = await self._target.edit(posted, slot.draft, draft)
+        except discord.HTTPException as error:
+            if error.code == api_errors.UNKNOWN_MESSAGE:
+                # Somebody deleted it, who may have had reasons: it is not put there again.
+                slot.is_gone = True
+                return
+            if error.code in _AS_NEW:
+                await self._anew(index, slot, draft)
+                await self._remove(_Slot(draft, posted))
+                return
+            plain = _without(draft, error)
+            if plain is None:
+                raise
+            slot.posted = await self._target.edit(posted, slot.draft, plain)
+        slot.draft = draft
+
+    async def _remove(self, slot: _Slot) -> None:
+        if slot.posted is None or slot.is_gone:
+            return
+        try:
+            await self._target.remove(slot.posted)
+        except discord.NotFound:
+            _log.debug("a message to be deleted was gone already")
+
+
+async def type_until(is_over: asyncio.Event, type_: Callable[[], Awaitable[object]]) -> None:
+    """Show that something is being written, until it is over."""
+    while not is_over.is_set():
+        try:
+            await type_()
+        except api_errors.ANY as error:
+            _log.debug("typing could not be shown", exc_info=error)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TYPING_SECONDS):
+                await is_over.wait()
+
+
+def _is_about_files(draft: message_layout.MessageDraft, error: discord.HTTPException) -> bool:
+    is_too_large = error.status == _TOO_LARGE or error.code in api_errors.FILES_REFUSED
+    return is_too_large and bool(draft.uploads)
+
+
+def _without(
+    draft: message_layout.MessageDraft, error: discord.HTTPException
+) -> message_layout.MessageDraft | None:
+    """Return what to send instead of a sheet that is refused; None where that would not help.
+
+    Raises:
+        _FilesRefusedError: its files have to be other ones.
+    """
+    if api_errors.is_passing(error):
+        return None
+    if _is_about_files(draft, error):
+        raise _FilesRefusedError(draft.uploads) from error
+    if error.code == api_errors.NO_PERMISSION and draft.uploads:
+        told = "⚠️ I am not permitted to attach files here."
+    elif error.status == 400 and error.code not in _CLOSED:
+        _log.error("Discord refused a message", exc_info=error)
+        return message_layout.MessageDraft("⚠️ Discord refused to show this part of the answer.")
+    else:
+        return None
+    # Nobody lets code run that they cannot see: what is left shows it whole, or refuses it.
+    offered = tuple(button for button in draft.buttons if button.verb != _RUN)
+    if offered != draft.buttons:
+        told += " So you cannot see all of the code here: press Edit to see it, or refuse it."
+    content = f"{draft.content[: message_layout.MOST_CHARACTERS - 200]}\n{told}".strip()
+    return dataclasses.replace(draft, content=content, uploads=(), buttons=offered)

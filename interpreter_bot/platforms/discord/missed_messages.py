@@ -1,0 +1,153 @@
+"""What was missed: while the bot was down, or the gateway away with a session that is lost.
+
+Whatever was written since is looked for where something was written at all: Discord says of each
+channel which message is its last. A message that was heard after all is claimed already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+from typing import Final
+
+import cachetools
+import discord
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.discord import api_errors, locations, message_events
+from interpreter_bot.sessions import conversations
+
+_log = logging.getLogger(__name__)
+
+_MOST_CHANNELS: Final = 100
+_MOST_MESSAGES: Final = 100
+_MOST_DIRECT: Final = 200
+_MOST_RECENT: Final = 30
+# Half a minute, as ids count time: messages of one moment need not come in order.
+_MARGIN: Final = 30_000 << 22
+
+
+class MissedMessages:
+    """Knows what was heard last, and reads on from there."""
+
+    def __init__(
+        self,
+        client: discord.Client,
+        service: conversations.Conversations,
+        config: settings.Discord,
+        listener: message_events.MessageEvents,
+    ) -> None:
+        self._client = client
+        self._service = service
+        self._options = config
+        self._listener = listener
+        self._has_looked_back = False
+        self._last = 0
+        self._since: int | None = None
+        self._begun: int | None = None
+        self._looked_at: set[int] = set()
+        self._direct = cachetools.LRUCache[int, None](_MOST_DIRECT)
+        self._lock = asyncio.Lock()
+
+    def note(self, message: discord.Message) -> None:
+        """Remember that a message was heard."""
+        self._last = max(self._last, message.id)
+        if message.guild is None:
+            self._direct[message.channel.id] = None
+
+    def begin(self) -> None:
+        """Remember that from now on nothing should be missed."""
+        self._last = self._last or discord.utils.time_snowflake(discord.utils.utcnow())
+
+    def mark(self) -> None:
+        """Remember that a new session begins: what it brings is not what was missed before."""
+        if self._since is None:
+            self._since = self._last - _MARGIN
+            self._looked_at.clear()
+
+    async def look_back(self) -> None:
+        """Remember, once, that something may have been written before the bot was started.
+
+        Discord tells a bot of its servers, but not of its direct conversations: those are known
+        that were used last.
+        """
+        if self._has_looked_back:
+            return
+        self._has_looked_back = True
+        if not self._options.look_back_seconds:
+            return
+        for overview in reversed(await self._service.recent(locations.PLATFORM, most=_MOST_RECENT)):
+            number = locations.channel_of(overview.key)
+            if number is not None:
+                self._direct.setdefault(number)
+        before = datetime.timedelta(seconds=self._options.look_back_seconds)
+        since = discord.utils.time_snowflake(discord.utils.utcnow() - before)
+        self._since = since if self._since is None else min(since, self._since)
+
+    async def catch_up(self) -> None:
+        """Hear what was written between the sessions, oldest first."""
+        async with self._lock:
+            if self._since is None:
+                return
+            since, self._since = self._since, None
+            self._begun = since
+            found: list[discord.abc.Messageable] = []
+            for guild in self._client.guilds:
+                found += self._changed(guild, since)
+            found += [self._client.get_partial_messageable(number) for number in self._direct]
+            await self._hear(found, since)
+
+    async def catch_up_in(self, guild: discord.Guild) -> None:
+        """Hear what was written on a server that Discord told of later than of the others."""
+        async with self._lock:
+            if self._since is None and self._begun is not None:
+                await self._hear(self._changed(guild, self._begun), self._begun)
+
+    async def _hear(self, channels: list[discord.abc.Messageable], since: int) -> None:
+        """Hear what was written in some channels, oldest first."""
+        if len(channels) > _MOST_CHANNELS:
+            _log.warning("of %d channels only %d are looked up", len(channels), _MOST_CHANNELS)
+        missed: list[discord.Message] = []
+        for channel in channels[: -_MOST_CHANNELS - 1 : -1]:
+            missed += await self._read(channel, discord.Object(since))
+        for message in sorted(missed, key=lambda one: one.id):
+            self.note(message)
+            try:
+                await self._listener.on_message(message)
+            except Exception:
+                # One that goes wrong does not keep the others from being heard.
+                _log.exception("a message that was missed could not be taken: %d", message.id)
+        if missed:
+            _log.info("%d messages were looked up that may have been missed", len(missed))
+
+    def _changed(self, guild: discord.Guild, since: int) -> list[discord.abc.Messageable]:
+        """Find channels of a server in which something was written; once in a session."""
+        config = self._options.guilds
+        if guild.id in self._looked_at or guild.unavailable or (config and guild.id not in config):
+            return []
+        self._looked_at.add(guild.id)
+        known: list[discord.TextChannel | discord.VoiceChannel | discord.Thread] = []
+        known += guild.text_channels
+        known += guild.voice_channels
+        known += guild.threads
+        return [one for one in known if (one.last_message_id or 0) > since]
+
+    async def _read(
+        self, channel: discord.abc.Messageable, since: discord.Object
+    ) -> list[discord.Message]:
+        """Read a channel; around a message that the library cannot read, from both ends."""
+        found: dict[int, discord.Message] = {}
+        for is_oldest_first in (True, False):
+            try:
+                async for message in channel.history(
+                    limit=_MOST_MESSAGES, after=since, oldest_first=is_oldest_first
+                ):
+                    found[message.id] = message
+            except api_errors.ANY as error:
+                _log.info("what was missed in a channel could not be read", exc_info=error)
+            except Exception:
+                _log.exception("a message that may have been missed could not be read")
+                continue
+            break
+        return list(found.values())

@@ -1,0 +1,148 @@
+"""Who may use the bot where: the operator's lists. Pure."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Collection
+from typing import Any, Final
+
+import cachetools
+import discord
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.discord import api_errors, locations
+
+_log = logging.getLogger(__name__)
+
+_KNOWN_SECONDS: Final = 300.0
+_MOST_KNOWN: Final = 1000
+_MOST_GUILDS: Final = 25
+
+_PERSON: Final = "You are not among those who may use me here."
+_PLACE: Final = "I may not be used here."
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Membership:
+    """What somebody is on the servers that count: their roles; whether they are on any."""
+
+    role_ids: Collection[int] = ()
+    is_member: bool = False
+
+
+class Memberships:
+    """Asks Discord for members, where the operator's lists depend on them."""
+
+    def __init__(self, client: discord.Client, config: settings.Discord) -> None:
+        self._client = client
+        self._options = config
+        self._known = cachetools.TTLCache[tuple[int, int], frozenset[int] | None](
+            _MOST_KNOWN, _KNOWN_SECONDS
+        )
+
+    def is_unknown(self, user: locations.Author, guild_id: int | None) -> bool:
+        """Say whether it depends on something that has to be asked for if somebody may."""
+        config = self._options
+        if user.id in config.people:
+            return False
+        if not config.roles:
+            has_places = bool(config.guilds or config.channels)
+            return guild_id is None and has_places and not config.people
+        is_far = guild_id is not None and self._client.get_guild(guild_id) is None
+        return not isinstance(user, discord.Member) and not is_far
+
+    async def standing(self, user: locations.Author, guild: discord.Guild | None) -> Membership:
+        """Return what somebody is on a server; in direct messages on all that count."""
+        if not self.is_unknown(user, guild.id if guild is not None else None):
+            return Membership(roles_told(user))
+        wanted = set(self._options.roles)
+        found: set[int] = set()
+        is_member = False
+        for one in ([guild] if guild is not None else self._where_it_counts())[:_MOST_GUILDS]:
+            roles = await self._roles_on(one, user.id)
+            if roles is not None:
+                is_member = True
+                found |= roles
+            if wanted & found or (is_member and not wanted):
+                break
+        return Membership(found, is_member)
+
+    def _where_it_counts(self) -> list[discord.Guild]:
+        config = self._options
+        return [
+            guild
+            for guild in self._client.guilds
+            if not config.guilds or guild.id in config.guilds
+            if not config.channels or any(map(guild.get_channel_or_thread, config.channels))
+            if not config.roles or any(map(guild.get_role, config.roles))
+        ]
+
+    async def _roles_on(self, guild: discord.Guild, user_id: int) -> frozenset[int] | None:
+        """Return somebody's roles on a server; None where they are not on it, or nobody knows."""
+        with contextlib.suppress(KeyError):
+            return self._known[guild.id, user_id]
+        try:
+            member = await guild.fetch_member(user_id)
+        except discord.NotFound:
+            roles = None
+        except api_errors.ANY as error:
+            _log.warning("a member could not be looked up", exc_info=error)
+            return None
+        else:
+            roles = roles_told(member)
+        self._known[guild.id, user_id] = roles
+        return roles
+
+
+def roles_told(user: Any) -> frozenset[int]:  # noqa: ANN401
+    """Return the roles that came along with somebody."""
+    roles = user.roles if isinstance(user, discord.Member) else []
+    return frozenset(role.id for role in roles)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """Who asks, and where.
+
+    Attributes:
+        channel_ids: of the channel and, in a thread, of the channel around it.
+        role_ids: in direct messages those of all servers that count.
+        is_member: in direct messages: they are on a server where the bot may be used.
+        is_bot_there: the bot is there itself, and not only where somebody installed it for
+            themselves.
+    """
+
+    user_id: int
+    guild_id: int | None
+    channel_ids: Collection[int]
+    role_ids: Collection[int] = ()
+    is_member: bool = False
+    is_bot_there: bool = True
+
+
+def refusal(member: Member, config: settings.Discord) -> str:
+    """Return why somebody may not use the bot, as a sentence; empty where they may."""
+    if not (member.is_bot_there or config.user_install):
+        return _PLACE
+    if member.guild_id is None:
+        if not config.direct_messages:
+            return _PLACE
+    else:
+        if config.guilds and member.guild_id not in config.guilds:
+            return _PLACE
+        if config.channels and not set(config.channels).intersection(member.channel_ids):
+            return _PLACE
+    if not (config.people or config.roles):
+        # Who may not be asked for by a place is asked for by where they belong.
+        is_elsewhere = member.guild_id is None and bool(config.guilds or config.channels)
+        return _PERSON if is_elsewhere and not member.is_member else ""
+    is_known = member.user_id in config.people
+    has_role = not set(config.roles).isdisjoint(member.role_ids)
+    return "" if is_known or has_role else _PERSON
+
+
+def is_about_place(sentence: str) -> bool:
+    """Say whether a refusal is about the place: there nobody is to be answered at all."""
+    return sentence == _PLACE

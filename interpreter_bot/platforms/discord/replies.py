@@ -1,0 +1,290 @@
+"""The way back of one request: hears its turn, and lets Discord show it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.discord import (
+    file_transfers,
+    message_layout,
+    message_sync,
+    message_targets,
+    questions,
+    turn_log,
+    turn_rendering,
+)
+from interpreter_bot.platforms.rendering import phrases
+from interpreter_bot.sessions import ports
+
+_log = logging.getLogger(__name__)
+
+_MOST_TABLES = 5
+_LOST = "Discord does not let me show anything there any more."
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyStyle:
+    """How an answer is shown.
+
+    Attributes:
+        number: of the request; by it, it can be stopped.
+        owner: who asked; the only person who is notified, and who may answer questions.
+        channel_id: where they are, and answer.
+        is_code: the request is code, not words.
+        shows_code: code stays to be seen when it has run.
+        pace_seconds: between two edits.
+        file_bytes: the largest file that may be sent.
+        file_parts: in so many parts a larger one may be sent.
+    """
+
+    number: int
+    owner: int
+    channel_id: int
+    is_code: bool
+    shows_code: bool
+    pace_seconds: float
+    file_bytes: int
+    file_parts: int
+
+
+class DiscordReply:
+    """One reply. Use `open`."""
+
+    def __init__(
+        self,
+        style: ReplyStyle,
+        target: message_targets.MessageTarget,
+        waiting: questions.Questions,
+        instead_of: DiscordReply | None,
+    ) -> None:
+        self._manner = style
+        self._questions = waiting
+        self._turn_log = turn_log.TurnLog(
+            owner=style.owner, is_code=style.is_code, shows_code=style.shows_code
+        )
+        self._spool = file_transfers.UploadSpool(
+            file_bytes=style.file_bytes, parts=style.file_parts
+        )
+        self._renderer = turn_rendering.TurnRenderer(self._turn_log, self._spool.wrap)
+        self._files: list[message_layout.Part] = []
+        self._has_ended = asyncio.Event()
+        self._buttons: tuple[message_layout.Button, ...] = ()
+        self._sync: message_sync.MessageSync = message_sync.MessageSync(
+            target,
+            self._draw,
+            self._repack,
+            pace_seconds=style.pace_seconds,
+            instead_of=instead_of._sync if instead_of is not None else None,
+        )
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls,
+        style: ReplyStyle,
+        target: message_targets.MessageTarget,
+        waiting: questions.Questions,
+        *,
+        on_lost: Callable[[], Awaitable[object]],
+        instead_of: DiscordReply | None = None,
+    ) -> AsyncIterator[DiscordReply]:
+        """Show a turn inside the context, which ends when all of it stands.
+
+        Args:
+            style: how.
+            target: where.
+            waiting: where its questions wait for answers.
+            on_lost: called when nothing can be shown there any more.
+            instead_of: an earlier reply whose messages become this one's.
+        """
+        reply = cls(style, target, waiting, instead_of)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                watching = tasks.create_task(reply._watch(on_lost), name="watch an answer")
+                shown = tasks.create_task(reply._show(), name="show an answer")
+                yield reply
+                await shown
+                watching.cancel()
+        finally:
+            reply._spool.close()
+
+    async def _watch(self, on_lost: Callable[[], Awaitable[object]]) -> None:
+        await self._sync.is_lost.wait()
+        await on_lost()
+
+    async def _show(self) -> None:
+        """Keep the answer until all of it stands, the files that were made among it."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._sync.run(), name="post an answer")
+            await self._has_ended.wait()
+            await self._pack()
+            self._sync.finish()
+
+    async def _pack(self) -> None:
+        files: list[message_layout.Part] = []
+        for artifact in self._turn_log.artifacts:
+            files += await self._spool.prepare(artifact)
+        self._files = files
+
+    async def _repack(self, refused: tuple[message_layout.Upload, ...]) -> None:
+        """Take smaller files, or none, in the place of those that Discord refused."""
+        self._spool.refuse(refused)
+        if self._files:
+            await self._pack()
+
+    def _draw(self) -> tuple[message_layout.MessageDraft, ...]:
+        return message_layout.lay_out([*self._renderer.parts(), *self._files], self._offered())
+
+    def _offered(self) -> tuple[message_layout.Button, ...]:
+        """Choose the buttons that make sense now."""
+        end, owner = self._turn_log.end, self._manner.owner
+        if end is None:
+            return (*self._buttons, message_layout.Button("stop", self._manner.number, owner))
+        if not end.turn_id:
+            return ()
+        verbs = ["again", "notebook"]
+        if self._turn_log.cells:
+            verbs.insert(0, "code")
+        offered = [message_layout.Button(verb, end.turn_id, owner) for verb in verbs]
+        tables = self._turn_log.tables[:_MOST_TABLES]
+        for count, number in enumerate(tables, start=1):
+            label = f"Table {count} as CSV" if len(tables) > 1 else ""
+            offered.append(message_layout.Button("csv", number, owner, label))
+        return tuple(offered)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its turn has begun and is not over."""
+        return self._turn_log.has_begun and self._turn_log.end is None
+
+    def show(self) -> None:
+        """Let something be seen before the turn has begun."""
+        self._sync.change()
+
+    # What is heard.
+
+    def queued(self, ahead: int) -> None:
+        """Show how many come before."""
+        self._turn_log.ahead = ahead
+        self._sync.change()
+
+    def started(self) -> None:
+        """Show that the turn is on."""
+        self._turn_log.ahead = None
+        self._turn_log.has_begun = True
+        self._sync.change()
+
+    def announcement(self, cell: int, text: str) -> None:
+        """Show a sentence about the session."""
+        self._turn_log.entries.append(turn_log.Note(text))
+        self._sync.change()
+
+    def step(self, number: int) -> None:
+        """Show that the model thinks."""
+        self._turn_log.step(number)
+        self._sync.change()
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Show what is waited for."""
+        self._turn_log.awaited = phrases.waiting_sentence(text, share)
+        self._sync.change()
+
+    def text(self, delta: str) -> None:
+        """Show the model's words."""
+        self._turn_log.text(delta)
+        self._sync.change()
+
+    def writing(self, delta: str) -> None:
+        """Show code as it is written."""
+        self._turn_log.writing(delta)
+        self._sync.change()
+
+    def code(self, cell: int, code: str) -> None:
+        """Show what is run."""
+        self._turn_log.begin(cell, code)
+        self._sync.change()
+
+    def output(self, cell: int, output: values.Output) -> None:
+        """Show an output."""
+        known = self._turn_log.cell(cell)
+        if known is not None:
+            known.screen.show(output)
+        self._sync.change()
+
+    async def ask(self, cell: int, request: values.InputRequested) -> str:
+        """Ask where the request came from."""
+        if self._sync.is_lost.is_set():
+            raise errors.BotError(_LOST)
+        entry = turn_log.Question(0, request.prompt, is_password=request.is_password)
+        with self._asking(entry, verbs=("answer",)) as question:
+            answer = await question.answer or ""
+            self._answered(cell, entry, "•••" if request.is_password else answer)
+            return answer
+
+    def _answered(self, cell: int, entry: turn_log.Question, shown: str) -> None:
+        """Let question and answer stand among what was printed, as on a terminal."""
+        self._turn_log.entries.remove(entry)
+        known = self._turn_log.cell(cell)
+        if known is not None:
+            known.screen.show(values.Text("stdout", f"{entry.prompt}{shown}\n"))
+
+    async def approve(self, cell: int, code: str) -> str | None:
+        """Ask where the request came from whether code may be run."""
+        entry = turn_log.Question(0, code, is_approval=True)
+        with self._asking(entry, verbs=("run", "change", "refuse"), code=code) as question:
+            answer = await question.answer
+            entry.verdict = "🚫 refused" if answer is None else "✔️ approved"
+            if answer is not None and answer != code:
+                entry.verdict = "✔️ approved, after it was edited"
+            return answer
+
+    @contextlib.contextmanager
+    def _asking(
+        self, entry: turn_log.Question, *, verbs: tuple[str, ...], code: str | None = None
+    ) -> Iterator[questions.OpenQuestion]:
+        style = self._manner
+        self._turn_log.draft = ""
+        self._turn_log.entries.append(entry)
+        with self._questions.asking(
+            style.owner, style.channel_id, code=code, is_password=entry.is_password
+        ) as question:
+            entry.number = question.number
+            self._buttons = tuple(
+                message_layout.Button(verb, question.number, style.owner) for verb in verbs
+            )
+            self._sync.change(is_urgent=True)
+            try:
+                yield question
+            finally:
+                entry.verdict = entry.verdict or "not answered any more"
+                self._buttons = ()
+                self._sync.change(is_urgent=True)
+
+    def save(self, cell: int, name: str) -> ports.FileWriter | None:
+        """Take a file, to be sent in the end."""
+        return self._spool.save(name)
+
+    def artifact(self, cell: int, artifact: values.Artifact) -> None:
+        """Remember a file that was made."""
+        known = [one for one in self._turn_log.artifacts if one.name != artifact.name]
+        self._turn_log.artifacts = [*known, artifact]
+
+    def finished(self, cell: int, finished: values.Finished) -> None:
+        """Show how a cell ended."""
+        known = self._turn_log.cell(cell)
+        if known is not None:
+            known.finished = finished
+        self._sync.change()
+
+    def usage(self, spent: ports.Spent) -> None:
+        """Show nothing: `/interpreter usage` does."""
+
+    def ended(self, end: ports.End) -> None:
+        """Take the end; it is shown when the files have been packed."""
+        self._turn_log.finish(end)
+        self._has_ended.set()

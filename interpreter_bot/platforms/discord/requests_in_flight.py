@@ -1,0 +1,213 @@
+"""Taking requests to their end: as tasks with an owner, each with its reply."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import cachetools
+import discord
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.discord import (
+    locations,
+    message_targets,
+    preferences,
+    questions,
+    replies,
+)
+from interpreter_bot.sessions import conversations, requests
+
+_MOST: Final = 1000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class RequestOfMessage:
+    """One of them.
+
+    Attributes:
+        message: as it was answered last.
+        heard: when it was heard first, on the monotonic clock.
+        run: its request; None while its thread is being opened.
+        is_deleted: it is gone.
+    """
+
+    message: discord.Message
+    heard: float
+    run: InFlight | None = None
+    is_deleted: bool = False
+
+
+class RequestsByMessage:
+    """The latest of them, by message."""
+
+    def __init__(self) -> None:
+        self._known = cachetools.LRUCache[int, RequestOfMessage](_MOST)
+
+    def remember(self, message: discord.Message) -> RequestOfMessage:
+        """Take note of a message that becomes a request."""
+        recent = self._known[message.id] = RequestOfMessage(message, time.monotonic())
+        return recent
+
+    def find(self, message_id: int) -> RequestOfMessage | None:
+        """Return what is known of a message."""
+        return self._known.get(message_id)
+
+    def forget(self, message_id: int) -> RequestOfMessage | None:
+        """Hear that a message is gone; returns what was known of it."""
+        recent = self._known.pop(message_id, None)
+        if recent is not None:
+            recent.is_deleted = True
+        return recent
+
+
+@dataclasses.dataclass(eq=False)
+class InFlight:
+    """One request on its way.
+
+    Attributes:
+        reply: what shows it, once it does.
+        is_over: set when it has ended and all of it stands.
+    """
+
+    request: requests.Request
+    place: locations.Place
+    target: message_targets.MessageTarget
+    reply: replies.DiscordReply | None = None
+    is_over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+
+
+class RequestsInFlight:
+    """Carries requests out.
+
+    Attributes:
+        questions: what running code asks people.
+    """
+
+    def __init__(
+        self,
+        service: conversations.Conversations,
+        config: settings.Discord,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._service = service
+        self._options = config
+        self._tasks = tasks
+        self._running: set[asyncio.Task[None]] = set()
+        self._runs: dict[int, InFlight] = {}
+        self.questions = questions.Questions()
+
+    async def chosen_by(
+        self, place: locations.Place, person: requests.Person
+    ) -> preferences.Preferences:
+        """Return what holds for somebody in a place."""
+        chosen = await self._service.choices(place.scope(person.id))
+        holds = preferences.effective(chosen, self._options)
+        known = self._service.models
+        if holds.model in known and await self._service.model(place.key) == known[0]:
+            return holds
+        # What the conversation itself has chosen comes first.
+        return dataclasses.replace(holds, model="")
+
+    def spawn(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[None]:
+        """Let something run; whatever goes wrong ends with it."""
+        task = self._tasks.create_task(_net(work, name), name=name)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def drained(self) -> None:
+        """Wait until nothing runs."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    def cancel(self) -> None:
+        """End what still runs."""
+        for task in self._running:
+            task.cancel()
+
+    async def stop(self, run: InFlight) -> bool:
+        """Stop a request, or withdraw it while it waits; says whether it was still on.
+
+        It is never another one of the same conversation that is stopped.
+        """
+        key = run.place.key
+        if await self._service.withdraw(key, run.request.id):
+            return True
+        return run.reply is not None and run.reply.is_running and await self._service.stop(key)
+
+    def is_running(self, number: int) -> bool:
+        """Say whether a request is on its way here, by its number."""
+        return number in self._runs
+
+    async def stop_numbered(self, number: int) -> bool:
+        """Stop a request by its number; see `stop`."""
+        run = self._runs.get(number)
+        return run is not None and await self.stop(run)
+
+    async def carry_out(
+        self,
+        run: InFlight,
+        chosen: preferences.Preferences,
+        *,
+        shows_code: bool = False,
+        instead_of: InFlight | None = None,
+    ) -> None:
+        """Take a request to its end, and show it."""
+        request, place = run.request, run.place
+        style = replies.ReplyStyle(
+            number=int(request.id),
+            owner=int(request.person.id),
+            channel_id=place.channel_id,
+            is_code=request.is_code,
+            shows_code=shows_code or (chosen.show_code and not request.is_code),
+            pace_seconds=self._options.edit_seconds,
+            file_bytes=place.file_bytes,
+            file_parts=self._options.file_parts,
+        )
+        try:
+            async with replies.DiscordReply.open(
+                style,
+                run.target,
+                self.questions,
+                on_lost=lambda: self.stop(run),
+                instead_of=instead_of.reply if instead_of is not None else None,
+            ) as reply:
+                run.reply = reply
+                self._runs[style.number] = run
+                await self._service.handle(request, reply)
+        finally:
+            if self._runs.get(style.number) is run:
+                del self._runs[style.number]
+            run.is_over.set()
+
+
+def request_in(
+    place: locations.Place,
+    person: requests.Person,
+    text: str,
+    chosen: preferences.Preferences,
+    **others: Any,
+) -> requests.Request:
+    """Make a request of what somebody wants in a place."""
+    return requests.Request(
+        key=place.key,
+        person=person,
+        text=text,
+        model=chosen.model,
+        **others,
+    )
+
+
+async def _net(work: Coroutine[Any, Any, object], name: str) -> None:
+    try:
+        await work
+    except Exception:
+        # The last net: one request that goes wrong takes no other with it.
+        _log.exception("%s ended in an error", name)

@@ -1,0 +1,226 @@
+"""The slash commands `/py` and `/interpreter`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import discord
+from discord import app_commands
+
+from interpreter_bot.platforms.discord import (
+    command_actions,
+    interactions,
+    message_parsing,
+    modals,
+    preferences,
+)
+
+RUN = "Run this message"
+ASK = "Ask about this message"
+
+_MOST_CHOICES: Final = 25
+_MOST_CHOICE: Final = 100
+_Interaction = discord.Interaction[Any]
+
+
+def add_menus(
+    tree: app_commands.CommandTree[Any],
+    client: discord.Client,
+    handler: interactions.InteractionHandler,
+) -> None:
+    """Add both context menus to a tree."""
+
+    async def run(interaction: discord.Interaction[Any], message: discord.Message) -> None:
+        # A message without any code block is code as a whole, or so somebody thinks.
+        code = message_parsing.code_blocks(message.content) or message.content
+        if not code.strip():
+            if await handler.admits(interaction):
+                await handler.tell(interaction, "There is no code in that message.")
+            return
+        await handler.request(
+            interaction, code, attachments=tuple(message.attachments), is_code=True
+        )
+
+    async def ask(interaction: discord.Interaction[Any], message: discord.Message) -> None:
+        if not await handler.admits(interaction):
+            return
+        me = client.user.id if client.user is not None else 0
+        context = message_parsing.quoted(message, me)
+
+        async def submitted(
+            sent: discord.Interaction[Any], text: str, files: tuple[discord.Attachment, ...]
+        ) -> None:
+            attachments = (*message.attachments, *files)
+            await handler.request(sent, text, attachments=attachments, context=context)
+
+        modal = modals.CodeModal(
+            "Ask about this message",
+            "What do you want to know?",
+            submitted,
+            handler.failed,
+            kind=modals.QUESTION,
+            number=message.id,
+            takes_files=True,
+        )
+        await interaction.response.send_modal(modal)
+
+    tree.add_command(app_commands.ContextMenu(name=RUN, callback=run))
+    tree.add_command(app_commands.ContextMenu(name=ASK, callback=ask))
+
+
+def add_commands(
+    tree: app_commands.CommandTree[Any],
+    handler: interactions.InteractionHandler,
+    actions: command_actions.CommandActions,
+) -> None:
+    """Add all slash commands to a tree."""
+    tree.add_command(_py(handler))
+    group = app_commands.Group(
+        name="interpreter", description="This conversation's Python, and how I behave"
+    )
+    _add_session(group, handler, actions)
+    _add_choosing(group, handler, actions)
+    tree.add_command(group)
+
+
+def _py(handler: interactions.InteractionHandler) -> app_commands.Command[Any, Any, None]:
+    @app_commands.command(name="py", description="Run Python; without code, an editor opens")
+    @app_commands.describe(
+        code="The code to run", file="A file for /mnt/data", file2="Another", file3="Another"
+    )
+    async def py(
+        interaction: _Interaction,
+        code: str = "",
+        file: discord.Attachment | None = None,
+        file2: discord.Attachment | None = None,
+        file3: discord.Attachment | None = None,
+    ) -> None:
+        files = tuple(one for one in (file, file2, file3) if one is not None)
+        if code.strip():
+            await handler.request(interaction, code, attachments=files, is_code=True)
+            return
+        if not await handler.admits(interaction):
+            return
+
+        async def submitted(
+            sent: _Interaction, text: str, more: tuple[discord.Attachment, ...]
+        ) -> None:
+            await handler.request(sent, text, attachments=(*files, *more), is_code=True)
+
+        modal = modals.CodeModal(
+            "Run Python",
+            "Code",
+            submitted,
+            handler.failed,
+            kind=modals.CODE,
+            placeholder="print('hello')",
+            takes_files=True,
+        )
+        await interaction.response.send_modal(modal)
+
+    return py
+
+
+def _add_session(
+    group: app_commands.Group,
+    handler: interactions.InteractionHandler,
+    actions: command_actions.CommandActions,
+) -> None:
+    """Add what is about the conversation."""
+
+    @group.command(name="reset", description="Begin anew: variables and transcript are forgotten")
+    @app_commands.describe(files="Delete the files in /mnt/data as well")
+    async def reset(interaction: _Interaction, files: bool = False) -> None:
+        if await handler.begins(interaction, is_public=True):
+            await actions.reset(interaction, files=files)
+
+    @group.command(name="files", description="List the files in /mnt/data, or get one")
+    @app_commands.describe(name="The file to get")
+    async def files(interaction: _Interaction, name: str = "") -> None:
+        if await handler.begins(interaction):
+            await actions.files(interaction, name)
+
+    @files.autocomplete("name")
+    async def names(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
+        if not handler.may_complete(interaction):
+            return []
+        return _choices(await actions.file_names(interaction), current)
+
+    @group.command(name="limits", description="What code may use")
+    async def limits(interaction: _Interaction) -> None:
+        if await handler.begins(interaction):
+            await actions.limits(interaction)
+
+    @group.command(name="notebook", description="Get this conversation as a Jupyter notebook")
+    async def notebook(interaction: _Interaction) -> None:
+        if await handler.begins(interaction):
+            await actions.notebook(interaction)
+
+    @group.command(name="usage", description="What this conversation, and you today, have used")
+    async def usage(interaction: _Interaction) -> None:
+        if await handler.begins(interaction):
+            await actions.usage(interaction)
+
+    @group.command(name="help", description="What I can do")
+    async def help_(interaction: _Interaction) -> None:
+        if await handler.begins(interaction):
+            await actions.help(interaction)
+
+
+def _add_choosing(
+    group: app_commands.Group,
+    handler: interactions.InteractionHandler,
+    actions: command_actions.CommandActions,
+) -> None:
+    """Add what people choose."""
+
+    @group.command(name="model", description="See or choose this conversation's model")
+    @app_commands.describe(name="The model to ask from now on")
+    async def model(interaction: _Interaction, name: str = "") -> None:
+        if await handler.begins(interaction):
+            await actions.model(interaction, name)
+
+    @model.autocomplete("name")
+    async def models(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
+        if not handler.may_complete(interaction):
+            return []
+        return _choices(handler.service.models, current)
+
+    @group.command(name="settings", description="See or change how I behave, and for whom")
+    @app_commands.describe(
+        name="What to change", value="What it shall be; default forgets it", scope="For whom"
+    )
+    @app_commands.choices(
+        scope=[
+            app_commands.Choice(name="for me", value="me"),
+            app_commands.Choice(name="in this channel", value="channel"),
+            app_commands.Choice(name="on this server", value="server"),
+        ]
+    )
+    async def settings(
+        interaction: _Interaction, name: str = "", value: str = "", scope: str = "me"
+    ) -> None:
+        if await handler.begins(interaction):
+            await actions.settings(interaction, name, value, scope)
+
+    @settings.autocomplete("name")
+    async def names(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
+        return _choices(preferences.NAMES, current)
+
+    @settings.autocomplete("value")
+    async def values(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
+        if not handler.may_complete(interaction):
+            return []
+        name = str(interaction.namespace.name or "")
+        found = preferences.suggestions(name, handler.service.models)
+        return _choices((*found, "default"), current)
+
+
+def _choices(names: tuple[str, ...], current: str) -> list[app_commands.Choice[str]]:
+    """Offer what goes with what somebody typed so far; Discord takes 25, of 100 characters."""
+    fitting = [name for name in names if current.lower() in name.lower()]
+    return [
+        app_commands.Choice(name=name, value=name)
+        for name in fitting
+        if 0 < len(name) <= _MOST_CHOICE
+    ][:_MOST_CHOICES]

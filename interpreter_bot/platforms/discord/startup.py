@@ -1,0 +1,327 @@
+"""The way in: Discord as a platform, for as long as a context lasts.
+
+Opening, translating why that fails, and closing are one story, told in one module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+import aiohttp
+import discord
+from discord import app_commands
+
+from interpreter_bot import logs, settings, values
+from interpreter_bot.platforms.discord import (
+    api_errors,
+    button_actions,
+    command_actions,
+    file_transfers,
+    gateway_client,
+    interactions,
+    locations,
+    markdown,
+    message_edits,
+    message_events,
+    missed_messages,
+    requests_in_flight,
+    slash_commands,
+    stale_answers,
+)
+from interpreter_bot.sessions import conversations
+
+_log = logging.getLogger(__name__)
+
+_NO_CONTENT: Final = (
+    "Discord does not grant the message-content intent. In channels only messages that mention the "
+    "bot or reply to it are read; messages in its threads need a mention. Switch the intent on in "
+    "the developer portal to have that too."
+)
+_OPEN: Final = (
+    "Anyone on Discord may use this bot: name discord.guilds, channels, roles or people, and "
+    "switch Public Bot off in the developer portal."
+)
+IDENTIFY_SECONDS: Final = 5.0
+"""Between two times that a bot says who it is: Discord turns a second one within them away."""
+# What discord.py calls the thread of each connection.
+_HEARTBEAT: Final = "keep-alive-handler"
+_HEARTBEAT_SECONDS: Final = 2.0
+_CLOSES: Final = {
+    4004: "Discord does not accept the token.",
+    4010: "Discord does not accept the shards.",
+    4011: "Discord demands sharding for this many servers: set discord.sharding.",
+    4013: "Discord does not know the intents.",
+    4014: "Discord does not grant the message-content intent: switch it on in the developer "
+    "portal, or set discord.message_content to auto.",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DiscordPlatform:
+    """Discord, connected.
+
+    Attributes:
+        name: what the bot is called there.
+        has_content: whether all messages can be read, and not only those that mention it.
+    """
+
+    name: str
+    has_content: bool
+
+
+@contextlib.asynccontextmanager
+async def serve(
+    service: conversations.Conversations, config: settings.Discord, *, token: str
+) -> AsyncIterator[str]:
+    """Be on Discord, and say as whom; see `startup`.
+
+    Raises:
+        DiscordLostError: Discord cannot be reached, or not any more.
+        DiscordError: it does not let us in, or not any more.
+    """
+    async with running(service, config, token=token) as connected:
+        lost = "" if connected.has_content else f" {_NO_CONTENT}"
+        open_ = f" {_OPEN}" if config.is_open else ""
+        yield f"connected as {connected.name}.{lost}{open_}"
+
+
+@contextlib.asynccontextmanager
+async def running(
+    service: conversations.Conversations, config: settings.Discord, *, token: str
+) -> AsyncIterator[DiscordPlatform]:
+    """Be on Discord inside the context. At its end, answers that are being given are finished.
+
+    A connection that ends for good, such as when the token is taken back, cancels what is done
+    inside the context, which then raises the reason, once answers have been finished.
+
+    Args:
+        service: where requests go.
+        config: what the operator set.
+        token: of the bot; it appears in no log.
+
+    Raises:
+        DiscordLostError: Discord cannot be reached, or not any more; it may be tried again.
+        DiscordError: it does not let us in, or not any more; the sentence says why.
+    """
+    logs.redact((token,))
+    if config.is_open:
+        _log.warning(_OPEN)
+    with_content = config.message_content != "off"
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(_heartbeats_over)
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        tasks = await stack.enter_async_context(_tasks())
+        in_flight = requests_in_flight.RequestsInFlight(service, config, tasks)
+        try:
+            client, connection = await _connect(
+                service, config, in_flight, session, token=token, with_content=with_content
+            )
+        except discord.PrivilegedIntentsRequired:
+            if config.message_content == "required":
+                raise api_errors.DiscordLoginError(_CLOSES[4014]) from None
+            _log.warning(_NO_CONTENT)
+            await asyncio.sleep(IDENTIFY_SECONDS)
+            client, connection = await _connect(
+                service, config, in_flight, session, token=token, with_content=False
+            )
+        service.notify_through(locations.PLATFORM, _notifying(client, in_flight))
+        try:
+            # A group of its own: answers that are being given do not end with the connection.
+            async with _tasks() as watching:
+                watch = watching.create_task(_watch(connection, config), name="discord watch")
+                yield DiscordPlatform(str(client.user), client.intents.message_content)
+                watch.cancel()
+        finally:
+            await _close(client, connection, in_flight, config)
+
+
+async def _heartbeats_over() -> None:
+    """Wait for the library's threads, which would go on speaking to an event loop that is gone."""
+    beating = [one for one in threading.enumerate() if one.name.startswith(_HEARTBEAT)]
+
+    def join() -> None:
+        for thread in beating:
+            thread.join(_HEARTBEAT_SECONDS)
+
+    await asyncio.to_thread(join)
+
+
+@contextlib.asynccontextmanager
+async def _tasks() -> AsyncIterator[asyncio.TaskGroup]:
+    """Give a group whose errors come out as they are."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            yield tasks
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None
+        raise
+
+
+async def _connect(
+    service: conversations.Conversations,
+    config: settings.Discord,
+    in_flight: requests_in_flight.RequestsInFlight,
+    session: aiohttp.ClientSession,
+    *,
+    token: str,
+    with_content: bool,
+) -> tuple[gateway_client.Client, asyncio.Task[None]]:
+    """Log in and connect; returns when Discord has accepted us.
+
+    Raises:
+        DiscordError: it did not.
+        PrivilegedIntentsRequired: not with these intents.
+    """
+    client = _furnished(service, config, in_flight, session, with_content=with_content)
+    connection: asyncio.Task[None] | None = None
+    try:
+        with _translated():
+            async with asyncio.timeout(config.login_seconds):
+                await client.login(token)
+                connection = asyncio.create_task(client.connect(), name="discord gateway")
+                waiting = asyncio.create_task(client.accepted.wait(), name="discord greeting")
+                try:
+                    await asyncio.wait((connection, waiting), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    waiting.cancel()
+                if connection.done():
+                    _raise_first(connection)
+                    raise api_errors.DiscordLostError("Discord ended the connection at once.")
+    except BaseException:
+        await client.close()
+        if connection is not None:
+            connection.cancel()
+            await asyncio.wait((connection,))
+        raise
+    return client, connection
+
+
+def _furnished(
+    service: conversations.Conversations,
+    config: settings.Discord,
+    in_flight: requests_in_flight.RequestsInFlight,
+    session: aiohttp.ClientSession,
+    *,
+    with_content: bool,
+) -> gateway_client.Client:
+    """Make a client with everything that takes what it hears."""
+    client = gateway_client.make(config, with_content=with_content)
+    client.accepted = asyncio.Event()
+    files = file_transfers.Attachments(session)
+    client.listener = message_events.MessageEvents(client, service, config, in_flight, files)
+    client.editor = message_edits.MessageEdits(client, service, config, in_flight, client.listener)
+    client.in_flight = in_flight
+    client.missed = missed_messages.MissedMessages(client, service, config, client.listener)
+    client.handler = interactions.InteractionHandler(client, service, config, in_flight, files)
+    client.presser = button_actions.ButtonActions(client.handler)
+    client.tree = app_commands.CommandTree(
+        client,
+        allowed_contexts=app_commands.AppCommandContext(
+            guild=True, dm_channel=True, private_channel=config.user_install
+        ),
+        allowed_installs=app_commands.AppInstallationType(guild=True, user=config.user_install),
+    )
+    client.tree.error(client.handler.failed)
+    actions = command_actions.CommandActions(client, client.handler)
+    slash_commands.add_commands(client.tree, client.handler, actions)
+    slash_commands.add_menus(client.tree, client, client.handler)
+    return client
+
+
+def _raise_first(connection: asyncio.Task[None]) -> None:
+    """Raise what ended a connection that had hardly begun, if anything did."""
+    try:
+        connection.result()
+    except AttributeError as error:
+        # How the library (2.7) ends when the very first connection is closed before its greeting.
+        raise api_errors.DiscordLostError("Discord closed the connection at once.") from error
+
+
+async def _watch(connection: asyncio.Task[None], config: settings.Discord) -> None:
+    """Wait until the connection ends.
+
+    Raises:
+        DiscordError: always; it says why.
+    """
+    try:
+        with _translated():
+            await asyncio.shield(connection)
+    except discord.PrivilegedIntentsRequired as error:
+        if config.message_content == "required":
+            raise api_errors.DiscordError(_CLOSES[4014]) from error
+        raise api_errors.DiscordLostError(_NO_CONTENT) from error
+    raise api_errors.DiscordLostError("The connection to Discord has ended.")
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Say what Discord, or the way to it, does not allow."""
+    try:
+        yield
+    except discord.LoginFailure as error:
+        raise api_errors.DiscordLoginError(_CLOSES[4004]) from error
+    except discord.PrivilegedIntentsRequired:
+        raise
+    except discord.ConnectionClosed as error:
+        if error.code in _CLOSES:
+            raise api_errors.DiscordError(_CLOSES[error.code]) from error
+        told = f"Discord closed the connection ({error.code})."
+        raise api_errors.DiscordLostError(told) from error
+    except TimeoutError as error:
+        raise api_errors.DiscordLostError("Discord did not answer in time.") from error
+    except discord.HTTPException as error:
+        told = f"Discord refuses to be used (status {error.status}, code {error.code})."
+        raise api_errors.DiscordLostError(told) from error
+    except (*api_errors.CONNECTION, discord.GatewayNotFound, discord.RateLimited) as error:
+        raise api_errors.DiscordLostError("Discord cannot be reached.") from error
+
+
+async def _close(
+    client: gateway_client.Client,
+    connection: asyncio.Task[None],
+    in_flight: requests_in_flight.RequestsInFlight,
+    config: settings.Discord,
+) -> None:
+    """Stop hearing, let answers be finished and shown, then let go."""
+    client.is_leaving = client.handler.is_leaving = True
+    try:
+        async with asyncio.timeout(config.closing_seconds):
+            await in_flight.drained()
+    except TimeoutError:
+        _log.warning("some answers could not be finished")
+        in_flight.cancel()
+        await in_flight.drained()
+    await client.close()
+    connection.cancel()
+    await asyncio.wait((connection,))
+    if not connection.cancelled() and (error := connection.exception()) is not None:
+        _log.info("the connection to Discord had ended", exc_info=error)
+
+
+def _notifying(
+    client: gateway_client.Client, in_flight: requests_in_flight.RequestsInFlight
+) -> conversations.Notify:
+    """Return what says a sentence in a conversation."""
+
+    async def notify(key: values.SessionKey, sentence: str) -> None:
+        number = locations.channel_of(key)
+        if number is None:
+            return
+        guild_id = int(key.workspace) if key.workspace else None
+        channel = client.get_partial_messageable(number, guild_id=guild_id)
+        try:
+            await channel.send(markdown.small(f"🔹 {markdown.plain(sentence)}"))
+        except api_errors.ANY as error:
+            raise api_errors.DiscordError("Discord did not take the message.") from error
+        if client.user is not None:
+            # What there is to tell may be that the bot was killed in the midst of an answer.
+            await stale_answers.mend_all(channel, client.user.id, in_flight.is_running)
+
+    return notify

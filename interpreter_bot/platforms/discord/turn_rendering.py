@@ -1,0 +1,211 @@
+"""A story as parts of messages: what is shown of it, and in which words. No network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from interpreter_bot import values
+from interpreter_bot.platforms.discord import markdown, message_layout, turn_log
+from interpreter_bot.platforms.rendering import items, message_splitting, output_selection, phrases
+from interpreter_bot.sessions import ports
+from interpreter_bot.text import formatting, sanitizing
+
+Wrap: TypeAlias = Callable[[str, str, bytes], message_layout.Upload | str]
+"""Makes a file of its name within the turn, a description, the bytes; or says why there is none."""
+
+_OF_MODEL: Final = items.Capabilities(
+    text_characters=1000, text_lines=15, table_width=76, table_rows=15, pictures=items.RASTERS
+)
+_OF_CODE: Final = items.Capabilities(
+    text_characters=1700, text_lines=40, table_width=76, table_rows=25, pictures=items.RASTERS
+)
+_CODE_LINES, _CODE_LINES_OF_ALL, _CODE_CHARACTERS = 12, 30, 900
+_ANSWER_PAGES: Final = 4
+_MOST_PROMPT: Final = 500
+_LANGUAGES: Final = {"json": "json", "latex": "tex"}
+
+_MARKS: Final = {
+    values.Ending.OK: "✅",
+    values.Ending.ERROR: "❌",
+    values.Ending.TIMED_OUT: "⏱️",
+    values.Ending.OUT_OF_MEMORY: "💥",
+    values.Ending.CRASHED: "💥",
+    values.Ending.STOPPED: "⏹️",
+    values.Ending.REFUSED: "🚫",
+}
+
+
+class TurnRenderer:
+    """Tells one story, as often as it changes."""
+
+    def __init__(self, log: turn_log.TurnLog, wrap: Wrap) -> None:
+        self._turn_log = log
+        self._wrap = wrap
+        self._chooser = output_selection.OutputSelector(_OF_CODE if log.is_code else _OF_MODEL)
+        self._chosen: dict[int, tuple[items.Item, ...]] = {}
+
+    def parts(self) -> Iterator[message_layout.Part]:
+        """Tell it as it stands."""
+        for entry in self._turn_log.entries:
+            match entry:
+                case turn_log.Words():
+                    yield from self._words(entry)
+                case turn_log.Cell():
+                    yield from self._cell(entry)
+                case turn_log.Note():
+                    yield markdown.small(f"🔹 {markdown.plain(entry.text)}")
+                case turn_log.Question():
+                    yield from self._question(entry)
+        if self._turn_log.end is None:
+            yield from self._now()
+        else:
+            yield from self._end(self._turn_log.end)
+
+    def _words(self, entry: turn_log.Words) -> Iterator[message_layout.Part]:
+        text = markdown.prose(entry.text)
+        if len(text) <= _ANSWER_PAGES * message_layout.MOST_CHARACTERS:
+            yield text
+            return
+        yield from message_splitting.split(text, message_layout.MOST_CHARACTERS)[
+            : _ANSWER_PAGES - 1
+        ]
+        if self._turn_log.end is not None:
+            yield markdown.small("The whole answer is in the file.")
+            which = self._turn_log.entries.index(entry)
+            data = entry.text.encode("utf-8", "replace")
+            yield self._wrap(f"answer-{which + 1}.md", "The whole answer", data)
+
+    def _now(self) -> Iterator[message_layout.Part]:
+        """Tell what is going on."""
+        log = self._turn_log
+        last = log.entries[-1] if log.entries else None
+        if log.ahead is not None:
+            before = "1 request comes" if log.ahead == 1 else f"{log.ahead} requests come"
+            yield markdown.small(f"⏳ {before} before yours.")
+        elif log.awaited:
+            yield markdown.small(f"⏳ {markdown.plain(log.awaited)}")
+        elif log.draft:
+            yield markdown.code(_tail(log.draft, _CODE_LINES, _CODE_CHARACTERS), "py")
+            yield markdown.small("✍️ writing code …")
+        elif isinstance(last, turn_log.Cell) and last.finished is None:
+            yield markdown.small("⏳ running …")
+        elif isinstance(last, turn_log.Question) and not last.verdict:
+            return
+        elif not (isinstance(last, turn_log.Words) and last.text.strip()):
+            yield markdown.small("⏳ thinking …" if log.has_begun else "⏳ one moment …")
+
+    def _end(self, end: ports.End) -> Iterator[message_layout.Part]:
+        log = self._turn_log
+        if end.sentence:
+            mark = "⏹️" if end.status is ports.Status.STOPPED else "⚠️"
+            yield f"{mark} {markdown.plain(end.sentence)}"
+        elif not (log.is_code or log.has_shown or self._has_words()):
+            yield markdown.small("There is nothing to add.")
+        if log.cells and not log.is_code:
+            runs = formatting.count(len(log.cells), "run")
+            yield markdown.small(f"{runs} · {formatting.duration(end.seconds)}")
+
+    def _has_words(self) -> bool:
+        """Say whether words are left once they are written as Discord wants them."""
+        words = (entry for entry in self._turn_log.entries if isinstance(entry, turn_log.Words))
+        return any(markdown.prose(entry.text).strip() for entry in words)
+
+    def _cell(self, cell: turn_log.Cell) -> Iterator[message_layout.Part]:
+        log = self._turn_log
+        if log.shows_code:
+            yield markdown.code(_head(cell.code, _CODE_LINES_OF_ALL, _CODE_CHARACTERS), "py")
+        elif cell.finished is None:
+            yield markdown.code(_tail(cell.code, _CODE_LINES, _CODE_CHARACTERS), "py")
+        if cell.finished is not None and not log.is_code:
+            lines = cell.code.strip().count("\n") + 1
+            words = formatting.count(lines, "line")
+            mark = _MARKS[cell.finished.ending]
+            yield markdown.small(
+                f"{mark} {words} of Python · {formatting.duration(cell.finished.seconds)}"
+            )
+        chosen = self._chosen_of(cell)
+        for item in chosen:
+            yield from self._item(item)
+        if cell.finished is not None:
+            yield from self._ending(cell.finished, chosen)
+
+    def _chosen_of(self, cell: turn_log.Cell) -> tuple[items.Item, ...]:
+        known = self._chosen.get(cell.number)
+        if known is not None:
+            return known
+        chosen = self._chooser.choose(cell.number, cell.screen.items)
+        if cell.finished is not None:
+            self._chosen[cell.number] = chosen
+        return chosen
+
+    def _ending(
+        self, finished: values.Finished, chosen: tuple[items.Item, ...]
+    ) -> Iterator[message_layout.Part]:
+        has_error = any(isinstance(i, items.CodeItem) and i.language == "traceback" for i in chosen)
+        has_shown = bool(chosen or self._turn_log.artifacts) or not self._turn_log.is_code
+        told = phrases.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
+        if told == phrases.SILENT:
+            yield markdown.small(f"{_MARKS[finished.ending]} {told}")
+        elif told:
+            yield f"{_MARKS[finished.ending]} {markdown.plain(told)}"
+
+    def _question(self, entry: turn_log.Question) -> Iterator[message_layout.Part]:
+        if entry.verdict:
+            asked = markdown.line(entry.prompt) if not entry.is_approval else ""
+            yield markdown.small(f"{asked} {entry.verdict}".strip())
+            return
+        yield message_layout.Break(pings=True)
+        owner = f"<@{self._turn_log.owner}>"
+        if entry.is_approval:
+            yield f"{owner} **May this be run?**"
+            yield from self._code_to_approve(entry.prompt)
+            return
+        yield f"{owner} ⌨️ **The code asks for input.** Reply here, or press Answer."
+        if entry.is_password:
+            yield "It is a password: press Answer, so that nobody else reads it."
+        yield markdown.code(_tail(entry.prompt, 10, _MOST_PROMPT))
+
+    def _code_to_approve(self, code: str) -> Iterator[message_layout.Part]:
+        """Show all of it, as it would run: nobody approves what they cannot see."""
+        revealed = sanitizing.revealed(code)
+        if revealed.warning:
+            yield f"⚠️ {revealed.warning}"
+        head = _head(revealed.text, 60, 1500)
+        yield markdown.code(head, "py")
+        if head != revealed.text.strip("\n"):
+            yield markdown.small("That is the beginning; all of it is in the file.")
+            yield self._wrap("to-approve.py", "The whole code", revealed.text.encode())
+
+    def _item(self, item: items.Item) -> Iterator[message_layout.Part]:
+        match item:
+            case items.TextItem():
+                yield markdown.code(item.text)
+            case items.CodeItem() if item.language == "traceback" and not self._turn_log.is_code:
+                # A model sees it and tries again; to people its last line says enough.
+                last = item.text.strip().rpartition("\n")[2]
+                yield markdown.small(markdown.line(last))
+            case items.CodeItem():
+                yield markdown.code(item.text, _LANGUAGES.get(item.language, ""))
+            case items.TableItem():
+                yield markdown.code(item.text)
+            case items.PictureItem():
+                yield self._wrap(item.name, item.alt, item.data)
+            case items.FileItem():
+                yield self._wrap(item.name, item.about, item.data)
+            case items.PageItem():
+                yield self._wrap(item.name, item.title, item.html.encode("utf-8", "replace"))
+            case items.NoteItem():
+                yield markdown.small(f"🔹 {markdown.plain(item.text)}")
+
+
+def _tail(text: str, lines: int, characters: int) -> str:
+    text = text.strip("\n")
+    cut = "\n".join(text.split("\n")[-lines:])[-characters:]
+    return cut if len(cut) == len(text) else f"…\n{cut}"
+
+
+def _head(text: str, lines: int, characters: int) -> str:
+    text = text.strip("\n")
+    cut = "\n".join(text.split("\n")[:lines])[:characters]
+    return cut if len(cut) == len(text) else f"{cut}\n…"

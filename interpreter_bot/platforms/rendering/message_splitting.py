@@ -1,0 +1,210 @@
+"""Cutting Markdown into messages: each within its limit, each readable on its own. Pure.
+
+Code that is cut is closed in the one piece and opened again, with its language, in the next. A
+cut falls, in this order, between paragraphs, before code, between lines, between words, between
+letters; never within a letter, and not within an escape, a link or a span of code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from interpreter_bot.platforms.rendering import fences, line_breaks
+
+LEAST_CHARACTERS: Final = 400
+"""A limit lower than this could not hold a fence that is closed and opened again."""
+
+_LINES: Final = re.compile(r"[^\n]*\n|[^\n]+")
+_NO_FENCE: Final = "\u200b"
+# Kinds of cuts, the best first, each with how full a piece has to be for it to be made.
+_PARAGRAPH, _BLOCK, _LINE = range(3)
+_FULL_ENOUGH: Final = (0.5, 0.2, 0.3)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Piece:
+    """One message.
+
+    Attributes:
+        opening: opens code again that an earlier piece began, or keeps a broken line from being
+            taken for a fence; not in the original text.
+        body: the original text. The bodies of all pieces, joined, are all of it.
+        closing: closes code that a later piece goes on with; not in the original text.
+    """
+
+    opening: str
+    body: str
+    closing: str
+
+    @property
+    def text(self) -> str:
+        """What to send."""
+        return f"{self.opening}{self.body}{self.closing}"
+
+
+def split(text: str, most_characters: int) -> tuple[str, ...]:
+    """Cut text into messages without empty lines around them; blank ones are left out.
+
+    Raises:
+        ValueError: `most_characters` is below `LEAST_CHARACTERS`.
+    """
+    found = pieces(text, most_characters)
+    return tuple(piece.text.strip("\n") for piece in found if piece.body.strip())
+
+
+def pieces(text: str, most_characters: int) -> tuple[Piece, ...]:
+    """Cut text exactly: nothing is lost or changed.
+
+    Args:
+        text: Markdown, harmless. Code that is never closed in it is closed in its last piece.
+        most_characters: of each piece; Python's characters, as Discord counts too.
+
+    Raises:
+        ValueError: `most_characters` is below `LEAST_CHARACTERS`.
+    """
+    if most_characters < LEAST_CHARACTERS:
+        raise ValueError(f"a piece needs {LEAST_CHARACTERS} units at least")
+    return tuple(_Cutter(text, most_characters).cut())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Line:
+    """Where a line ends in the text, and the code that is open before and after it."""
+
+    end: int
+    before: fences.Fence | None
+    after: fences.Fence | None
+    is_blank: bool
+
+    @property
+    def is_fence(self) -> bool:
+        """Whether it opens or closes code."""
+        return self.before is not self.after
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Cut:
+    place: int
+    fence: fences.Fence | None
+
+
+class _Cutter:
+    def __init__(self, text: str, most_characters: int) -> None:
+        self._text = text
+        self._most_characters = most_characters
+        self._lines = list(_lines(text))
+
+    def cut(self) -> Iterator[Piece]:
+        start, number = 0, 0
+        fence: fences.Fence | None = None
+        while start < len(self._text):
+            opening = self._opening(start, number, fence)
+            cut = self._next(start, number, self._most_characters - len(opening))
+            body = self._text[start : cut.place]
+            yield Piece(opening, body, _closing(body, cut.fence))
+            start, fence = cut.place, cut.fence
+            while number < len(self._lines) and self._lines[number].end <= start:
+                number += 1
+
+    def _opening(self, start: int, number: int, fence: fences.Fence | None) -> str:
+        opening = fence.opening if fence else ""
+        line = self._lines[number]
+        is_broken = start > self._begin(number) or not self._fits_alone(number)
+        if is_broken and not line.is_fence and fences.begins(self._text[start : start + 32]):
+            return opening + _NO_FENCE
+        return opening
+
+    def _next(self, start: int, number: int, room: int) -> _Cut:
+        """Choose where the piece ends that begins at `start`, in line `number`."""
+        found: dict[int, tuple[_Cut, int]] = {}
+        place, used, last = start, 0, None
+        for index in range(number, len(self._lines)):
+            line = self._lines[index]
+            size = self._units(place, line, room - used)
+            if used + size > room:
+                return (
+                    _preferred(found, room)
+                    or (last if last and (line.is_fence or self._fits_alone(index)) else None)
+                    or self._within(start, place, line, room - used)
+                    or last
+                    or _Cut(start + 1, line.before)
+                )
+            used += line.end - place
+            place = line.end
+            last = _Cut(place, line.after)
+            if (kind := self._kind(index)) is not None:
+                found[kind] = (last, used)
+        return _Cut(place, self._lines[-1].after)
+
+    def _units(self, place: int, line: _Line, most: int) -> int:
+        """Measure what is left of a line, and closing the code it is in."""
+        size = line.end - place
+        if size > most:
+            return size
+        return size + len(_closing(self._text[place : line.end], line.after))
+
+    def _fits_alone(self, index: int) -> bool:
+        """Say whether a line is no longer than a piece, and so need not be broken."""
+        line = self._lines[index]
+        opening = line.before.opening if line.before else ""
+        room = self._most_characters - len(opening)
+        return self._units(self._begin(index), line, room) <= room
+
+    def _begin(self, index: int) -> int:
+        return self._lines[index - 1].end if index else 0
+
+    def _kind(self, index: int) -> int | None:
+        """Say how good a cut is after a line; None for one that only is made in need."""
+        line = self._lines[index]
+        following = self._lines[index + 1] if index + 1 < len(self._lines) else None
+        if line.after is not None:
+            # The piece, or the next one, would show code of no lines.
+            closes_next = following is not None and following.is_fence
+            return None if line.is_fence or closes_next else _LINE
+        if line.is_blank or line.is_fence or following is None or following.is_blank:
+            return _PARAGRAPH
+        return _BLOCK if following.is_fence else _LINE
+
+    def _within(self, start: int, place: int, line: _Line, room: int) -> _Cut | None:
+        """Break a line that is too long for any piece; None where it should begin a new one."""
+        if place > start and not line.is_fence and fences.begins(self._text[place : place + 32]):
+            return None
+        fence = line.after if line.is_fence else line.before
+        # The line ends where it is broken, and code is closed on a line of its own.
+        closing = len("\n" + fence.closing) if fence else 0
+        rest = self._text[place : min(line.end, place + room + line_breaks.AHEAD)]
+        most = min(len(rest), max(room - closing, 0))
+        if most < 1 or (line.is_fence and most <= line_breaks.LONGEST_MARKS):
+            return None
+        if line.is_fence:
+            return _Cut(place + most, fence)
+        return _Cut(place + line_breaks.before(rest, most, is_code=fence is not None), fence)
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    end = 0
+    fence: fences.Fence | None = None
+    for line in _LINES.findall(text):
+        end += len(line)
+        before = fence
+        if fence is None:
+            fence = fences.opened(line)
+        elif fences.closes(line, fence):
+            fence = None
+        yield _Line(end, before, fence, not line.strip())
+
+
+def _preferred(found: dict[int, tuple[_Cut, int]], room: int) -> _Cut | None:
+    for kind, least in enumerate(_FULL_ENOUGH):
+        if kind in found and found[kind][1] >= least * room:
+            return found[kind][0]
+    return None
+
+
+def _closing(body: str, fence: fences.Fence | None) -> str:
+    if fence is None:
+        return ""
+    return fence.closing if body.endswith("\n") else f"\n{fence.closing}"

@@ -1,0 +1,187 @@
+"""Deciding what of an execution's outputs stands in a message and what becomes a file. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from interpreter_bot import values
+from interpreter_bot.platforms.rendering import file_names, html_content, items, line_breaks, tables
+from interpreter_bot.text import sanitizing, screens
+
+_PNG: Final = "image/png"
+_PRINTED: Final = -1
+# A line is cut rather than so much room left empty.
+_WHOLE_LINES: Final = 0.5
+_ALT_CHARACTERS: Final = 200
+
+
+class OutputSelector:
+    """Chooses for one platform and one turn: a file keeps its name when it is chosen again."""
+
+    def __init__(self, capabilities: items.Capabilities) -> None:
+        self._capabilities = capabilities
+        self._names = file_names.FileNames()
+
+    def choose(self, cell: int, standing: Sequence[screens.ScreenItem]) -> tuple[items.Item, ...]:
+        """Say what to show of what stands on the screen of a cell.
+
+        Text beyond what may be shown ends with its head; all of it is in the file that follows
+        last.
+        """
+        return tuple(_Execution(cell, self._capabilities, self._names).choose(standing))
+
+
+class _Execution:
+    def __init__(
+        self, cell: int, capabilities: items.Capabilities, given: file_names.FileNames
+    ) -> None:
+        self._cell = cell
+        self._can = capabilities
+        self._names = given
+        self._characters_left = capabilities.text_characters
+        self._lines_left = capabilities.text_lines
+
+    def choose(self, standing: Sequence[screens.ScreenItem]) -> Iterator[items.Item]:
+        is_cut = False
+        for item in standing:
+            if isinstance(item.output, values.Text):
+                text = item.output.text.rstrip("\n")
+                head = self._head(text)
+                is_cut = is_cut or len(head) < len(text)
+                if head.strip():
+                    yield items.TextItem(head, item.output.stream)
+            else:
+                yield from self._other(item.number, item.output)
+        if is_cut:
+            printed = "".join(
+                item.output.text for item in standing if isinstance(item.output, values.Text)
+            )
+            yield self._file(_PRINTED, "output", ".txt", printed, "all that was printed")
+
+    def _other(self, number: int, output: screens.Standing) -> Iterator[items.Item]:
+        match output:
+            case values.Error():
+                yield from self._traceback(number, output)
+            case values.Image():
+                yield from self._image(number, output)
+            case values.Html():
+                yield from self._html(number, output)
+            case values.Table():
+                yield from self._table(number, output)
+            case values.Latex():
+                yield from self._latex(number, output)
+            case values.Json():
+                yield from self._text(number, output.json, "json")
+            case values.Notice():
+                yield items.NoteItem(sanitizing.harmless(output.text))
+            case values.Result():
+                yield from self._text(number, output.plain, "")
+            case values.Text():
+                pass
+
+    def _text(self, number: int, text: str, language: str) -> Iterator[items.Item]:
+        text = sanitizing.harmless(text).rstrip("\n")
+        head = self._head(text)
+        if head.strip():
+            yield items.CodeItem(head, language) if language else items.TextItem(head)
+        if len(head) < len(text):
+            kind, suffix = ("data", ".json") if language == "json" else ("value", ".txt")
+            yield self._file(number, kind, suffix, text, "all of it")
+
+    def _traceback(self, number: int, error: values.Error) -> Iterator[items.Item]:
+        text = sanitizing.harmless(error.traceback).rstrip("\n")
+        # The last line names the error, so of a long one it is the end that is shown.
+        lines = text.split("\n")[-self._can.text_lines :]
+        tail = "\n".join(lines)
+        tail = tail[max(len(tail) - self._can.text_characters, 0) :]
+        yield items.CodeItem(tail or error.name, "traceback")
+        if len(tail) < len(text):
+            yield self._file(number, "error", ".txt", text, "the whole traceback")
+
+    def _image(self, number: int, image: values.Image) -> Iterator[items.Item]:
+        name = self._name(number, file_names.of_image(image))
+        alt = _alt(image.plain, name)
+        if image.mime in self._can.pictures:
+            yield items.PictureItem(name + image.suffix, image.mime, image.data, alt)
+            return
+        if image.preview and _PNG in self._can.pictures:
+            yield items.PictureItem(f"{name}.png", _PNG, image.preview, alt)
+        yield items.FileItem(name + image.suffix, image.mime, image.data, alt)
+
+    def _html(self, number: int, shown: values.Html) -> Iterator[items.Item]:
+        if (found := html_content.media(shown.html)) is not None:
+            mime, suffix, data = found
+            kind = "sound" if mime.startswith("audio/") else "video"
+            yield items.FileItem(self._name(number, kind) + suffix, mime, data, f"a {kind}")
+            return
+        text = html_content.words(shown.html)
+        if text is not None and not self._can.has_html:
+            yield from self._text(number, _plain(shown) or text, "")
+            return
+        title = " ".join(sanitizing.harmless(shown.title or html_content.title(shown.html)).split())
+        name = self._name(number, "page", title=title)
+        if self._can.has_html:
+            yield items.PageItem(f"{name}.html", shown.html, title)
+            return
+        if shown.preview and _PNG in self._can.pictures:
+            alt = _alt(title, name)
+            yield items.PictureItem(f"{name}.png", _PNG, shown.preview, f"Preview: {alt}")
+        elif plain := _plain(shown):
+            yield from self._text(number, plain, "")
+        about = "interactive; open it in a browser"
+        data = shown.html.encode("utf-8", "replace")
+        yield items.FileItem(f"{name}.html", "text/html", data, about)
+
+    def _table(self, number: int, table: values.Table) -> Iterator[items.Item]:
+        can = self._can
+        text = tables.draw(table, can.table_width, most_rows=can.table_rows)
+        yield items.TableItem(table, text)
+        is_whole = len(table.rows) <= can.table_rows and tables.width(table) <= can.table_width
+        if not is_whole and not can.has_tables:
+            about = tables.size(table, len(table.rows))
+            yield self._file(number, "table", ".csv", tables.as_csv(table), about)
+
+    def _latex(self, number: int, formula: values.Latex) -> Iterator[items.Item]:
+        if self._can.has_latex:
+            yield items.CodeItem(sanitizing.harmless(formula.latex), "latex")
+        elif formula.preview and _PNG in self._can.pictures:
+            name = self._name(number, "formula")
+            alt = _alt(formula.plain or formula.latex, name)
+            yield items.PictureItem(f"{name}.png", _PNG, formula.preview, alt)
+        elif html_content.says_something(formula.plain):
+            yield from self._text(number, formula.plain, "")
+        else:
+            yield from self._text(number, formula.latex, "latex")
+
+    def _head(self, text: str) -> str:
+        """Take what still fits, whole lines where that leaves little room empty."""
+        if not text.strip():
+            return text
+        lines = text.split("\n")
+        head = "\n".join(lines[: max(self._lines_left, 0)])
+        fitting = max(self._characters_left, 0)
+        if fitting < len(head):
+            line_end = head.rfind("\n", 0, fitting)
+            fitting = line_end if line_end > fitting * _WHOLE_LINES else fitting
+            head = head[: line_breaks.floor(head, fitting)]
+        self._characters_left -= len(head)
+        self._lines_left -= head.count("\n") + 1
+        return head
+
+    def _name(self, number: int, kind: str, *, title: str = "") -> str:
+        return self._names.name((self._cell, number), kind, title=title)
+
+    def _file(self, number: int, kind: str, suffix: str, text: str, about: str) -> items.FileItem:
+        mime = {".csv": "text/csv", ".json": "application/json"}.get(suffix, "text/plain")
+        name = self._name(number, kind) + suffix
+        return items.FileItem(name, mime, text.encode("utf-8", "replace"), about)
+
+
+def _plain(shown: values.Display) -> str:
+    return shown.plain if html_content.says_something(shown.plain) else ""
+
+
+def _alt(text: str, name: str) -> str:
+    text = " ".join(sanitizing.harmless(text).split()) if html_content.says_something(text) else ""
+    return text[:_ALT_CHARACTERS] or name.replace("-", " ").capitalize()

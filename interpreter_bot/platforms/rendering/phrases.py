@@ -1,0 +1,54 @@
+"""Words for what a turn waits for. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interpreter_bot import values
+
+SILENT: Final = "Done, nothing was printed."
+_GENERAL: Final = {
+    values.Ending.TIMED_OUT: "The code took too long and was stopped.",
+    values.Ending.OUT_OF_MEMORY: "The code used more memory than it may have, and was stopped.",
+    values.Ending.CRASHED: "The Python process ended unexpectedly.",
+    values.Ending.REFUSED: "The code was not run.",
+    values.Ending.ERROR: "The code ended with an error.",
+}
+_LOST: Final = "Its variables are gone; files in /mnt/data are kept."
+_KEPT: Final = "Variables are kept."
+_INTERRUPTED: Final = frozenset({values.Ending.TIMED_OUT, values.Ending.STOPPED})
+
+
+def ending_sentence(finished: values.Finished, *, has_shown: bool, has_error: bool = False) -> str:
+    """Say how an execution ended.
+
+    Args:
+        finished: the end.
+        has_shown: something stands on the screen, or a file was made.
+        has_error: a traceback is part of that.
+
+    Returns:
+        One or two sentences; empty where the screen says it all.
+    """
+    if finished.ending is values.Ending.OK:
+        return finished.reason or ("" if has_shown else SILENT)
+    if finished.ending is values.Ending.ERROR and has_error:
+        return finished.reason
+    if finished.ending is values.Ending.STOPPED and not finished.reason:
+        # A person did it, as the end of the turn says.
+        return _LOST if finished.kernel_lost else ""
+    text = finished.reason or _GENERAL[finished.ending]
+    if finished.kernel_lost:
+        # The reason says so itself where the kernel died of it.
+        return text if "variables are gone" in text else f"{text} {_LOST}"
+    return f"{text} {_KEPT}" if finished.ending in _INTERRUPTED else text
+
+
+def waiting_sentence(text: str, share: float | None) -> str:
+    """Say in one line what is waited for, and how far it is.
+
+    Args:
+        text: what it is; where it is empty, nothing is said.
+        share: from 0 to 1; None where nobody can tell.
+    """
+    return f"{share:.0%}: {text}" if text and share is not None else text

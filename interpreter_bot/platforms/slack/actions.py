@@ -1,0 +1,154 @@
+"""Buttons and forms, as bolt calls us about them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any, Final
+
+from slack_bolt.async_app import AsyncAck, AsyncBoltContext, AsyncRespond
+
+from interpreter_bot.platforms.slack import (
+    admin_views,
+    blocks,
+    commands,
+    home_tab,
+    home_views,
+    installations,
+    interactions,
+    message_parsing,
+    modals,
+    permissions,
+    posted_messages,
+    requests_in_flight,
+)
+
+_log = logging.getLogger(__name__)
+
+_FEEDBACK: Final = "Thank you; noted."
+
+
+class ActionHandlers:
+    """Does what is pressed and takes what is filled in."""
+
+    def __init__(
+        self,
+        known: installations.InstalledWorkspaces,
+        turns: requests_in_flight.RequestsInFlight,
+        interaction_handlers: interactions.Interactions,
+        form: modals.Modals,
+        home: home_tab.HomeTab,
+        door: permissions.Permissions,
+        thought: home_tab.Feedback,
+    ) -> None:
+        self._workspaces = known
+        self._turns = turns
+        self._interactions = interaction_handlers
+        self._forms = form
+        self._homes = home
+        self._door = door
+        self._opinions = thought
+
+    async def action(
+        self,
+        ack: AsyncAck,
+        body: dict[str, Any],
+        action: dict[str, Any],
+        context: AsyncBoltContext,
+        respond: AsyncRespond,
+    ) -> None:
+        """Do what was pressed."""
+        await ack()
+        workspace = await self._workspaces.of(context)
+        user = str(body["user"]["id"])
+        name = str(action["action_id"])
+        chosen = action.get("selected_option") or action
+        value = str(chosen.get("value") or action.get("selected_user") or "")
+        trigger = str(body.get("trigger_id", ""))
+        channel = str((body.get("channel") or {}).get("id", ""))
+        tell = interactions.teller(respond) if channel else None
+        if name == admin_views.CHANGE:
+            work = self._homes.form(workspace, trigger)
+        elif name.startswith("home_"):
+            work = self._homes.press(workspace, user, name, value)
+        elif name.startswith(blocks.WHOLE):
+            place = _place(workspace, user, channel, body)
+            work = self._interactions.send_table(workspace, user, place, value)
+        else:
+            work = self._pressed(workspace, user, channel, name, value, trigger, tell)
+        self._turns.spawn(interactions.told(work, tell), name)
+
+    async def _pressed(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        name: str,
+        value: str,
+        trigger: str,
+        tell: commands.Tell | None,
+    ) -> None:
+        doing, form = self._interactions, self._forms
+        match name:
+            case blocks.STOP:
+                await doing.stop(workspace, user, channel, value)
+            case blocks.FEEDBACK:
+                opinion, _, turn = value.partition(" ")
+                await self._door.require(workspace, user, channel)
+                await self._opinions.note(workspace.team, user, turn, opinion)
+                if tell:
+                    await tell(_FEEDBACK)
+            case blocks.RUN:
+                await form.decide(workspace, user, channel, value, form.code_of(value))
+            case blocks.CANCEL:
+                await form.decide(workspace, user, channel, value, None)
+            case blocks.EDIT:
+                question = await form.question(workspace, user, channel, value)
+                await form.open_edit(workspace, channel, question, trigger)
+            case blocks.ANSWER:
+                question = await form.question(workspace, user, channel, value)
+                await form.open_answer(workspace, channel, question, trigger)
+            case _:
+                _log.info("a button we do not know: %r", name)
+
+    # Forms --------------------------------------------------------------------------------
+
+    async def submitted(
+        self, ack: AsyncAck, body: dict[str, Any], view: dict[str, Any], context: AsyncBoltContext
+    ) -> None:
+        """Take a form that was filled in."""
+        await ack()
+        workspace = await self._workspaces.of(context)
+        user = str(body["user"]["id"])
+        facts = json.loads(view.get("private_metadata") or "{}")
+        channel = str(facts.get("channel", ""))
+        text = home_views.field(view)
+
+        async def tell(sentence: str) -> None:
+            if channel:
+                await self._interactions.whisper(workspace, user, channel, sentence)
+
+        doing = self._interactions
+        match view.get("callback_id"):
+            case home_views.RUN_FORM:
+                code = message_parsing.without_smart_quotes(text)
+                work = doing.run_code(workspace, user, channel, code)
+            case home_views.ASK_FORM:
+                work = doing.ask_about(workspace, user, channel, str(facts["ts"]), text)
+            case home_views.EDIT_FORM | home_views.ANSWER_FORM:
+                work = self._forms.decide(workspace, user, channel, str(facts["question"]), text)
+            case admin_views.FORM:
+                work = self._homes.choose(workspace, user, view)
+            case other:
+                _log.info("a form we do not know: %r", other)
+                return
+        self._turns.spawn(interactions.told(work, tell), "form")
+
+
+def _place(
+    workspace: installations.InstalledWorkspace, user: str, channel: str, body: dict[str, Any]
+) -> posted_messages.Place:
+    """Say in which thread a message stands that has the button."""
+    message = body.get("message") or {}
+    root = str(message.get("thread_ts") or message.get("ts") or "")
+    return posted_messages.Place(workspace, channel, thread=root, asked="", user=user)

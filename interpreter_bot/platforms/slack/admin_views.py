@@ -1,0 +1,213 @@
+"""What admins see in their home tab, and the form in which they choose. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
+
+from interpreter_bot.platforms.slack import blocks, home_views, mrkdwn, permissions
+from interpreter_bot.sessions import histories, requests
+
+KILL: Final = "home_kill"
+DELETE: Final = "home_delete"
+CHANGE: Final = "home_change"
+PERSON: Final = "home_person"
+FORM: Final = "governing_form"
+
+_MOST_SESSIONS: Final = 12
+_MOST_LISTED: Final = 50
+_GROUP: Final = re.compile(r"\bS[A-Z0-9]{1,30}\b")
+_WHOLE: Final = re.compile(r"[1-9][0-9]{0,14}")
+_AMOUNT: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
+_AS_SET: Final = "as set"
+_SWITCH: Final = {"yes": True, "no": False}
+_NAMES: Final = (
+    *(permissions.PEOPLE, permissions.GROUPS, permissions.CHANNELS),
+    *(permissions.APPROVAL, permissions.FOLLOWING),
+    *(permissions.TOKENS, permissions.MONEY),
+)
+_HINT: Final = "Nothing: as the bot's operator set it."
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AdminForm:
+    """What is theirs to see.
+
+    Attributes:
+        everybody: all conversations of the workspace.
+        holds: what is chosen, or else set.
+        approval: the strictest of what is chosen and set.
+        feedback: how many answers were called good, and how many bad.
+        person: whose use is shown; nobody's if empty.
+        name: what they are called.
+        usage: theirs.
+    """
+
+    everybody: Sequence[histories.SessionOverview]
+    holds: permissions.Preferences
+    approval: requests.Approval
+    feedback: tuple[int, int] = (0, 0)
+    person: str = ""
+    name: str = ""
+    usage: histories.Usage | None = None
+
+
+def shown(governed: AdminForm) -> list[blocks.Block]:
+    """Make their part of the home tab."""
+    made = [home_views.heading("All sessions")]
+    for overview in governed.everybody[:_MOST_SESSIONS]:
+        made += _session(overview)
+    holds = governed.holds
+    listed = (
+        ("People", holds.people, "<@{}>"),
+        ("User groups", holds.groups, "{}"),
+        ("Channels", holds.channels, "<#{}>"),
+    )
+    lines = [f"*{what}:* {_list(ids, form)}" for what, ids, form in listed]
+    lines.append(f"*Asked before code runs:* {governed.approval}")
+    lines.append(f"*Answers without a mention:* {'yes' if holds.follows_threads else 'no'}")
+    change = blocks.actions(blocks.button("Change", CHANGE, "change"))
+    made += [home_views.heading("Who may, and how"), blocks.section("\n".join(lines)), change]
+    good, bad = governed.feedback
+    made += [
+        home_views.heading("Use and budgets"),
+        blocks.section(f"Answers: {good} good, {bad} bad"),
+    ]
+    if governed.usage is not None:
+        name = mrkdwn.escaped(governed.name)
+        made.append(blocks.section(f"*{name}* today: {home_views.usage(governed.usage)}"))
+    return [*made, blocks.actions(_chooser(governed.person))]
+
+
+def _list(ids: Sequence[str], form: str) -> str:
+    # Ids come from a form or from the settings; what is none is shown as it is.
+    named = [form.format(one) if one.isalnum() else mrkdwn.escaped(one) for one in ids]
+    more = f" and {len(ids) - _MOST_LISTED} more" if len(ids) > _MOST_LISTED else ""
+    return ", ".join(named[:_MOST_LISTED]) + more if ids else "all"
+
+
+def _chooser(person: str) -> blocks.Block:
+    made = {"type": "users_select", "action_id": PERSON, "placeholder": blocks.plain("Use of …")}
+    return made | ({"initial_user": person} if person else {})
+
+
+def _session(overview: histories.SessionOverview) -> list[blocks.Block]:
+    key = home_views.key(overview)
+    kill = blocks.button("Kill", KILL, key)
+    delete = blocks.button("Delete", DELETE, key, style="danger")
+    kill["confirm"] = _confirmation(
+        "Kill this session?", "What runs is stopped and its variables are gone; files stay.", "Kill"
+    )
+    delete["confirm"] = _confirmation(
+        "Delete this session?", "Its variables, files and history are gone for good.", "Delete"
+    )
+    return [blocks.section(home_views.told(overview)), blocks.actions(kill, delete)]
+
+
+def _confirmation(title: str, text: str, yes: str) -> blocks.Block:
+    return {
+        "title": blocks.plain(title, 100),
+        "text": blocks.plain(text, 300),
+        "confirm": blocks.plain(yes, 30),
+        "deny": blocks.plain("Keep", 30),
+    }
+
+
+def form(chosen: Mapping[str, Any]) -> home_views.View:
+    """Make the form.
+
+    Args:
+        chosen: by name, what the workspace chose itself.
+    """
+    people, groups, channels = _lists(chosen)
+    tokens, money = (_number(chosen.get(name)) for name in (permissions.TOKENS, permissions.MONEY))
+    follows = chosen.get(permissions.FOLLOWING)
+    switch = next((word for word, is_on in _SWITCH.items() if is_on is follows), _AS_SET)
+    approval = chosen.get(permissions.APPROVAL, _AS_SET)
+    return {
+        "type": "modal",
+        "callback_id": FORM,
+        "title": blocks.plain("Who may, and how", 24),
+        "submit": blocks.plain("Save", 24),
+        "close": blocks.plain("Cancel", 24),
+        "blocks": [
+            _input(permissions.PEOPLE, "People who may use me", people),
+            _input(permissions.GROUPS, "User groups (S…) who may", groups),
+            _input(permissions.CHANNELS, "Channels where I work", channels),
+            _input(
+                permissions.APPROVAL,
+                "Ask a person before the model's code runs",
+                _select(get_args(requests.Approval), approval),
+            ),
+            _input(
+                permissions.FOLLOWING,
+                "Answer without a mention in threads of one person",
+                _select(tuple(_SWITCH), switch),
+            ),
+            _input(permissions.TOKENS, "Tokens one person may use in a day", tokens),
+            _input(permissions.MONEY, "Money one person may use in a day", money),
+        ],
+    }
+
+
+def _lists(chosen: Mapping[str, Any]) -> tuple[blocks.Block, blocks.Block, blocks.Block]:
+    people: blocks.Block = {"type": "multi_users_select"}
+    channels: blocks.Block = {
+        "type": "multi_conversations_select",
+        "filter": {"include": ["public", "private"], "exclude_bot_users": True},
+    }
+    groups: blocks.Block = {"type": "plain_text_input"}
+    if listed := chosen.get(permissions.PEOPLE):
+        people["initial_users"] = list(listed)
+    if listed := chosen.get(permissions.CHANNELS):
+        channels["initial_conversations"] = list(listed)
+    if listed := chosen.get(permissions.GROUPS):
+        groups["initial_value"] = " ".join(listed)
+    return people, groups, channels
+
+
+def _number(chosen: object) -> blocks.Block:
+    element: blocks.Block = {"type": "plain_text_input", "max_length": 20}
+    return element | ({"initial_value": str(chosen)} if chosen is not None else {})
+
+
+def _input(name: str, label: str, element: blocks.Block) -> blocks.Block:
+    return {
+        "type": "input",
+        "block_id": name,
+        "label": blocks.plain(label, 200),
+        "hint": blocks.plain(_HINT, 200),
+        "element": {**element, "action_id": name},
+        "optional": True,
+    }
+
+
+def _select(titles: Sequence[str], chosen: str) -> blocks.Block:
+    options = [{"text": blocks.plain(one), "value": one} for one in (_AS_SET, *titles)]
+    found = next((one for one in options if one["value"] == chosen), options[0])
+    return {"type": "static_select", "options": options, "initial_option": found}
+
+
+def chosen(view: home_views.View) -> dict[str, object | None]:
+    """Read the form: what is chosen by name; None where the settings are to hold."""
+    state = view.get("state", {}).get("values", {})
+    given = {name: (state.get(name) or {}).get(name) or {} for name in _NAMES}
+    option = {name: (given[name].get("selected_option") or {}).get("value") for name in _NAMES}
+    approval = option[permissions.APPROVAL]
+    return {
+        permissions.PEOPLE: given[permissions.PEOPLE].get("selected_users") or None,
+        permissions.GROUPS: _GROUP.findall(given[permissions.GROUPS].get("value") or "") or None,
+        permissions.CHANNELS: given[permissions.CHANNELS].get("selected_conversations") or None,
+        permissions.APPROVAL: approval if approval in get_args(requests.Approval) else None,
+        permissions.FOLLOWING: _SWITCH.get(str(option[permissions.FOLLOWING])),
+        permissions.TOKENS: _written(given[permissions.TOKENS], _WHOLE),
+        permissions.MONEY: _written(given[permissions.MONEY], _AMOUNT),
+    }
+
+
+def _written(given: Mapping[str, Any], form: re.Pattern[str]) -> str | None:
+    """Read a number that somebody wrote; what is none leaves it to the settings."""
+    text = str(given.get("value") or "").strip().replace(",", "").replace("_", "")
+    return text if form.fullmatch(text) else None

@@ -1,0 +1,236 @@
+"""An answer as messages: texts that are edited as they grow, and pictures where they belong.
+
+A section is the text up to a picture, and that picture. What stands above a picture that is shown
+is not touched any more; the text below it is in messages of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Final
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.rendering import message_splitting
+from interpreter_bot.platforms.slack import (
+    answers,
+    api_errors,
+    blocks,
+    file_uploads,
+    picture_blocks,
+    posted_messages,
+    web_api,
+)
+
+_NOTIFIED_CHARACTERS: Final = 300
+
+
+class AnswerSections:
+    """The messages of one answer, as far as they are posted and not streamed."""
+
+    def __init__(
+        self,
+        api: web_api.WebApi,
+        sends: file_uploads.FileUploads,
+        place: posted_messages.Place,
+        config: settings.Slack,
+        *,
+        heading: str = "",
+        payload: dict[str, str] | None = None,
+    ) -> None:
+        """Show nothing yet; see `live_messages.LiveMessage` for what each is."""
+        self.complaints: list[str] = []
+        self._api = api
+        self._uploads = sends
+        self._pictures = picture_blocks.PictureBlocks(api, sends)
+        self._place = place
+        self._options = config
+        self._heading = heading
+        self._payload = payload
+        self._messages = posted_messages.PostedMessages(
+            api, place, most_characters=config.stream_characters
+        )
+        self._root = ""
+        # Pictures that stand there, and whether the text before the next one does for good.
+        self._placed = 0
+        self._is_told = False
+
+    @property
+    def thread(self) -> str:
+        """Where all but the first message goes."""
+        return self._place.thread or self._root or self._messages.first
+
+    def adopt(self, timestamps: Sequence[str]) -> None:
+        """Go on with messages of the current section that were streamed."""
+        self._messages.adopt(timestamps)
+
+    async def show(self, answer: answers.Answer, live: str, below: Sequence[blocks.Block]) -> None:
+        """Show an answer as far as it goes.
+
+        Args:
+            answer: all of it.
+            live: Markdown under its text, which may still change.
+            below: blocks under that.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        await self._up_to_pictures(answer)
+        text = f"{self._text(answer)}\n\n{live}".strip("\n")
+        shown = text or "_Working on it…_"
+        await self._messages.show(shown, below=below, payload=self._payload)
+
+    async def finish(self, answer: answers.Answer, below: Sequence[blocks.Block]) -> None:
+        """Show all that is left: in one message with its pictures, where that can be.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        if not await self._finish_in_blocks(answer, below):
+            await self._up_to_pictures(answer)
+            await self._messages.show(self._text(answer), below=below, payload=self._payload)
+
+    async def part(self, answer: answers.Answer, timestamps: Sequence[str] | None) -> None:
+        """Know that the text before the next picture was streamed.
+
+        Args:
+            answer: all of it.
+            timestamps: of the messages that are to be written anew; None if they are right.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        if timestamps is not None:
+            self.adopt(timestamps)
+            await self._messages.show(self._text(answer))
+        self._is_told = True
+
+    async def show_pictures(self, shown: Sequence[answers.Picture]) -> None:
+        """Show pictures that follow each other: in a message, else as files, in their place.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        made = await self._pictures.blocks(self._place, shown)
+        if made is None:
+            await self._send(shown)
+        else:
+            await self._post(made, shown)
+        self._next(len(shown))
+
+    async def _up_to_pictures(self, answer: answers.Answer) -> None:
+        """Show the text before each picture for good, and the picture."""
+        while any(isinstance(piece, answers.Picture) for piece in self._left(answer)):
+            await self._tell(answer)
+            run = next(answers.runs(self._left(answer)))
+            await self.show_pictures([p for p in run if isinstance(p, answers.Picture)])
+
+    async def _finish_in_blocks(
+        self, answer: answers.Answer, below: Sequence[blocks.Block]
+    ) -> bool:
+        """Show all that is left in blocks; says whether this workspace can have that."""
+        waiting = [p for p in self._left(answer) if isinstance(p, answers.Picture)]
+        made = await self._pictures.blocks(self._place, waiting) if waiting else None
+        if made is None:
+            return False
+        await self._tell(answer)
+        shown: list[blocks.Block] = []
+        for run in answers.runs(self._left(answer)):
+            if isinstance(run[0], answers.Picture):
+                shown += made[: len(run)]
+                del made[: len(run)]
+            else:
+                texts = message_splitting.split(
+                    self._markdown(run), self._options.stream_characters
+                )
+                shown += [blocks.prose(text) for text in texts]
+        await self._post([*shown, *below], waiting)
+        self._next(len(waiting))
+        return True
+
+    async def _post(self, made: Sequence[blocks.Block], shown: Sequence[answers.Picture]) -> None:
+        """Post messages with pictures; from one that Slack refuses on, they are sent as files."""
+        left = list(shown)
+        is_refused = False
+        for message in blocks.packed(made):
+            count = sum(map(_is_picture, message))
+            now, left = left[:count], left[count:]
+            if not is_refused:
+                try:
+                    await self._say(message)
+                    continue
+                except api_errors.GoneError:
+                    raise
+                except api_errors.RefusedError as error:
+                    if not now:
+                        raise
+                    self._pictures.refused(self._place, error)
+                    is_refused = True
+            await self._post_apart(message, now)
+
+    async def _post_apart(
+        self, message: Sequence[blocks.Block], shown: list[answers.Picture]
+    ) -> None:
+        """Post what was to be one message, its pictures as files between its words."""
+        for is_picture, run in itertools.groupby(message, _is_picture):
+            found = list(run)
+            if is_picture:
+                await self._send(shown[: len(found)])
+                shown = shown[len(found) :]
+            else:
+                await self._say(found)
+
+    async def _say(self, message: Sequence[blocks.Block]) -> None:
+        texts = [block["text"] for block in message if block["type"] == "markdown"]
+        notified = "".join(texts)[:_NOTIFIED_CHARACTERS] or "A picture"
+        place = dataclasses.replace(self._place, thread=self.thread)
+        await posted_messages.post(
+            self._api, place, {"text": notified, "blocks": message}, self.thread
+        )
+
+    async def _send(self, shown: Sequence[answers.Picture]) -> None:
+        """Show pictures as files."""
+        files = [picture_blocks.outgoing(picture) for picture in shown]
+        self.complaints += await self._uploads.send(self._place, self.thread, files)
+
+    def _next(self, count: int) -> None:
+        """Go on in messages below so many pictures more."""
+        self._root = self.thread
+        self._placed += count
+        self._is_told = False
+        self._payload = None
+        place = dataclasses.replace(self._place, thread=self.thread)
+        most = self._options.stream_characters
+        self._messages = posted_messages.PostedMessages(self._api, place, most_characters=most)
+
+    async def _tell(self, answer: answers.Answer) -> None:
+        """Show the text before the next picture for good."""
+        if not self._is_told:
+            if text := self._text(answer):
+                await self._messages.show(text, payload=self._payload)
+            else:
+                await self._messages.clear()
+        self._is_told = True
+
+    def _left(self, answer: answers.Answer) -> list[answers.Piece]:
+        """List what is not shown for good yet."""
+        left = answer.pieces[answer.after(self._placed) :]
+        if self._is_told:
+            return list(itertools.dropwhile(lambda p: not isinstance(p, answers.Picture), left))
+        return left
+
+    def _text(self, answer: answers.Answer) -> str:
+        """Write what comes before the next picture."""
+        left = answer.pieces[answer.after(self._placed) :]
+        before = itertools.takewhile(lambda p: not isinstance(p, answers.Picture), left)
+        text = self._markdown(list(before))
+        is_first = self._heading and not self._placed
+        return f"{self._heading}\n\n{text}".strip("\n") if is_first else text
+
+    def _markdown(self, pieces: Sequence[answers.Piece]) -> str:
+        return answers.markdown(pieces, with_details=self._options.code == "short")
+
+
+def _is_picture(block: blocks.Block) -> bool:
+    return bool(block["type"] == "image")

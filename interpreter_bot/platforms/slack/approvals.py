@@ -1,0 +1,203 @@
+"""Asking people in the middle of a turn: for input, and for leave to run code."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import dataclasses
+import secrets
+from collections.abc import Iterator
+from typing import Any, Final
+
+from interpreter_bot import values
+from interpreter_bot.platforms.rendering import fences
+from interpreter_bot.platforms.slack import (
+    api_errors,
+    blocks,
+    file_uploads,
+    mrkdwn,
+    posted_messages,
+    web_api,
+)
+from interpreter_bot.text import formatting, sanitizing
+
+ELSEWHERE: Final = "If several processes of this bot run, try again: another may have it."
+"""For whoever answers what this process does not know of; see `Questions`."""
+LATE: Final = f"That is no longer waiting. {ELSEWHERE}"
+ASKS: Final = "asks"
+QUESTION: Final = "question"
+"""Facts in a message of ours that say: Python waits for this person's next message."""
+
+_MOST_KNOWN: Final = 1_000
+
+_EDITED_CHARACTERS: Final = 3_000
+_SHOWN_CHARACTERS: Final = 9_000
+_PROMPT_CHARACTERS: Final = 1_500
+
+
+@dataclasses.dataclass(slots=True)
+class OpenQuestion:
+    """One that is open.
+
+    Attributes:
+        id: for buttons; nobody can guess it.
+        user: who may answer, besides admins where it is about leave.
+        code: what waits for leave; empty for an `input()`.
+        answer: what a person said, or the code that may run; None means that it may not.
+    """
+
+    id: str
+    user: str
+    code: str
+    prompt: str
+    answer: asyncio.Future[str | None]
+
+
+_Thread = tuple[str, str, str]
+
+
+class Questions:
+    """All that are open, in this process: a restart ends the code that asked, too."""
+
+    def __init__(self) -> None:
+        self._by_thread: Final[dict[_Thread, list[OpenQuestion]]] = {}
+        self._by_id: Final[dict[str, OpenQuestion]] = {}
+        self._asked: Final[collections.deque[str]] = collections.deque(maxlen=_MOST_KNOWN)
+
+    @contextlib.contextmanager
+    def open(
+        self,
+        thread: _Thread | None,
+        user: str,
+        *,
+        code: str = "",
+        prompt: str = "",
+    ) -> Iterator[OpenQuestion]:
+        """Ask; with a thread (team, channel, root), a message there is the answer as well."""
+        future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        question = OpenQuestion(secrets.token_urlsafe(12), user, code, prompt, future)
+        self._by_id[question.id] = question
+        self._asked.append(question.id)
+        waiting = self._by_thread.setdefault(thread, []) if thread else []
+        waiting.append(question)
+        try:
+            yield question
+        finally:
+            del self._by_id[question.id]
+            waiting.remove(question)
+            if thread and not waiting:
+                self._by_thread.pop(thread, None)
+
+    def waits(self, thread: _Thread, user: str) -> bool:
+        """Say whether a message of somebody in a thread would be an answer."""
+        return any(q.user == user and not q.answer.done() for q in self._by_thread.get(thread, ()))
+
+    def tell(self, thread: _Thread, user: str, text: str) -> bool:
+        """Take a message as the answer to the oldest question it can be for."""
+        for question in self._by_thread.get(thread, ()):
+            if question.user == user and not question.answer.done():
+                question.answer.set_result(text)
+                return True
+        return False
+
+    def is_ours(self, question_id: str) -> bool:
+        """Say whether this process asked that, be it open or not."""
+        return question_id in self._asked
+
+    def get(self, question_id: str) -> OpenQuestion | None:
+        """Find one that is still open."""
+        question = self._by_id.get(question_id)
+        return question if question and not question.answer.done() else None
+
+
+async def ask(
+    api: web_api.WebApi,
+    questions: Questions,
+    place: posted_messages.Place,
+    thread: str,
+    request: values.InputRequested,
+) -> str:
+    """Let the person who asked answer running code, in the thread; a password in a form.
+
+    Raises:
+        SlackError: the question could not be asked.
+    """
+    prompt = formatting.one_line(request.prompt, _PROMPT_CHARACTERS)
+    shown = fences.inline(prompt) if prompt else ""
+    where = None if request.is_password else (place.workspace.team, place.channel, thread)
+    how = "Answer with the button." if request.is_password else "Answer here in the thread."
+    text = mrkdwn.defused(f"⌨️ Python asks {shown or 'for input'}\n\n_{how}_")
+    with questions.open(where, place.user, prompt=prompt) as question:
+        under = [blocks.actions(blocks.button("Answer", blocks.ANSWER, question.id))]
+        content = {"text": "Python asks for input", "blocks": [blocks.prose(text), *under]}
+        payload = {ASKS: place.user, QUESTION: question.id} if where else None
+        ts = await posted_messages.post(api, place, content, thread, payload)
+        said = "No longer waiting for an answer."
+        try:
+            answer = await question.answer
+            said = "Answered."
+        finally:
+            done = f"⌨️ Python asked {shown or 'for input'}\n\n_{said}_"
+            await _settle(api, place, ts, mrkdwn.defused(done))
+    return answer or ""
+
+
+async def approve(
+    api: web_api.WebApi,
+    questions: Questions,
+    place: posted_messages.Place,
+    thread: str,
+    code: str,
+) -> str | None:
+    """Ask for leave to run exactly this code; returns what may run, None for nothing.
+
+    Raises:
+        SlackError: the question could not be asked.
+    """
+    # Nobody may be asked to agree to what they do not see.
+    readable = sanitizing.revealed(code)
+    head = readable.text
+    if len(head) > _SHOWN_CHARACTERS:
+        await _show_all(api, place, thread, head)
+        head = f"{head[:_SHOWN_CHARACTERS]}\n# … all of it is in plan.py"
+    shown = mrkdwn.python(head, readable.warning)
+    may_edit = len(code) <= _EDITED_CHARACTERS
+    with questions.open(None, place.user, code=code) as question:
+        under = blocks.approval(f"May this run?\n{shown}", question.id, may_edit=may_edit)
+        content: dict[str, Any] = {"text": "May this code run?", "blocks": list(under)}
+        ts = await posted_messages.post(api, place, content, thread)
+        said = "No longer waiting."
+        try:
+            answer = await question.answer
+            said = "Cancelled." if answer is None else "Approved."
+            if answer not in (None, code):
+                edited = sanitizing.revealed(answer or "")
+                shown = mrkdwn.python(edited.text, edited.warning)
+                said = "Approved, as edited."
+        finally:
+            await _settle(api, place, ts, f"{shown}\n_{said}_")
+    return answer
+
+
+async def _show_all(
+    api: web_api.WebApi, place: posted_messages.Place, thread: str, code: str
+) -> None:
+    plan = file_uploads.of_bytes("plan.py", code.encode("utf-8", "replace"), "", is_image=False)
+    complaints = await file_uploads.FileUploads(api).send(place, thread, [plan])
+    if complaints:
+        raise api_errors.SlackError("The code is too long to be shown for approval.")
+
+
+async def _settle(api: web_api.WebApi, place: posted_messages.Place, ts: str, text: str) -> None:
+    """Take the buttons away."""
+    with contextlib.suppress(api_errors.SlackError):
+        await api.call(
+            place.workspace,
+            "chat.update",
+            channel=place.channel,
+            ts=ts,
+            text="Asked.",
+            blocks=[blocks.prose(text)],
+            metadata={"event_type": posted_messages.METADATA, "event_payload": {}},
+        )

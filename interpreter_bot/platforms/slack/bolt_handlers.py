@@ -1,0 +1,213 @@
+"""The bolt app: every event, command, shortcut, button and form we know, and who does it.
+
+Each is acknowledged at once, and what it leads to is done in a task of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, cast
+
+from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncBoltContext, AsyncRespond
+from slack_bolt.authorization import AuthorizeResult
+from slack_sdk.web.async_client import AsyncWebClient
+
+from interpreter_bot.platforms.slack import (
+    actions,
+    home_tab,
+    installations,
+    interactions,
+    message_events,
+    message_parsing,
+    modals,
+    requests_in_flight,
+)
+
+EVENTS: Final = (
+    *("agent_session_stopped", "agent_session_title_changed", "app_context_changed"),
+    *("app_home_opened", "app_mention", "app_uninstalled", "message.channels", "message.groups"),
+    *("message.im", "message.mpim", "tokens_revoked"),
+)
+"""What the manifest subscribes to."""
+
+COMMANDS: Final = ("/py", "/interpreter")
+SHORTCUTS: Final = (interactions.RUN_SHORTCUT, interactions.ASK_SHORTCUT)
+_ANYTHING: Final = re.compile(r".*", re.DOTALL)
+
+
+class Handlers:
+    """What bolt calls."""
+
+    def __init__(
+        self,
+        known: installations.InstalledWorkspaces,
+        turns: requests_in_flight.RequestsInFlight,
+        listener: message_events.MessageEvents,
+        interaction_handlers: interactions.Interactions,
+        home: home_tab.HomeTab,
+        form: modals.Modals,
+        handlers: actions.ActionHandlers,
+    ) -> None:
+        self._forms = form
+        self._presses = handlers
+        self._workspaces = known
+        self._turns = turns
+        self._listener = listener
+        self._interactions = interaction_handlers
+        self._homes = home
+
+    def register(self, app: AsyncApp) -> None:
+        """Let an app call us."""
+        for name in ("message", "app_mention"):
+            app.event(name)(self.message)
+        app.event("app_home_opened")(self.home_opened)
+        app.event("agent_session_stopped")(self.stopped)
+        app.event("agent_session_title_changed")(self.title_changed)
+        app.event("app_context_changed")(self.context_changed)
+        app.event("tokens_revoked")(self.revoked)
+        app.event("app_uninstalled")(self.revoked)
+        app.command("/py")(self.py)
+        app.command("/interpreter")(self.interpreter)
+        app.shortcut(interactions.RUN_SHORTCUT)(self.run_message)
+        app.shortcut(interactions.ASK_SHORTCUT)(self.ask_message)
+        app.action(_ANYTHING)(self._presses.action)
+        app.view(_ANYTHING)(self._presses.submitted)
+
+    # Events -------------------------------------------------------------------------------
+
+    async def message(
+        self, event: dict[str, Any], body: dict[str, Any], context: AsyncBoltContext
+    ) -> None:
+        """Hear a message."""
+        workspace = await self._workspaces.of(context)
+        event_id = str(body.get("event_id", ""))
+        self._turns.spawn(self._listener.hear(workspace, event, event_id), "message")
+
+    async def home_opened(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
+        """Show the home tab, or suggest what to say."""
+        workspace = await self._workspaces.of(context)
+        user = str(event["user"])
+        if event.get("tab") == "messages":
+            work = self._homes.greet(workspace, user, str(event["channel"]))
+        else:
+            work = self._homes.show(workspace, user)
+        self._turns.spawn(work, "home")
+
+    async def stopped(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
+        """Stop what somebody stopped with Slack's own button."""
+        workspace = await self._workspaces.of(context)
+        channel, root = str(event["channel"]), str(event["thread_ts"])
+        user = str(event.get("user", ""))
+        self._turns.spawn(self._interactions.stop_thread(workspace, user, channel, root), "stop")
+
+    async def title_changed(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
+        """Take over the title that somebody gave a session."""
+        workspace = await self._workspaces.of(context)
+        work = self._interactions.rename(
+            workspace,
+            str(event.get("user", "")),
+            str(event.get("channel", "")),
+            str(event.get("thread_ts", "")),
+            str(event.get("title", "")),
+        )
+        self._turns.spawn(interactions.told(work, None), "title")
+
+    async def context_changed(self) -> None:
+        """Take note that somebody looks at something else, which changes nothing for us."""
+
+    async def revoked(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
+        """Leave a workspace that the bot was removed from."""
+        tokens = event.get("tokens") or {}
+        if event.get("type") == "tokens_revoked" and not tokens.get("bot"):
+            return
+        team, enterprise = context.team_id or "", context.enterprise_id or ""
+        await self._workspaces.uninstall(team, enterprise)
+        self._turns.spawn(self._turns.stop_all(team), "removal")
+
+    # Commands and shortcuts ---------------------------------------------------------------
+
+    async def py(
+        self,
+        ack: AsyncAck,
+        command: dict[str, Any],
+        context: AsyncBoltContext,
+        respond: AsyncRespond,
+    ) -> None:
+        """Run code, or open the editor."""
+        await ack()
+        workspace = await self._workspaces.of(context)
+        channel, user = str(command["channel_id"]), str(command["user_id"])
+        code = message_parsing.code(str(command.get("text") or ""))
+        if code.strip():
+            work = self._interactions.run_code(workspace, user, channel, code)
+        else:
+            trigger = str(command["trigger_id"])
+            work = self._forms.open_run(workspace, channel, trigger)
+        self._turns.spawn(interactions.told(work, interactions.teller(respond)), "/py")
+
+    async def interpreter(
+        self,
+        ack: AsyncAck,
+        command: dict[str, Any],
+        context: AsyncBoltContext,
+        respond: AsyncRespond,
+    ) -> None:
+        """Carry out a command."""
+        await ack()
+        workspace = await self._workspaces.of(context)
+        tell = interactions.teller(respond)
+        channel, user = str(command["channel_id"]), str(command["user_id"])
+        text = str(command.get("text") or "")
+        work = self._interactions.command(workspace, user, channel, text, tell)
+        self._turns.spawn(interactions.told(work, tell), "/interpreter")
+
+    async def run_message(
+        self,
+        ack: AsyncAck,
+        body: dict[str, Any],
+        context: AsyncBoltContext,
+        respond: AsyncRespond,
+    ) -> None:
+        """Run the code of a message."""
+        await ack()
+        workspace = await self._workspaces.of(context)
+        channel, user = str(body["channel"]["id"]), str(body["user"]["id"])
+        work = self._interactions.run_message(workspace, user, channel, body["message"])
+        self._turns.spawn(interactions.told(work, interactions.teller(respond)), "run message")
+
+    async def ask_message(
+        self,
+        ack: AsyncAck,
+        body: dict[str, Any],
+        context: AsyncBoltContext,
+        respond: AsyncRespond,
+    ) -> None:
+        """Open the question about a message."""
+        await ack()
+        workspace = await self._workspaces.of(context)
+        work = self._forms.open_ask(
+            workspace, str(body["channel"]["id"]), str(body["message_ts"]), str(body["trigger_id"])
+        )
+        self._turns.spawn(interactions.told(work, interactions.teller(respond)), "ask form")
+
+
+def build(
+    known: installations.InstalledWorkspaces, signing_secret: str, api_base_url: str
+) -> AsyncApp:
+    """Make an app that asks nobody before it acknowledges."""
+
+    # bolt looks at the names of arguments, and would pass `self` too.
+    async def authorize(
+        enterprise_id: str | None, team_id: str | None, user_id: str | None
+    ) -> AuthorizeResult:
+        # bolt takes None, though it does not say so: then it refuses the event.
+        return cast(AuthorizeResult, await known.authorize(enterprise_id, team_id, user_id))
+
+    return AsyncApp(
+        name="interpreter-bot",
+        # Only names the server: what we send goes through `web_api`.
+        client=AsyncWebClient(base_url=api_base_url),
+        authorize=authorize,
+        signing_secret=signing_secret,
+        attaching_conversation_kwargs_enabled=False,
+    )

@@ -1,0 +1,186 @@
+"""Files that people send: what Slack says of them, and their bytes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Final
+from urllib import parse
+
+import aiohttp
+
+from interpreter_bot import errors, settings
+from interpreter_bot.platforms.slack import api_errors, installations, web_api
+from interpreter_bot.sessions import requests
+from interpreter_bot.text import formatting
+
+_CHUNK_BYTES: Final = 64 * 1024
+_MOST_REDIRECTS: Final = 3
+_STALL_SECONDS: Final = 60
+_MIB: Final = 1024 * 1024
+_REFUSED_ACCESS: Final = {
+    "access_denied": "the bot may not see it",
+    "file_not_found": "it was deleted",
+    "hidden_by_limit": "this workspace's plan hides it",
+    "tombstone": "it was deleted",
+}
+
+
+class DownloadError(errors.BotError):
+    """A file could not be fetched from Slack."""
+
+
+class FileDownloads:
+    """Fetches files."""
+
+    def __init__(self, api: web_api.WebApi, config: settings.Slack, *, most_bytes: int) -> None:
+        self._api = api
+        self._most_bytes = most_bytes
+        base = parse.urlsplit(config.api_base_url)
+        self._api_host = base.netloc
+        self._scheme = base.scheme
+        self._hosts = config.file_hosts
+
+    def attachments(
+        self, workspace: installations.InstalledWorkspace, files: Iterable[Mapping[str, Any]]
+    ) -> tuple[requests.Attachment, ...]:
+        """Make attachments, whose bytes are only fetched when somebody asks."""
+        return tuple(
+            requests.Attachment(
+                name=name_of(file),
+                open=functools.partial(self.open, workspace, file),
+                size_bytes=file.get("size") or None,
+            )
+            for file in files
+        )
+
+    async def text(
+        self,
+        workspace: installations.InstalledWorkspace,
+        file: Mapping[str, Any],
+        *,
+        most_bytes: int = _MIB,
+    ) -> str:
+        """Read a snippet.
+
+        Raises:
+            DownloadError: it cannot be had.
+        """
+        data = bytearray()
+        async for chunk in self.open(workspace, file):
+            data += chunk
+            if len(data) > most_bytes:
+                raise DownloadError(f"{name_of(file)} is too long to be run.")
+        return data.decode("utf-8", "replace")
+
+    async def open(
+        self, workspace: installations.InstalledWorkspace, file: Mapping[str, Any]
+    ) -> AsyncIterator[bytes]:
+        """Give the bytes of a file.
+
+        Raises:
+            DownloadError: it cannot be had, or is larger than allowed.
+        """
+        known = await self._known(workspace, file)
+        name = name_of(known)
+        url = known.get("url_private_download") or known.get("url_private") or ""
+        if known.get("mode") == "external" or known.get("is_external"):
+            raise DownloadError(f"{name} lies outside of Slack and cannot be fetched.")
+        if (known.get("size") or 0) > self._most_bytes:
+            raise self._too_large(name)
+        try:
+            async for chunk in self._fetch(workspace, str(url), known):
+                yield chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise DownloadError(f"{name} could not be fetched from Slack.") from error
+
+    def _too_large(self, name: str) -> DownloadError:
+        return DownloadError(
+            f"{name} is larger than the {formatting.size(self._most_bytes)} allowed."
+        )
+
+    async def _known(
+        self, workspace: installations.InstalledWorkspace, file: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Complete what an event says of a file.
+
+        Raises:
+            DownloadError: Slack does not let the bot have it.
+        """
+        access = file.get("file_access", "visible")
+        if access == "check_file_info" or not (file.get("url_private") or file.get("mode")):
+            try:
+                answer = await self._api.call(workspace, "files.info", file=file.get("id"))
+            except api_errors.SlackError as error:
+                code = getattr(error, "code", "")
+                reason = _REFUSED_ACCESS.get(code, str(error))
+                raise DownloadError(f"{name_of(file)} could not be fetched: {reason}") from error
+            file = answer["file"]
+            access = file.get("file_access", "visible")
+        if access in _REFUSED_ACCESS or file.get("mode") in _REFUSED_ACCESS:
+            reason = _REFUSED_ACCESS.get(access) or _REFUSED_ACCESS[str(file["mode"])]
+            raise DownloadError(f"{name_of(file)} could not be fetched: {reason}.")
+        return file
+
+    async def _fetch(
+        self, workspace: installations.InstalledWorkspace, url: str, file: Mapping[str, Any]
+    ) -> AsyncIterator[bytes]:
+        headers = {"Authorization": f"Bearer {workspace.token}"}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=_STALL_SECONDS)
+        for _ in range(_MOST_REDIRECTS):
+            if not self._is_slack(url):
+                # The token goes to nobody else.
+                raise DownloadError(f"{name_of(file)} does not lie with Slack.")
+            async with self._api.session.get(
+                url, headers=headers, allow_redirects=False, timeout=timeout
+            ) as response:
+                if response.status in (301, 302, 303, 307, 308):
+                    url = parse.urljoin(url, response.headers.get("Location", ""))
+                    continue
+                async for chunk in self._read(response, file):
+                    yield chunk
+                return
+        raise DownloadError(f"{name_of(file)} could not be fetched: too many redirects.")
+
+    async def _read(
+        self, response: aiohttp.ClientResponse, file: Mapping[str, Any]
+    ) -> AsyncIterator[bytes]:
+        name = name_of(file)
+        if response.status != 200:
+            raise DownloadError(f"{name} could not be fetched: Slack answers {response.status}.")
+        if response.content_type == "text/html" and not _is_page(file):
+            # Slack's way to say that the token does not do.
+            raise DownloadError(
+                f"{name} could not be fetched: Slack wants a login. "
+                "The app may lack the permission files:read."
+            )
+        if (response.content_length or 0) > self._most_bytes:
+            raise self._too_large(name)
+        size = 0
+        async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+            size += len(chunk)
+            if size > self._most_bytes:
+                raise self._too_large(name)
+            yield chunk
+        if file.get("size") and size != file["size"]:
+            # A page to log in, or a connection that ended without a word.
+            raise DownloadError(
+                f"{name} could not be fetched: {formatting.size(size)} came, not all of it."
+            )
+
+    def _is_slack(self, url: str) -> bool:
+        parts = parse.urlsplit(url)
+        if parts.netloc == self._api_host and parts.scheme == self._scheme:
+            return True
+        host = parts.hostname or ""
+        is_known = any(host == known or host.endswith(f".{known}") for known in self._hosts)
+        return parts.scheme == "https" and is_known
+
+
+def name_of(file: Mapping[str, Any]) -> str:
+    """Say what a file is called."""
+    return str(file.get("name") or file.get("title") or file.get("id") or "file")
+
+
+def _is_page(file: Mapping[str, Any]) -> bool:
+    return "html" in str(file.get("mimetype", "")) or file.get("filetype") == "html"

@@ -1,0 +1,291 @@
+"""Files on their way out: in batches, or brought to Slack for a message that shows them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import io
+import json
+import logging
+import tempfile
+import time
+import zipfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import IO, Any, Final
+
+import aiohttp
+
+from interpreter_bot.platforms.slack import api_errors, mrkdwn, posted_messages, web_api
+
+_log = logging.getLogger(__name__)
+
+_CHUNK_BYTES: Final = 256 * 1024
+_MOST_BYTES: Final = 1024**3
+_ALT_CHARACTERS: Final = 1000
+_TRIES: Final = 5
+_FIRST_LOOK_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 2.0
+# What Slack shows in blocks.
+_PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
+_TOO_LARGE: Final = frozenset({"file_upload_size_restricted"})
+
+
+class UploadSpool:
+    """The bytes of one file, on disk; see `sessions.ports.Saving`."""
+
+    def __init__(self) -> None:
+        self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by its owner
+        self.is_complete = False
+
+    def write(self, data: bytes, /) -> object:
+        """Append."""
+        return self.file.write(data)
+
+    def complete(self) -> None:
+        """Keep it for the batch."""
+        self.file.flush()
+        self.is_complete = True
+
+    def close(self) -> None:
+        """Let go of what is not complete; the rest is closed when it was sent."""
+        if not self.is_complete:
+            self.file.close()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One file for the batch."""
+
+    name: str
+    file: IO[bytes]
+    about: str = ""
+    is_image: bool = False
+
+
+def of_bytes(name: str, data: bytes, about: str, *, is_image: bool) -> Outgoing:
+    """Make a file of what is in memory."""
+    return Outgoing(name, io.BytesIO(data), about, is_image)
+
+
+class FileUploads:
+    """Sends batches."""
+
+    def __init__(
+        self,
+        api: web_api.WebApi,
+        *,
+        most_bytes: int = _MOST_BYTES,
+    ) -> None:
+        self._api = api
+        self._most_bytes = most_bytes
+
+    async def send(
+        self, place: posted_messages.Place, thread: str, batch: Sequence[Outgoing]
+    ) -> list[str]:
+        """Send files in one message, in order, and see to it that it is there.
+
+        Slack says that a file is shared before it is, and sometimes it never is: then it is sent
+        once more.
+
+        Returns:
+            Sentences about those that could not be sent.
+        """
+        complaints: list[str] = []
+        try:
+            missing = await self._try(place, thread, batch, complaints)
+            if missing:
+                _log.warning("Slack took %d files and does not show them", len(missing))
+                missing = await self._try(place, thread, missing, complaints)
+            complaints += [
+                f"{one.name} was sent twice, and Slack does not show it." for one in missing
+            ]
+        except api_errors.SlackError as error:
+            complaints.append(f"The files could not be sent: {error}")
+        finally:
+            for outgoing in batch:
+                outgoing.file.close()
+        return complaints
+
+    async def _try(
+        self,
+        place: posted_messages.Place,
+        thread: str,
+        batch: Sequence[Outgoing],
+        complaints: list[str],
+    ) -> list[Outgoing]:
+        """Send files; returns those that Slack took and does not show.
+
+        Raises:
+            SlackError: it takes none.
+        """
+        sent: dict[str, Outgoing] = {}
+        named: list[dict[str, str]] = []
+        for outgoing in batch:
+            try:
+                named.append(await self._put(place, outgoing))
+            except api_errors.GoneError:
+                raise
+            except api_errors.SlackError as error:
+                complaints.append(f"{outgoing.name} could not be sent: {error}")
+            else:
+                sent[named[-1]["id"]] = outgoing
+        if not named:
+            return []
+        await self._complete(place, named, thread=thread)
+        until = time.monotonic() + self._api.options.sharing_seconds
+        return [
+            one for file, one in sent.items() if not await self._look(place, file, _shown, until)
+        ]
+
+    async def keep(self, place: posted_messages.Place, picture: Outgoing) -> str:
+        """Bring a picture to Slack for a block, without showing it; returns its id there.
+
+        Raises:
+            SlackError: it cannot be shown so.
+        """
+        size = picture.file.seek(0, io.SEEK_END)
+        named = await self._bring(place, picture, picture.name, size)
+        await self._complete(place, [named])
+        until = time.monotonic() + self._api.options.sharing_seconds
+        if not await self._look(place, named["id"], _is_picture, until):
+            raise api_errors.SlackError("Slack does not know it for a picture.")
+        return named["id"]
+
+    async def _look(
+        self,
+        place: posted_messages.Place,
+        file: str,
+        has: Callable[[Mapping[str, Any]], object],
+        until: float,
+    ) -> bool:
+        """Look at what Slack knows of a file, until it is as it should be or the time is over."""
+        pause = _FIRST_LOOK_SECONDS
+        while True:
+            try:
+                answer = await self._api.call(place.workspace, "files.info", file=file)
+            except api_errors.GoneError:
+                raise
+            except api_errors.SlackError as error:
+                # Then what Slack said when it took the file has to do.
+                _log.info("a file could not be looked at: %s", error)
+                return True
+            if has(answer.get("file") or {}):
+                return True
+            if time.monotonic() >= until:
+                return False
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    async def _put(self, place: posted_messages.Place, outgoing: Outgoing) -> dict[str, str]:
+        """Bring the bytes of one file to Slack; zipped, where it is too large otherwise.
+
+        Raises:
+            SlackError: it does not take them; the sentence says why.
+        """
+        size = outgoing.file.seek(0, io.SEEK_END)
+        if not size:
+            raise api_errors.SlackError("it is empty, which Slack does not take.")
+        try:
+            if size > self._most_bytes:
+                raise api_errors.RefusedError("the file", "file_upload_size_restricted")
+            return await self._bring(place, outgoing, outgoing.name, size)
+        except api_errors.RefusedError as error:
+            if error.code not in _TOO_LARGE or outgoing.name.endswith(".zip"):
+                raise
+            with tempfile.TemporaryFile() as packed:
+                await asyncio.to_thread(_zip, outgoing, packed)
+                smaller = packed.seek(0, io.SEEK_END)
+                if smaller > self._most_bytes or smaller > size * 0.9:
+                    raise
+                zipped = dataclasses.replace(outgoing, file=packed, is_image=False)
+                return await self._bring(place, zipped, f"{outgoing.name}.zip", smaller)
+
+    async def _bring(
+        self, place: posted_messages.Place, outgoing: Outgoing, name: str, size: int
+    ) -> dict[str, str]:
+        title = mrkdwn.plain_name(name.rpartition("/")[2] or name)
+        for _ in range(_TRIES):
+            ticket = await self._api.call(
+                place.workspace,
+                "files.getUploadURLExternal",
+                filename=title,
+                length=size,
+                alt_txt=mrkdwn.plain_name(outgoing.about)[:_ALT_CHARACTERS]
+                if outgoing.is_image
+                else None,
+            )
+            if await self._transfer(str(ticket["upload_url"]), outgoing.file):
+                return {"id": str(ticket["file_id"]), "title": mrkdwn.plain_name(name)}
+            await asyncio.sleep(0.2)
+        raise api_errors.LostError
+
+    async def _transfer(self, url: str, file: IO[bytes]) -> bool:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=300)
+        headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+        try:
+            async with self._api.session.post(
+                url, data=_read(file), headers=headers, timeout=timeout
+            ) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            _log.info("an upload failed", exc_info=error)
+            return False
+
+    async def _complete(
+        self,
+        place: posted_messages.Place,
+        named: Sequence[dict[str, str]],
+        *,
+        thread: str | None = None,
+    ) -> None:
+        """End an upload; files go where `thread` is, or nowhere where that is None."""
+        has = _is_picture if thread is None else _shown
+        is_lost = False
+
+        async def find() -> web_api.Answer | None:
+            nonlocal is_lost
+            is_lost = True
+            until = time.monotonic() + self._api.options.sharing_seconds / 2
+            return {} if await self._look(place, named[0]["id"], has, until) else None
+
+        try:
+            await self._api.call(
+                place.workspace,
+                "files.completeUploadExternal",
+                find=find,
+                files=json.dumps(named),
+                channel_id=None if thread is None else place.channel,
+                thread_ts=thread or None,
+            )
+        except api_errors.GoneError:
+            raise
+        except api_errors.RefusedError:
+            # The first try, whose answer was lost, has ended it; whether it is there is looked at.
+            if not is_lost:
+                raise
+
+
+def _shown(facts: Mapping[str, Any]) -> object:
+    return facts.get("shares")
+
+
+def _is_picture(facts: Mapping[str, Any]) -> bool:
+    return facts.get("mimetype") in _PICTURES
+
+
+async def _read(file: IO[bytes]) -> AsyncIterator[bytes]:
+    while data := await asyncio.to_thread(file.read, _CHUNK_BYTES):
+        yield data
+
+
+def _zip(outgoing: Outgoing, packed: IO[bytes]) -> None:
+    outgoing.file.seek(0)
+    name = outgoing.name.rpartition("/")[2] or "file"
+    with (
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open(name, "w", force_zip64=True) as target,
+    ):
+        while data := outgoing.file.read(_CHUNK_BYTES):
+            target.write(data)

@@ -1,0 +1,259 @@
+"""The home tab: what a person's sessions are, and for admins everybody's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms.slack import (
+    admin_views,
+    api_errors,
+    blocks,
+    home_views,
+    installations,
+    mrkdwn,
+    permissions,
+    posted_messages,
+    requests_in_flight,
+    web_api,
+)
+from interpreter_bot.sessions import requests
+
+if TYPE_CHECKING:
+    from interpreter_bot.sessions import conversations
+
+
+_TALLY: Final = "feedback"
+_KINDS: Final = ("up", "down")
+
+_log = logging.getLogger(__name__)
+
+_MOST: Final = 20
+_KILLED: Final = "An admin ended this session: its variables are gone, its files are kept."
+_DELETED: Final = "An admin deleted this session: its variables, files and history are gone."
+PROMPTS: Final = (
+    ("Look at a file", "Here is a file. What is in it, and what is worth knowing about it?"),
+    ("Draw a chart", "Draw a chart of the data I send next."),
+    ("Calculate", "How does 10,000 grow in 20 years at 3 %, 5 % and 7 %? Draw it."),
+    ("What can you do?", "help"),
+)
+
+
+class Feedback:
+    """Keeps them as choices: of the person for the turn, and of the workspace for the tally.
+
+    Two replicas that count at the same moment may lose one in the tally; the opinions themselves
+    are each kept under a name of their own.
+    """
+
+    def __init__(self, service: conversations.Conversations) -> None:
+        self._conversations = service
+        self._counting = asyncio.Lock()
+
+    async def note(self, team: str, user: str, turn: str, opinion: str) -> None:
+        """Keep what somebody thinks of a turn, "up" or "down", instead of what they did before."""
+        service = self._conversations
+        own = values.Scope("slack", team, person=user)
+        name = f"{_TALLY}:{turn}"
+        async with self._counting:
+            before = (await service.choices(own)).get(name)
+            if opinion not in _KINDS or before == opinion:
+                return
+            counted = await self._tally(team)
+            counted[opinion] += 1
+            if before in counted:
+                counted[str(before)] -= 1
+            await service.choose(own, name, opinion)
+            await service.choose(values.Scope("slack", team), _TALLY, counted)
+
+    async def counted(self, team: str) -> tuple[int, int]:
+        """Say how many answers were good, and how many bad."""
+        tally = await self._tally(team)
+        return tally["up"], tally["down"]
+
+    async def _tally(self, team: str) -> dict[str, int]:
+        chosen: Any = (await self._conversations.choices(values.Scope("slack", team))).get(_TALLY)
+        known = chosen if isinstance(chosen, Mapping) else {}
+        return {kind: max(int(known.get(kind, 0)), 0) for kind in _KINDS}
+
+
+class HomeTab:
+    """Shows home tabs and does what is pressed there."""
+
+    def __init__(
+        self,
+        service: conversations.Conversations,
+        api: web_api.WebApi,
+        door: permissions.Permissions,
+        thought: Feedback,
+        notify: posted_messages.Notify,
+        config: settings.Slack,
+    ) -> None:
+        self._options = config
+        self._opinions = thought
+        self._notify = notify
+        self._conversations = service
+        self._api = api
+        self._door = door
+
+    async def greet(
+        self, workspace: installations.InstalledWorkspace, user: str, channel: str
+    ) -> None:
+        """Suggest what to say, where the person looks at the direct messages.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        await self._api.call(
+            workspace,
+            "assistant.threads.setSuggestedPrompts",
+            channel_id=channel,
+            title="What would you like to know?",
+            prompts=[{"title": title, "message": message} for title, message in PROMPTS],
+        )
+
+    async def show(
+        self, workspace: installations.InstalledWorkspace, user: str, *, person: str = ""
+    ) -> None:
+        """Show somebody their home tab.
+
+        Args:
+            person: whose use an admin wants to see.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        try:
+            profile = await self._door.require(workspace, user, "")
+        except permissions.NotAllowedError as error:
+            refused = [blocks.section(mrkdwn.escaped(str(error)))]
+            await self._publish(workspace, user, {"type": "home", "blocks": refused})
+            return
+        service = self._conversations
+        own = await service.recent("slack", workspace.team, person=user, most=_MOST)
+        nowhere = values.SessionKey("slack", workspace.team)
+        usage = await service.usage(nowhere, requests.Person(profile.user, profile.name))
+        more: Sequence[blocks.Block] = ()
+        if profile.is_admin:
+            more = admin_views.shown(await self._governed(workspace, person))
+        shown = home_views.Home(
+            own=own, models=service.models, usage=usage, notice=service.model_notice, more=more
+        )
+        await self._publish(workspace, user, home_views.home(shown))
+
+    async def _governed(
+        self, workspace: installations.InstalledWorkspace, person: str
+    ) -> admin_views.AdminForm:
+        service = self._conversations
+        name, usage = "", None
+        if person:
+            name = (await self._door.profile(workspace, person)).name
+            nowhere = values.SessionKey("slack", workspace.team)
+            usage = await service.usage(nowhere, requests.Person(person, name))
+        return admin_views.AdminForm(
+            everybody=await service.recent("slack", workspace.team, most=_MOST),
+            holds=await self._door.lists(workspace),
+            approval=await service.approval(
+                values.Scope("slack", workspace.team), self._options.approval
+            ),
+            feedback=await self._opinions.counted(workspace.team),
+            person=person,
+            name=name,
+            usage=usage,
+        )
+
+    async def _publish(
+        self, workspace: installations.InstalledWorkspace, user: str, view: home_views.View
+    ) -> None:
+        await self._api.call(workspace, "views.publish", user_id=user, view=view)
+
+    async def press(
+        self, workspace: installations.InstalledWorkspace, user: str, action: str, value: str
+    ) -> None:
+        """Do what somebody pressed in their home tab, if it is theirs to do.
+
+        Raises:
+            NotAllowedError: it is not.
+            BotError: it cannot be done.
+        """
+        profile = await self._door.require(workspace, user, "")
+        if action == admin_views.PERSON:
+            # Whoever is no admin sees no more than before.
+            await self.show(workspace, user, person=value)
+            return
+        if action == home_views.HOME_MODEL:
+            value, title = home_views.model_chosen(value, self._conversations.models)
+            key = await self._checked(workspace, profile, value)
+            await self._conversations.choose_model(key, title)
+        elif action != home_views.HOME_REFRESH:
+            key = await self._checked(workspace, profile, value)
+            await self._do(action, key, profile)
+        await self.show(workspace, user)
+
+    async def _do(self, action: str, key: values.SessionKey, profile: permissions.Profile) -> None:
+        if action == home_views.HOME_STOP:
+            await self._conversations.stop(key)
+        elif action == home_views.HOME_RESET:
+            await self._conversations.reset(key)
+        elif action == admin_views.KILL and profile.is_admin:
+            await self._conversations.reset(key)
+            await self._tell(key, _KILLED)
+        elif action == admin_views.DELETE and profile.is_admin:
+            await self._conversations.delete(key)
+            await self._tell(key, _DELETED)
+
+    async def _tell(self, key: values.SessionKey, sentence: str) -> None:
+        try:
+            await self._notify(key, sentence)
+        except api_errors.SlackError as error:
+            _log.info("people could not be told of the end of their session", exc_info=error)
+
+    async def _checked(
+        self, workspace: installations.InstalledWorkspace, profile: permissions.Profile, value: str
+    ) -> values.SessionKey:
+        """Read a conversation that somebody may change.
+
+        Raises:
+            NotAllowedError: it is none, or none of theirs.
+        """
+        key = requests_in_flight.key_of(value)
+        if key is None or key.workspace != workspace.team:
+            raise permissions.NotAllowedError("There is no such session.")
+        if profile.is_admin:
+            return key
+        own = await self._conversations.recent(
+            "slack", workspace.team, person=profile.user, most=_MOST
+        )
+        if key not in {overview.key for overview in own}:
+            raise permissions.NotAllowedError("That session is not yours.")
+        return key
+
+    async def form(self, workspace: installations.InstalledWorkspace, trigger: str) -> None:
+        """Let an admin choose; whether it is one is checked when that is sent.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        scope = values.Scope("slack", workspace.team)
+        view = admin_views.form(await self._conversations.choices(scope))
+        await self._api.call(workspace, "views.open", trigger_id=trigger, view=view)
+
+    async def choose(
+        self, workspace: installations.InstalledWorkspace, user: str, view: home_views.View
+    ) -> None:
+        """Take what an admin chose.
+
+        Raises:
+            BotError: they are none.
+        """
+        profile = await self._door.require(workspace, user, "")
+        if not profile.is_admin:
+            raise errors.BotError("Only admins may change that.")
+        scope = values.Scope("slack", workspace.team)
+        for name, value in admin_views.chosen(view).items():
+            await self._conversations.choose(scope, name, value)
+        _log.info("%s of %s changed who may, and how", user, workspace.team)
+        await self.show(workspace, user)

@@ -1,0 +1,66 @@
+"""HTTP: events, commands and buttons as requests that Slack makes and signs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from aiohttp import web
+from slack_bolt.adapter.aiohttp import to_aiohttp_response, to_bolt_request
+from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
+from slack_bolt.oauth.async_oauth_flow import AsyncOAuthFlow
+from slack_bolt.response import BoltResponse
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.slack import api_errors
+
+_log = logging.getLogger(__name__)
+
+PATH: Final = "/slack/events"
+INSTALL_PATH: Final = "/slack/install"
+REDIRECT_PATH: Final = "/slack/oauth_redirect"
+_MOST_BYTES: Final = 2 * 1024 * 1024
+_SHUTDOWN_SECONDS: Final = 3
+
+Handler = Callable[[AsyncBoltRequest], Awaitable[BoltResponse]]
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    app: AsyncApp, config: settings.Slack, flow: AsyncOAuthFlow | None
+) -> AsyncIterator[str]:
+    """Listen; gives the address.
+
+    Raises:
+        SlackError: that address cannot be listened on.
+    """
+    server = web.Application(client_max_size=_MOST_BYTES)
+    server.router.add_post(PATH, _through(app.async_dispatch))
+    if flow is not None:
+        server.router.add_get(INSTALL_PATH, _through(flow.handle_installation))
+        server.router.add_get(REDIRECT_PATH, _through(flow.handle_callback))
+    runner = web.AppRunner(server, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, config.host, config.port).start()
+        except OSError as error:
+            raise api_errors.SlackError(
+                f"Slack's requests cannot be listened for on {config.host}:{config.port}: "
+                f"{error.strerror}."
+            ) from error
+        host, port = runner.addresses[0][:2]
+        address = f"http://{host}:{port}"
+        _log.info("listening for Slack on %s", address)
+        yield address
+    finally:
+        await runner.cleanup()
+
+
+def _through(handle: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await to_aiohttp_response(await handle(await to_bolt_request(request)))
+
+    return answer

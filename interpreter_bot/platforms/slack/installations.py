@@ -1,0 +1,229 @@
+"""Being installed in many workspaces through OAuth, and remembering their tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from slack_bolt.async_app import AsyncBoltContext, AsyncBoltRequest
+from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.error import BoltError
+from slack_bolt.oauth.async_callback_options import (
+    AsyncCallbackOptions,
+    AsyncFailureArgs,
+    AsyncSuccessArgs,
+)
+from slack_bolt.oauth.async_oauth_flow import AsyncOAuthFlow
+from slack_bolt.oauth.async_oauth_settings import AsyncOAuthSettings
+from slack_bolt.response import BoltResponse
+from slack_sdk.oauth.installation_store import Installation
+from slack_sdk.oauth.installation_store.async_installation_store import AsyncInstallationStore
+from slack_sdk.oauth.installation_store.sqlalchemy import AsyncSQLAlchemyInstallationStore
+from slack_sdk.oauth.state_store.sqlalchemy import AsyncSQLAlchemyOAuthStateStore
+from slack_sdk.web.async_client import AsyncWebClient
+
+from interpreter_bot import logs, settings
+from interpreter_bot.platforms.slack import api_errors, http_server
+
+_log = logging.getLogger(__name__)
+
+_FRESH_SECONDS: Final = 300.0
+
+SCOPES: Final = (
+    *("app_mentions:read", "assistant:write", "channels:history", "chat:write", "commands"),
+    *("files:read", "files:write", "groups:history", "im:history", "im:read", "im:write"),
+    *("mpim:history", "usergroups:read", "users:read"),
+)
+"""What the bot asks to be allowed: what it uses, and what agents need; as in the manifest."""
+
+WHOLE: Final = (
+    "This bot is installed workspace by workspace, not for a whole organisation. Install it again "
+    "and choose one workspace."
+)
+"""Said to whoever installs it for an organisation."""
+
+Engine: TypeAlias = Any
+"""SQLAlchemy's `AsyncEngine`; who made it knows what it is, and only slack_sdk looks into it."""
+
+_STATE_SECONDS: Final = 600
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InstalledWorkspace:
+    """One installation.
+
+    Attributes:
+        team: `T…`.
+        bot_user: `U…`, how people mention the bot.
+        bot: `B…`, how its own messages are signed.
+        enterprise: `E…`, where there is one.
+    """
+
+    team: str
+    bot_user: str
+    bot: str
+    token: str = dataclasses.field(repr=False)
+    enterprise: str = ""
+
+    def has_written(self, message: Mapping[str, Any]) -> bool:
+        """Say whether a message is the bot's own; not every server signs it with `bot_id`."""
+        is_signed = bool(self.bot) and message.get("bot_id") == self.bot
+        return is_signed or message.get("user") == self.bot_user
+
+
+class InstalledWorkspaces:
+    """Finds installations: the single one of a token, or those of a store."""
+
+    def __init__(
+        self, single: InstalledWorkspace | None = None, store: AsyncInstallationStore | None = None
+    ) -> None:
+        self._single = single
+        self._store = store
+        self._known: dict[str, tuple[float, InstalledWorkspace]] = {}
+        self._asking: dict[str, asyncio.Lock] = {}
+        self._gone: set[str] = set()
+        self._removing: set[str] = set()
+        self._left: collections.Counter[str] = collections.Counter()
+
+    async def get(self, team: str, enterprise: str = "") -> InstalledWorkspace:
+        """Find an installation.
+
+        Raises:
+            GoneError: there is none.
+        """
+        if self._single is not None:
+            if self._single.team in self._gone:
+                raise api_errors.GoneError("login", "account_inactive")
+            return self._single
+        # One after the other, also where it is known by then: so events keep their order.
+        async with self._asking.setdefault(team, asyncio.Lock()):
+            seen, known = self._known.get(team, (0.0, None))
+            if known is not None and time.monotonic() - seen < _FRESH_SECONDS:
+                return known
+            found = await self._find(team, enterprise)
+            self._known[team] = (time.monotonic(), found)
+            return found
+
+    async def of(self, context: AsyncBoltContext) -> InstalledWorkspace:
+        """Find the installation that an event of bolt's is for.
+
+        Raises:
+            GoneError: there is none.
+        """
+        found = context.authorize_result
+        team = (found.team_id if found else None) or context.team_id or ""
+        return await self.get(team, (found.enterprise_id if found else None) or "")
+
+    async def _find(self, team: str, enterprise: str) -> InstalledWorkspace:
+        if self._store is None or team in self._removing:
+            raise api_errors.GoneError("login", "account_inactive")
+        left = self._left[team]
+        found = await self._store.async_find_bot(
+            enterprise_id=enterprise or None, team_id=team or None
+        )
+        # What was read while the bot was being removed is the past.
+        if found is None or left != self._left[team]:
+            raise api_errors.GoneError("login", "account_inactive")
+        self._gone.discard(team)
+        logs.redact([found.bot_token])
+        return InstalledWorkspace(
+            team, found.bot_user_id, found.bot_id, found.bot_token, enterprise
+        )
+
+    def leave(self, team: str) -> None:
+        """Use the token of a workspace no more; it is dead."""
+        if team not in self._gone:
+            _log.warning("the bot is no longer installed in %s, or its token was revoked", team)
+        self._gone.add(team)
+        self._left[team] += 1
+        self._known.pop(team, None)
+
+    def has_left(self, team: str) -> bool:
+        """Say whether the token of a workspace is dead."""
+        return team in self._gone
+
+    async def uninstall(self, team: str, enterprise: str = "") -> None:
+        """Forget the token of a workspace for good."""
+        self.leave(team)
+        if self._store is None:
+            return
+        self._removing.add(team)
+        try:
+            await self._store.async_delete_all(enterprise_id=enterprise or None, team_id=team)
+        finally:
+            self._removing.discard(team)
+
+    async def authorize(
+        self, enterprise_id: str | None, team_id: str | None, user_id: str | None
+    ) -> AuthorizeResult | None:
+        """Answer bolt, without asking Slack: an event is acknowledged in time whatever it does."""
+        try:
+            found = await self.get(team_id or "", enterprise_id or "")
+        except api_errors.GoneError:
+            return None
+        return AuthorizeResult(
+            enterprise_id=found.enterprise or None,
+            team_id=found.team,
+            bot_user_id=found.bot_user,
+            bot_id=found.bot,
+            bot_token=found.token,
+            user_id=user_id,
+        )
+
+
+class _Flow(AsyncOAuthFlow):
+    """Takes no token that is for no workspace: nothing would ever come of it."""
+
+    async def store_installation(
+        self, request: AsyncBoltRequest, installation: Installation
+    ) -> None:
+        if installation.is_enterprise_install:
+            _log.warning("refused to be installed for organisation %s", installation.enterprise_id)
+            raise BoltError(WHOLE)
+        logs.redact([installation.bot_token or ""])
+        await super().store_installation(request, installation)
+
+
+async def _refused(args: AsyncFailureArgs) -> BoltResponse:
+    if str(args.error) == WHOLE:
+        return BoltResponse(status=400, body=WHOLE, headers={"Content-Type": "text/plain"})
+    return await args.default.failure(args)
+
+
+async def _installed(args: AsyncSuccessArgs) -> BoltResponse:
+    return await args.default.success(args)
+
+
+async def store(config: settings.Slack, engine: Engine) -> AsyncInstallationStore:
+    """Open the store of installations."""
+    installations = AsyncSQLAlchemyInstallationStore(config.client_id, engine, logger=_log)
+    await installations.create_tables()  # type: ignore[no-untyped-call]
+    return installations
+
+
+async def flow(
+    config: settings.Slack, engine: Engine, installations: AsyncInstallationStore
+) -> AsyncOAuthFlow:
+    """Make what answers the browsers of people who install the bot."""
+    states = AsyncSQLAlchemyOAuthStateStore(_STATE_SECONDS, engine, logger=_log)
+    await states.create_tables()  # type: ignore[no-untyped-call]
+    public = config.public_url.rstrip("/")
+    settings = AsyncOAuthSettings(
+        client_id=config.client_id,
+        client_secret=config.client_secret.get_secret_value(),
+        scopes=list(SCOPES),
+        redirect_uri=f"{public}{http_server.REDIRECT_PATH}" if public else None,
+        install_path=http_server.INSTALL_PATH,
+        redirect_uri_path=http_server.REDIRECT_PATH,
+        installation_store=installations,
+        state_store=states,
+        callback_options=AsyncCallbackOptions(success=_installed, failure=_refused),
+        logger=_log,
+    )
+    client = AsyncWebClient(base_url=config.api_base_url)
+    return _Flow(client=client, logger=_log, settings=settings)

@@ -1,0 +1,347 @@
+"""Commands and shortcuts, and what buttons do: everything besides writing messages."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from slack_bolt.async_app import AsyncRespond
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms.slack import (
+    api_errors,
+    approvals,
+    blocks,
+    commands,
+    file_downloads,
+    installations,
+    live_messages,
+    message_order,
+    message_parsing,
+    mrkdwn,
+    permissions,
+    posted_messages,
+    requests_in_flight,
+    thread_history,
+    web_api,
+)
+from interpreter_bot.sessions import requests
+
+_log = logging.getLogger(__name__)
+
+RUN_SHORTCUT: Final = "run_message"
+ASK_SHORTCUT: Final = "ask_message"
+_NOTHING: Final = f"Nothing is running any more that this would stop. {approvals.ELSEWHERE}"
+_NO_CODE: Final = "There is no code in this message: no code block and no Python snippet."
+
+
+def teller(respond: AsyncRespond) -> commands.Tell:
+    """Make what tells it through bolt."""
+
+    async def tell(text: str) -> None:
+        shown = mrkdwn.defused(text)[:11_000]
+        await respond(
+            text=shown[:300],
+            blocks=[blocks.prose(shown)],
+            replace_original=False,
+            unfurl_links=False,
+            unfurl_media=False,
+        )
+
+    return tell
+
+
+async def told(work: Awaitable[None], tell: commands.Tell | None) -> None:
+    """Do something, and tell the person what went wrong with it."""
+    try:
+        await work
+    except api_errors.GoneError:
+        raise
+    except errors.BotError as error:
+        if tell is None:
+            _log.info("refused: %s", error)
+            return
+        await tell(str(error))
+
+
+class Interactions:
+    """Does what people press, choose and fill in."""
+
+    def __init__(
+        self,
+        turns: requests_in_flight.RequestsInFlight,
+        api: web_api.WebApi,
+        door: permissions.Permissions,
+        known: thread_history.ThreadHistory,
+        fetched: file_downloads.FileDownloads,
+        said: commands.Commands,
+        config: settings.Slack,
+    ) -> None:
+        self._turns = turns
+        self._api = api
+        self._door = door
+        self._threads = known
+        self._downloads = fetched
+        self._commands = said
+        self._options = config
+        self._orders = message_order.MessageOrder()
+
+    # Code and questions -------------------------------------------------------------------
+
+    async def run_code(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        code: str,
+    ) -> None:
+        """Run code in the channel's kernel, and show that in the channel.
+
+        Raises:
+            BotError: it is not run.
+        """
+        place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
+        key = values.SessionKey("slack", workspace.team, channel)
+        async with self._orders.at((workspace.team, channel, "")):
+            profile = await self._door.require(workspace, user, channel)
+            ready = await self._begun(key, place, profile, code)
+        await ready()
+
+    async def _begun(
+        self,
+        key: values.SessionKey,
+        place: posted_messages.Place,
+        profile: permissions.Profile,
+        code: str,
+    ) -> Callable[[], Awaitable[None]]:
+        """Give the sign that code is going to run; returns what runs it."""
+        person = requests.Person(profile.user, profile.name)
+        request = requests.Request(
+            key=key, person=person, text=code, is_code=True, id=uuid.uuid4().hex
+        )
+        heading = live_messages.heading(profile.name, code)
+        show = await self._turns.begin(key, place, request.id, heading=heading)
+        return functools.partial(self._turns.take, request, place, show)
+
+    async def run_message(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        facts: Mapping[str, Any],
+    ) -> None:
+        """Run the code of a message, in the thread it belongs to.
+
+        Raises:
+            BotError: there is none, or it is not run.
+        """
+        profile = await self._door.require(workspace, user, channel)
+        code = await self._code_of(workspace, facts)
+        place, key = await self._at(workspace, user, channel, facts)
+        await (await self._begun(key, place, profile, code))()
+
+    async def _code_of(
+        self, workspace: installations.InstalledWorkspace, facts: Mapping[str, Any]
+    ) -> str:
+        """Find the code of a message.
+
+        Raises:
+            BotError: there is none.
+        """
+        text = str(facts.get("text") or "")
+        found = message_parsing.preformatted(tuple(facts.get("blocks") or ()))
+        found = found or list(message_parsing.fenced(text))
+        if found:
+            return "\n".join(found)
+        for file in facts.get("files") or ():
+            if message_parsing.is_snippet(file) or str(file.get("name", "")).endswith(".py"):
+                return await self._downloads.text(workspace, file)
+        raise errors.BotError(_NO_CODE)
+
+    async def _at(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        facts: Mapping[str, Any],
+    ) -> tuple[posted_messages.Place, values.SessionKey]:
+        ts = str(facts.get("ts", ""))
+        root = str(facts.get("thread_ts") or ts)
+        place = posted_messages.Place(workspace, channel, thread=root, asked=ts, user=user)
+        thread = await self._threads.read(workspace, channel, root, ts)
+        own = "" if thread.is_channels else root
+        return place, values.SessionKey("slack", workspace.team, channel, own)
+
+    async def ask_about(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        ts: str,
+        question: str,
+    ) -> None:
+        """Ask the model about a message, in its thread.
+
+        Raises:
+            BotError: it is not asked.
+        """
+        profile = await self._door.require(workspace, user, channel)
+        facts = await self._message(workspace, channel, ts)
+        place, key = await self._at(workspace, user, channel, facts)
+        author = ""
+        if facts.get("user"):
+            author = (await self._door.profile(workspace, str(facts["user"]))).name
+        files = tuple(facts.get("files") or ())
+        words = message_parsing.words(str(facts.get("text") or ""))
+        request = requests.Request(
+            key=key,
+            person=requests.Person(profile.user, profile.name),
+            text=question,
+            attachments=self._downloads.attachments(workspace, files),
+            context=f"{author or 'Somebody'}: {words}",
+            id=uuid.uuid4().hex,
+            approval=self._options.approval,
+        )
+        title = requests_in_flight.title_of(request)
+        show = await self._turns.begin(key, place, request.id, title=title)
+        await self._turns.take(request, place, show)
+
+    async def _message(
+        self, workspace: installations.InstalledWorkspace, channel: str, ts: str
+    ) -> Mapping[str, Any]:
+        """Read one message, which may stand in a thread.
+
+        Raises:
+            BotError: it is gone.
+        """
+        answer = await self._api.call(
+            workspace,
+            "conversations.replies",
+            channel=channel,
+            ts=ts,
+            latest=ts,
+            oldest=ts,
+            inclusive=True,
+            limit=2,
+        )
+        for facts in answer.get("messages", ()):
+            if facts.get("ts") == ts:
+                return dict(facts)
+        raise errors.BotError("That message is gone.")
+
+    # Commands and buttons -----------------------------------------------------------------
+
+    async def command(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        text: str,
+        tell: commands.Tell,
+    ) -> None:
+        """Carry out `/interpreter …` for the channel's own session."""
+        place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
+        try:
+            profile = await self._door.require(workspace, user, channel)
+        except permissions.NotAllowedError as error:
+            await tell(str(error))
+            return
+        command = commands.parse(message_parsing.words(text)) or commands.SlackCommand("help")
+        if command.name == "py":
+            await self.run_code(
+                workspace, user, channel, message_parsing.code(text.strip()[2:].lstrip())
+            )
+            return
+        key = values.SessionKey("slack", workspace.team, channel)
+        await self._commands.run(command, key, place, profile, tell=tell)
+
+    async def stop(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        value: str,
+    ) -> None:
+        """Stop a request. Everybody who may use the bot there may.
+
+        Raises:
+            BotError: they may not.
+        """
+        await self._door.require(workspace, user, channel)
+        key, request_id = requests_in_flight.request_of(value)
+        if key is None or key.workspace != workspace.team or key.channel != channel:
+            return
+        if not await self._turns.withdraw(key, request_id):
+            raise errors.BotError(_NOTHING)
+
+    async def stop_thread(
+        self, workspace: installations.InstalledWorkspace, user: str, channel: str, root: str
+    ) -> None:
+        """Stop what runs in a thread, as Slack's own button has been pressed there."""
+        place = posted_messages.Place(workspace, channel, thread=root, asked="", user=user)
+        try:
+            await self._door.require(workspace, user, channel)
+        except permissions.NotAllowedError as error:
+            await posted_messages.whisper(self._api, place, str(error))
+            return
+        key = values.SessionKey("slack", workspace.team, channel, root)
+        if await self._turns.stop_thread(key, root):
+            return
+        # Whoever began that died before it could say that it is over.
+        await self._api.call(
+            workspace,
+            "agents.sessions.setStatus",
+            channel_id=channel,
+            thread_ts=root,
+            status="active",
+        )
+        await posted_messages.whisper(self._api, place, _NOTHING)
+
+    async def send_table(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        place: posted_messages.Place,
+        value: str,
+    ) -> None:
+        """Send the whole of a table, of which an answer shows the head, into its thread.
+
+        Raises:
+            BotError: it cannot be had, or not by this person.
+        """
+        await self._door.require(workspace, user, place.channel)
+        session, _, handle = value.rpartition("/")
+        key = requests_in_flight.key_of(session)
+        if key is None or (key.workspace, key.channel) != (workspace.team, place.channel):
+            raise errors.BotError("There is no such table.")
+        name = await self._turns.conversations.save_table(key, handle)
+        if complaints := await self._commands.send_file(key, place, name):
+            raise errors.BotError(complaints)
+
+    async def rename(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        root: str,
+        title: str,
+    ) -> None:
+        """Take over the title that somebody gave a session in Slack.
+
+        Raises:
+            NotAllowedError: they may not use the bot there.
+        """
+        if channel and root and title:
+            await self._door.require(workspace, user, channel)
+            key = values.SessionKey("slack", workspace.team, channel, root)
+            await self._turns.conversations.rename(key, title[:200])
+
+    async def whisper(
+        self, workspace: installations.InstalledWorkspace, user: str, channel: str, text: str
+    ) -> None:
+        """Tell somebody something, in the channel where they are."""
+        place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
+        await posted_messages.whisper(self._api, place, text)

@@ -1,0 +1,305 @@
+"""Showing an answer as it grows: streamed where that can be, else posted and edited."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, TypeAlias
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.slack import (
+    answer_sections,
+    answers,
+    api_errors,
+    blocks,
+    file_uploads,
+    mrkdwn,
+    posted_messages,
+    streamed_messages,
+    web_api,
+)
+from interpreter_bot.text import formatting, sanitizing
+
+_log = logging.getLogger(__name__)
+
+Status: TypeAlias = Literal["active", "processing", "suspended"]
+_CODE_CHARACTERS: Final = 3_000
+# Slack takes about 100 pieces of streams and 50 edits a minute, of all answers in a workspace:
+# with the usual pauses of one second and three, that is 1.7 answers and 2.5.
+_STREAMING_SHARE: Final = 0.6
+_EDITING_SHARE: Final = 0.4
+
+
+class LiveMessage:
+    """One answer in Slack."""
+
+    def __init__(
+        self,
+        api: web_api.WebApi,
+        sends: file_uploads.FileUploads,
+        place: posted_messages.Place,
+        config: settings.Slack,
+        *,
+        stop_key: str,
+        heading: str = "",
+        payload: dict[str, str] | None = None,
+        crowd: Callable[[], int] = lambda: 1,
+    ) -> None:
+        """Show nothing yet.
+
+        Args:
+            stop_key: what the Stop button carries.
+            heading: Markdown above everything else; there is only a heading for raw code.
+            payload: facts about the first message, where it is not streamed.
+            crowd: says how many answers are being shown, which share Slack's rates.
+        """
+        self.api: Final = api
+        self.note = ""
+        self.has_begun = False
+        self._noted = ""
+        self._uploads = sends
+        self._place = place
+        self._options = config
+        self.stop_key = stop_key
+        self._heading = heading
+        self._crowd = crowd
+        self.is_stopped = False
+        self.is_unwanted = False
+        self._sections = answer_sections.AnswerSections(
+            api, sends, place, config, heading=heading, payload=payload
+        )
+        self._stream: streamed_messages.StreamedMessage | None = None
+        self._streamed = 0
+        self._has_status = False
+        self._busy = asyncio.Lock()
+        self._last = 0.0
+
+    @property
+    def thread(self) -> str:
+        """Where files and questions go."""
+        return self._sections.thread
+
+    @property
+    def complaints(self) -> Sequence[str]:
+        """Sentences about pictures that could not be shown."""
+        return self._sections.complaints
+
+    async def begin(self, title: str = "") -> None:
+        """Give the first sign that somebody works on it.
+
+        In channels a stream is live for one person only, and all others see its first words until
+        it ends: there the answer is posted and edited.
+        """
+        has_sessions = self._options.agent_view and self._place.thread and not self._heading
+        if has_sessions and self._place.is_direct:
+            self._has_status = await self._set_status("processing", title)
+            if self._has_status:
+                self._stream = streamed_messages.StreamedMessage(
+                    self.api,
+                    self._place,
+                    most_characters=self._options.stream_characters,
+                    most_seconds=self._options.stream_seconds,
+                )
+                return
+        await self._edit(answers.Answer())
+        if has_sessions and not self._place.is_direct:
+            self._has_status = await self._set_status("processing", title)
+
+    async def status(self, status: Status) -> None:
+        """Say in which state the session is, where Slack shows that."""
+        if self._has_status:
+            await self._set_status(status)
+
+    async def _set_status(self, status: Status, title: str = "") -> bool:
+        try:
+            await self.api.call(
+                self._place.workspace,
+                "agents.sessions.setStatus",
+                most_seconds=2.0,
+                channel_id=self._place.channel,
+                thread_ts=self._place.thread,
+                status=status,
+                title=title or None,
+                initiator_user_id=self._place.user if title else None,
+            )
+        except api_errors.GoneError:
+            raise
+        except api_errors.SlackError as error:
+            _log.debug("no session status: %s", error)
+            return False
+        return True
+
+    async def progress(self, answer: answers.Answer, live: Callable[[], str]) -> None:
+        """Show an answer as far as it goes.
+
+        Args:
+            live: gives what code that runs has shown until now, as Markdown; that is only shown
+                where it can be taken back, as it may still change.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        async with self._busy:
+            self._last = time.monotonic()
+            if self._stream is None:
+                await self._edit(answer, live())
+                return
+            try:
+                await self._append(self._stream, answer)
+            except streamed_messages.BrokenStreamError as error:
+                await self._give_up(error)
+                await self._edit(answer, live())
+
+    async def _append(
+        self, stream: streamed_messages.StreamedMessage, answer: answers.Answer
+    ) -> None:
+        """Stream what is new. Pictures have messages of their own between those of the stream."""
+        if waiting := self._waiting():
+            await stream.append(waiting)
+        for run in answers.runs(answer.pieces[self._streamed :]):
+            shown = [piece for piece in run if isinstance(piece, answers.Picture)]
+            if shown:
+                await self._part(stream, answer)
+                await self._sections.show_pictures(shown)
+            else:
+                await stream.append(run)
+            self._streamed += len(run)
+
+    async def _part(
+        self, stream: streamed_messages.StreamedMessage, answer: answers.Answer
+    ) -> None:
+        """End the messages of a stream before a picture."""
+        await stream.part()
+        await self._sections.part(answer, stream.timestamps if stream.is_tainted else None)
+        stream.timestamps, stream.is_tainted = [], False
+
+    def _waiting(self) -> list[answers.Task]:
+        """Say in a stream what the request waits for, and when it does no longer."""
+        if self.note == self._noted:
+            return []
+        self._noted = self.note
+        state: answers.State = "in_progress" if self.note else "complete"
+        return [answers.Task("waiting", self.note or "Waited", state)]
+
+    async def pause(self, over: asyncio.Event) -> None:
+        """Wait until more can be shown without showing too much, or until it is over."""
+        config, crowd = self._options, self._crowd()
+        if self._stream is None:
+            seconds = config.editing_seconds * max(1.0, crowd * _EDITING_SHARE)
+        else:
+            seconds = config.streaming_seconds * max(1.0, crowd * _STREAMING_SHARE)
+        rest = self._last + seconds - time.monotonic()
+        if rest > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), rest)
+
+    async def _give_up(self, error: Exception) -> None:
+        """Go on by editing: what was streamed stays where it is, as the first messages."""
+        stream, self._stream = self._stream, None
+        if stream is None:
+            return
+        self.is_stopped = self.is_stopped or isinstance(error, streamed_messages.StoppedStreamError)
+        _log.info("an answer is not streamed any further: %s", error)
+        await stream.abandon()
+        self._sections.adopt(stream.timestamps)
+
+    async def finish(
+        self,
+        answer: answers.Answer,
+        below: Sequence[blocks.Block],
+        *,
+        is_rewritten: bool,
+    ) -> None:
+        """Show all of it, for good.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        async with self._busy:
+            if self._stream is not None and not is_rewritten:
+                try:
+                    if await self._end_stream(self._stream, answer, below):
+                        return
+                except streamed_messages.BrokenStreamError as error:
+                    await self._give_up(error)
+            elif self._stream is not None:
+                await self._give_up(streamed_messages.BrokenStreamError("its end was written anew"))
+            self._stream = None
+            try:
+                await self._sections.finish(answer, below)
+            finally:
+                await self.status("active")
+
+    async def _end_stream(
+        self,
+        stream: streamed_messages.StreamedMessage,
+        answer: answers.Answer,
+        below: Sequence[blocks.Block],
+    ) -> bool:
+        """End a stream; says whether nothing is left to be posted."""
+        pieces = answer.pieces[self._streamed :]
+        await stream.append(self._waiting())
+        if any(isinstance(piece, answers.Picture) for piece in pieces):
+            text = next(answers.runs(pieces))
+            if not isinstance(text[0], answers.Picture):
+                await stream.append(text)
+            await self._part(stream, answer)
+            return False
+        await stream.append(pieces)
+        apart = [] if stream.has_room_for(below) else [b for b in below if b["type"] == "table"]
+        await stream.stop([block for block in below if block not in apart], status="active")
+        if stream.is_tainted:
+            self._sections.adopt(stream.timestamps)
+            return False
+        if apart:
+            content = {"text": "The table", "blocks": apart}
+            await posted_messages.post(self.api, self._place, content, self.thread)
+        return True
+
+    async def refuse(self, sentence: str) -> None:
+        """Say why nothing is going to be done, though there was a sign that it would.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        answer = answers.Answer()
+        answer.paragraph(f"⚠️ {mrkdwn.defused(sentence)}")
+        await self.finish(answer, (), is_rewritten=False)
+
+    async def _edit(self, answer: answers.Answer, live: str = "") -> None:
+        note = [blocks.note(self.note)] if self.note else []
+        await self._sections.show(answer, live, [*note, blocks.stop(self.stop_key)])
+
+    async def settled(self, answer: answers.Answer, live: Callable[[], str]) -> str:
+        """Return the thread in which a question can be asked: what was said stands before it.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        await self.progress(answer, live)
+        return self.thread
+
+    async def upload(self, batch: Sequence[file_uploads.Outgoing]) -> list[str]:
+        """Send files; returns sentences about those that could not be sent."""
+        return await self._uploads.send(self._place, self.thread, batch)
+
+    async def say(self, text: str) -> None:
+        """Add a message of its own.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        content = {"text": text[:300], "blocks": [blocks.prose(text[:11_000])]}
+        await posted_messages.post(self.api, self._place, content, self.thread)
+
+
+def heading(name: str, code: str) -> str:
+    """Say whose code it is that runs."""
+    readable = sanitizing.revealed(code)
+    text = readable.text
+    shown = text if len(text) <= _CODE_CHARACTERS else f"{text[:_CODE_CHARACTERS]}\n…"
+    written = mrkdwn.python(shown, readable.warning)
+    return f"**{mrkdwn.defused(formatting.one_line(name, 80))}** ran:\n{written}"

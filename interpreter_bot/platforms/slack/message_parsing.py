@@ -1,0 +1,165 @@
+"""Reading what Slack sends: text, code and files of messages. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+_SMART: Final = {
+    **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
+    **dict.fromkeys("\u201c\u201d\u201e\u201f", '"'),
+}
+_TOKEN: Final = re.compile(r"<([^<>\n]{1,3000})>")
+_FENCE: Final = re.compile(r"```(?:(?:python|py|python3)[ \t]*\n|[ \t]*\n)?(.*?)```", re.DOTALL)
+_CODE_TYPES: Final = frozenset({"python", "py"})
+_SUBTYPES: Final = frozenset({"", "file_share", "thread_broadcast"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a person.
+
+    Attributes:
+        channel: `C…`, `G…` or `D…`.
+        ts: its own timestamp, which is its id within the channel.
+        thread: that of its thread's root, or empty where it is no reply.
+        user: `U…` or `W…`.
+        user_team: `T…` of the person, which in shared channels may be another; or empty.
+        text: as Slack encodes it.
+        files: as Slack describes them.
+        is_direct: it stands in a conversation of one person with the bot.
+        edited: when it was edited, or empty.
+    """
+
+    channel: str
+    ts: str
+    thread: str
+    user: str
+    user_team: str
+    text: str
+    files: tuple[Mapping[str, Any], ...] = ()
+    blocks: tuple[Mapping[str, Any], ...] = ()
+    is_direct: bool = False
+    edited: str = ""
+
+    @property
+    def id(self) -> str:
+        """Names it as it is worded now; begins with `ts`."""
+        return f"{self.ts}-{self.edited}" if self.edited else self.ts
+
+    @property
+    def root(self) -> str:
+        """The thread it belongs to, were it to have one."""
+        return self.thread or self.ts
+
+
+def message(event: Mapping[str, Any], channel: str = "") -> Message | None:
+    """Read a message; None where it is not one of a person's."""
+    if event.get("subtype", "") not in _SUBTYPES or event.get("bot_id") or not event.get("user"):
+        return None
+    where = str(channel or event.get("channel", ""))
+    return Message(
+        channel=where,
+        ts=str(event["ts"]),
+        thread=str(event.get("thread_ts") or ""),
+        user=str(event["user"]),
+        user_team=str(event.get("user_team") or event.get("team") or ""),
+        text=str(event.get("text") or ""),
+        files=tuple(event.get("files") or ()),
+        blocks=tuple(event.get("blocks") or ()),
+        is_direct=where.startswith("D"),
+        edited=str((event.get("edited") or {}).get("ts", "")),
+    )
+
+
+def mentions(text: str, user: str) -> bool:
+    """Say whether a text mentions somebody."""
+    return f"<@{user}>" in text or f"<@{user}|" in text
+
+
+def words(text: str, bot_user: str = "") -> str:
+    """Turn a text into what the person saw as they wrote it, without the mention of the bot."""
+    if bot_user:
+        text = re.sub(rf"<@{re.escape(bot_user)}(?:\|[^>]*)?>[:,]?", "", text)
+    return html.unescape(_TOKEN.sub(_shown, text)).strip()
+
+
+def _shown(found: re.Match[str]) -> str:
+    """Turn `<https://x|x>` and its like back."""
+    inner = found[1]
+    target, bar, label = inner.partition("|")
+    if target.startswith(("@", "#")):
+        return f"{target[0]}{label or target[1:]}"
+    if target.startswith("!"):
+        return label or f"@{target[1:].partition('^')[0]}"
+    if re.match(r"(?:https?|mailto|tel|ftp):", target):
+        bare = target.removeprefix("mailto:").removeprefix("tel:")
+        # `example.com` is made a link by Slack, which a person did not write.
+        return label if bar and label in bare else bare if not bar else f"{label} ({bare})"
+    return found[0]
+
+
+def code(text: str) -> str:
+    """Turn what was written as code into what was meant: fences, entities and quotes undone."""
+    blocks = list(fenced(text))
+    if blocks:
+        return "\n".join(blocks)
+    return _plain(text.strip().strip("`") if text.strip().startswith("`") else text).strip("\n")
+
+
+def fenced(text: str) -> Iterator[str]:
+    """Give the code blocks of a text, in order."""
+    for found in _FENCE.finditer(text):
+        yield _plain(found[1]).strip("\n")
+
+
+def _plain(text: str) -> str:
+    return without_smart_quotes(html.unescape(_TOKEN.sub(_shown_in_code, text)))
+
+
+def without_smart_quotes(source: str) -> str:
+    """Make quotes that a keyboard made typographic straight again; not those within strings."""
+    result: list[str] = []
+    quote = ""
+    is_typographic = False
+    for letter in source.replace("\u00a0", " "):
+        straight = _SMART.get(letter, "")
+        if quote == "#":
+            quote = "" if letter == "\n" else quote
+        elif not quote and letter in "\"'#":
+            quote, is_typographic = letter, False
+        elif not quote and straight:
+            quote, is_typographic, letter = straight, True, straight
+        elif quote and is_typographic and straight == quote:
+            quote, letter = "", straight
+        elif letter == ("\n" if is_typographic else quote) and result[-1:] != ["\\"]:
+            quote = ""
+        result.append(letter)
+    return "".join(result)
+
+
+def _shown_in_code(found: re.Match[str]) -> str:
+    target, _, label = found[1].partition("|")
+    if re.match(r"(?:https?|mailto|tel|ftp):", target):
+        # What stood there is the label, which Slack gives only where it made up the rest.
+        return label or target
+    return found[0]
+
+
+def preformatted(blocks: tuple[Mapping[str, Any], ...]) -> list[str]:
+    """Give the code blocks of rich text, which Slack encodes more faithfully than text."""
+    found = []
+    for block in blocks:
+        for element in block.get("elements") or () if block.get("type") == "rich_text" else ():
+            if element.get("type") == "rich_text_preformatted":
+                parts = (str(p.get("text") or p.get("url") or "") for p in element["elements"])
+                found.append(without_smart_quotes("".join(parts)))
+    return found
+
+
+def is_snippet(file: Mapping[str, Any]) -> bool:
+    """Say whether a file is Python that was pasted rather than sent."""
+    return file.get("mode") == "snippet" and file.get("filetype") in _CODE_TYPES

@@ -1,0 +1,135 @@
+"""Forms that are opened and questions that are answered with them, or with a button.
+
+A form is opened before anything else is done: Slack gives three seconds for it.
+"""
+
+from __future__ import annotations
+
+import json
+
+from interpreter_bot import errors
+from interpreter_bot.platforms.slack import (
+    approvals,
+    home_views,
+    installations,
+    permissions,
+    web_api,
+)
+
+
+class Modals:
+    """Opens forms and takes answers."""
+
+    def __init__(
+        self,
+        api: web_api.WebApi,
+        door: permissions.Permissions,
+        questions: approvals.Questions,
+    ) -> None:
+        self._api = api
+        self._door = door
+        self._questions = questions
+
+    async def open_run(
+        self, workspace: installations.InstalledWorkspace, channel: str, trigger: str
+    ) -> None:
+        """Open the editor of `/py`."""
+        facts = json.dumps({"channel": channel})
+        view = home_views.form(
+            home_views.RUN_FORM, "Run Python", "Your code", submit="Run", facts=facts
+        )
+        await self._open(workspace, trigger, view)
+
+    async def open_ask(
+        self, workspace: installations.InstalledWorkspace, channel: str, ts: str, trigger: str
+    ) -> None:
+        """Open the question about a message."""
+        facts = json.dumps({"channel": channel, "ts": ts})
+        view = home_views.form(
+            home_views.ASK_FORM, "Ask about this", "Your question", submit="Ask", facts=facts
+        )
+        await self._open(workspace, trigger, view)
+
+    async def open_edit(
+        self,
+        workspace: installations.InstalledWorkspace,
+        channel: str,
+        question: approvals.OpenQuestion,
+        trigger: str,
+    ) -> None:
+        """Open code that waits for leave."""
+        facts = json.dumps({"channel": channel, "question": question.id})
+        view = home_views.form(
+            home_views.EDIT_FORM,
+            "Edit before running",
+            "The code",
+            submit="Run",
+            facts=facts,
+            initial=question.code,
+        )
+        await self._open(workspace, trigger, view)
+
+    async def open_answer(
+        self,
+        workspace: installations.InstalledWorkspace,
+        channel: str,
+        question: approvals.OpenQuestion,
+        trigger: str,
+    ) -> None:
+        """Open the answer to an `input()`."""
+        facts = json.dumps({"channel": channel, "question": question.id})
+        view = home_views.form(
+            home_views.ANSWER_FORM,
+            "Python asks",
+            question.prompt or "Your answer",
+            submit="Answer",
+            facts=facts,
+            is_optional=True,
+        )
+        await self._open(workspace, trigger, view)
+
+    async def _open(
+        self, workspace: installations.InstalledWorkspace, trigger: str, view: home_views.View
+    ) -> None:
+        await self._api.call(
+            workspace, "views.open", most_seconds=1.0, trigger_id=trigger, view=view
+        )
+
+    async def decide(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        question_id: str,
+        answer: str | None,
+    ) -> None:
+        """Take a person's answer to a question.
+
+        Raises:
+            BotError: it is not theirs to answer, or too late.
+        """
+        question = await self.question(workspace, user, channel, question_id)
+        if not question.answer.done():
+            question.answer.set_result(answer)
+
+    async def question(
+        self, workspace: installations.InstalledWorkspace, user: str, channel: str, question_id: str
+    ) -> approvals.OpenQuestion:
+        """Find a question somebody may answer: who started it, or for leave also an admin.
+
+        Raises:
+            BotError: it is not theirs to answer, or too late.
+        """
+        question = self._questions.get(question_id)
+        if question is None:
+            raise errors.BotError(approvals.LATE)
+        if user != question.user:
+            profile = await self._door.require(workspace, user, channel)
+            if not (question.code and profile.is_admin):
+                raise errors.BotError("Only the person who asked may answer that.")
+        return question
+
+    def code_of(self, question_id: str) -> str | None:
+        """Give the code that waits for leave."""
+        question = self._questions.get(question_id)
+        return question.code if question else None

@@ -1,0 +1,167 @@
+"""Files, sizes and limits in words, as Markdown. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from interpreter_bot import settings, values
+from interpreter_bot.platforms.rendering import fences
+from interpreter_bot.text import formatting
+
+_INVISIBLE: Final = "\u200b"
+# Whether Slack obeys these within Markdown is not documented: they are broken everywhere.
+_TOKENS: Final = re.compile(
+    r"<(?=[@#!])|@(?=(?:channel|here|everyone)\b)|<(?=[a-z][a-z+.-]*:[^<>\n]*\|)"
+)
+# The beginning of one of those, whose end may come with the next piece of a stream.
+_BEGINNINGS: Final = re.compile(
+    r"(?:<[@#!]?@?[a-z]{0,8}|<[a-z][a-z+.-]*:?[^<>\n|]{0,500}|@[a-z]{0,8})\Z"
+)
+# With what else may stand in it: angle brackets and a title.
+_SHOWN_LINK: Final = re.compile(
+    r"\[([^\]\n]{1,300})\]\([ \t]*<?(https?://[^\s()<>]{1,2000})>?"
+    r"(?:[ \t]+[\"'(][^\n]{0,300}?[\"')])?[ \t]*\)"
+)
+# One whose end may still come; its title may stand in parentheses.
+_OPEN_LINK: Final = re.compile(r"\](?:\((?:[^()\n]|\([^()\n]*\))*(?:\([^()\n]*)?)?\Z")
+_SPAN: Final = re.compile(r"(?<!`)(?P<marks>`+)(?!`)[^\n]*?(?<!`)(?P=marks)(?!`)")
+_ADDRESS: Final = re.compile(
+    rf"(?P<span>{_SPAN.pattern})|(?P<ticks>`+)"
+    r"|(?P<label>\]\()?<?(?P<url>https?://[^\s<>`]+)>?",
+    re.IGNORECASE,
+)
+_ENDS: Final = ".,;:!?)]}*_~|'\""
+_LOOKALIKE: Final = "\u02cb"
+_LONGEST_SPAN: Final = 300
+_LONGEST_ADDRESS: Final = 2_000
+_EMPHASIS: Final = " \t*_~`"
+_HOST: Final = re.compile(r"(?:https?://)?((?:[\w-]+\.)+[a-z]{2,24})(?:[/?#:]|\Z)", re.IGNORECASE)
+
+
+def defused(text: str) -> str:
+    """Break what would notify people, or show a link as another, in Markdown."""
+    text = _SHOWN_LINK.sub(_honest, text)
+    return _TOKENS.sub(lambda found: found[0] + _INVISIBLE, text)
+
+
+def _honest(found: re.Match[str]) -> str:
+    """Show where a link leads if its text pretends that it leads elsewhere."""
+    label, url = found[1], found[2]
+    pretended, real = _HOST.match(label.strip(_EMPHASIS)), _HOST.match(url)
+    if pretended and real and pretended[1].lower() != real[1].lower():
+        return url
+    return found[0]
+
+
+def unlinked(text: str, fence: fences.Fence | None) -> str:
+    """Write addresses as code, where Slack could fetch what a link leads to.
+
+    Args:
+        text: Markdown, harmless; with no span of code and no address that is cut.
+        fence: the one that is open before it.
+    """
+    lines: list[str] = []
+    for line in text.splitlines(keepends=True):
+        if fence is not None:
+            fence = None if fences.closes(line, fence) else fence
+            lines.append(line)
+            continue
+        fence = fences.opened(line)
+        lines.append(line if fence is not None else _ADDRESS.sub(_as_code, line))
+    return "".join(lines)
+
+
+def _as_code(found: re.Match[str]) -> str:
+    if found["span"]:
+        return found[0]
+    if found["ticks"]:
+        # With the mark of an address it would make code of what lies between them.
+        return _LOOKALIKE * len(found["ticks"])
+    url = found["url"].rstrip(_ENDS)
+    rest = found["url"][len(url) :]
+    return f"{'] (' if found['label'] else ''}`{url}`{rest}"
+
+
+def unfinished(line: str) -> int:
+    """Say from where on a line may still become a span of code or an address."""
+    ends = [found.end() for found in _SPAN.finditer(line)]
+    rest = max(ends, default=0)
+    ticks = line.find("`", rest)
+    if ticks >= 0 and len(line) - ticks <= _LONGEST_SPAN:
+        return ticks
+    word = max(line.rfind(" "), line.rfind("\t")) + 1
+    is_address = "://" in line[word:] and len(line) - word <= _LONGEST_ADDRESS
+    return word if is_address else len(line)
+
+
+def python(code: str, warning: str = "") -> str:
+    """Write code as a block with a sentence under it, both as `sanitizing` reveals them."""
+    shown = defused(fences.fenced(code, language="python"))
+    return f"{shown}\n⚠️ {warning}" if warning else shown
+
+
+def escaped(text: str) -> str:
+    """Make a text harmless where Slack reads its own markup, `mrkdwn`."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def plain_name(name: str) -> str:
+    """Make the name of a file harmless where Slack shows names, which it does as they are."""
+    return name.replace("<", "_").replace(">", "_")
+
+
+class Defuser:
+    """Makes a text harmless that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._service = ""
+
+    def feed(self, piece: str) -> str:
+        """Take a piece; returns what is certain of it and those before."""
+        text = self._service + piece
+        cut = _undecided(text)
+        self._service = text[cut:]
+        return defused(text[:cut])
+
+    def rest(self) -> str:
+        """Return what was held back, as nothing more comes."""
+        rest, self._service = defused(self._service), ""
+        return rest
+
+
+def _undecided(text: str) -> int:
+    """Say from where on it is not certain what a text means."""
+    found = _BEGINNINGS.search(text)
+    cut = found.start() if found else len(text)
+    link = text.rfind("[", max(0, len(text) - 2400))
+    if link >= 0 and "\n" not in text[link:] and not _SHOWN_LINK.match(text, link):
+        is_open = "]" not in text[link:] or _OPEN_LINK.search(text, link)
+        cut = min(cut, link) if is_open else cut
+    return cut
+
+
+def files(found: tuple[values.FileInfo, ...]) -> str:
+    """List files."""
+    if not found:
+        return "There are no files here."
+    lines = [
+        f"- `{info.name.replace('`', '')}` ({formatting.size(info.size_bytes)})"
+        for info in found[:100]
+    ]
+    more = [f"… and {len(found) - 100:,} more"] if len(found) > 100 else []
+    return defused("\n".join([*lines, *more]))
+
+
+def limits(given: settings.Limits) -> str:
+    """Say what code may use."""
+    size, duration = formatting.size, formatting.duration
+    return (
+        f"- {duration(given.execution_seconds)} for one run, {duration(given.input_seconds)} to "
+        f"answer `input()`\n"
+        f"- {size(given.memory_bytes)} of memory, {given.cpu_cores:g} cores, "
+        f"{given.processes} processes\n"
+        f"- {size(given.workspace_bytes)} and {given.workspace_files:,} files in `/mnt/data`\n"
+        f"- {size(given.upload_bytes)} for a file that you send\n"
+        f"- {given.displays} images and tables, {size(given.output_bytes)} of print-out a run"
+    )

@@ -1,0 +1,204 @@
+"""Who may use the bot, and what they are called."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import cachetools
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms.slack import api_errors, installations, web_api
+from interpreter_bot.sessions import approvals, quotas
+
+if TYPE_CHECKING:
+    from interpreter_bot.sessions import conversations
+
+
+PEOPLE: Final = "allowed_people"
+GROUPS: Final = "allowed_groups"
+CHANNELS: Final = "allowed_channels"
+APPROVAL: Final = approvals.NAME
+FOLLOWING: Final = "follow_threads"
+TOKENS: Final = quotas.TOKENS
+MONEY: Final = quotas.MONEY
+"""The names under which it is chosen."""
+
+_log = logging.getLogger(__name__)
+
+_FRESH_SECONDS: Final = 600.0
+_MOST_KNOWN: Final = 10_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Preferences:
+    """What holds somewhere; see `settings.Slack` for what each is.
+
+    Approval is not among it: of that the strictest holds, see `sessions.approvals`.
+    """
+
+    people: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    follows_threads: bool = True
+
+
+def effective(chosen: Mapping[str, Any], config: settings.Slack) -> Preferences:
+    """Read what was chosen; what makes no sense (any more) is as if it had not been."""
+    follows = chosen.get(FOLLOWING)
+    return Preferences(
+        people=_ids(chosen.get(PEOPLE)) or config.allowed_people,
+        groups=_ids(chosen.get(GROUPS)) or config.allowed_groups,
+        channels=_ids(chosen.get(CHANNELS)) or config.allowed_channels,
+        follows_threads=follows if isinstance(follows, bool) else config.follows_threads,
+    )
+
+
+def _ids(chosen: object) -> tuple[str, ...]:
+    is_list = isinstance(chosen, Iterable) and not isinstance(chosen, str)
+    return tuple(str(one) for one in chosen) if is_list else ()  # type: ignore[attr-defined]
+
+
+class NotAllowedError(errors.BotError):
+    """This person may not use the bot here."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Profile:
+    """What Slack knows of somebody, as far as it matters."""
+
+    user: str
+    name: str
+    team: str
+    is_guest: bool
+    is_stranger: bool
+    is_bot: bool
+    is_admin: bool
+
+
+class Permissions:
+    """Lets people in."""
+
+    def __init__(
+        self,
+        api: web_api.WebApi,
+        config: settings.Slack,
+        service: conversations.Conversations,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._options = config
+        self._conversations = service
+        self._profiles = cachetools.TTLCache[tuple[str, str], Profile](
+            _MOST_KNOWN, _FRESH_SECONDS, timer=clock
+        )
+        self._groups = cachetools.TTLCache[tuple[str, str], frozenset[str]](
+            _MOST_KNOWN, _FRESH_SECONDS, timer=clock
+        )
+
+    async def require(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        *,
+        user_team: str = "",
+    ) -> Profile:
+        """Let somebody in, or not.
+
+        Raises:
+            NotAllowedError: they may not; the sentence says why.
+        """
+        config = self._options
+        if config.allowed_workspaces and workspace.team not in config.allowed_workspaces:
+            raise NotAllowedError("I do not work in this workspace.")
+        lists = await self.lists(workspace)
+        is_direct = channel.startswith("D") or not channel
+        if lists.channels and not is_direct and channel not in lists.channels:
+            raise NotAllowedError("I do not work in this channel.")
+        profile = await self.profile(workspace, user, user_team)
+        if profile.is_bot:
+            raise NotAllowedError("I do not talk with bots.")
+        if profile.is_stranger and not config.allows_strangers:
+            raise NotAllowedError("I only work for people of this workspace.")
+        if profile.is_guest and not config.allows_guests:
+            raise NotAllowedError("I do not work for guests of this workspace.")
+        if not await self._is_listed(workspace, profile, lists):
+            raise NotAllowedError("You are not on the list of people I work for. Ask an admin.")
+        return profile
+
+    async def _is_listed(
+        self, workspace: installations.InstalledWorkspace, profile: Profile, lists: Preferences
+    ) -> bool:
+        if not lists.people and not lists.groups:
+            return True
+        if profile.user in lists.people or profile.is_admin:
+            return True
+        for group in lists.groups:
+            if profile.user in await self._members(workspace, group):
+                return True
+        return False
+
+    async def lists(self, workspace: installations.InstalledWorkspace) -> Preferences:
+        """Say who may in a workspace: what its admins chose, else the settings."""
+        scope = values.Scope("slack", workspace.team)
+        return effective(await self._conversations.choices(scope), self._options)
+
+    async def _members(
+        self, workspace: installations.InstalledWorkspace, group: str
+    ) -> frozenset[str]:
+        key = (workspace.team, group)
+        members = self._groups.get(key)
+        if members is None:
+            try:
+                answer = await self._api.call(workspace, "usergroups.users.list", usergroup=group)
+            except api_errors.SlackError as error:
+                # Whoever cannot be found on a list is not on it.
+                _log.warning("the members of %s are not known", group, exc_info=error)
+                return frozenset()
+            members = frozenset(answer.get("users", ()))
+            self._groups[key] = members
+        return members
+
+    async def profile(
+        self, workspace: installations.InstalledWorkspace, user: str, user_team: str = ""
+    ) -> Profile:
+        """Look somebody up.
+
+        Raises:
+            NotAllowedError: Slack does not say who they are.
+        """
+        key = (workspace.team, user)
+        known = self._profiles.get(key)
+        if known is None:
+            try:
+                answer = await self._api.call(workspace, "users.info", user=user)
+            except api_errors.SlackError as error:
+                _log.warning("%s could not be looked up", user, exc_info=error)
+                raise NotAllowedError("Slack does not say who you are. Try again later.") from error
+            known = self._read(workspace, user, answer.get("user", {}))
+            self._profiles[key] = known
+        if user_team and user_team not in (workspace.team, workspace.enterprise):
+            return dataclasses.replace(known, is_stranger=True, is_admin=False)
+        return known
+
+    def _read(
+        self, workspace: installations.InstalledWorkspace, user: str, facts: dict[str, Any]
+    ) -> Profile:
+        profile = facts.get("profile") or {}
+        name = profile.get("display_name") or profile.get("real_name") or facts.get("name") or user
+        team = str(facts.get("team_id") or "")
+        enterprise = (facts.get("enterprise_user") or {}).get("enterprise_id")
+        is_same = team == workspace.team or bool(
+            workspace.enterprise and enterprise == workspace.enterprise
+        )
+        is_stranger = bool(facts.get("is_stranger")) or not is_same
+        is_chief = bool(facts.get("is_admin") or facts.get("is_owner"))
+        is_admin = user in self._options.admins or (is_chief and not is_stranger)
+        is_guest = bool(facts.get("is_restricted") or facts.get("is_ultra_restricted"))
+        is_bot = bool(facts.get("is_bot") or facts.get("deleted"))
+        return Profile(user, str(name), team, is_guest, is_stranger, is_bot, is_admin)

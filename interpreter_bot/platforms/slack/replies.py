@@ -1,0 +1,296 @@
+"""The way back for one request: what sessions tell becomes one answer in Slack.
+
+Sessions call in order and never wait; what they say is collected, and a task of its own, the
+pump, brings it to Slack as fast as Slack takes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms.rendering import phrases
+from interpreter_bot.platforms.slack import (
+    answers,
+    api_errors,
+    approvals,
+    blocks,
+    cell_results,
+    file_uploads,
+    live_messages,
+    mrkdwn,
+    posted_messages,
+)
+from interpreter_bot.sessions import ports
+from interpreter_bot.text import formatting, sanitizing, screens
+
+_log = logging.getLogger(__name__)
+
+Stop: TypeAlias = Callable[[], Awaitable[object]]
+
+
+@dataclasses.dataclass(slots=True)
+class _Cell:
+    """An execution under way."""
+
+    number: int
+    code: str
+    screen: screens.Screen = dataclasses.field(default_factory=screens.Screen)
+    last_line: str = ""
+
+
+class SlackReply:
+    """See `sessions.ports.Reply`."""
+
+    def __init__(
+        self,
+        show: live_messages.LiveMessage,
+        place: posted_messages.Place,
+        questions: approvals.Questions,
+        config: settings.Slack,
+        *,
+        session: str,
+        is_code: bool,
+        stop: Stop,
+    ) -> None:
+        """Say nothing yet.
+
+        Args:
+            session: names the conversation in buttons.
+            is_code: the request is raw code.
+            stop: ends the turn.
+        """
+        self._show = show
+        self._session = session
+        self._stop = stop
+        self._place = place
+        self._questions = questions
+        self._options = config
+        self._is_code = is_code
+        self._answer = answers.Answer()
+        self._results = cell_results.CellResults()
+        self._defuser = mrkdwn.Defuser()
+        self._cell: _Cell | None = None
+        self._made: list[file_uploads.Outgoing] = []
+        self._spools: dict[str, file_uploads.UploadSpool] = {}
+        self._table: blocks.Block | None = None
+        self._wholes: list[tuple[str, str]] = []
+        self._spent: ports.Spent | None = None
+        self._end: ports.End | None = None
+        self._is_rewritten = False
+        self._changed = asyncio.Event()
+        self._over = asyncio.Event()
+
+    # What sessions tell -------------------------------------------------------------------
+
+    def queued(self, ahead: int) -> None:
+        """See the port."""
+        self._show.note = f"Waiting: {ahead} before this" if ahead else ""
+        self._changed.set()
+
+    def started(self) -> None:
+        """See the port."""
+        self._show.note = ""
+        self._show.has_begun = True
+        self._changed.set()
+
+    def step(self, number: int) -> None:
+        """See the port."""
+        self._flush_words()
+        if self._answer.words_of_step().strip():
+            self._answer.text("\n\n")
+        self._answer.step()
+
+    def progress(self, text: str, share: float | None) -> None:
+        """See the port."""
+        said = phrases.waiting_sentence(text, share)
+        self._show.note = formatting.one_line(said, answers.FIELD_CHARACTERS)
+        self._changed.set()
+
+    def text(self, delta: str) -> None:
+        """See the port."""
+        self._answer.text(self._defuser.feed(delta))
+        self._changed.set()
+
+    def writing(self, delta: str) -> None:
+        """See the port: code is shown when it runs."""
+
+    def announcement(self, cell: int, text: str) -> None:
+        """See the port."""
+        self._flush_words()
+        self._answer.paragraph(f"_{mrkdwn.defused(formatting.one_line(text, 1000))}_")
+        self._changed.set()
+
+    def code(self, cell: int, code: str) -> None:
+        """See the port."""
+        self._flush_words()
+        self._cell = _Cell(cell, code)
+        if self._options.code == "full" and not self._is_code:
+            readable = sanitizing.revealed(code)
+            self._answer.paragraph(mrkdwn.python(readable.text, readable.warning))
+        self._task("Running Python", "in_progress")
+
+    def output(self, cell: int, output: values.Output) -> None:
+        """See the port."""
+        if self._cell is None:
+            return
+        self._cell.screen.show(output)
+        if isinstance(output, values.Text):
+            lines = output.text.strip().rpartition("\n")[2].rpartition("\r")[2]
+            self._cell.last_line = formatting.one_line(lines, answers.FIELD_CHARACTERS)
+            self._task("Running Python", "in_progress", output=self._cell.last_line)
+
+    async def ask(self, cell: int, request: values.InputRequested) -> str:
+        """See the port."""
+        thread = await self._show.settled(self._answer, self._live)
+        return await approvals.ask(self._show.api, self._questions, self._place, thread, request)
+
+    async def approve(self, cell: int, code: str) -> str | None:
+        """See the port."""
+        self._flush_words()
+        thread = await self._show.settled(self._answer, self._live)
+        await self._show.status("suspended")
+        try:
+            return await approvals.approve(
+                self._show.api, self._questions, self._place, thread, code
+            )
+        finally:
+            await self._show.status("processing")
+
+    def finished(self, cell: int, finished: values.Finished) -> None:
+        """See the port."""
+        running = self._cell or _Cell(cell, "")
+        self._cell = None
+        shown = self._results.of_cell(
+            cell, running.screen.items, finished, made_files=not self._is_code
+        )
+        state: answers.State = "complete" if finished.ending is values.Ending.OK else "error"
+        took = formatting.duration(finished.seconds) if finished.seconds >= 0.05 else ""
+        self._cell = running
+        self._task(answers.TITLES[finished.ending], state, output=took)
+        self._cell = None
+        for part in shown.parts:
+            if isinstance(part, str):
+                self._answer.paragraph(part)
+            else:
+                self._answer.picture(part)
+        self._table = self._table or shown.table
+        self._wholes += shown.wholes
+        for made in shown.files:
+            self._made.append(
+                file_uploads.of_bytes(made.name, made.data, made.about, is_image=False)
+            )
+
+    def save(self, cell: int, name: str) -> ports.FileWriter | None:
+        """See the port."""
+        spool = self._spools[name] = file_uploads.UploadSpool()
+        return spool
+
+    def artifact(self, cell: int, artifact: values.Artifact) -> None:
+        """See the port."""
+        spool = self._spools.pop(artifact.name, None)
+        if spool is not None and spool.is_complete:
+            self._made.append(file_uploads.Outgoing(artifact.name, spool.file))
+
+    def usage(self, spent: ports.Spent) -> None:
+        """See the port."""
+        self._spent = spent
+
+    def ended(self, end: ports.End) -> None:
+        """See the port."""
+        self._flush_words()
+        self._is_rewritten = self._answer.end_step_with(mrkdwn.defused(end.text))
+        if end.sentence:
+            mark = "" if end.status is ports.Status.DONE else "⚠️ "
+            self._answer.paragraph(f"\n\n{mark}{mrkdwn.defused(end.sentence)}")
+        elif end.status is ports.Status.STOPPED:
+            self._answer.paragraph("\n\nStopped.")
+        self._end = end
+        self._changed.set()
+        self._over.set()
+
+    # The pump -----------------------------------------------------------------------------
+
+    async def pump(self) -> None:
+        """Bring everything to Slack, and return when it is there."""
+        try:
+            while self._end is None:
+                await self._changed.wait()
+                self._changed.clear()
+                if self._end is None:
+                    await self._progress()
+            await self._finish(self._end)
+        except api_errors.GoneError:
+            _log.warning("an answer is not shown: the bot is no longer installed there")
+        finally:
+            for outgoing in self._made:
+                outgoing.file.close()
+            for spool in self._spools.values():
+                spool.file.close()
+
+    async def _progress(self) -> None:
+        try:
+            await self._show.progress(self._answer, self._live)
+            if self._show.is_stopped:
+                # Slack tells of its button by an event, too, which may go to another process.
+                await self._stop()
+        except api_errors.GoneError:
+            raise
+        except api_errors.SlackError as error:
+            # The end is shown all the same, if Slack takes it then.
+            _log.info("progress could not be shown", exc_info=error)
+        await self._show.pause(self._over)
+
+    async def _finish(self, end: ports.End) -> None:
+        below = [block for block in [self._table] if block is not None]
+        below += blocks.table_download_buttons(self._session, self._wholes)
+        below.append(blocks.note(answers.small_print(end, None if self._is_code else self._spent)))
+        if not self._is_code and end.status is ports.Status.DONE and end.turn_id:
+            below.append(blocks.feedback(str(end.turn_id)))
+        if not (self._answer.has_anything or self._made or self._table):
+            self._answer.paragraph("_Done; there is nothing to show._")
+        try:
+            await self._show.finish(self._answer, below, is_rewritten=self._is_rewritten)
+        except api_errors.GoneError:
+            raise
+        except api_errors.SlackError as error:
+            _log.warning("an answer could not be shown", exc_info=error)
+            await self._apologize(error)
+        complaints = list(self._show.complaints)
+        if self._made:
+            batch, self._made = self._made, []
+            complaints += await self._show.upload(batch)
+        if complaints:
+            await self._show.say("\n".join(mrkdwn.defused(c) for c in complaints))
+
+    async def _apologize(self, error: errors.BotError) -> None:
+        """Say that the answer could not be said, as plainly as can be."""
+        with contextlib.suppress(api_errors.SlackError):
+            await self._show.say(f"The answer could not be shown: {mrkdwn.defused(str(error))}")
+
+    def _flush_words(self) -> None:
+        self._answer.text(self._defuser.rest())
+
+    def _live(self) -> str:
+        """Say what the code that runs has shown until now."""
+        if self._cell is None:
+            return ""
+        return self._results.of_cell(self._cell.number, self._cell.screen.items, None).text
+
+    def _task(self, title: str, state: answers.State, *, output: str = "") -> None:
+        cell = self._cell
+        if cell is None or self._is_code:
+            self._changed.set()
+            return
+        details = ""
+        if self._options.code == "short":
+            readable = sanitizing.revealed(cell.code).text
+            details = mrkdwn.defused(answers.shorten(readable))[: answers.FIELD_CHARACTERS]
+        shown = mrkdwn.defused(output)[: answers.FIELD_CHARACTERS]
+        self._answer.task(answers.Task(f"cell-{cell.number}", title, state, details, shown))
+        self._changed.set()

@@ -1,0 +1,251 @@
+"""Opening and closing all of it. Nothing else puts the parts together.
+
+    async with running.running(conversations, slack) as platform:
+        …
+
+Shutdown: no new event is taken; answers under way have `drain_seconds` to finish, then they are
+stopped and say so; then the connection ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
+
+import aiohttp
+from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.oauth.async_oauth_flow import AsyncOAuthFlow
+from slack_sdk import errors as sdk_errors
+from slack_sdk.web.async_client import AsyncWebClient
+
+from interpreter_bot import logs, settings
+from interpreter_bot.platforms.slack import (
+    actions,
+    api_errors,
+    approvals,
+    bolt_handlers,
+    commands,
+    file_downloads,
+    home_tab,
+    http_server,
+    installations,
+    interactions,
+    message_events,
+    modals,
+    permissions,
+    posted_messages,
+    requests_in_flight,
+    thread_history,
+    web_api,
+)
+
+if TYPE_CHECKING:
+    from interpreter_bot.sessions import conversations
+
+_CONNECT_SECONDS = 15.0
+
+
+@contextlib.asynccontextmanager
+async def running(
+    service: conversations.Conversations,
+    config: settings.Slack,
+    *,
+    engine: installations.Engine = None,
+) -> AsyncIterator[str]:
+    """Be in Slack; gives the address HTTP listens on, empty with Socket Mode.
+
+    Args:
+        service: who answers.
+        config: the settings.
+        engine: SQLAlchemy's asynchronous engine, for many workspaces.
+
+    Raises:
+        SlackError: the bot cannot log in or connect; the sentence says why.
+    """
+    _check(config, engine)
+    _hide(config)
+    async with contextlib.AsyncExitStack() as stack:
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        known, flow = await _workspaces(config, engine, session)
+        api = web_api.WebApi(session, config, known)
+        notify = posted_messages.Notifier(api, known).notify
+        turns, handlers = _parts(service, config, api, known, notify)
+        stack.push_async_callback(turns.drain, config.drain_seconds)
+        service.notify_through("slack", notify)
+        app = bolt_handlers.build(
+            known, config.signing_secret.get_secret_value(), config.api_base_url
+        )
+        handlers.register(app)
+        yield await stack.enter_async_context(_transport(app, config, flow, session))
+
+
+@contextlib.asynccontextmanager
+async def serve(
+    service: conversations.Conversations,
+    config: settings.Slack,
+    *,
+    engine: installations.Engine = None,
+) -> AsyncIterator[str]:
+    """Be in Slack, as `running`; gives a sentence about where that is.
+
+    Raises:
+        SlackError: the bot cannot log in or connect; the sentence says why.
+    """
+    async with running(service, config, engine=engine) as address:
+        yield f"listens on {address}{http_server.PATH}" if address else "is connected"
+
+
+def _check(config: settings.Slack, engine: installations.Engine) -> None:
+    """Refuse settings that cannot work.
+
+    Raises:
+        SlackError: a sentence about what is missing.
+    """
+    if config.transport == "http" and not config.signing_secret.get_secret_value():
+        raise api_errors.SlackError("Slack over HTTP needs SLACK_SIGNING_SECRET.")
+    if config.transport == "socket" and not config.app_token.get_secret_value():
+        raise api_errors.SlackError("Slack's Socket Mode needs SLACK_APP_TOKEN (xapp-…).")
+    if config.client_id and (engine is None or not config.client_secret.get_secret_value()):
+        raise api_errors.SlackError(
+            "Many workspaces need SLACK_CLIENT_SECRET and a database for their tokens."
+        )
+    if not config.is_on:
+        raise api_errors.SlackError("Slack needs SLACK_BOT_TOKEN (xoxb-…).")
+
+
+def _hide(config: settings.Slack) -> None:
+    secrets = (config.bot_token, config.app_token, config.signing_secret, config.client_secret)
+    logs.redact(secret.get_secret_value() for secret in secrets)
+
+
+async def _workspaces(
+    config: settings.Slack, engine: installations.Engine, session: aiohttp.ClientSession
+) -> tuple[installations.InstalledWorkspaces, AsyncOAuthFlow | None]:
+    if config.client_id:
+        installed = await installations.store(config, engine)
+        flow = None
+        if config.transport == "http":
+            flow = await installations.flow(config, engine, installed)
+        return installations.InstalledWorkspaces(store=installed), flow
+    return installations.InstalledWorkspaces(await _log_in(config, session)), None
+
+
+async def _log_in(
+    config: settings.Slack, session: aiohttp.ClientSession
+) -> installations.InstalledWorkspace:
+    """Ask Slack who we are.
+
+    Raises:
+        SlackError: it does not say.
+    """
+    token = config.bot_token.get_secret_value()
+    client = AsyncWebClient(token=token, base_url=config.api_base_url, session=session)
+    with _translated("the bot token (SLACK_BOT_TOKEN)", config):
+        answer = await client.auth_test()
+    if answer.get("is_enterprise_install"):
+        raise api_errors.SlackError(
+            f"SLACK_BOT_TOKEN is for an organisation. {installations.WHOLE}"
+        )
+    return installations.InstalledWorkspace(
+        team=str(answer["team_id"]),
+        bot_user=str(answer["user_id"]),
+        bot=str(answer.get("bot_id") or ""),
+        token=token,
+        enterprise=str(answer.get("enterprise_id") or ""),
+    )
+
+
+def _parts(
+    service: conversations.Conversations,
+    config: settings.Slack,
+    api: web_api.WebApi,
+    known: installations.InstalledWorkspaces,
+    notify: posted_messages.Notify,
+) -> tuple[requests_in_flight.RequestsInFlight, bolt_handlers.Handlers]:
+    read = thread_history.ThreadHistory(api)
+    door = permissions.Permissions(api, config, service)
+    fetched = file_downloads.FileDownloads(api, config, most_bytes=service.limits.upload_bytes)
+    said = commands.Commands(service, api, config)
+    questions = approvals.Questions()
+    turns = requests_in_flight.RequestsInFlight(service, api, read, questions, config)
+    parts = (turns, api, door, read, fetched, said, config)
+    listener = message_events.MessageEvents(*parts)
+    interaction_handlers = interactions.Interactions(*parts)
+    thought = home_tab.Feedback(service)
+    home = home_tab.HomeTab(service, api, door, thought, notify, config)
+    form = modals.Modals(api, door, questions)
+    handlers = actions.ActionHandlers(known, turns, interaction_handlers, form, home, door, thought)
+    return turns, bolt_handlers.Handlers(
+        known, turns, listener, interaction_handlers, home, form, handlers
+    )
+
+
+@contextlib.asynccontextmanager
+async def _transport(
+    app: AsyncApp,
+    config: settings.Slack,
+    flow: AsyncOAuthFlow | None,
+    session: aiohttp.ClientSession,
+) -> AsyncIterator[str]:
+    if config.transport == "http":
+        async with http_server.serving(app, config, flow) as address:
+            yield address
+        return
+    token = config.app_token.get_secret_value()
+    address = await _socket_address(config, token, session)
+    handler = AsyncSocketModeHandler(
+        app,
+        token,
+        web_client=AsyncWebClient(base_url=config.api_base_url, session=session),
+        ping_interval=config.ping_seconds,
+    )
+    handler.client.wss_uri = address
+    try:
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await handler.connect_async()  # type: ignore[no-untyped-call]
+        except TimeoutError as error:
+            raise api_errors.LostError("Slack's Socket Mode cannot be reached.") from error
+        yield ""
+    finally:
+        await handler.close_async()  # type: ignore[no-untyped-call]
+
+
+async def _socket_address(
+    config: settings.Slack, token: str, session: aiohttp.ClientSession
+) -> str:
+    """Ask where to connect first: the connection itself would try for ever with a wrong token.
+
+    Raises:
+        SlackError: it is wrong, or Slack cannot be reached.
+    """
+    client = AsyncWebClient(base_url=config.api_base_url, session=session)
+    with _translated("the app token (SLACK_APP_TOKEN)", config):
+        answer = await client.apps_connections_open(app_token=token)
+    return str(answer["url"])
+
+
+@contextlib.contextmanager
+def _translated(what: str, config: settings.Slack) -> Iterator[None]:
+    """Say what Slack does not let pass, or that it cannot be reached.
+
+    Raises:
+        RefusedError: it refused it, for good.
+        LostError: it may take it later.
+    """
+    try:
+        yield
+    except sdk_errors.SlackApiError as error:
+        # Where the body was no JSON, what is there is the response of aiohttp.
+        data = getattr(error.response, "data", None)
+        code = str(data.get("error", "")) if isinstance(data, dict) else ""
+        if not code or code in api_errors.PASSING | api_errors.LIMITED:
+            raise api_errors.LostError(
+                f"Slack did not take {what} just now ({code or 'no reason given'})."
+            ) from error
+        raise api_errors.refused(what, code) from error
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise api_errors.LostError(f"Slack cannot be reached at {config.api_base_url}.") from error

@@ -1,0 +1,267 @@
+"""An answer as messages that are streamed, each for as long as Slack lets a stream live.
+
+Only in direct messages: elsewhere a stream is live for one person, and all others see its first
+words until it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from interpreter_bot.platforms.rendering import message_splitting
+from interpreter_bot.platforms.slack import (
+    answers,
+    api_errors,
+    blocks,
+    mrkdwn,
+    posted_messages,
+    web_api,
+)
+
+_log = logging.getLogger(__name__)
+
+# A stream that cannot begin soon is none: the answer is posted instead.
+_LONGEST_WAIT_SECONDS: Final = 3.0
+_LONGEST_STALL_SECONDS: Final = 120.0
+_LONGEST_WORD: Final = 60
+_NO_ADDRESS: Final = ":\u200b//"
+_STOPPED: Final = "stopped_by_user"
+_LEAST_ROOM: Final = message_splitting.LEAST_CHARACTERS
+
+
+class BrokenStreamError(Exception):
+    """The stream cannot go on; its messages are to be edited instead."""
+
+
+class StoppedStreamError(BrokenStreamError):
+    """A person stopped it with Slack's own button."""
+
+
+class StreamedMessage:
+    """Appends to one message after the other."""
+
+    def __init__(
+        self,
+        api: web_api.WebApi,
+        place: posted_messages.Place,
+        *,
+        most_characters: int,
+        most_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._place = place
+        self._most_characters = max(most_characters, _LEAST_ROOM * 2)
+        self._most_seconds = most_seconds
+        self._clock = clock
+        self._open = ""
+        self._began = 0.0
+        self._body = ""
+        self._service = ""
+        self._tasks: set[str] = set()
+        self.timestamps: list[str] = []
+        self.is_tainted = False
+
+    async def append(self, pieces: Iterable[answers.Piece]) -> None:
+        """Show more; pictures cannot be streamed.
+
+        Raises:
+            BrokenStreamError: the stream is over, or cannot begin.
+            SlackError: Slack refused it, and would refuse a message as well.
+        """
+        chunks: list[dict[str, Any]] = []
+        for piece in pieces:
+            if isinstance(piece, answers.Text):
+                self._service += piece.text
+            elif isinstance(piece, answers.Task):
+                chunks = await self._flush(chunks, is_all=True)
+                chunks.append(self._task(piece))
+        chunks = await self._flush(chunks, is_all=False)
+        if chunks:
+            await self._send(chunks)
+
+    async def _flush(self, chunks: list[dict[str, Any]], *, is_all: bool) -> list[dict[str, Any]]:
+        """Take what is held back: the last line of code, the last word, until they are whole."""
+        text = self._service
+        cut = len(text)
+        if not is_all:
+            is_code = answers.open_fence(self._body + text) is not None
+            cut = text.rfind("\n") + 1 if is_code else _whole_words(text)
+        self._service = text[cut:]
+        # There is no way to say that links in a stream are not to be fetched.
+        shown = mrkdwn.unlinked(text[:cut], answers.open_fence(self._body))
+        return await self._text(shown, chunks)
+
+    async def stop(self, below: Sequence[blocks.Block], *, status: str) -> None:
+        """End it, with blocks under the last message.
+
+        Raises:
+            BrokenStreamError: it is over already.
+            SlackError: Slack refused it.
+        """
+        if chunks := await self._flush([], is_all=True):
+            await self._send(chunks)
+        if not self._open:
+            raise BrokenStreamError("nothing was streamed")
+        await self._stop(blocks=list(below) or None, session_status=status)
+
+    async def part(self) -> None:
+        """End the message that is open, if any; what is appended next begins another one.
+
+        Raises:
+            BrokenStreamError: it is over already.
+            SlackError: Slack refused it.
+        """
+        chunks = await self._flush([], is_all=True)
+        await self._rotate("", chunks)
+
+    def has_room_for(self, below: Sequence[blocks.Block]) -> bool:
+        """Say whether blocks fit under the message that is open."""
+        text = len(self._body) + len(self._service)
+        return text + blocks.size(below) <= blocks.MOST_CHARACTERS
+
+    async def abandon(self) -> None:
+        """End it if it has not ended by itself, so that its messages can be edited."""
+        if self._open:
+            try:
+                await self._stop()
+            except (BrokenStreamError, api_errors.SlackError) as error:
+                _log.info("a stream was over already: %s", error)
+            self._open = ""
+
+    def _task(self, task: answers.Task) -> dict[str, Any]:
+        chunk = {"type": "task_update", "id": task.id, "title": task.title, "status": task.state}
+        if task.details and task.id not in self._tasks:
+            # Details of the same task are put one after the other by Slack.
+            chunk["details"] = task.details
+        self._tasks.add(task.id)
+        chunk |= {"output": task.output} if task.output else {}
+        return {name: value.replace("://", _NO_ADDRESS) for name, value in chunk.items()}
+
+    async def _text(self, text: str, chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Add text, in further messages where one cannot hold it; returns what is to be sent."""
+        if self._open and self._clock() - self._began > self._most_seconds:
+            text = await self._rotate(text, chunks)
+            chunks = []
+        while len(self._body) + len(text) > self._most_characters:
+            piece = message_splitting.pieces(self._body + text, self._most_characters)[0]
+            room = len(piece.body) - len(self._body)
+            if room > 0:
+                chunks.append(_written(text[:room]))
+                self._body += text[:room]
+                text = text[room:]
+            text = await self._rotate(text, chunks)
+            chunks = []
+        self._body += text
+        return [*chunks, _written(text)] if text else chunks
+
+    async def _rotate(self, text: str, chunks: list[dict[str, Any]]) -> str:
+        """End this message; returns the text with which the next one begins."""
+        fence = answers.open_fence(self._body)
+        if fence is not None:
+            gap = "" if self._body.endswith("\n") else "\n"
+            chunks.append(_written(f"{gap}{fence.closing}\n"))
+        if chunks:
+            await self._send(chunks)
+        if self._open:
+            await self._stop()
+        self._body = ""
+        self._tasks.clear()
+        return (fence.opening if fence else "") + text
+
+    async def _send(self, chunks: list[dict[str, Any]]) -> None:
+        joined = _joined(chunks)
+        if not self._open:
+            await self._start(joined)
+            return
+        await self._try("chat.appendStream", channel=self._place.channel, chunks=joined)
+
+    async def _start(self, chunks: list[dict[str, Any]]) -> None:
+        place = self._place
+        answer = await self._try(
+            "chat.startStream",
+            channel=place.channel,
+            thread_ts=place.thread,
+            task_display_mode="timeline",
+            chunks=chunks,
+        )
+        self._open = str(answer["ts"])
+        self._began = self._clock()
+        self.timestamps.append(self._open)
+
+    async def _stop(self, **more: Any) -> None:
+        await self._try("chat.stopStream", channel=self._place.channel, **more)
+        self._open = ""
+
+    async def _try(self, method: str, **arguments: Any) -> web_api.Answer:
+        is_start = method == "chat.startStream"
+        if not is_start:
+            arguments["ts"] = self._open
+        try:
+            return await self._api.call(
+                self._place.workspace,
+                method,
+                find=self._find_start if is_start else self._find_nothing,
+                most_seconds=_LONGEST_WAIT_SECONDS if is_start else _LONGEST_STALL_SECONDS,
+                **arguments,
+            )
+        except api_errors.GoneError:
+            raise
+        except api_errors.RefusedError as error:
+            if self.is_tainted and error.code == "message_not_in_streaming_state":
+                # The first try, whose answer was lost, has stopped it.
+                return {}
+            if error.code != "streaming_state_conflict" and not is_start:
+                self._open = "" if error.code != "msg_too_long" else self._open
+            broken = StoppedStreamError if error.code == _STOPPED else BrokenStreamError
+            raise broken(error.code) from error
+        except (api_errors.LostError, web_api.WaitError) as error:
+            raise BrokenStreamError(str(error)) from error
+
+    async def _find_start(self) -> web_api.Answer | None:
+        """Look for a stream that began though nobody said so."""
+        for message in await posted_messages.recent(self._api, self._place, self._place.thread):
+            is_ours = self._place.workspace.has_written(message)
+            is_new = message["ts"] > (self._place.asked or self._place.thread)
+            has_facts = "metadata" in message or message.get("files")
+            # What another answer began is known: its beginning was not lost.
+            is_known = self._api.has_made(self._place.channel, message["ts"])
+            if is_ours and is_new and not has_facts and not is_known:
+                return message
+        return None
+
+    async def _find_nothing(self) -> web_api.Answer | None:
+        """Try again, and remember that text may stand there twice now."""
+        self.is_tainted = True
+        return None
+
+
+def _whole_words(text: str) -> int:
+    """Say how much of a text ends with a word's end; a very long word is cut."""
+    line = text.rfind("\n") + 1
+    most = line + mrkdwn.unfinished(text[line:])
+    for place in range(most, max(most - _LONGEST_WORD, 0), -1):
+        if text[place - 1].isspace():
+            return place
+    return most if most > _LONGEST_WORD else 0
+
+
+def _written(text: str) -> dict[str, Any]:
+    return {"type": "markdown_text", "text": text}
+
+
+def _joined(chunks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put texts together that follow each other, and keep only the last state of a task."""
+    result: list[dict[str, Any]] = []
+    for chunk in chunks:
+        last = result[-1] if result else {}
+        if chunk["type"] == last.get("type") == "markdown_text":
+            result[-1] = _written(last["text"] + chunk["text"])
+        elif chunk["type"] == last.get("type") == "task_update" and chunk["id"] == last["id"]:
+            result[-1] = {**last, **chunk}
+        else:
+            result.append(chunk)
+    return result

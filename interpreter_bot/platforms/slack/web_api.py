@@ -1,0 +1,307 @@
+"""The one way to Slack: in order per channel, within its rates, once each, whatever breaks.
+
+A call that is asked to wait (429) waits, and every other call of that method with it; of posts,
+those to the same channel. A call whose answer was lost may have been carried out: what must not
+happen twice is looked for before it is tried again. All of that is about one loop around one
+call, which is why the module is long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+import aiohttp
+import cachetools
+from slack_sdk import errors as sdk_errors
+from slack_sdk.web.async_client import AsyncWebClient
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.slack import api_errors, installations
+
+_log = logging.getLogger(__name__)
+
+Answer: TypeAlias = dict[str, Any]
+_Limited: TypeAlias = tuple[str, str, str]
+Find: TypeAlias = Callable[[], Awaitable[Answer | None]]
+"""Looks for what a call whose answer was lost has done; None where it did nothing."""
+
+_POSTING: Final = frozenset({"chat.postMessage", "files.completeUploadExternal"})
+# What does the same when it is done twice.
+_REPEATABLE: Final = frozenset(
+    {
+        *("agents.sessions.rename", "agents.sessions.setStatus", "auth.test", "chat.delete"),
+        *("assistant.threads.setSuggestedPrompts", "chat.update", "conversations.history"),
+        *("conversations.open", "conversations.replies", "files.getUploadURLExternal"),
+        *("files.info", "users.info", "usergroups.users.list", "views.publish"),
+    }
+)
+# The others do not read JSON.
+_READS_JSON: Final = ("agents.", "assistant.", "chat.", "views.")
+# What not every workspace has: its plan, its admins or the app's scopes may leave it out.
+_OPTIONAL: Final = frozenset(
+    {
+        *("agents.sessions.rename", "agents.sessions.setStatus", "chat.startStream"),
+        "assistant.threads.setSuggestedPrompts",
+    }
+)
+_LACKING_SECONDS: Final = 3600.0
+_BURST: Final = 3
+# Slack was away for longer now and then; a call that is waited for is not given up sooner.
+_LONGEST_OUTAGE_SECONDS: Final = 120.0
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 5.0
+_LONGEST_WAIT_SECONDS: Final = 900.0
+_MOST_LANES: Final = 4096
+_MOST_MADE: Final = 20_000
+_TIMEOUT_SECONDS: Final = 30
+
+
+class WaitError(api_errors.SlackError):
+    """Slack wants us to wait for longer than the caller can."""
+
+
+class _Lane:
+    """Messages to one channel: one at a time, and about as many a second as Slack takes."""
+
+    def __init__(self, seconds: float) -> None:
+        self.lock = asyncio.Lock()
+        self._seconds = seconds
+        self._left = float(_BURST)
+        self._seen = time.monotonic()
+
+    async def take(self) -> None:
+        """Wait for leave to post."""
+        while True:
+            now = time.monotonic()
+            self._left = min(_BURST, self._left + (now - self._seen) / self._seconds)
+            self._seen = now
+            if self._left >= 1:
+                self._left -= 1
+                return
+            await asyncio.sleep((1 - self._left) * self._seconds)
+
+
+class WebApi:
+    """Calls Slack."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        config: settings.Slack,
+        known: installations.InstalledWorkspaces,
+    ) -> None:
+        self.session: Final = session
+        self.options: Final = config
+        self._workspaces = known
+        self._clients: dict[str, AsyncWebClient] = {}
+        self._lanes: collections.OrderedDict[tuple[str, str], _Lane] = collections.OrderedDict()
+        self._not_before: dict[_Limited, float] = {}
+        self._made = cachetools.LRUCache[tuple[str, str], None](_MOST_MADE)
+        self._lacking: dict[tuple[str, str], float] = {}
+
+    def has_made(self, channel: str, ts: str) -> bool:
+        """Say whether a message is one that this process posted and knows of."""
+        return (channel, ts) in self._made
+
+    def lacks(self, team: str, feature: str) -> bool:
+        """Say whether a workspace is known not to have a method, or something else of Slack's."""
+        return self._lacking.get((team, feature), 0.0) > time.monotonic()
+
+    def note_lacking(self, team: str, feature: str, seconds: float) -> None:
+        """Take note of that, for a while."""
+        self._lacking[team, feature] = time.monotonic() + seconds
+
+    async def call(
+        self,
+        workspace: installations.InstalledWorkspace,
+        method: str,
+        *,
+        find: Find | None = None,
+        most_seconds: float = _LONGEST_WAIT_SECONDS,
+        **arguments: Any,
+    ) -> Answer:
+        """Call a method.
+
+        Args:
+            workspace: whose token is used.
+            method: such as `chat.postMessage`.
+            find: for what must not be done twice, see `Find`.
+            most_seconds: gives up where Slack wants us to wait for longer at once.
+            arguments: of the method; None leaves one out.
+
+        Raises:
+            RefusedError: Slack said no.
+            LostError: it could not be reached, or whether it did it is not known.
+            WaitError: see `most_seconds`.
+        """
+        given = {name: value for name, value in arguments.items() if value is not None}
+        channel = str(given.get("channel") or given.get("channel_id") or "")
+        if method in _POSTING:
+            lane = self._lane(workspace.team, channel)
+            async with lane.lock:
+                await lane.take()
+                answer = await self._call(workspace, method, given, find, most_seconds)
+        elif method == "chat.startStream":
+            # One at a time in a thread: a stream that is found after its answer was lost is
+            # surely the lost one when every other one is known.
+            async with self._lane(workspace.team, f"{channel}/{given.get('thread_ts')}").lock:
+                answer = await self._call(workspace, method, given, find, most_seconds)
+                self._remember(channel, answer)
+        else:
+            answer = await self._call(workspace, method, given, find, most_seconds)
+        if method == "chat.postMessage":
+            self._remember(channel, answer)
+        return answer
+
+    def _remember(self, channel: str, answer: Answer) -> None:
+        self._made[channel, str(answer.get("ts"))] = None
+
+    def _lane(self, team: str, channel: str) -> _Lane:
+        key = (team, channel)
+        lane = self._lanes.pop(key, None) or _Lane(self.options.posting_seconds)
+        self._lanes[key] = lane
+        while len(self._lanes) > _MOST_LANES:
+            oldest = next(iter(self._lanes))
+            if self._lanes[oldest].lock.locked():
+                break
+            del self._lanes[oldest]
+        return lane
+
+    async def _call(
+        self,
+        workspace: installations.InstalledWorkspace,
+        method: str,
+        arguments: dict[str, Any],
+        find: Find | None,
+        most_seconds: float,
+    ) -> Answer:
+        pause = _FIRST_PAUSE_SECONDS
+        deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
+        broken: float | None = None
+        while True:
+            key = _limited(workspace.team, method, arguments)
+            await self._wait(key, most_seconds, deadline)
+            try:
+                return await self._once(workspace, method, arguments)
+            except _LimitedError as error:
+                until = time.monotonic() + error.seconds
+                self._not_before[key] = max(self._not_before.get(key, 0.0), until)
+            except _BrokenError as error:
+                broken = broken or time.monotonic()
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+                if error.may_be_done and method not in _REPEATABLE:
+                    if find is None:
+                        raise api_errors.LostError from error
+                    found = await find()
+                    if found is not None:
+                        return found
+                # Only now: what was done is not to be left behind unknown.
+                if time.monotonic() - broken > min(most_seconds, _LONGEST_OUTAGE_SECONDS):
+                    raise api_errors.LostError from error
+
+    async def _wait(self, key: _Limited, most_seconds: float, deadline: float) -> None:
+        """Wait for as long as Slack said.
+
+        Raises:
+            WaitError: that is too long.
+        """
+        while (until := self._not_before.get(key, 0.0)) > time.monotonic():
+            seconds = until - time.monotonic()
+            if seconds > most_seconds or until > deadline:
+                raise WaitError("Slack takes no more from this bot right now.")
+            await asyncio.sleep(seconds)
+        self._not_before.pop(key, None)
+
+    async def _once(
+        self, workspace: installations.InstalledWorkspace, method: str, arguments: dict[str, Any]
+    ) -> Answer:
+        if self._workspaces.has_left(workspace.team):
+            raise api_errors.GoneError(method, "token_revoked")
+        if self.lacks(workspace.team, method):
+            raise api_errors.RefusedError(method, "feature_not_enabled")
+        client = self._client(workspace)
+        is_json = method.startswith(_READS_JSON)
+        try:
+            if is_json:
+                response = await client.api_call(method, json=arguments)
+            else:
+                response = await client.api_call(method, data=_form(arguments))
+        except sdk_errors.SlackApiError as error:
+            raise self._translated(workspace.team, method, error) from error
+        except aiohttp.ClientConnectorError as error:
+            raise _BrokenError(may_be_done=False) from error
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise _BrokenError(may_be_done=True) from error
+        return dict(response.data) if isinstance(response.data, dict) else {}
+
+    def _translated(self, team: str, method: str, error: sdk_errors.SlackApiError) -> Exception:
+        response = error.response
+        # Where the body was no JSON, what is there is the response of aiohttp.
+        status = int(getattr(response, "status_code", 0) or getattr(response, "status", 200))
+        headers = getattr(response, "headers", {})
+        data = getattr(response, "data", None)
+        code = str(data.get("error", "")) if isinstance(data, dict) else ""
+        if status == 429 or code in api_errors.LIMITED:
+            try:
+                seconds = float(headers.get("Retry-After", "1"))
+            except ValueError:
+                seconds = 1.0
+            return _LimitedError(seconds)
+        if status >= 500 or code in api_errors.PASSING or not code:
+            return _BrokenError(may_be_done=True)
+        refused = api_errors.refused(method, code)
+        if isinstance(refused, api_errors.GoneError):
+            self._workspaces.leave(team)
+        else:
+            _log.info("Slack refused %s: %s", method, code)
+        if method in _OPTIONAL and code in api_errors.LACKING:
+            # Asked anew in a while: the plan may change, or the app be installed again.
+            self.note_lacking(team, method, _LACKING_SECONDS)
+        return refused
+
+    def _client(self, workspace: installations.InstalledWorkspace) -> AsyncWebClient:
+        client = self._clients.get(workspace.team)
+        if client is None or client.token != workspace.token:
+            client = AsyncWebClient(
+                token=workspace.token,
+                base_url=self.options.api_base_url,
+                session=self.session,
+                timeout=_TIMEOUT_SECONDS,
+                # Trying again is what this class is for.
+                retry_handlers=[],
+            )
+            self._clients[workspace.team] = client
+        return client
+
+
+def _form(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Write arguments as Slack reads forms, where `True` would be a word."""
+    return {n: int(v) if isinstance(v, bool) else v for n, v in arguments.items()}
+
+
+def _limited(team: str, method: str, arguments: dict[str, Any]) -> _Limited:
+    """Name what is limited together: posting by channel, so that a busy one holds up no other."""
+    channel = arguments.get("channel") if method == "chat.postMessage" else ""
+    return team, method, str(channel or "")
+
+
+class _LimitedError(Exception):
+    """Slack asks for `seconds` of patience."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"wait for {seconds} s")
+        self.seconds = seconds
+
+
+class _BrokenError(Exception):
+    """No answer came, or none of Slack's. `may_be_done` says that it may have been done."""
+
+    def __init__(self, *, may_be_done: bool) -> None:
+        super().__init__("no answer")
+        self.may_be_done = may_be_done

@@ -1,0 +1,207 @@
+"""Who may ask: only a browser that was given the token, and only from our own page.
+
+In this order, each before anything else happens: the host that was asked for (a name of a
+stranger's that leads here is an attack), the page that asks (cookies are sent along for pages of
+other ports of this machine), the token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import ipaddress
+import os
+import pathlib
+import re
+import secrets
+import tempfile
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, TypeAlias
+
+from aiohttp import web
+
+from interpreter_bot import errors
+
+_SHAPE: Final = re.compile(r"[A-Za-z0-9_-]{32,200}")
+_MOST_BYTES: Final = 1024
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::(\d{1,5}))?")
+_COOKIE_SECONDS: Final = 365 * 24 * 3600
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " frame-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""What our own pages may do: run our files, talk to us. Nothing inline, nothing from elsewhere."""
+
+_DOOR_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "Referrer-Policy": "no-referrer",
+    "X-DNS-Prefetch-Control": "off",
+    "X-Content-Type-Options": "nosniff",
+}
+_DOOR: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>interpreter-bot</title>
+<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
+{head}<style>
+body{{font:1rem/1.5 system-ui,sans-serif;max-width:32rem;margin:20vh auto;padding:0 1.5rem}}
+</style></head><body>{body}</body></html>
+"""
+_CLOSED: Final = _DOOR.format(
+    head="",
+    body="<h1>This page is locked</h1><p>Open the address that interpreter-bot printed when it"
+    " started; it ends in a token. The browser then remembers it.</p>",
+)
+# Cookies of ours are withheld from a click on a stranger's page; once we ask ourselves, they come.
+_ONCE_MORE: Final = _DOOR.format(
+    head='<meta http-equiv="refresh" content="0;url=/?again">', body="<p>Opening…</p>"
+)
+
+
+def load_or_create(file: pathlib.Path) -> str:
+    """Read the token, or make one where there is none. A restart logs nobody out.
+
+    Raises:
+        SettingsError: the file can be neither read nor made, is no token, or is readable by others.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not file.exists():
+            _make(file)
+        if file.stat().st_mode & 0o077:
+            raise errors.SettingsError(f"{file} can be read by others; make it private: chmod 600.")
+        with file.open("rb") as stream:
+            token = stream.read(_MOST_BYTES).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise errors.SettingsError(f"{file} cannot be used: {error.strerror}.") from error
+    if _SHAPE.fullmatch(token) is None:
+        raise errors.SettingsError(
+            f"{file} holds no token of 32 to 200 letters, digits, - and _; remove it for a new one."
+        )
+    return token
+
+
+def _make(file: pathlib.Path) -> None:
+    """Make the file whole, or not at all: two bots may start at once."""
+    descriptor, temporary = tempfile.mkstemp(prefix=".token-", dir=file.parent)  # made 0600
+    try:
+        with os.fdopen(descriptor, "w") as stream:
+            stream.write(secrets.token_urlsafe(32) + "\n")
+        # A link, unlike a rename, replaces nothing: the first one counts.
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, file)
+    finally:
+        pathlib.Path(temporary).unlink()
+
+
+class Access:
+    """The middleware of everything that is served."""
+
+    def __init__(self, token: str, *, allowed_hosts: Collection[str]) -> None:
+        self._token = token
+        self._allowed_hosts = frozenset(name.lower() for name in allowed_hosts)
+
+    async def passed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let a request through to its handler, or not."""
+        if not self._is_host_ours(request):
+            raise web.HTTPMisdirectedRequest(text="That host is not served here.")
+        if not _is_asked_by_us(request):
+            raise web.HTTPForbidden(text="Requests of other pages are refused.")
+        if request.path == "/" and request.method == "GET" and "token" in request.query:
+            return self._entered(request)
+        if not _are_equal(request.cookies.get(_cookie(request), ""), self._pass(request)):
+            return _refused(request)
+        return await handler(request)
+
+    def _is_host_ours(self, request: web.Request) -> bool:
+        host = request.headers.get("Host", "").lower()
+        match = _HOST.fullmatch(host)
+        if match is None:
+            return False
+        name = match[1].strip("[]").rstrip(".")
+        return _is_loopback(name) or not self._allowed_hosts.isdisjoint((host, match[1]))
+
+    def _pass(self, request: web.Request) -> str:
+        """Make what a browser keeps: of use at this address, and never the token itself.
+
+        Cookies know no ports, so whatever else is served on this host is sent it, too.
+        """
+        host = request.headers.get("Host", "").lower()
+        return hmac.new(self._token.encode(), host.encode(), "sha256").hexdigest()
+
+    def _entered(self, request: web.Request) -> web.StreamResponse:
+        """Turn the token of an address into a cookie, and the address into one without."""
+        if not _are_equal(request.query.get("token", ""), self._token):
+            return _refused(request)
+        response = web.Response(status=303, headers={"Location": "/"})
+        response.set_cookie(
+            _cookie(request),
+            self._pass(request),
+            max_age=_COOKIE_SECONDS,
+            httponly=True,
+            samesite="Strict",
+            secure=request.headers.get("X-Forwarded-Proto") == "https",
+        )
+        return response
+
+
+async def headers(_: web.Request, response: web.StreamResponse) -> None:
+    """Give every response the headers that it did not set itself."""
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers["Server"] = "interpreter-bot"
+
+
+def _are_equal(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+
+
+def _cookie(request: web.Request) -> str:
+    """Name our cookie. Cookies know no ports, and two bots may run on one machine."""
+    host = request.headers.get("Host", "")
+    return f"interpreter-bot-{host.rpartition(':')[2] if host[-1:].isdigit() else ''}"
+
+
+def _is_loopback(name: str) -> bool:
+    """Tell a name that leads to this machine whoever answers for names; its port is no matter."""
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_asked_by_us(request: web.Request) -> bool:
+    """Tell a request of our own page's, or of a person's, from one of another page's."""
+    origin = request.headers.get("Origin")
+    if origin is not None:
+        return origin.lower().partition("://")[2] == request.headers.get("Host", "").lower()
+    is_safe = request.method in {"GET", "HEAD"} and "Upgrade" not in request.headers
+    site = request.headers.get("Sec-Fetch-Site", "none")
+    if site in {"none", "same-origin"}:
+        # Browsers name the origin of whatever is neither; what is no browser can do so as well.
+        return is_safe
+    is_visit = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.path == "/"
+    return is_safe and is_visit and request.headers.get("Sec-Fetch-Dest") == "document"
+
+
+def _refused(request: web.Request) -> web.Response:
+    is_click = request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"}
+    is_worth_a_try = is_click and request.path == "/" and not request.query
+    return web.Response(
+        status=200 if is_worth_a_try else 401,
+        text=_ONCE_MORE if is_worth_a_try else _CLOSED,
+        content_type="text/html",
+        headers={"Content-Security-Policy": _DOOR_POLICY},
+    )

@@ -1,0 +1,217 @@
+"""What happens in a turn, as JSON for the page: the one place where these shapes are written.
+
+Every event is an object with a `kind`. A turn of the past is told by the same events as one that
+runs, so the page draws both alike. All text is as it came: the page never takes it for HTML.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final, TypeAlias
+
+from interpreter_bot import values
+from interpreter_bot.sessions import ports
+from interpreter_bot.text import sanitizing
+
+Event: TypeAlias = dict[str, Any]
+
+PICTURES: Final = {
+    "image/png": "png",
+    "image/jpeg": "jpg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+    "image/svg+xml": "svg",
+}
+"""The pictures that the page shows, and the ending of their names."""
+
+
+def queued(ahead: int) -> Event:
+    """Say how many requests come before this one."""
+    return {"kind": "waiting", "ahead": ahead}
+
+
+def started() -> Event:
+    """Say that the turn is on."""
+    return {"kind": "begun"}
+
+
+def announcement(text: str) -> Event:
+    """Say a sentence of ours."""
+    return {"kind": "announcement", "text": text}
+
+
+def step(number: int) -> Event:
+    """Say that the model is asked."""
+    return {"kind": "step", "number": number}
+
+
+def progress(text: str, share: float | None) -> Event:
+    """Say what is waited for, and how far it is; or, by empty text, that nothing is."""
+    return {"kind": "progress", "text": text, "share": share}
+
+
+def text(delta: str) -> Event:
+    """Pass on a piece of the model's words."""
+    return {"kind": "text", "delta": delta}
+
+
+def writing(delta: str) -> Event:
+    """Pass on a piece of code that may come to be run."""
+    return {"kind": "writing", "delta": delta}
+
+
+def code(cell: int, source: str) -> Event:
+    """Say what is run."""
+    return {"kind": "code", "cell": cell, "code": source}
+
+
+def printed(cell: int, stream: str, delta: str) -> Event:
+    """Pass on a piece of printed text."""
+    return {"kind": "printed", "cell": cell, "stream": stream, "delta": delta}
+
+
+def asking(cell: int, question: int, request: values.InputRequested) -> Event:
+    """Say that running code waits for an answer."""
+    return {
+        "kind": "asking",
+        "cell": cell,
+        "question": question,
+        "prompt": request.prompt,
+        "is_password": request.is_password,
+    }
+
+
+def approving(cell: int, question: int, source: str, *, is_planned: bool = False) -> Event:
+    """Ask whether code may run, or the plan that was just said and begins with it."""
+    revealed = sanitizing.revealed(source)
+    return {
+        "kind": "approving",
+        "cell": cell,
+        "question": question,
+        "code": source,
+        "shown": revealed.text,
+        "warning": revealed.warning,
+        "is_planned": is_planned,
+    }
+
+
+def settled(question: int, answer: str | None = None) -> Event:
+    """Say that a question is answered, or no longer asked: then, and for secrets, without one."""
+    return {"kind": "settled", "question": question, "answer": answer}
+
+
+def withdrawn() -> Event:
+    """Say that a request that waited was taken back; its end follows."""
+    return {"kind": "withdrawn"}
+
+
+def finished(cell: int, end: values.Finished) -> Event:
+    """Say how a cell ended."""
+    return {
+        "kind": "finished",
+        "cell": cell,
+        "ending": end.ending.name.lower(),
+        "seconds": round(end.seconds, 3),
+        "reason": end.reason,
+        "kernel_lost": end.kernel_lost,
+    }
+
+
+def artifact(file: values.Artifact) -> Event:
+    """Speak of a file that was made."""
+    return {
+        "kind": "artifact",
+        "name": file.name,
+        "size_bytes": file.size_bytes,
+        "sha256": file.sha256,
+    }
+
+
+def usage(spent: ports.Spent) -> Event:
+    """Say what the turn has cost."""
+    return {"kind": "usage"} | spending(spent)
+
+
+def spending(spent: ports.Spent) -> Event:
+    """Write an amount; money as a decimal number in a string."""
+    return {
+        "steps": spent.steps,
+        "input_tokens": spent.input_tokens,
+        "output_tokens": spent.output_tokens,
+        "cached_tokens": spent.cached_tokens,
+        "money": format(spent.money.normalize(), "f"),
+        "is_estimated": spent.is_estimated,
+    }
+
+
+def ended(end: ports.End) -> Event:
+    """Say how the turn ended."""
+    return {
+        "kind": "over",
+        "status": end.status.value,
+        "text": end.text,
+        "sentence": end.sentence,
+        "seconds": round(end.seconds, 3),
+        "turn": end.turn_id,
+    }
+
+
+def output(cell: int, shown: values.Output) -> Event:
+    """Write an output. Bytes go another way: pictures and pages are named by their hash."""
+    event: Event = {"kind": "output", "cell": cell}
+    match shown:
+        case values.Text():
+            return printed(cell, shown.stream, shown.text)
+        case values.Error():
+            names = {"name": shown.name, "message": shown.message}
+            return event | {"type": "error", "traceback": shown.traceback} | names
+        case values.Clear():
+            return event | {"type": "clear", "wait": shown.wait}
+        case values.Notice():
+            return event | {"type": "notice", "text": shown.text}
+    event |= {"plain": shown.plain, "display": shown.display_id, "update": shown.is_update}
+    match shown:
+        case values.Image():
+            return event | kept(shown.mime, digest(shown.data))
+        case values.Html():
+            return event | kept("text/html", digest(encoded(shown)))
+        case values.Table():
+            return event | _table(shown)
+        case values.Latex():
+            return event | {"type": "formula", "latex": shown.latex}
+        case values.Json():
+            return event | {"type": "json", "text": shown.json}
+        case values.Result():
+            kind = "markdown" if shown.is_markdown else "text"
+            return event | {"type": kind, "text": shown.plain}
+
+
+def kept(mime: str, sha256: str) -> Event:
+    """Name a picture or a page by its hash; anything else cannot be shown."""
+    if mime == "text/html":
+        return {"type": "page", "sha256": sha256}
+    if mime in PICTURES:
+        return {"type": "picture", "sha256": sha256, "suffix": PICTURES[mime]}
+    return {"type": "text", "text": f"A display of type {mime} cannot be shown here."}
+
+
+def encoded(page: values.Html) -> bytes:
+    """Return a page as it is kept."""
+    return page.html.encode("utf-8", "replace")
+
+
+def digest(data: bytes) -> str:
+    """Return the hash by which a picture or a page is asked for."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _table(table: values.Table) -> Event:
+    return {
+        "type": "table",
+        "columns": table.columns,
+        "rows": table.rows,
+        "row_count": table.row_count,
+        "column_count": table.column_count,
+        "index_count": table.index_count,
+        "handle": table.handle,
+    }

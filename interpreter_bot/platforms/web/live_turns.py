@@ -1,0 +1,154 @@
+"""A turn as long as it runs: what it has shown so far, and what it asks."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Final
+
+from interpreter_bot import errors
+from interpreter_bot.platforms.web import event_json
+
+_MOST_LOG_BYTES: Final = 4 * 1024 * 1024
+_MERGED: Final = frozenset({"text", "writing", "printed"})
+# What a long turn can do without until it is over and comes from the store.
+_DROPPED: Final = frozenset({"printed", "writing", "output"})
+
+
+@dataclasses.dataclass(slots=True)
+class _Entry:
+    """An event; what was added to its `delta` lies in pieces, so that adding stays cheap."""
+
+    event: event_json.Event
+    pieces: list[str]
+    size: int
+
+    def whole(self) -> event_json.Event:
+        return self.event | {"delta": "".join(self.pieces)} if self.pieces else self.event
+
+
+class EventLog:
+    """Events in order, those that continue each other merged, and no more than a budget."""
+
+    def __init__(self, most_bytes: int = _MOST_LOG_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._size = 0
+        self._entries: list[_Entry] = []
+        self._is_cut = False
+
+    def append(self, event: event_json.Event) -> None:
+        """Remember an event."""
+        kind = event["kind"]
+        if kind == "code":
+            # It says all that was written before.
+            self._remove(lambda entry: entry.event["kind"] == "writing")
+        elif kind == "progress":
+            self._remove(lambda entry: entry.event["kind"] == "progress")
+            if not event["text"]:
+                return
+        size = len(event["delta"]) if kind in _MERGED else len(json.dumps(event))
+        self._size += size
+        last = self._entries[-1] if self._entries else None
+        if kind in _MERGED and last is not None and _continues(last.event, event):
+            last.pieces.append(event["delta"])
+            last.size += size
+        else:
+            pieces = [event["delta"]] if kind in _MERGED else []
+            self._entries.append(_Entry(event, pieces, size))
+        if self._size > self._most_bytes:
+            self._shorten()
+
+    def told(self) -> list[event_json.Event]:
+        """Give the events so far."""
+        start = [event_json.announcement("Earlier output is left out while the turn runs.")]
+        return (start if self._is_cut else []) + [entry.whole() for entry in self._entries]
+
+    def _shorten(self) -> None:
+        """Leave out the oldest output, to half of the budget, so that this is done rarely."""
+        excess = self._size - self._most_bytes // 2
+        for entry in self._entries:
+            if excess <= 0:
+                break
+            if entry.event["kind"] in _DROPPED:
+                excess -= entry.size
+                entry.size = -1
+                self._is_cut = True
+        self._remove(lambda entry: entry.size < 0)
+
+    def _remove(self, is_unwanted: Callable[[_Entry], bool]) -> None:
+        self._entries = [entry for entry in self._entries if not is_unwanted(entry)]
+        self._size = sum(entry.size for entry in self._entries)
+
+
+def _continues(last: event_json.Event, event: event_json.Event) -> bool:
+    names = ("kind", "cell", "stream")
+    return all(last.get(name) == event.get(name) for name in names)
+
+
+class LiveTurn:
+    """One request on its way. Made when it is sent, kept for a while after it is over.
+
+    Attributes:
+        id: what the page calls it.
+        end: the event that ended it; None while it waits or runs.
+    """
+
+    def __init__(
+        self,
+        turn_id: str,
+        head: event_json.Event,
+        tell: Callable[[LiveTurn, event_json.Event], None],
+    ) -> None:
+        self.id = turn_id
+        self.end: event_json.Event | None = None
+        self.has_begun = False
+        self._head = head
+        self._tell = tell
+        self._log = EventLog()
+        self._questions: dict[int, asyncio.Future[str | None]] = {}
+        self._asked = 0
+
+    def say(self, event: event_json.Event) -> None:
+        """Remember an event, and tell whoever watches."""
+        kind = event["kind"]
+        if kind == "begun":
+            self.has_begun = True
+        elif kind == "over":
+            self.end = event
+        if kind != "waiting":
+            self._log.append(event)
+        self._tell(self, event)
+
+    async def ask(self, asked: Callable[[int], event_json.Event]) -> str | None:
+        """Ask whoever watches, now or later; waits for the first answer."""
+        self._asked += 1
+        question = self._asked
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[str | None] = loop.create_future()
+        self._questions[question] = answer
+        event = asked(question)
+        self.say(event)
+        said: str | None = None
+        try:
+            said = await answer
+            return said
+        finally:
+            del self._questions[question]
+            self.say(event_json.settled(question, None if event.get("is_password") else said))
+
+    def answer(self, question: int, text: str | None) -> None:
+        """Answer a question.
+
+        Raises:
+            BotError: it is no longer asked.
+        """
+        asked = self._questions.get(question)
+        if asked is None or asked.done():
+            raise errors.BotError("That question is no longer asked.")
+        asked.set_result(text)
+
+    def told(self) -> event_json.Event:
+        """Give the turn and all its events so far."""
+        return self._head | {"id": self.id, "events": self._log.told()}

@@ -1,0 +1,168 @@
+"""Opening and closing the page."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.resources
+import pathlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Final
+
+from aiohttp import web
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms.web import (
+    access,
+    displays,
+    files,
+    hubs,
+    snapshots,
+    websocket_actions,
+)
+from interpreter_bot.sessions import conversations
+
+_TYPES: Final = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+_CLOSING_SECONDS: Final = 5.0
+_TOKEN_FILE: Final = "web-token"  # noqa: S105
+
+
+@contextlib.asynccontextmanager
+async def serve(
+    service: conversations.Conversations, config: settings.Web, data: pathlib.Path
+) -> AsyncIterator[str]:
+    """Serve the page; gives its address, with the token in it.
+
+    At the end nobody new is let in, tabs are sent away, and turns that still run are cancelled.
+
+    Args:
+        service: who answers.
+        config: where to listen, and for whom.
+        data: the directory that the token is kept in.
+
+    Raises:
+        SettingsError: it cannot be served there.
+    """
+    token = access.load_or_create(config.token_file or data / _TOKEN_FILE)
+    gate = access.Access(token, allowed_hosts=config.allowed_hosts)
+    hub = hubs.Hub()
+
+    async def notify(key: values.SessionKey, text: str) -> None:
+        hub.notify(key.thread, text)
+
+    service.notify_through("web", notify)
+    with await _bound(config) as door:
+        port = door.getsockname()[1]
+        async with asyncio.TaskGroup() as tasks:
+            listener = websocket_actions.TabConnection(
+                service, hub, tasks, approval=config.approval
+            )
+            lists = tasks.create_task(snapshots.keep_listed(service, hub), name="web: lists")
+            app = _application(service, gate, hub, listener)
+            # No access log: it would have the token in it.
+            runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CLOSING_SECONDS)
+            await runner.setup()
+            try:
+                await web.SockSite(runner, door).start()
+                yield f"http://{_shown(config.host)}:{port}/?token={token}"
+            finally:
+                await runner.cleanup()
+                listener.cancel()
+                lists.cancel()
+
+
+def _application(
+    service: conversations.Conversations,
+    gate: access.Access,
+    hub: hubs.Hub,
+    listener: websocket_actions.TabConnection,
+) -> web.Application:
+    @web.middleware
+    async def gated(request: web.Request, handler: access.Handler) -> web.StreamResponse:
+        return await gate.passed(request, handler)
+
+    app = web.Application(middlewares=[gated, _sentences])
+    app.on_response_prepare.append(access.headers)
+    app.on_shutdown.append(listener.close)
+    shown, stored = displays.Displays(service, hub), files.Files(service)
+    routes: dict[str, access.Handler] = {
+        "/live": listener.websocket,
+        "/picture": shown.picture,
+        "/frame": shown.frame,
+        "/output": shown.saved,
+        "/download": stored.download,
+        "/notebook": stored.notebook,
+    }
+    for path, handler in (routes | _pages()).items():
+        app.router.add_get(path, handler, allow_head=False)
+    app.router.add_post("/upload", stored.upload)
+    return app
+
+
+def _pages() -> dict[str, access.Handler]:
+    """Read what a browser gets as it is."""
+    found: dict[str, access.Handler] = {}
+    for file in importlib.resources.files(__package__).joinpath("pages").iterdir():
+        content_type = _TYPES.get(pathlib.PurePath(file.name).suffix)
+        if content_type is not None:
+            found[f"/{file.name}"] = _given(file.read_bytes(), content_type)
+    found["/"] = found.pop("/index.html")
+    found["/view"] = found.pop("/view.html")
+    return found
+
+
+def _given(body: bytes, content_type: str) -> access.Handler:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, content_type=content_type, charset="utf-8")
+
+    return handler
+
+
+@web.middleware
+async def _sentences(request: web.Request, handler: access.Handler) -> web.StreamResponse:
+    """Answer with the sentence of an error. Once a response has begun it can only break off."""
+    try:
+        return await handler(request)
+    except errors.FileTooLargeError as error:
+        return web.Response(status=413, text=str(error))
+    except errors.FileMissingError as error:
+        return web.Response(status=404, text=str(error))
+    except errors.BotError as error:
+        return web.Response(status=400, text=str(error))
+
+
+async def _bound(config: settings.Web) -> socket.socket:
+    """Open the port.
+
+    Raises:
+        SettingsError: it cannot be had.
+    """
+    host, port = config.host, config.port
+    door: socket.socket | None = None
+    try:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        door = socket.socket(family, kind, protocol)
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind(address)
+    except OSError as error:
+        if door is not None:
+            door.close()
+        raise errors.SettingsError(
+            f"The web page cannot be served at {host}:{port}: {error.strerror or error}."
+            " Is another bot running? Otherwise set another port."
+        ) from error
+    return door
+
+
+def _shown(host: str) -> str:
+    if host in ("0.0.0.0", "::"):  # noqa: S104
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host

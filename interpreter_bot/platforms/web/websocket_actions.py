@@ -1,0 +1,311 @@
+"""What a tab says, made into requests; what it asks for, given.
+
+Longer than most modules: it is one table of what a tab may say, and an action for each entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, TypeAlias, get_args
+
+import aiohttp
+from aiohttp import web
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.web import (
+    event_json,
+    history_events,
+    hubs,
+    live_turns,
+    panels,
+    replies,
+    snapshots,
+    validation,
+)
+from interpreter_bot.sessions import approvals, conversations, requests
+
+_log = logging.getLogger(__name__)
+
+_Message: TypeAlias = Mapping[str, Any]
+
+_MOST_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+_HEARTBEAT_SECONDS: Final = 20.0
+_MOST_TURNS: Final = 1000
+_MOST_TITLE_CHARACTERS: Final = 200
+_TITLE_CHARACTERS: Final = 60
+_MOST_ANSWER_CHARACTERS: Final = 64 * 1024
+
+
+class TabConnection:
+    """The websockets of all tabs. Requests are carried out in tasks that outlive their tab."""
+
+    def __init__(
+        self,
+        service: conversations.Conversations,
+        hub: hubs.Hub,
+        tasks: asyncio.TaskGroup,
+        *,
+        approval: requests.Approval = "never",
+    ) -> None:
+        """Args: `approval` is what the page's own settings demand."""
+        self._service = service
+        self._approval = approval
+        self._hub = hub
+        self._tasks = tasks
+        self._sockets: set[web.WebSocketResponse] = set()
+        self._running: set[asyncio.Task[None]] = set()
+        self._actions: dict[str, Callable[[hubs.Tab, _Message], Awaitable[None]]] = {
+            "watch": self._watch,
+            "say": self._say,
+            "stop": self._stop,
+            "withdraw": self._withdraw,
+            "answer": self._answer,
+            "reset": self._reset,
+            "delete": self._delete,
+            "rename": self._rename,
+            "choose": self._choose,
+            "approve": self._approve,
+            "show": self._show,
+            "save": self._save,
+        }
+
+    async def websocket(self, request: web.Request) -> web.WebSocketResponse:
+        """Serve a tab until it goes."""
+        socket = web.WebSocketResponse(
+            heartbeat=_HEARTBEAT_SECONDS, max_msg_size=_MOST_MESSAGE_BYTES, compress=False
+        )
+        await socket.prepare(request)
+        tab = hubs.Tab()
+        self._hub.enter(tab)
+        self._sockets.add(socket)
+        sender = asyncio.create_task(_send(socket, tab), name="web: sending to a tab")
+        try:
+            tab.send(snapshots.greeting(self._service))
+            tab.send(hubs.written("conversations", await snapshots.listing(self._service)))
+            async for message in socket:
+                if message.type is aiohttp.WSMsgType.TEXT:
+                    await self._heed(tab, message.data)
+        finally:
+            self._hub.leave(tab)
+            self._sockets.discard(socket)
+            sender.cancel()
+        return socket
+
+    async def close(self, _: web.Application) -> None:
+        """Send every tab away; they come again when somebody listens."""
+        for socket in tuple(self._sockets):
+            await socket.close(code=aiohttp.WSCloseCode.GOING_AWAY)
+
+    def cancel(self) -> None:
+        """Cancel every turn that still waits or runs."""
+        for task in self._running:
+            task.cancel()
+
+    async def _heed(self, tab: hubs.Tab, data: str) -> None:
+        message: object = None
+        try:
+            message = json.loads(data)
+            if not isinstance(message, dict):
+                raise validation.MalformedError
+            action = self._actions.get(str(message.get("do")))
+            if action is None:
+                raise validation.MalformedError
+            await action(tab, message)
+        except (ValueError, RecursionError):
+            _refuse(tab, None, validation.MalformedError())
+        except errors.BotError as error:
+            _refuse(tab, message, error)
+
+    async def _watch(self, tab: hubs.Tab, message: _Message) -> None:
+        key = validation.key(message.get("thread"))
+        most = min(max(validation.whole_number(message, "most"), 1), _MOST_TURNS)
+        await snapshots.show(self._service, self._hub, tab, key=key, most=most)
+
+    async def _say(self, tab: hubs.Tab, message: _Message) -> None:
+        key = validation.key(message.get("thread"))
+        turn_id = validation.turn_id(message.get("id"))
+        text = validation.text(message, "text")
+        is_code = message.get("is_code") is True
+        command = None if is_code else panels.read(text)
+        if command is not None and command.name == "py":
+            is_code, text = True, command.rest
+        elif command is not None:
+            await self._obey(tab, message, command)
+            _accept(tab, turn_id)
+            return
+        files = validation.files(message)
+        if not text.strip() and not files:
+            raise errors.BotError("Please write something first.")
+        if not is_code and not self._service.models:
+            raise errors.BotError(
+                "There is no model to answer this. Switch to Python to run code, or set one up."
+            )
+        is_planned = await self._service.approval(validation.HERE, self._approval) == "plan"
+        # A tab that lost its connection does not know what arrived, and says it again.
+        if await self._service.claim("web", turn_id):
+            request = requests.Request(
+                key=key,
+                person=validation.PERSON,
+                text=text,
+                files=files,
+                is_code=is_code,
+                id=turn_id,
+                approval=self._approval,
+            )
+            # Looked up here, where messages of a tab come one by one: later the next may be there.
+            is_first = not self._hub.of(key.thread) and await self._is_new(key)
+            head = history_events.heading(text, files, is_code=is_code, started=time.time())
+            turn = self._hub.begin(key.thread, turn_id, head)
+            work = self._carry_out(request, turn, is_planned=is_planned)
+            self._start(work, f"web: turn {turn_id}")
+            if is_first:
+                self._start(self._entitle(request), f"web: title of {turn_id}")
+        _accept(tab, turn_id)
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._tasks.create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _carry_out(
+        self, request: requests.Request, turn: live_turns.LiveTurn, *, is_planned: bool
+    ) -> None:
+        # Nothing is awaited before it has its place in the lane, or a burst would lose its order.
+        reply = replies.TabReply(self._hub, turn, is_planned=is_planned)
+        try:
+            await self._service.handle(request, reply)
+        finally:
+            self._hub.end(request.key.thread, turn)
+
+    async def _entitle(self, request: requests.Request) -> None:
+        """Call a conversation that begins by its first words."""
+        try:
+            title = _title(request.text or ", ".join(request.files))
+            await self._service.rename(request.key, title)
+        except errors.BotError:
+            _log.exception("a conversation has no title")
+
+    async def _is_new(self, key: values.SessionKey) -> bool:
+        try:
+            return not await self._service.history(key, most=1)
+        except errors.BotError:
+            _log.exception("a conversation may have no title")
+            return False
+
+    async def _obey(self, tab: hubs.Tab, message: _Message, command: panels.SlashCommand) -> None:
+        if not panels.is_known(command):
+            raise errors.BotError(f"There is no command /{command.name}. Type /help for a list.")
+        if command.name == "model" and command.rest:
+            title = panels.meant(command.rest, self._service.models)
+            await self._choose(tab, {**message, "model": title})
+        elif command.name == "approval" and command.rest:
+            await self._approve(tab, {**message, "approval": command.rest.lower()})
+        elif command.name in panels.NAMES:
+            await self._show(tab, {**message, "panel": command.name})
+        elif command.name == "stop":
+            await self._stop(tab, message)
+        elif command.name == "reset":
+            await self._reset(tab, message)
+        else:
+            tab.send(hubs.written("download", {"what": command.name}))
+
+    async def _stop(self, _: hubs.Tab, message: _Message) -> None:
+        if not await self._service.stop(validation.key(message.get("thread"))):
+            raise errors.BotError("Nothing is running.")
+
+    async def _withdraw(self, _: hubs.Tab, message: _Message) -> None:
+        key, turn_id = validation.key(message.get("thread")), validation.turn_id(message.get("id"))
+        if not await self._service.withdraw(key, turn_id):
+            raise errors.BotError("It no longer waits.")
+        if (turn := self._hub.turn(key.thread, turn_id)) is not None:
+            turn.say(event_json.withdrawn())
+
+    async def _answer(self, _: hubs.Tab, message: _Message) -> None:
+        key = validation.key(message.get("thread"))
+        turn = self._hub.turn(key.thread, validation.turn_id(message.get("turn")))
+        if turn is None:
+            raise errors.BotError("That question is no longer asked.")
+        is_refusal = message.get("text") is None
+        text = "" if is_refusal else validation.text(message, "text", most=_MOST_ANSWER_CHARACTERS)
+        turn.answer(validation.whole_number(message, "question"), None if is_refusal else text)
+
+    async def _reset(self, _: hubs.Tab, message: _Message) -> None:
+        key = validation.key(message.get("thread"))
+        await self._service.reset(key, files=message.get("files") is True)
+        self._hub.forget(key.thread)
+        self._hub.tell("reset", {}, thread=key.thread)
+        self._hub.is_changed.set()
+
+    async def _delete(self, _: hubs.Tab, message: _Message) -> None:
+        key = validation.key(message.get("thread"))
+        await self._service.delete(key)
+        self._hub.forget(key.thread)
+        self._hub.tell("deleted", {}, thread=key.thread)
+        self._hub.is_changed.set()
+
+    async def _rename(self, _: hubs.Tab, message: _Message) -> None:
+        key = validation.key(message.get("thread"))
+        title = validation.text(message, "title", most=_MOST_TITLE_CHARACTERS).strip()
+        if not title:
+            raise errors.BotError("A name cannot be empty.")
+        await self._service.rename(key, title)
+        self._hub.is_changed.set()
+
+    async def _choose(self, _: hubs.Tab, message: _Message) -> None:
+        key = validation.key(message.get("thread"))
+        title = validation.text(message, "model", most=_MOST_TITLE_CHARACTERS)
+        await self._service.choose_model(key, title or None)
+        self._hub.tell("model", {"model": await self._service.model(key)}, thread=key.thread)
+
+    async def _approve(self, tab: hubs.Tab, message: _Message) -> None:
+        """Choose whether to be asked before code runs, and show what holds then."""
+        wanted = str(message.get("approval"))
+        if wanted not in get_args(requests.Approval):
+            raise errors.BotError("Please say never, plan or every.")
+        await self._service.choose(validation.HERE, approvals.NAME, wanted)
+        await self._show(tab, {**message, "panel": "approval"})
+
+    async def _show(self, tab: hubs.Tab, message: _Message) -> None:
+        key = validation.key(message.get("thread"))
+        name = str(message.get("panel"))
+        shown = await panels.panel(self._service, name, key, approval=self._approval)
+        tab.send(hubs.written("panel", {"panel": name} | shown))
+
+    async def _save(self, tab: hubs.Tab, message: _Message) -> None:
+        """Make a file of all of a table, and let the tab download it."""
+        key = validation.key(message.get("thread"))
+        name = await self._service.save_table(key, validation.handle(message.get("table")))
+        tab.send(hubs.written("download", {"what": "file", "name": name}))
+
+
+async def _send(socket: web.WebSocketResponse, tab: hubs.Tab) -> None:
+    """Pass on what a tab is to hear, as fast as it takes it."""
+    try:
+        while batch := await tab.next():
+            await socket.send_str(batch)
+    except ConnectionError:
+        return
+    # The tab did not keep up. It comes again, and is shown the whole.
+    await socket.close(code=aiohttp.WSCloseCode.TRY_AGAIN_LATER)
+
+
+def _title(text: str) -> str:
+    """Make a title of the first words that were said."""
+    line = " ".join(text[:1000].split())
+    if len(line) <= _TITLE_CHARACTERS:
+        return line
+    return line[:_TITLE_CHARACTERS].rpartition(" ")[0].rstrip(",.;:") + "…"
+
+
+def _accept(tab: hubs.Tab, turn_id: str) -> None:
+    tab.send(hubs.written("accepted", {"id": turn_id}))
+
+
+def _refuse(tab: hubs.Tab, message: object, error: errors.BotError) -> None:
+    about = message.get("id") if isinstance(message, dict) else None
+    told = {"id": about if isinstance(about, str) else None, "sentence": str(error)}
+    tab.send(hubs.written("refused", told))

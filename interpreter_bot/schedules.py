@@ -1,0 +1,41 @@
+"""Periodic jobs; the only home of apscheduler."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from apscheduler.schedulers import asyncio as schedulers
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PeriodicJob:
+    """What is done again and again.
+
+    Attributes:
+        name: for the log.
+        seconds: between two times.
+        run: does it once. What it raises is logged, and it is done again next time.
+    """
+
+    name: str
+    seconds: float
+    run: Callable[[], Awaitable[object]]
+
+
+@contextlib.asynccontextmanager
+async def scheduled(*jobs: PeriodicJob) -> AsyncIterator[None]:
+    """Do jobs as long as the context is open."""
+    # One that is late is done once, not once for each time that was missed; and it is done, however
+    # late: by default a run that begins a second late is dropped.
+    scheduler = schedulers.AsyncIOScheduler(
+        timezone="UTC", job_defaults={"coalesce": True, "misfire_grace_time": None}
+    )
+    for job in jobs:
+        scheduler.add_job(job.run, "interval", seconds=job.seconds, id=job.name)
+    scheduler.start()
+    try:
+        yield
+    finally:
+        scheduler.shutdown(wait=False)

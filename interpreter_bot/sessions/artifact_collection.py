@@ -1,0 +1,104 @@
+"""Giving back what a cell made or changed, as far as it is fit to be given."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Final
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.sessions import ports
+
+_log = logging.getLogger(__name__)
+
+_MOST_ARTIFACTS: Final = 100
+
+
+class _NullWriter:
+    """Takes the bytes of an artifact that is only counted."""
+
+    def write(self, data: bytes, /) -> object:
+        """Forget `data`."""
+
+    def complete(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class ArtifactCollector:
+    """Collects from one workspace for one audience."""
+
+    def __init__(
+        self,
+        workspace: workspaces.Workspace,
+        audience: ports.ArtifactSink,
+        *,
+        limits: settings.Limits,
+    ) -> None:
+        self._workspace = workspace
+        self._audience = audience
+        self._most_bytes = max(limits.file_bytes, limits.upload_bytes)
+        # A sparse file holds nothing and is read as much: what is copied has a budget too.
+        self._bytes_left = limits.workspace_bytes
+
+    async def collect(self, cell: int, mark: workspaces.Mark) -> list[values.Artifact]:
+        """Give back what a cell changed since a mark; what cannot be given is announced.
+
+        Returns:
+            What was given.
+        """
+        try:
+            changes = await self._workspace.changed(mark)
+        except errors.WorkspaceError as error:
+            _log.warning("the workspace could not be looked through", exc_info=error)
+            self._audience.announcement(cell, f"No files are given back: {error}")
+            return []
+        for name, reason in changes.skipped:
+            self._audience.announcement(cell, f"{name} was left out: {reason}.")
+        files = [info for info in changes.files if not _is_by_product(info.name)]
+        tried = [await self._give(cell, info) for info in files[:_MOST_ARTIFACTS]]
+        if len(files) > _MOST_ARTIFACTS:
+            told = f"Of {len(files):,} changed files only {_MOST_ARTIFACTS} are given back."
+            self._audience.announcement(cell, told)
+        if changes.is_truncated:
+            told = "There are more files than were looked at; some may have been left out."
+            self._audience.announcement(cell, told)
+        return [artifact for artifact in tried if artifact is not None]
+
+    async def _give(self, cell: int, info: values.FileInfo) -> values.Artifact | None:
+        try:
+            artifact = await self._copy(cell, info)
+        except errors.WorkspaceError as error:
+            self._audience.announcement(cell, f"{info.name} was left out: {error}")
+        except OSError as error:
+            _log.info("an artifact could not be saved", exc_info=error)
+            told = f"{info.name} was left out: it cannot be saved ({error.strerror})."
+            self._audience.announcement(cell, told)
+        else:
+            self._audience.artifact(cell, artifact)
+            return artifact
+        return None
+
+    async def _copy(self, cell: int, info: values.FileInfo) -> values.Artifact:
+        if info.size_bytes > self._bytes_left:
+            raise errors.FileTooLargeError("The files of one cell are too large together.")
+        most_bytes = min(self._most_bytes, self._bytes_left)
+        saving = self._audience.save(cell, info.name) or _NullWriter()
+        with contextlib.closing(saving):
+            artifact = await self._workspace.collect(info, saving, most_bytes=most_bytes)
+            saving.complete()
+        self._bytes_left -= artifact.size_bytes
+        return artifact
+
+
+_BY_PRODUCTS = frozenset(
+    {"__pycache__", ".cache", ".config", ".ipynb_checkpoints", ".ipython", ".local", ".matplotlib"}
+)
+
+
+def _is_by_product(name: str) -> bool:
+    """Say whether programs rather than people asked for a file."""
+    return any(part in _BY_PRODUCTS for part in name.split("/"))

@@ -1,0 +1,192 @@
+"""The workbench of one turn: its session's kernel and files, in the hands of an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from interpreter_bot import concurrency, errors, settings, values
+from interpreter_bot.agent import chat_messages
+from interpreter_bot.kernels import executions, leases
+from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.sessions import (
+    artifact_collection,
+    picture_scaling,
+    requests,
+    turn_events,
+    variable_losses,
+)
+
+UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
+_NO_PLAN: Final = (
+    "A plan in plain words is wanted before the first code: what it does, to which files."
+)
+_WAITING: Final = "Many want a new Python right now: {ahead} are started before this one."
+_NOT_APPROVED: Final = "The person did not let this code run. Ask them what they want instead."
+
+
+class SessionEnvironment:
+    """See `agent.ports.Workbench`, which it is.
+
+    Attributes:
+        workspace: the files.
+        approval: whether a person is asked before the model's code runs.
+    """
+
+    def __init__(
+        self,
+        lease: leases.Lease,
+        workspace: workspaces.Workspace,
+        events: turn_events.TurnEvents,
+        *,
+        held: variable_losses.Variables,
+        approval: requests.Approval,
+        is_sandboxed: bool,
+    ) -> None:
+        self.workspace = workspace
+        self._lease = lease
+        self._events = events
+        self._held = held
+        self.approval = approval
+        self._was_asked_for_plan = False
+        self._is_sandboxed = is_sandboxed
+        self._mark: workspaces.Mark | None = None
+        self._cpu_seconds = 0.0
+
+    async def approved(self, code: str) -> str:
+        """Let a person say whether the model's code may run, where the request demands it.
+
+        Returns:
+            The code that may run, perhaps edited.
+
+        Raises:
+            BotError: it may not.
+        """
+        if self.approval == "never" or (self.approval == "plan" and self._events.cell >= 0):
+            return code
+        if self.approval == "plan" and not (self._events.has_words or self._was_asked_for_plan):
+            # Once: code is a plan of its own where a model finds no words.
+            self._was_asked_for_plan = True
+            raise errors.BotError(_NO_PLAN)
+        approved = await self._events.approve(code)
+        if approved is None:
+            raise errors.BotError(_NOT_APPROVED)
+        return approved
+
+    async def run(self, code: str, *, show: Callable[[values.Output], None]) -> values.Finished:
+        """Run code.
+
+        Raises:
+            BotError: it was not run; the sentence says why.
+        """
+        kernel = await self.kernel()
+        loss = self._held.lost(kernel)
+        if not self._is_sandboxed:
+            self._events.notice(UNSANDBOXED)
+        if self._mark is None:
+            # Not earlier: files change hands when a kernel is taken, which is no change of theirs.
+            self._mark = await self.workspace.mark()
+        before = await asyncio.to_thread(kernel.process.cpu_seconds)
+        # From here on nothing is awaited until it runs: what has begun in people's eyes must end.
+        await self._events.begin(code)
+        if loss is not None:
+            show(values.Notice(loss.sentence))
+        try:
+            return await self._executed(kernel, code, show)
+        finally:
+            self._held.ran(kernel, is_lost=not kernel.is_alive)
+            await concurrency.shielded(self._count(kernel, before))
+
+    async def kernel(self) -> executions.Kernel:
+        """Return the session's kernel, once it is there.
+
+        Raises:
+            KernelError: there is none.
+        """
+        return await self._lease.kernel(waiting=self._say_waiting)
+
+    def _say_waiting(self, ahead: int) -> None:
+        self._events.progress(_WAITING.format(ahead=ahead) if ahead else "", None)
+
+    async def list_files(self) -> Sequence[values.FileInfo]:
+        """List the workspace."""
+        return await self.workspace.list()
+
+    async def read_file(self, name: str, *, start: int, most_bytes: int) -> bytes:
+        """Return part of a file."""
+        part = b""
+        async with self.workspace.read(name) as content:
+            await content.skip(start)
+            async for chunk in content:
+                part += chunk
+                if len(part) >= most_bytes:
+                    break
+        return part[:most_bytes]
+
+    async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
+        """Make pictures small."""
+        return await picture_scaling.scale(await self.kernel(), contents=contents)
+
+    async def look(
+        self, infos: Sequence[values.FileInfo], most: int
+    ) -> list[chat_messages.Picture]:
+        """Return the pictures among files, as a model may look at them.
+
+        Args:
+            infos: the files.
+            most: how many there may be; the first ones, then.
+        """
+        names = (await picture_scaling.find(infos, self.workspace))[:most]
+        if not names:
+            return []
+        found = await picture_scaling.scale(await self.kernel(), names=names)
+        named = zip(names, found, strict=True)
+        return [dataclasses.replace(one, name=name) for name, one in named if one is not None]
+
+    async def collect(self, limits: settings.Limits) -> list[values.Artifact]:
+        """Give back what code changed since it first ran in this turn."""
+        if self._mark is None:
+            return []
+        collector = artifact_collection.ArtifactCollector(
+            self.workspace, self._events, limits=limits
+        )
+        return await collector.collect(self._events.cell, self._mark)
+
+    async def _count(self, kernel: executions.Kernel, before: float) -> None:
+        """Add the processor time of what ran, as far as its kernel lives to tell."""
+        after = await asyncio.to_thread(kernel.process.cpu_seconds)
+        self._cpu_seconds += max(after - before, 0.0)
+        self._events.worked(self._cpu_seconds)
+
+    async def _executed(
+        self, kernel: executions.Kernel, code: str, show: Callable[[values.Output], None]
+    ) -> values.Finished:
+        """Execute; when cancelled, see the code to its end first, and show and record that too."""
+        executing_it = kernel.execute(code, show=show, ask=self._events.ask)
+        running = asyncio.create_task(executing_it, name="execution of a turn")
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError:
+            try:
+                # Why it is over, the end of the turn says.
+                await kernel.stop("")
+                await asyncio.wait({running})
+            except asyncio.CancelledError:
+                running.cancel()
+                await asyncio.wait({running})
+                raise
+            finally:
+                self._events.end(_ended(running))
+            raise
+        finished = running.result()
+        self._events.end(finished)
+        return finished
+
+
+def _ended(running: asyncio.Task[values.Finished]) -> values.Finished:
+    """Say how code ended that nobody waits for any more."""
+    if running.done() and not running.cancelled() and running.exception() is None:
+        return running.result()
+    return values.Finished(values.Ending.STOPPED, 0.0)

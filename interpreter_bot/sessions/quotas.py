@@ -1,0 +1,161 @@
+"""What one person may use in a day, whatever the conversation.
+
+A turn that runs is counted by a `TurnReservation`, what is over by the store. A replica of the bot
+sees what others have used as soon as they record it, which they do after each call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import decimal
+import functools
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from interpreter_bot import settings, values
+from interpreter_bot.agent import budgets
+from interpreter_bot.sessions import ports, requests
+from interpreter_bot.store import databases, records
+
+_log = logging.getLogger(__name__)
+
+MICROS: Final = 1_000_000
+MONEY: Final = "allowance_money"
+TOKENS: Final = "allowance_tokens"
+"""Names of the choices that hold in place of the settings: a number as text, in either."""
+
+_USED_UP: Final = "This would be more than the {what} that one person may use in a day. {until}"
+_UNTIL: Final = "It goes on tomorrow (UTC); code that you run yourself costs nothing."
+
+
+def money(spending: records.Spending) -> decimal.Decimal:
+    """Return what was spent, in the currency of the price list."""
+    return decimal.Decimal(spending.money_micros) / MICROS
+
+
+def effective(limits: settings.Allowance, chosen: Mapping[str, Any]) -> settings.Allowance:
+    """Return what a person may use where something was chosen; what is no number counts not."""
+    wanted = {"money": chosen.get(MONEY), "tokens": chosen.get(TOKENS)}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    try:
+        return settings.Allowance.model_validate(limits.model_dump() | given)
+    except ValueError:
+        _log.warning("an allowance was chosen that makes no sense: %s", given)
+        return limits
+
+
+async def limits_in_words(
+    limits: settings.Allowance,
+    key: values.SessionKey,
+    person: requests.Person,
+    database: databases.Database,
+) -> settings.Allowance:
+    """Return what a person may use, as their workspace or they themselves chose."""
+    scope = values.Scope(key.platform, key.workspace, person=person.id)
+    return effective(limits, await database.choices.effective(scope))
+
+
+def shown(spending: records.Spending) -> ports.Spent:
+    """Say in the words of the port what is recorded."""
+    return ports.Spent(
+        input_tokens=spending.input_tokens,
+        output_tokens=spending.output_tokens,
+        money=money(spending),
+    )
+
+
+def spending(spent: budgets.Spent, cpu_seconds: float) -> records.Spending:
+    """Say what a turn has used, as it is recorded."""
+    return records.Spending(
+        input_tokens=spent.usage.input_tokens,
+        output_tokens=spent.usage.output_tokens,
+        money_micros=int((spent.money * MICROS).to_integral_value(decimal.ROUND_UP)),
+        cpu_seconds=cpu_seconds,
+    )
+
+
+class DailyUsage:
+    """What the turns that run here use, of which the store knows only part as yet."""
+
+    def __init__(self) -> None:
+        self._tabs: dict[int, TurnReservation] = {}
+        # Of two that ask at once, the second has to see what the first was granted.
+        self._asking = asyncio.Lock()
+
+    def open(
+        self, turn_id: int, request: requests.Request, *, limits: settings.Allowance
+    ) -> TurnReservation:
+        """Begin to count for a turn, until `close`."""
+        whose = (request.key.platform, request.key.workspace, request.person.id)
+        reservation = self._tabs[turn_id] = TurnReservation(self, turn_id, whose, limits)
+        return reservation
+
+    def close(self, turn_id: int) -> None:
+        """Forget a turn, which is in the store now."""
+        self._tabs.pop(turn_id, None)
+
+    async def ask(
+        self, reservation: TurnReservation, worst: budgets.Spent, database: databases.Database
+    ) -> str | None:
+        """Say why a person may not use so much in a turn; None, and it is reserved, if they may."""
+        async with self._asking:
+            platform, workspace, person = reservation.whose
+            used = await database.usage.of_person(
+                person, platform=platform, workspace=workspace, without_turns=tuple(self._tabs)
+            )
+            others = [
+                one.used
+                for one in self._tabs.values()
+                if one is not reservation and one.whose == reservation.whose
+            ]
+            limits = reservation.limits
+            tokens = used.input_tokens + used.output_tokens
+            tokens += sum(one.usage.tokens for one in (*others, worst))
+            if limits.tokens is not None and tokens > limits.tokens:
+                return _USED_UP.format(what=f"{limits.tokens:,} tokens", until=_UNTIL)
+            if limits.money is not None:
+                spent = money(used) + sum(one.money for one in (*others, worst))
+                if spent > limits.money:
+                    return _USED_UP.format(what=f"{limits.money} of money", until=_UNTIL)
+            reservation.reserved = worst
+            return None
+
+
+class TurnReservation:
+    """What one turn uses.
+
+    Attributes:
+        whose: platform, workspace, person.
+        reserved: what it will have used after the call that was granted last, at worst.
+        budget: the turn's own, once it has one.
+    """
+
+    def __init__(
+        self,
+        daily_usage: DailyUsage,
+        turn_id: int,
+        whose: tuple[str, str, str],
+        limits: settings.Allowance,
+    ) -> None:
+        self.turn_id = turn_id
+        self.whose = whose
+        self.limits = limits
+        self.reserved = budgets.Spent()
+        self.budget: budgets.Budget | None = None
+        self._daily_usage = daily_usage
+
+    @property
+    def used(self) -> budgets.Spent:
+        """What it has used; while the model is asked, what that may come to."""
+        spent = self.budget.spent if self.budget is not None else budgets.Spent()
+        return self.reserved if self.reserved.steps > spent.steps else spent
+
+    def allowance(self, database: databases.Database) -> budgets.Allowance | None:
+        """Return what is to be asked before each spend; None where nothing is limited."""
+        if self.limits.money is None and self.limits.tokens is None:
+            return None
+        return functools.partial(self._ask, database)
+
+    async def _ask(self, database: databases.Database, worst: budgets.Spent) -> str | None:
+        return await self._daily_usage.ask(self, worst, database)

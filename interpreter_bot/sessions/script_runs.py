@@ -1,0 +1,134 @@
+"""Running cells of raw code in one session: attachments in, outputs and artifacts out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterable, Iterable, Sequence
+from typing import Final
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels import executions, leases, pools
+from interpreter_bot.sessions import artifact_collection, ports
+
+_log = logging.getLogger(__name__)
+
+UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
+_ENDED: Final = "The run was ended before this cell was over."
+_UNWATCHED: Final = "Nobody watches any more."
+
+
+class ScriptRun:
+    """One session's cells, run one after the other."""
+
+    def __init__(
+        self, pool: pools.Pool, key: str, *, limits: settings.Limits, audience: ports.OutputSink
+    ) -> None:
+        self._pool = pool
+        self._key = key
+        self._limits = limits
+        self._audience = audience
+        self._running: executions.Kernel | None = None
+        self._fault: Exception | None = None
+
+    async def attach(self, attachments: Iterable[tuple[str, AsyncIterable[bytes]]]) -> None:
+        """Put files into the workspace.
+
+        Args:
+            attachments: (name, contents). A name that is taken or cannot be used is changed, and
+                the first cell hears of it.
+
+        Raises:
+            WorkspaceError: one is refused.
+        """
+        workspace = await self._pool.workspace(self._key)
+        for name, chunks in attachments:
+            info = await workspace.put(name, chunks)
+            if info.name != name:
+                told = f"An attachment is called {info.name}, as its own name cannot be had."
+                self._audience.announcement(0, told)
+
+    async def run(self, cells: Sequence[str]) -> bool:
+        """Run all of them, whatever becomes of the earlier; True if every one ended ok."""
+        async with self._pool.lease(self._key) as lease:
+            return await self._run_all(lease, cells)
+
+    async def _run_all(self, lease: leases.Lease, cells: Sequence[str]) -> bool:
+        is_all_ok = True
+        for number, code in enumerate(cells):
+            try:
+                finished = await self._run(lease, number, code)
+            except errors.BotError as error:
+                _log.info("cell %d was refused", number, exc_info=error)
+                finished = executions.refused(error)
+            except BaseException:
+                # Whatever ends the run, every cell gets its end.
+                self._give_up(range(number, len(cells)))
+                raise
+            self._audience.finished(number, finished)
+            is_all_ok = is_all_ok and finished.ending is values.Ending.OK
+        return is_all_ok
+
+    async def stop(self) -> None:
+        """Stop the cell that runs now; further ones go on."""
+        if self._running is not None:
+            await self._running.stop()
+
+    def _give_up(self, numbers: Sequence[int]) -> None:
+        """End the cell that was running, and those that never will, in the audience's eyes."""
+        ending = values.Ending.STOPPED
+        for number in numbers:
+            self._audience.finished(number, values.Finished(ending, 0.0, _ENDED))
+            ending = values.Ending.REFUSED
+
+    async def _run(self, lease: leases.Lease, number: int, code: str) -> values.Finished:
+        """Run one cell.
+
+        Raises:
+            BotError: it was not run.
+        """
+        if not self._pool.is_sandboxed:
+            self._audience.announcement(number, UNSANDBOXED)
+        workspace = await self._pool.workspace(self._key)
+        kernel = await lease.kernel()
+        if kernel.announcement:
+            self._audience.announcement(number, kernel.announcement)
+            kernel.announcement = ""
+        # After taking the kernel: files change hands then, which is no change of theirs.
+        mark = await workspace.mark()
+        finished = await self._execute(kernel, number, code)
+        collector = artifact_collection.ArtifactCollector(
+            workspace, self._audience, limits=self._limits
+        )
+        await collector.collect(number, mark)
+        return finished
+
+    async def _execute(self, kernel: executions.Kernel, number: int, code: str) -> values.Finished:
+        def show(output: values.Output) -> None:
+            # The kernel's listener has no use for this exception, and would wait on for the end.
+            if self._fault is None:
+                try:
+                    self._audience.output(number, output)
+                except Exception as error:
+                    self._lose_audience(kernel, error)
+
+        async def ask(request: values.InputRequested) -> str:
+            try:
+                return await self._audience.ask(number, request)
+            except errors.BotError:
+                raise
+            except Exception as error:
+                self._lose_audience(kernel, error)
+                raise errors.BotError(_UNWATCHED) from error
+
+        self._running = kernel
+        try:
+            finished = await kernel.execute(code, show=show, ask=ask)
+        finally:
+            self._running = None
+        if self._fault is not None:
+            raise self._fault
+        return finished
+
+    def _lose_audience(self, kernel: executions.Kernel, error: Exception) -> None:
+        self._fault = error
+        kernel.kill_with_reason(values.Ending.STOPPED, _UNWATCHED)

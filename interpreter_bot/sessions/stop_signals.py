@@ -1,0 +1,41 @@
+"""Ending turns early: who ended them, and the one sentence that says so."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from interpreter_bot import values
+from interpreter_bot.sessions import ports
+
+INTERRUPTED: Final = (
+    "The bot was restarted in the middle of an answer here. What was made until then is kept; "
+    "variables are gone. Please ask again."
+)
+_STOPPED: Final = "Stopped."
+_KEPT: Final = "Stopped. Variables are kept."
+
+
+class StopSignal(asyncio.Event):
+    """Ends a turn when it is set.
+
+    Attributes:
+        is_restart: where no person ends it, the bot ends itself.
+    """
+
+    is_restart = False
+
+    def end(self, text: str = "", *, last: values.Finished | None = None) -> ports.End:
+        """Say how a turn ended that was stopped.
+
+        Args:
+            text: the model's words until then.
+            last: how the code ended that ran last. It says what it lost itself; that it was
+                stopped is said here, and nowhere else.
+        """
+        if self.is_restart:
+            status = ports.Status.INTERRUPTED
+            return ports.End(status=status, text=text, sentence=INTERRUPTED)
+        was_running = last is not None and last.ending is values.Ending.STOPPED
+        sentence = _KEPT if was_running and last and not last.kernel_lost else _STOPPED
+        return ports.End(status=ports.Status.STOPPED, text=text, sentence=sentence)

@@ -1,0 +1,152 @@
+"""What a model remembers of a conversation, kept in the store turn by turn.
+
+Each turn keeps the messages it added, or all of them where older ones were summarised in it. A
+turn that was cut off, by the death of the bot or before the model was asked, kept none: what is
+known of it is told instead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from interpreter_bot import values
+from interpreter_bot.agent import (
+    chat_messages,
+    context_windows,
+    observations,
+    picture_messages,
+    transcripts,
+)
+from interpreter_bot.store import databases, records
+from interpreter_bot.text import screens
+
+_log = logging.getLogger(__name__)
+
+_MOST_TURNS: Final = 100
+# So many are left out at a time: each time, the servers' caches of all that follows are lost.
+_BATCH: Final = 50
+_PART_CHARACTERS: Final = 1500
+_TURN_CHARACTERS: Final = 12_000
+_CUT_OFF: Final = {
+    records.TurnStatus.INTERRUPTED: (
+        "This turn was cut off before its end, because the bot was restarted."
+    ),
+    records.TurnStatus.STOPPED: "The person stopped this turn before anything came of it.",
+    records.TurnStatus.FAILED: "This turn failed before anything came of it: {answer}",
+}
+RESET: Final[Mapping[str, Any]] = {"messages": [], "is_whole": True}
+"""The memory of a turn in which everything was forgotten."""
+
+
+async def load(database: databases.Database, *, before: int) -> list[chat_messages.Message]:
+    """Return what was said in a conversation before a turn of it.
+
+    Args:
+        database: where it is kept.
+        before: id of the turn.
+    """
+    turn = await database.turns.get(before)
+    if turn is None:
+        return []
+    count = await database.turns.count(turn.session_id, before=before)
+    most = count - _BATCH * -(-max(count - _MOST_TURNS, 0) // _BATCH)
+    turns = await database.turns.of_session(turn.session_id, most=most, before=before)
+    ids = [turn.id for turn in turns]
+    parts = await database.parts.of_turns(ids, only=records.PartKind.MEMORY)
+    # The others are the pictures that it speaks of.
+    kept = {part.turn_id: part.detail for part in parts if part.output is None}
+    entries: list[chat_messages.Message] = []
+    for turn in turns:
+        detail = kept.get(turn.id)
+        if detail is None:
+            # What came to nothing is known all the same: people go on from it.
+            if turn.status in _CUT_OFF:
+                entries += await _of_cut_off(database, turn)
+            continue
+        if detail.get("is_whole"):
+            entries = []
+        entries += _decoded(detail)
+    return await _with_pictures(entries, database)
+
+
+async def _with_pictures(
+    entries: list[chat_messages.Message], database: databases.Database
+) -> list[chat_messages.Message]:
+    """Load the pictures that a model may be shown again."""
+    newest = picture_messages.all_of(entries)[-picture_messages.MOST :]
+    loaded = {one.sha256: await database.files.load(one.sha256) for one in newest}
+    return picture_messages.fill(entries, {name: data for name, data in loaded.items() if data})
+
+
+def detail(earlier: int, transcript: transcripts.Transcript, *, is_whole: bool) -> dict[str, Any]:
+    """Say what to keep of a turn.
+
+    Args:
+        earlier: how many messages there were before it.
+        transcript: as it is after it.
+        is_whole: older messages were replaced, so that all of them are to be kept anew.
+    """
+    entries = transcript.entries[0 if is_whole else earlier :]
+    return {"messages": [chat_messages.to_dict(one) for one in entries], "is_whole": is_whole}
+
+
+def shown(
+    earlier: int, transcript: transcripts.Transcript, *, is_whole: bool
+) -> list[values.Image]:
+    """Return the pictures to be kept beside `detail`, of which it holds the digests."""
+    entries = transcript.entries[0 if is_whole else earlier :]
+    found = picture_messages.all_of(entries)
+    return [values.Image(mime=one.mime, data=one.data) for one in found if one.data]
+
+
+def of_code(
+    code: str, shown: Iterable[values.Output], finished: values.Finished, most_characters: int
+) -> list[chat_messages.Message]:
+    """Tell a model of code that the person ran without it."""
+    screen = screens.Screen()
+    for output in shown:
+        screen.show(output)
+    ran = context_windows.shorten(code, most_characters)
+    text = observations.execution(screen.outputs, finished, most_characters)
+    return [
+        chat_messages.UserMessage(
+            f"[The person ran this code in the same kernel, without you:]\n```python\n{ran}\n```\n"
+            f"[It showed:]\n{text}",
+            is_ours=True,
+        )
+    ]
+
+
+def _decoded(kept: Mapping[str, Any]) -> list[chat_messages.Message]:
+    try:
+        return [chat_messages.from_dict(one) for one in kept["messages"]]
+    except (ValueError, KeyError, TypeError):
+        _log.exception("what was kept of a turn cannot be read")
+        return []
+
+
+async def _of_cut_off(
+    database: databases.Database, turn: records.Turn
+) -> Sequence[chat_messages.Message]:
+    parts = await database.parts.of_turn(turn.id)
+    lines = []
+    for part in parts:
+        text = context_windows.shorten(part.text, _PART_CHARACTERS)
+        if part.kind is records.PartKind.CODE:
+            lines.append(f"Code that was run:\n{text}")
+        elif part.kind is records.PartKind.TEXT:
+            lines.append(f"You had said: {text}")
+        elif part.kind is records.PartKind.NOTICE:
+            lines.append(f"The person was told: {text}")
+        elif part.output is not None and part.output.plain:
+            lines.append(
+                f"It showed: {context_windows.shorten(part.output.plain, _PART_CHARACTERS)}"
+            )
+    text = context_windows.shorten("\n".join(lines), _TURN_CHARACTERS)
+    why = _CUT_OFF[turn.status].format(answer=turn.answer)
+    remark = chat_messages.UserMessage(
+        "[" + "\n".join(filter(None, (text, why))) + "]", is_ours=True
+    )
+    return [chat_messages.UserMessage(turn.request), remark] if turn.request else [remark]

@@ -1,0 +1,128 @@
+"""The stage of one turn: whatever happens on it is shown to the person and written down."""
+
+from __future__ import annotations
+
+from interpreter_bot import values
+from interpreter_bot.agent import budgets
+from interpreter_bot.sessions import ports, turn_recording
+
+
+class TurnEvents:
+    """Between the agent (it is its `Watcher`), the reply and the record.
+
+    Attributes:
+        cell: number of the latest execution, from 0; -1 before the first.
+        last: how the latest execution ended; None while it runs, and before the first.
+        has_words: whether the model has written to the person.
+    """
+
+    def __init__(self, reply: ports.Reply, recorder: turn_recording.Recorder) -> None:
+        self.cell = -1
+        self.last: values.Finished | None = None
+        self.has_words = False
+        self._has_begun = False
+        self._reply = reply
+        self._recorder = recorder
+
+    def started(self) -> None:
+        """The turn is on."""
+        self._reply.started()
+
+    def step(self, number: int) -> None:
+        """The model is asked."""
+        self._recorder.step(number)
+        self._reply.step(number)
+
+    def text(self, delta: str) -> None:
+        """The model writes to the person."""
+        self.has_words = self.has_words or bool(delta.strip())
+        self._recorder.text(delta)
+        self._reply.text(delta)
+
+    def writing(self, delta: str) -> None:
+        """The model writes code."""
+        self._reply.writing(delta)
+
+    def code(self, code: str) -> None:
+        """The agent wants code run; the workbench says when it really does, by `begin`."""
+        self._has_begun = False
+
+    async def begin(self, code: str) -> None:
+        """Code runs now.
+
+        Raises:
+            StoreError: it cannot be written down, so it must not run.
+        """
+        await self._recorder.run(code)
+        self._has_begun = True
+        self.cell += 1
+        self.last = None
+        self._reply.code(self.cell, code)
+
+    def output(self, output: values.Output) -> None:
+        """The running code shows something."""
+        self._recorder.output(output)
+        self._reply.output(self.cell, output)
+
+    async def ask(self, request: values.InputRequested) -> str:
+        """The running code asks the person."""
+        return await self._reply.ask(self.cell, request)
+
+    async def approve(self, code: str) -> str | None:
+        """Ask the person whether code may run."""
+        return await self._reply.approve(self.cell + 1, code)
+
+    def end(self, finished: values.Finished) -> None:
+        """The running code has ended."""
+        self.last = finished
+        self._recorder.finished(finished)
+        self._reply.finished(self.cell, finished)
+
+    def finished(self, finished: values.Finished) -> None:
+        """The agent heard of the end, which `end` has told already: of all code that ran."""
+        if not self._has_begun and finished.reason:
+            self.notice(finished.reason)
+
+    def usage(self, spent: budgets.Spent) -> None:
+        """So much was used until now."""
+        self._recorder.spent(spent)
+        self._reply.usage(told(spent))
+
+    def worked(self, cpu_seconds: float) -> None:
+        """The code has taken so much processor time until now."""
+        self._recorder.worked(cpu_seconds)
+
+    def notice(self, sentence: str) -> None:
+        """Tell the person something about the turn or the session."""
+        self._recorder.notice(sentence)
+        self._reply.announcement(max(self.cell, 0), sentence)
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Tell the person how far something is; nobody wants to know that tomorrow."""
+        self._reply.progress(text, share)
+
+    def announcement(self, cell: int, text: str) -> None:
+        """Tell the person something about a file."""
+        self._recorder.notice(text)
+        self._reply.announcement(cell, text)
+
+    def save(self, cell: int, name: str) -> ports.FileWriter | None:
+        """Ask where the bytes of a file go."""
+        return self._reply.save(cell, name)
+
+    def artifact(self, cell: int, artifact: values.Artifact) -> None:
+        """Give a file back."""
+        self._recorder.artifact(artifact)
+        self._reply.artifact(cell, artifact)
+
+
+def told(spent: budgets.Spent) -> ports.Spent:
+    """Say what was used in the words of the port."""
+    return ports.Spent(
+        steps=spent.steps,
+        input_tokens=spent.usage.input_tokens,
+        output_tokens=spent.usage.output_tokens,
+        money=spent.money,
+        is_estimated=spent.usage.is_estimated,
+        cached_tokens=spent.usage.cached_tokens,
+    )

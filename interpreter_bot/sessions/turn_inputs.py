@@ -1,0 +1,222 @@
+"""What comes before a model is asked: which one, what about, and with which files."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import mimetypes
+import secrets
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from typing import Final
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.agent import chat_messages, observations
+from interpreter_bot.kernels import executions
+from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.sessions import environments, requests, turn_events
+from interpreter_bot.store import databases, records
+from interpreter_bot.text import formatting
+
+_log = logging.getLogger(__name__)
+
+_DESCRIBING_SECONDS: Final = 15.0
+_DETAIL_CHARACTERS: Final = 6000
+_MOST_DESCRIBED: Final = 10
+_REFUSED: Final = "[The person also sent {name!r}, which is not in /mnt/data: {error}]"
+
+_NO_FILES: Final = "There is nothing to work with: none of the files could be had."
+_CONTEXT: Final = "[Said before in this place, as background:]\n{context}\n[End of that.]"
+_WITHOUT_WORDS: Final = (
+    "[The person sent this without a word. Look into it, say in a few sentences what it holds, "
+    "and ask what they want to know.]"
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stored:
+    """What became of attachments.
+
+    Attributes:
+        infos: those that are in the workspace.
+        refusals: of each of the others, what a model is to know.
+    """
+
+    infos: tuple[values.FileInfo, ...] = ()
+    refusals: tuple[str, ...] = ()
+
+
+async def store_attachments(
+    attachments: Iterable[requests.Attachment],
+    workspace: workspaces.Workspace,
+    events: turn_events.TurnEvents,
+    limits: settings.Limits,
+) -> Stored:
+    """Put attachments into the workspace; whatever is refused is said, and the rest goes on."""
+    infos, refusals = [], []
+    for attachment in attachments:
+        try:
+            info = await put_files(attachment, workspace, limits)
+        except errors.BotError as error:
+            _log.info("an attachment was refused", exc_info=error)
+            name = workspaces.safe_name(attachment.name)
+            events.notice(f"{name} was left out: {error}")
+            refusals.append(_REFUSED.format(name=name, error=error))
+        else:
+            infos.append(info)
+    return Stored(tuple(infos), tuple(refusals))
+
+
+async def put_files(
+    attachment: requests.Attachment, workspace: workspaces.Workspace, limits: settings.Limits
+) -> values.FileInfo:
+    """Put one attachment into the workspace.
+
+    Raises:
+        BotError: it is refused, or could not be had.
+    """
+    if attachment.size_bytes is not None and attachment.size_bytes > limits.upload_bytes:
+        most = formatting.size(limits.upload_bytes)
+        raise errors.FileTooLargeError(f"It is larger than the {most} that one file may have.")
+    return await workspace.put(attachment.name, attachment.open())
+
+
+async def describe(infos: Sequence[values.FileInfo], kernel: executions.Kernel) -> str:
+    """Describe files for a model: names, sizes, types; of tables columns, types, first rows."""
+    details = await _looked_into(infos[:_MOST_DESCRIBED], kernel)
+    return "\n".join(
+        observations.file(
+            info.name,
+            info.size_bytes,
+            kind=mimetypes.guess_type(info.name)[0] or "",
+            details=details.get(number, ""),
+        )
+        for number, info in enumerate(infos)
+    )
+
+
+async def _looked_into(
+    infos: Sequence[values.FileInfo], kernel: executions.Kernel
+) -> dict[int, str]:
+    """Let the kernel say what is in files, by their number; what it says is not to be trusted."""
+    if not infos:
+        return {}
+    script = resources.files("interpreter_bot.sessions").joinpath("describing.txt").read_text()
+    mark = f"--{secrets.token_hex(16)} "
+    given = {"NAMES": [info.name for info in infos], "MARK": mark}
+    printed: list[str] = []
+
+    def show(output: values.Output) -> None:
+        if isinstance(output, values.Text) and output.stream == "stdout":
+            printed.append(output.text)
+
+    # In a namespace of its own, so that no variable of the person is touched.
+    code = f"exec({script!r}, {given!r})"
+    finished = await kernel.execute(code, show=show, seconds=_DESCRIBING_SECONDS)
+    if finished.ending is not values.Ending.OK:
+        _log.info("files could not be described: %s", finished)
+    details: dict[int, str] = {}
+    for piece in "".join(printed).split(mark)[1:]:
+        number, _, text = piece.partition("\n")
+        if number.isdecimal() and text.strip():
+            details[int(number)] = text.strip()[:_DETAIL_CHARACTERS]
+    return details
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TurnQuestion:
+    """What a model is to answer.
+
+    Attributes:
+        earlier: what was said before.
+        told: the person's words, with what came along.
+        seen: pictures that came along.
+    """
+
+    model: settings.Model
+    earlier: Sequence[chat_messages.Message]
+    told: str
+    seen: Sequence[chat_messages.Picture] = ()
+
+
+async def title(
+    request: requests.Request, database: databases.Database, titles: Sequence[str]
+) -> str:
+    """Return the title of the model that a request is for; empty where there is none at all."""
+    if request.model:
+        return request.model
+    session = await database.sessions.find(request.key)
+    return await preferred(session, request.key, database, titles, person=request.person.id)
+
+
+async def preferred(
+    session: records.Session | None,
+    key: values.SessionKey,
+    database: databases.Database,
+    titles: Sequence[str],
+    *,
+    person: str = "",
+) -> str:
+    """Return the model that a conversation asks: its own, the one chosen around it, the default.
+
+    Args:
+        session: the conversation, where there is one as yet.
+        key: where it takes place.
+        database: where choices are.
+        titles: models there are, the default first. What was chosen may be gone from the settings.
+        person: who asks, and may have chosen.
+    """
+    own = session.model if session is not None else None
+    if own is not None and own in titles:
+        return own
+    scope = values.Scope(key.platform, key.workspace, key.channel, person)
+    chosen = (await database.choices.effective(scope)).get("model")
+    if isinstance(chosen, str) and chosen in titles:
+        return chosen
+    return next(iter(titles), "")
+
+
+async def stored(
+    request: requests.Request,
+    environment: environments.SessionEnvironment,
+    events: turn_events.TurnEvents,
+    limits: settings.Limits,
+) -> Stored:
+    """Put what came along into the workspace.
+
+    Raises:
+        BotError: there is nothing else in the request, and none of it could be had.
+    """
+    if not request.attachments:
+        return Stored()
+    came = await store_attachments(request.attachments, environment.workspace, events, limits)
+    if not (came.infos or request.files or request.text.strip()):
+        raise errors.BotError(_NO_FILES)
+    return came
+
+
+async def files(
+    request: requests.Request, came: Stored, environment: environments.SessionEnvironment
+) -> list[values.FileInfo]:
+    """List the files that a request is about."""
+    infos = list(came.infos)
+    if request.files:
+        named = set(request.files)
+        infos += [one for one in await environment.list_files() if one.name in named]
+    return infos
+
+
+async def told(
+    request: requests.Request,
+    came: Stored,
+    infos: Sequence[values.FileInfo],
+    environment: environments.SessionEnvironment,
+) -> str:
+    """Put into words what the person wants, and what came along."""
+    parts = (
+        _CONTEXT.format(context=request.context) if request.context else "",
+        await describe(infos, await environment.kernel()) if infos else "",
+        *came.refusals,
+        request.text if request.text.strip() else _WITHOUT_WORDS,
+    )
+    return "\n\n".join(filter(None, parts))

@@ -1,0 +1,269 @@
+"""What could not be recorded when it was due: kept for a while, and tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import dataclasses
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from interpreter_bot import errors, values
+from interpreter_bot.agent import budgets
+from interpreter_bot.sessions import quotas, requests
+from interpreter_bot.store import databases, records
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS: Final = 0.5
+_Kind: Final = records.PartKind
+
+_MOST: Final = 20
+_LONGEST_SECONDS: Final = 3600.0
+
+Write: TypeAlias = Callable[[], Awaitable[bool]]
+"""Writes something down; says whether it could."""
+
+
+class Recorder:
+    """Records one turn: `begin`, whatever happens in it, `close`, `end`.
+
+    A database that fails in the middle of a turn is logged and does not end the turn: what was
+    not written is tried again with what comes next.
+
+    Attributes:
+        turn_id: what the store calls the turn; 0 where it has not begun.
+        is_behind: the last try to write something down failed.
+        model: title of the model that is asked.
+    """
+
+    def __init__(self, database: databases.Database) -> None:
+        self.turn_id = 0
+        self.is_behind = False
+        self.model = ""
+        self._database = database
+        self._pending: list[records.NewPart] = []
+        self._writing = asyncio.Lock()
+        self._step = 0
+        self._execution_id: int | None = None
+        self._ended: list[tuple[int, values.Finished]] = []
+        self._artifacts: list[values.Artifact] = []
+        self._used = self._counted = records.Spending()
+        self._session: records.Session | None = None
+        self._kernel: Mapping[str, Any] | None = None
+        self._is_urgent = asyncio.Event()
+        self._writer: asyncio.Task[None] | None = None
+
+    async def begin(self, request: requests.Request) -> records.Session:
+        """The turn begins; from now on it will be seen, whatever happens to us.
+
+        Returns:
+            The conversation it belongs to.
+
+        Raises:
+            StoreError: it cannot be written down, so it must not be taken.
+        """
+        session = self._session = await self._database.sessions.open(request.key)
+        turn = await self._database.turns.start(
+            session.id,
+            person=request.person.id,
+            text=request.text,
+            request_id=request.id,
+            attachments=[*(one.name for one in request.attachments), *request.files],
+        )
+        self.turn_id = turn.id
+        writing = self._write_on()
+        self._writer = asyncio.create_task(writing, name=f"record turn {turn.id}")
+        return session
+
+    async def close(self) -> None:
+        """Write no more by itself."""
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.wait({self._writer})
+
+    async def end(self, status: records.TurnStatus, *, answer: str) -> bool:
+        """Write down how the turn ended, and what is not written yet.
+
+        Returns:
+            Whether all of it is written. If not, it may be tried again.
+        """
+        await self.flush()
+        if self.is_behind:
+            return False
+        try:
+            await self._database.turns.finish(self.turn_id, status, answer=answer)
+        except errors.StoreError:
+            _log.exception("the end of turn %d could not be recorded", self.turn_id)
+            return False
+        return True
+
+    def step(self, number: int) -> None:
+        """What follows belongs to this model call."""
+        self._step = number
+
+    def text(self, delta: str) -> None:
+        """The model wrote to the person."""
+        last = self._pending[-1] if self._pending else None
+        if last is not None and last.kind is _Kind.TEXT and last.step == self._step:
+            self._pending[-1] = dataclasses.replace(last, text=last.text + delta)
+        else:
+            self._add(_Kind.TEXT, text=delta)
+
+    def notice(self, sentence: str) -> None:
+        """The person was told a sentence of ours."""
+        self._add(_Kind.NOTICE, text=sentence)
+
+    def output(self, output: values.Output) -> None:
+        """Code showed something."""
+        last = self._pending[-1].output if self._pending else None
+        if (
+            isinstance(output, values.Text)
+            and isinstance(last, values.Text)
+            and last.stream == output.stream
+        ):
+            joined = values.Text(output.stream, last.text + output.text)
+            self._pending[-1] = dataclasses.replace(self._pending[-1], output=joined)
+        else:
+            self._add(_Kind.OUTPUT, output=output)
+
+    def memory(self, detail: Mapping[str, Any], shown: Iterable[values.Image] = ()) -> None:
+        """What a model is to know of this turn later, and the pictures that it is to see again."""
+        for image in shown:
+            self._add(_Kind.MEMORY, output=image)
+        self._add(_Kind.MEMORY, detail=detail)
+
+    async def run(self, code: str) -> None:
+        """Code is about to run; this is written down first.
+
+        Raises:
+            StoreError: it cannot be.
+        """
+        self._execution_id = await self._database.executions.start(self.turn_id, code)
+        self._add(_Kind.CODE, text=code)
+        # What came before it is written while it runs.
+        self._is_urgent.set()
+
+    def finished(self, finished: values.Finished) -> None:
+        """The code has ended."""
+        if self._execution_id is not None:
+            self._ended.append((self._execution_id, finished))
+        self._execution_id = None
+        self._is_urgent.set()
+
+    def artifact(self, artifact: values.Artifact) -> None:
+        """A file was given back."""
+        self._artifacts.append(artifact)
+
+    def kernel(self, hints: Mapping[str, Any]) -> None:
+        """This is known now of the conversation's kernel."""
+        self._kernel = hints
+        self._is_urgent.set()
+
+    def spent(self, spent: budgets.Spent) -> None:
+        """So much the turn has cost the model until now."""
+        self._used = quotas.spending(spent, self._used.cpu_seconds)
+        self._is_urgent.set()
+
+    def worked(self, cpu_seconds: float) -> None:
+        """So much processor time the turn has taken until now."""
+        self._used = dataclasses.replace(self._used, cpu_seconds=cpu_seconds)
+
+    async def flush(self) -> None:
+        """Write what is not written yet; `is_behind` says whether something is left."""
+        async with self._writing:
+            parts, self._pending = self._pending, []
+            ended, self._ended = self._ended, []
+            artifacts, self._artifacts = self._artifacts, []
+            try:
+                await self._database.parts.add(self.turn_id, *parts)
+                parts = []
+                for execution_id, finished in ended:
+                    await self._database.executions.finish(execution_id, finished)
+                ended = []
+                await self._database.artifacts.add(self.turn_id, *artifacts)
+                artifacts = []
+                await self._count()
+                await self._note_kernel()
+            except errors.StoreError:
+                _log.exception("part of turn %d could not be recorded", self.turn_id)
+                self._pending = parts + self._pending
+                self._ended = ended + self._ended
+                self._artifacts = artifacts + self._artifacts
+                self.is_behind = True
+            else:
+                self.is_behind = False
+
+    async def _count(self) -> None:
+        """Count what was used since it was counted last: it must not be lost with us."""
+        used, counted = self._used, self._counted
+        if used != counted:
+            more = records.Spending(
+                input_tokens=used.input_tokens - counted.input_tokens,
+                output_tokens=used.output_tokens - counted.output_tokens,
+                money_micros=used.money_micros - counted.money_micros,
+                cpu_seconds=used.cpu_seconds - counted.cpu_seconds,
+            )
+            await self._database.usage.add(self.turn_id, more, model=self.model)
+            self._counted = used
+
+    async def _note_kernel(self) -> None:
+        hints = self._kernel
+        if hints is not None and self._session is not None:
+            await self._database.sessions.note_kernel(self._session.id, hints)
+            if self._kernel is hints:
+                self._kernel = None
+
+    def _add(self, kind: records.PartKind, **fields: Any) -> None:
+        part = records.NewPart(
+            kind=kind, step=self._step, execution_id=self._execution_id, **fields
+        )
+        self._pending.append(part)
+
+    async def _write_on(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PAUSE_SECONDS):
+                    await self._is_urgent.wait()
+            self._is_urgent.clear()
+            # A write that is cut off at the end of the turn would lose what it had taken.
+            await asyncio.shield(self.flush())
+
+
+class WriteRetries:
+    """Everything that is still to be written, the oldest first. It dies with us."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._due: collections.deque[tuple[float, Write]] = collections.deque()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, write: Write) -> None:
+        """Remember what is to be written; where that becomes too much, the oldest is given up."""
+        self._due.append((self._clock(), write))
+        if len(self._due) > _MOST:
+            self._due.popleft()
+            _log.error("what happened in a turn is lost: too much waits to be recorded")
+
+    async def write(self) -> None:
+        """Write what can be written; it ends with the first that cannot."""
+        while self._due:
+            since, write = due = self._due[0]
+            if await write():
+                self._forget(due)
+                _log.warning("the end of a turn was recorded late")
+            elif self._clock() - since > _LONGEST_SECONDS:
+                self._forget(due)
+                _log.error("what happened in a turn is lost: it could not be recorded")
+            else:
+                return
+
+    def _forget(self, due: tuple[float, Write]) -> None:
+        # Somebody else may have written it at the same time.
+        if due in self._due:
+            self._due.remove(due)

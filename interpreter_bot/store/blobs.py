@@ -1,0 +1,99 @@
+"""Files by the hash of their content: the images and pages that outputs showed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import pathlib
+import re
+import tempfile
+import time
+from collections.abc import Collection
+from typing import Final
+
+from interpreter_bot import errors
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_FRESH_SECONDS: Final = 3600.0
+
+
+class Blobs:
+    """A directory of them. Several replicas share it, or show each other's images as missing."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._directory = directory
+
+    async def keep(self, data: bytes) -> str:
+        """Keep bytes, once however often they come, and return their SHA-256.
+
+        Raises:
+            StoreError: there is no room for them.
+        """
+        try:
+            return await asyncio.to_thread(self._keep, data)
+        except OSError as error:
+            raise errors.StoreError("An image could not be kept.") from error
+
+    async def load(self, sha256: str) -> bytes | None:
+        """Give back what was kept; None when there is no such file, or it is damaged."""
+        if not _DIGEST.fullmatch(sha256):
+            return None
+        return await asyncio.to_thread(self._load, sha256)
+
+    async def listed(self) -> frozenset[str]:
+        """All that are kept and not fresh: something may be about to refer to a fresh one."""
+        return await asyncio.to_thread(self._listed)
+
+    async def discard(self, digests: Collection[str]) -> None:
+        """Remove files; one that became fresh meanwhile stays."""
+        await asyncio.to_thread(self._discard, digests)
+
+    def _path(self, sha256: str) -> pathlib.Path:
+        return self._directory / sha256[:2] / sha256
+
+    def _keep(self, data: bytes) -> str:
+        sha256 = hashlib.sha256(data).hexdigest()
+        path = self._path(sha256)
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_size == len(data):
+                os.utime(path)
+                return sha256
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Under its name there is all of it or nothing, whenever we are killed.
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+            try:
+                file.write(data)
+                file.flush()
+                pathlib.Path(file.name).replace(path)
+            except BaseException:
+                pathlib.Path(file.name).unlink(missing_ok=True)
+                raise
+        return sha256
+
+    def _load(self, sha256: str) -> bytes | None:
+        try:
+            data = self._path(sha256).read_bytes()
+        except OSError:
+            return None
+        return data if hashlib.sha256(data).hexdigest() == sha256 else None
+
+    def _listed(self) -> frozenset[str]:
+        paths = self._directory.glob("*/*")
+        return frozenset(
+            path.name for path in paths if _DIGEST.fullmatch(path.name) and _is_old(path)
+        )
+
+    def _discard(self, digests: Collection[str]) -> None:
+        for sha256 in digests:
+            path = self._path(sha256)
+            if _is_old(path):
+                path.unlink(missing_ok=True)
+
+
+def _is_old(path: pathlib.Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime > _FRESH_SECONDS
+    except FileNotFoundError:
+        return False

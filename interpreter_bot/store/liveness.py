@@ -1,0 +1,194 @@
+"""Which instances of the bot live: told by a lock that its owner's death releases.
+
+A turn that is left running belongs to an instance. Whether that one is dead or only slow is not
+a matter of clocks here: it holds a lock as long as it lives, on a file beside an SQLite database,
+on the server otherwise. So a restart finds its own orphans at once, however soon it comes, and
+never takes another replica's turns for such.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import logging
+import os
+import pathlib
+import re
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Final, Protocol
+
+import sqlalchemy
+from sqlalchemy import exc, pool
+from sqlalchemy.ext import asyncio as sa_asyncio
+
+from interpreter_bot.store import transactions, urls
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 10.0
+_YOUNG_SECONDS: Final = 60.0
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
+# A machine that vanishes closes no connection: the server has to ask. Seconds, and times.
+_KEEPALIVES: Final = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+
+
+class Instance(Protocol):
+    """One running bot, as seen by itself.
+
+    Attributes:
+        id: its name among all instances, never used again.
+    """
+
+    id: str
+
+    async def is_dead(self, transaction: transactions.Transaction, owner: str) -> bool:
+        """Say whether another instance is certainly gone."""
+
+
+@contextlib.asynccontextmanager
+async def alive(url: sqlalchemy.URL) -> AsyncIterator[Instance]:
+    """Be an instance of the bot on that database for as long as this lasts.
+
+    Raises:
+        OSError: a file cannot be made.
+        SQLAlchemyError: the server cannot be reached.
+    """
+    if urls.is_sqlite(url):
+        with _FileInstance.hold(locks(url)) as instance:
+            yield instance
+        return
+    holder = _ServerInstance(url)
+    await holder.hold()
+    watch = asyncio.create_task(holder.watch(), name="store: stay an instance")
+    try:
+        yield holder
+    finally:
+        watch.cancel()
+        await asyncio.wait([watch])
+        await holder.release()
+
+
+def locks(url: sqlalchemy.URL) -> pathlib.Path:
+    """The directory of lock files beside an SQLite database."""
+    return urls.file(url).with_name(urls.file(url).name + "-instances")
+
+
+class _FileInstance:
+    """Holds a lock on a file of its own."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.id = uuid.uuid4().hex
+        self._directory = directory
+
+    @classmethod
+    @contextlib.contextmanager
+    def hold(cls, directory: pathlib.Path) -> Iterator[_FileInstance]:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        instance = cls(directory)
+        instance._clear()
+        path = directory / instance.id
+        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield instance
+        finally:
+            path.unlink(missing_ok=True)
+            os.close(file)
+
+    def _clear(self) -> None:
+        """Remove the files of the dead. A young one may be about to be locked by its owner."""
+        for path in self._directory.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > _YOUNG_SECONDS:
+                    self._is_dead(path.name)
+
+    async def is_dead(self, transaction: transactions.Transaction, owner: str) -> bool:
+        return self._is_dead(owner)
+
+    def _is_dead(self, owner: str) -> bool:
+        if not _IDENTITY.fullmatch(owner):
+            return True
+        path = self._directory / owner
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(file)
+        path.unlink(missing_ok=True)
+        return True
+
+
+class _ServerInstance:
+    """Holds an advisory lock through a connection of its own."""
+
+    def __init__(self, url: sqlalchemy.URL) -> None:
+        self.id = uuid.uuid4().hex
+        self._engine = sa_asyncio.create_async_engine(
+            url,
+            poolclass=pool.NullPool,
+            isolation_level="AUTOCOMMIT",
+            connect_args={"server_settings": _KEEPALIVES},
+        )
+        self._connection: sa_asyncio.AsyncConnection | None = None
+
+    async def hold(self) -> None:
+        connection = await self._engine.connect()
+        try:
+            await connection.execute(
+                sqlalchemy.select(sqlalchemy.func.pg_advisory_lock(key(self.id)))
+            )
+        except BaseException:
+            await connection.close()
+            raise
+        self._connection = connection
+
+    async def watch(self) -> None:
+        """Take the lock again whenever the connection that held it was lost.
+
+        A replica that starts just then takes our turns for orphans; as they end, they become
+        what they really are.
+        """
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                if self._connection is None:
+                    await self.hold()
+                else:
+                    await self._connection.execute(sqlalchemy.select(1))
+            except (exc.SQLAlchemyError, OSError) as error:
+                _log.warning("the lock that says we live was lost", exc_info=error)
+                await self._let_go()
+
+    async def release(self) -> None:
+        await self._let_go()
+        await self._engine.dispose()
+
+    async def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(exc.SQLAlchemyError, OSError):
+                await connection.close()
+
+    async def is_dead(self, transaction: transactions.Transaction, owner: str) -> bool:
+        # Whoever gets the lock knows that nobody had it; the transaction gives it back.
+        attempt = sqlalchemy.select(sqlalchemy.func.pg_try_advisory_xact_lock(key(owner)))
+        return bool((await transaction.execute(attempt)).scalar_one())
+
+
+def key(name: str) -> int:
+    """The number of an advisory lock: 64 bits, signed, which nobody else takes by accident."""
+    digest = hashlib.sha256(f"interpreter-bot {name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)

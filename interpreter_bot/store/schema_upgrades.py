@@ -1,0 +1,91 @@
+"""Bringing the schema to where the code is, before anything else happens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pathlib
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+import alembic.command
+import alembic.config
+import alembic.util
+import sqlalchemy
+
+from interpreter_bot import errors
+from interpreter_bot.store import engines, liveness, urls
+
+_NEWER: Final = (
+    "The database was made by a newer version of the bot and cannot be used by this one."
+)
+_LOCK: Final = liveness.key("upgrading")
+# Alembic keeps the migration that runs in a global of its own.
+_one_at_a_time = threading.Lock()
+
+
+def config(connection: sqlalchemy.Connection | None = None) -> alembic.config.Config:
+    """Alembic's configuration; with a connection, `migrations/env.py` uses that one."""
+    made = alembic.config.Config()
+    made.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
+    made.set_main_option("path_separator", "os")
+    made.attributes["connection"] = connection
+    return made
+
+
+def upgrade(url: sqlalchemy.URL) -> None:
+    """Upgrade to the newest schema, alone however many bots start at once. Blocks: use a thread.
+
+    Raises:
+        StoreError: the database is ahead of this code.
+        OSError: the file cannot be used, or the server not be reached.
+        SQLAlchemyError: the database refused.
+    """
+    with _one_at_a_time, _alone_with_file(url):
+        asyncio.run(_upgrade(url))
+
+
+async def _upgrade(url: sqlalchemy.URL) -> None:
+    engine = engines.make_for_upgrade(url)
+    try:
+        writers = engine.execution_options(**{engines.WRITING: True})
+        async with writers.begin() as connection:
+            if not urls.is_sqlite(url):
+                lock = sqlalchemy.func.pg_advisory_xact_lock(_LOCK)
+                await connection.execute(sqlalchemy.select(lock))
+            await connection.run_sync(_run)
+    finally:
+        await engine.dispose()
+
+
+def _run(connection: sqlalchemy.Connection) -> None:
+    try:
+        alembic.command.upgrade(config(connection), "head")
+    except alembic.util.CommandError as error:
+        raise errors.StoreError(_NEWER) from error
+
+
+def _scripts() -> pathlib.Path:
+    """Where the migrations are: in the package when installed, at the top of a checkout."""
+    package = pathlib.Path(__file__).parent
+    installed = package / "migrations"
+    return installed if installed.is_dir() else package.parents[1] / "migrations"
+
+
+@contextlib.contextmanager
+def _alone_with_file(url: sqlalchemy.URL) -> Iterator[None]:
+    """Keep others from an SQLite file: its switch to write-ahead logging waits for nobody."""
+    if not urls.is_sqlite(url):
+        yield
+        return
+    directory = liveness.locks(url)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,168 @@
+"""Parts: what a turn consists of, in order; enough to show it again and to tell it to a model."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from interpreter_bot import errors, values
+from interpreter_bot.store import blobs, columns, records, schema, transactions
+
+_MOST_CHARACTERS: Final = 4_000_000
+_KINDS: Final[Mapping[str, type[Any]]] = {
+    "text": values.Text,
+    "error": values.Error,
+    "table": values.Table,
+    "latex": values.Latex,
+    "json": values.Json,
+    "result": values.Result,
+    "clear": values.Clear,
+    "notice": values.Notice,
+    "kept": records.StoredDisplay,
+}
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+
+_log = logging.getLogger(__name__)
+
+_T = schema.PARTS
+_NOT_KEPT: Final = "What was shown here could not be kept."
+
+
+async def encode(output: values.Output, files: blobs.Blobs) -> tuple[dict[str, Any], str | None]:
+    """Turn an output into a document, and the hash of the file it refers to where it does.
+
+    Raises:
+        StoreError: the file could not be kept.
+    """
+    stored: records.StoredOutput
+    if isinstance(output, values.Image):
+        stored = await _kept(output, output.data, mime=output.mime, files=files)
+    elif isinstance(output, values.Html):
+        # "surrogatepass" would make a file that no browser reads.
+        data = output.html.encode("utf-8", "replace")
+        stored = await _kept(output, data, mime="text/html", files=files)
+    else:
+        stored = output
+    made = _document(stored)
+    if len(columns.document(made)) > _MOST_CHARACTERS:
+        made = _document(values.Notice("An output was too large to be kept."))
+    return made, stored.sha256 if isinstance(stored, records.StoredDisplay) else None
+
+
+def decode(document: Mapping[str, Any]) -> records.StoredOutput:
+    """Turn a document into the output that it was made of."""
+    fields = {name: _frozen(value) for name, value in document.items() if name != "type"}
+    made: records.StoredOutput = _KINDS[document["type"]](**fields)
+    return made
+
+
+async def _kept(
+    output: values.Display, data: bytes, *, mime: str, files: blobs.Blobs
+) -> records.StoredDisplay:
+    return records.StoredDisplay(
+        plain=output.plain,
+        display_id=output.display_id,
+        is_update=output.is_update,
+        mime=mime,
+        sha256=await files.keep(data),
+        size_bytes=len(data),
+    )
+
+
+def _document(output: records.StoredOutput) -> dict[str, Any]:
+    fields = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
+    # Previews are for the moment: what they are of is kept, and JSON holds no bytes.
+    fields = {name: value for name, value in fields.items() if not isinstance(value, bytes)}
+    return {"type": _NAMES[type(output)], **fields}
+
+
+def _frozen(value: object) -> object:
+    """JSON knows lists only, our values tuples only."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+class TurnParts:
+    """All parts of all turns."""
+
+    def __init__(self, begin: transactions.Transactions, files: blobs.Blobs) -> None:
+        self._begin = begin
+        self._files = files
+
+    async def add(self, turn_id: int, *parts: records.NewPart) -> None:
+        """Add parts at the end of a turn: all of them, or none.
+
+        Raises:
+            StoreError: there is no such turn any more, or no database.
+        """
+        rows = [await self._row(turn_id, part) for part in parts]
+        if not rows:
+            return
+        async with self._begin.writing() as transaction:
+            # Ids grow in this order, which is the order of the parts: a turn has one writer.
+            await transaction.execute(sa.insert(_T), rows)
+
+    async def of_turn(self, turn_id: int) -> tuple[records.Part, ...]:
+        """The parts of a turn, in order."""
+        return await self.of_turns([turn_id])
+
+    async def of_turns(
+        self,
+        turn_ids: Sequence[int],
+        *,
+        only: records.PartKind | None = None,
+        without: records.PartKind | None = None,
+    ) -> tuple[records.Part, ...]:
+        """The parts of some turns, turn by turn, in order; of one kind, or all but one kind."""
+        query = sa.select(_T).where(_T.c.turn_id.in_(turn_ids)).order_by(_T.c.turn_id, _T.c.id)
+        if only is not None:
+            query = query.where(_T.c.kind == only.value)
+        if without is not None:
+            query = query.where(_T.c.kind != without.value)
+        async with self._begin.reading() as transaction:
+            return tuple(map(_record, await transaction.execute(query)))
+
+    async def discard_unused_files(self) -> int:
+        """Remove kept files that no part refers to any more, and say how many."""
+        unused = set(await self._files.listed())
+        async with self._begin.reading() as transaction:
+            query = sa.select(_T.c.sha256).where(_T.c.sha256.is_not(None)).distinct()
+            unused.difference_update((await transaction.execute(query)).scalars())
+        await self._files.discard(unused)
+        return len(unused)
+
+    async def _row(self, turn_id: int, part: records.NewPart) -> dict[str, Any]:
+        output, sha256 = None, None
+        if part.output is not None:
+            output, sha256 = await self._encoded(part.output)
+        return {
+            "turn_id": turn_id,
+            "step": part.step,
+            "kind": part.kind.value,
+            "text": part.text,
+            "output": output,
+            "sha256": sha256,
+            "detail": None if part.detail is None else dict(part.detail),
+            "execution_id": part.execution_id,
+            "created": columns.now(),
+        }
+
+    async def _encoded(self, output: values.Output) -> tuple[dict[str, Any], str | None]:
+        try:
+            return await encode(output, self._files)
+        except errors.StoreError:
+            # What was said and run beside it is not to be lost with a picture.
+            _log.exception("an output could not be kept")
+            return await encode(values.Notice(_NOT_KEPT), self._files)
+
+
+def _record(row: sa.Row[Any]) -> records.Part:
+    fields = row._asdict()
+    del fields["sha256"]
+    fields["kind"] = records.PartKind(fields["kind"])
+    fields["output"] = None if row.output is None else decode(row.output)
+    fields["detail"] = row.detail or {}
+    return records.Part(**fields)

@@ -1,0 +1,285 @@
+"""What models think is given back to them alone, to servers as strict as the real ones."""
+
+import itertools
+import json
+import logging
+import types
+
+import pydantic
+import pytest
+
+from interpreter_bot import logs, settings
+from interpreter_bot.agent import chat_messages, transcripts
+from interpreter_bot.agent.llms import catalogues, reasoning_replay
+from interpreter_bot.agent.outcomes import OutcomeKind
+from tests.fakes import openai_minds as minds
+from tests.fakes import openai_server as server
+from tests.unit.agent import scripts
+
+MINDS = pytest.mark.parametrize(
+    ("protocol", "mind"),
+    [
+        ("chat", minds.Gemini),
+        ("auto", minds.Gemini),
+        ("chat", minds.DeepSeek),
+        ("chat", minds.OpenRouter),
+        ("responses", minds.OpenAI),
+    ],
+)
+TWO = [
+    server.code("print(1)", "First one. "),
+    server.Reply(calls=[("list_files", "{}"), ("run_code", '{"code": "2"}')], finish="tool_calls"),
+    server.text("Done."),
+]
+
+
+def stored(transcript):
+    """Return a transcript as a bot that was started again has it."""
+    kept = json.dumps([chat_messages.to_dict(one) for one in transcript.entries])
+    return transcripts.Transcript(map(chat_messages.from_dict, json.loads(kept)))
+
+
+@MINDS
+async def test_what_a_model_thought_is_given_back_at_each_step_and_after_a_restart(protocol, mind):
+    replies = [*TWO, server.code("3"), server.text("Again.")]
+    played = [scripts.printed(text) for text in "123"]
+    async with scripts.stage(
+        replies, *played, protocol=protocol, serving={"mind": mind()}
+    ) as stage:
+        await stage.run()
+        stage.transcript = stored(stage.transcript)
+        stage.transcript.add_user_message("And again?")
+        outcome = await stage.run()
+        assert stage.server.refusals == []
+    assert outcome.text == "Again."
+
+
+@MINDS
+async def test_what_was_sent_before_is_sent_again_byte_by_byte(protocol, mind):
+    replies = [*TWO, server.code("3"), server.text("Again.")]
+    played = [scripts.printed(text) for text in "123"]
+    async with scripts.stage(
+        replies, *played, protocol=protocol, serving={"mind": mind()}
+    ) as stage:
+        await stage.run()
+        stage.transcript = stored(stage.transcript)
+        stage.transcript.add_user_message("And again?")
+        await stage.run()
+        bodies = [one.body for one in stage.server.requests]
+        for before, after in itertools.pairwise(bodies):
+            for name in ("messages", "input"):
+                if name in before:
+                    head = after[name][: len(before[name])]
+                    assert json.dumps(head) == json.dumps(before[name])
+            for name in ("tools", "instructions", "model"):
+                assert json.dumps(after.get(name)) == json.dumps(before.get(name))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mind"), [("chat", minds.DeepSeek), ("responses", minds.OpenAI)]
+)
+async def test_another_model_is_given_nothing_and_the_first_its_own_again(protocol, mind):
+    replies = [server.code("1"), server.text("a"), server.text("b"), server.text("c")]
+    async with scripts.stage(
+        replies,
+        scripts.printed("1"),
+        protocol=protocol,
+        serving={"mind": mind(), "models": ("scripted", "other")},
+    ) as stage:
+        await stage.run()
+        first, model = stage.catalogue, stage.model
+        stage.model = model.model_copy(update={"name": "other"})
+        keys = {"OPENAI_API_KEY": pydantic.SecretStr(stage.server.api_key)}
+        stage.catalogue = catalogues.Catalogue(
+            [stage.model], keys=keys, patience=settings.Patience()
+        )
+        stage.transcript.add_user_message("more")
+        await stage.run()
+        await stage.catalogue.close()
+        stage.catalogue, stage.model = first, model
+        stage.transcript.add_user_message("more")
+        await stage.run()
+        others, own = (json.dumps(one.messages) for one in stage.server.requests[-2:])
+    assert stage.transcript.entries[-1].text == "c"
+    thoughts = ("(scripted", "gAAAscripted", "fc_", "msg_")
+    if protocol == "responses":
+        assert stage.server.refusals == []
+        assert not any(thought in others for thought in thoughts)
+        assert "gAAAscripted" in own
+        assert "gAAAother" not in own
+    else:
+        # It asks for thoughts of its own, and is given a stand-in.
+        assert len(stage.server.refusals) == 1
+        assert "(scripted" not in others
+        assert "(scripted" in own
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mind"), [("chat", minds.Gemini), ("responses", minds.OpenAI)]
+)
+async def test_refused_reasoning_is_left_out_once_and_forgotten(protocol, mind):
+    thinking = mind()
+    replies = [server.code("1"), server.text("a"), server.code("2"), server.text("b")]
+    async with scripts.stage(
+        replies, *map(scripts.printed, "12"), protocol=protocol, serving={"mind": thinking}
+    ) as stage:
+        await stage.run()
+        thinking.is_forgetful = True
+        stage.transcript.add_user_message("more")
+        loop = stage.observer.step
+
+        def step(number):
+            thinking.is_forgetful = number == 1
+            loop(number)
+
+        stage.observer.step = step
+        outcome = await stage.run()
+        # Google's wants something in its place, which it is given from then on.
+        assert len(stage.server.refusals) == (2 if mind is minds.Gemini else 1)
+    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "b")
+    kept = [
+        one.reasoning
+        for one in stage.transcript.entries
+        if isinstance(one, chat_messages.AssistantMessage)
+    ]
+    assert kept[:2] == [None, None]
+    assert kept[2] is not None
+
+
+@pytest.mark.parametrize("event", ["error", "response.failed"])
+async def test_reasoning_refused_in_the_stream_is_left_out_and_asked_once_more(event):
+    thinking = minds.OpenAI()
+    replies = [server.code("1"), server.text("a"), server.text("b")]
+    async with scripts.stage(
+        replies, scripts.printed("1"), protocol="responses", serving={"mind": thinking}
+    ) as stage:
+        await stage.run()
+        thinking.is_forgetful, thinking.refuses_in_stream = True, event
+        stage.transcript.add_user_message("more")
+        outcome = await stage.run()
+        assert len(stage.server.refusals) == 1
+    assert (outcome.ending, outcome.text) == (OutcomeKind.ANSWERED, "b")
+    kept = [
+        one.reasoning
+        for one in stage.transcript.entries
+        if isinstance(one, chat_messages.AssistantMessage)
+    ]
+    assert kept[:2] == [None, None]
+
+
+async def test_history_of_no_model_is_taken_by_one_that_wants_signatures():
+    async with scripts.stage(
+        [server.text("ok"), server.text("ok")], serving={"mind": minds.Gemini()}
+    ) as stage:
+        call = chat_messages.Call("call_x", "run_code", '{"code": "1"}')
+        stage.transcript.add_reply("", (call,))
+        stage.transcript.add_tool_result(call, "1")
+        stage.transcript.add_user_message("and?")
+        await stage.run()
+        stage.transcript.add_user_message("and?")
+        await stage.run()
+        assert len(stage.server.refusals) == 1
+
+
+@pytest.mark.parametrize("is_pydantic", [False, True])
+@pytest.mark.parametrize("name", ["reasoning_content", "prompt_cache_key"])
+async def test_a_server_that_does_not_know_a_field_is_asked_without_it_for_good(name, is_pydantic):
+    class Plain(minds.DeepSeek):
+        def refusal(self, body):
+            return None
+
+    serving = {"mind": Plain(), "unknown": [name], "is_pydantic": is_pydantic}
+    replies = [server.code("1"), server.code("2"), server.text("ok")]
+    async with scripts.stage(replies, *map(scripts.printed, "12"), serving=serving) as stage:
+        stage.cache_key = "k"
+        assert (await stage.run()).text == "ok"
+        assert len(stage.server.refusals) == 1
+        assert all(f'"{name}":' not in json.dumps(one.body) for one in stage.server.requests)
+
+
+async def test_a_model_whose_reasoning_is_not_sealed_is_asked_without():
+    replies = [server.code("1"), server.text("ok")]
+    async with scripts.stage(
+        replies,
+        scripts.printed("1"),
+        protocol="responses",
+        serving={"mind": minds.OpenAI(seals=False)},
+    ) as stage:
+        assert (await stage.run()).text == "ok"
+        assert len(stage.server.refusals) == 1
+        assert all("include" not in one.body for one in stage.server.requests)
+
+
+async def test_reasoning_of_many_megabytes_is_not_kept():
+    replies = [server.code("1"), server.text("ok")]
+    async with scripts.stage(
+        replies,
+        scripts.printed("1"),
+        serving={"mind": minds.DeepSeek("x" * 3_000_000)},
+        answer_tokens=1_000_000,
+        context_tokens=9_000_000,
+        turn={"tokens": 99_000_000},
+    ) as stage:
+        assert (await stage.run()).text == "ok"
+    assert all(getattr(one, "reasoning", None) is None for one in stage.transcript.entries)
+
+
+async def test_endless_reasoning_is_hung_up_on():
+    thinking = minds.DeepSeek("x" * 3_000_000)
+    async with scripts.stage(
+        [server.text("a")] * 3, serving={"mind": thinking}, answer_tokens=1000
+    ) as stage:
+        assert (await stage.run()).ending is OutcomeKind.CUT
+
+
+def test_a_conversation_keeps_a_bounded_amount_of_it():
+    transcript = transcripts.Transcript()
+    for number in range(30):
+        transcript.add_user_message("?")
+        transcript.add_reply(
+            "!", (), chat_messages.Reasoning("o", f'{{"n": {number}}}' + " " * 500_000)
+        )
+        sizes = [len(one.reasoning.value) for one in transcript.entries if _has(one)]
+        assert sum(sizes) <= 4 * 1024 * 1024
+        assert _has(transcript.entries[-1])
+    assert len(sizes) >= 3
+
+
+def _has(one):
+    return isinstance(one, chat_messages.AssistantMessage) and one.reasoning is not None
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"reasoning_content": 5, "reasoning": ["x"], "reasoning_details": "y", "extra_content": 1},
+        {"reasoning_details": [5, None, "z", []]},
+        {"reasoning_content": None, "extra_content": {}},
+    ],
+)
+def test_reasoning_of_wrong_shapes_is_passed_over(delta):
+    collector = reasoning_replay.Collector()
+    collector.hear(types.SimpleNamespace(**delta))
+    assert collector.collected("o") is None
+
+
+async def test_nothing_of_it_is_shown_or_logged(caplog):
+    sealed = "gAAA" + "Q" * 5000
+    refusal = server.failure(400, f"this {sealed} and data:image/png;base64,{'iVBOR' * 500}")
+    async with scripts.stage([refusal]) as stage:
+        assert (await stage.run()).ending is OutcomeKind.UNREACHABLE
+    assert "a model failed" in caplog.text
+    assert "QQQQ" not in caplog.text
+    assert "iVBORiVBOR" not in caplog.text
+    assert sealed not in repr(
+        chat_messages.AssistantMessage("x", (), chat_messages.Reasoning("o", sealed))
+    )
+
+
+def test_whole_requests_are_not_logged_at_any_level(monkeypatch):
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", list(root.handlers))
+    monkeypatch.setattr(root, "level", root.level)
+    logs.configure("debug", is_json=False)
+    assert not logging.getLogger("openai._base_client").isEnabledFor(logging.DEBUG)
+    logging.captureWarnings(False)

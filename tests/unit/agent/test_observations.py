@@ -1,0 +1,152 @@
+"""A model is told what the person saw, in words and within bounds."""
+
+import datetime
+
+import pytest
+
+from interpreter_bot import settings, values
+from interpreter_bot.agent import observations, prompt_texts, repetition
+from interpreter_bot.text import screens
+from tests.unit.agent import scripts
+
+OK = scripts.OK
+
+
+def told(*outputs, finished=OK, most=8000):
+    screen = screens.Screen()
+    for output in outputs:
+        screen.show(output)
+    return observations.execution(screen.outputs, finished, most)
+
+
+def out(text):
+    return values.Text("stdout", text)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "text"),
+    [
+        ([], observations._SILENT),
+        ([out("a"), out("b\n"), out("c")], "ab\nc"),
+        ([out("a\n"), values.Clear(wait=False), out("b")], "b"),
+        ([out("a\n"), values.Clear(wait=True)], "a"),
+        ([out("a\n"), values.Clear(wait=True), out("b")], "b"),
+        ([out("10%\r50%\r100%\ndone")], "100%\ndone"),
+        ([out("windows\r\nlines\r\n")], "windows\nlines"),
+        (
+            [
+                values.Result(plain="1", display_id="x"),
+                values.Result(plain="2", display_id="x", is_update=True),
+            ],
+            "2",
+        ),
+        ([values.Result(plain="<Axes: title=x>")], "[a figure object]"),
+        (
+            [values.Image(mime="image/svg+xml", data=b"")],
+            "[A picture was shown to the person (svg).]\n"
+            "[Nothing was printed: name no figures but those you have seen.]",
+        ),
+        (
+            [out("drawn\n"), values.Image(mime="image/svg+xml", data=b"")],
+            "drawn\n[A picture was shown to the person (svg).]",
+        ),
+    ],
+)
+def test_outputs_are_told(outputs, text):
+    assert told(*outputs) == text
+
+
+def test_a_name_that_is_missing_is_to_be_told_to_the_person():
+    outputs, finished = scripts.raised("KeyError", "'weight'")
+    assert "tell them that it is not in the data" in told(*outputs, finished=finished)
+    assert "it is not in the data" not in told(*scripts.raised()[0], finished=finished)
+
+
+def test_bars_that_redraw_themselves_are_told_as_they_stand():
+    shown = [values.Text("stderr", f"\r{n}%") for n in range(100)]
+    assert told(*shown, out("done\n")) == "99%\ndone"
+
+
+def test_table_is_told_with_its_counts():
+    table = values.Table(
+        columns=("", "a"), rows=(("0", "x"), ("1", "y")), row_count=150, column_count=1
+    )
+    assert told(table) == (
+        " | a\n0 | x\n1 | y\n[A table of 150 rows x 1 columns was shown to the person; "
+        "its first 2 rows are above.]"
+    )
+
+
+def test_long_output_keeps_its_head_its_tail_and_its_ending():
+    text = told(out("head" + "x" * 90_000 + "tail"), finished=scripts.FAILED, most=1000)
+    assert text.startswith("head")
+    assert "89,008 characters left out" in text
+    assert "tail\n[The code failed" in text
+    assert len(text) < 1200
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"\0\1", "[This is not a text file. Use run_code to look at it.]"),
+        (b"", "[The file is empty, or ends before that.]"),
+        (b"abc", "abc"),
+        (b"abcd", "abcd\n[There may be more: go on with start=14.]"),
+    ],
+)
+def test_file_content_is_told(data, text):
+    assert observations.content(data, start=10, most_bytes=4) == text
+
+
+def test_attached_file_is_described():
+    text = observations.file("a.csv", 2048, kind="text/csv", details="columns: x int64\n")
+    assert text == (
+        "[The person sent the file 'a.csv' (2 KiB, text/csv); it is at /mnt/data/a.csv.]\n"
+        "columns: x int64"
+    )
+
+
+def test_empty_file_is_called_empty():
+    assert "The file is empty" in observations.file("a.csv", 0)
+
+
+def test_system_prompt_states_the_limits():
+    text = prompt_texts.system(settings.Limits(), today=datetime.date(2026, 11, 21))
+    assert "60 seconds and 1.7 GiB of memory" in text
+    assert text.endswith("Today is Saturday, 21 November 2026.")
+
+
+def test_system_prompt_says_what_is_installed_and_what_is_not():
+    packages = {"imageio-ffmpeg": "0.8.1", "mplfonts": "1.0", "pandas": "3.0.1", "torch": "2.13.0"}
+    text = prompt_texts.system(
+        settings.Limits(), today=datetime.date(2026, 11, 21), packages=packages
+    )
+    assert "Installed: pandas 3.0, torch 2.13. The program ffmpeg is there too." in text
+    assert "Nothing else is, such as geopandas, " in text
+    assert "transformers, xgboost." in text
+
+
+def test_guard_lets_code_run_again_after_other_code():
+    guard = repetition.RepetitionDetector()
+    for code in ("a", "b", "a"):
+        assert guard.refusal_of(code) is None
+        guard.ran(code, OK, None)
+    assert guard.refusal_of("a  \n\n# same")
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "is_told"),
+    [
+        ("ValueError", "could not convert string to float: '$67,600'", True),
+        ("TypeError", "dtype 'str' does not support operation 'mean'", True),
+        ("TypeError", "agg function failed [how->mean,dtype->object]", True),
+        ("ValueError", "x and y must be the same size", False),
+        ("KeyError", "could not convert string to float", False),
+    ],
+)
+def test_model_is_told_how_numbers_are_made_of_text(name, message, is_told):
+    outputs, finished = (
+        [values.Error(name, message, f"Traceback\n{name}: {message}")],
+        scripts.FAILED,
+    )
+    assert ("'$1,200'" in observations.execution(outputs, finished, 8000)) is is_told

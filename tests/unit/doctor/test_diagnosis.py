@@ -1,0 +1,267 @@
+"""What the doctor makes of what was seen, and that its probes see what they look for."""
+
+import asyncio
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.doctor import advice, diagnosis, probes, wall_checks
+
+MIB = 1024 * 1024
+OWN = probes.own_namespaces()
+
+# Checks whose failure is told, and takes no wall away.
+NO_WALLS = {"core_dumps", "host_name", "out_of_memory", "python"}
+
+RUN = """
+import json, pathlib, sys
+told = json.loads(sys.argv[2])
+exec(pathlib.Path(sys.argv[1]).read_text())
+named = [check for check in CHECKS if check.__name__ not in told["not"]]
+print(json.dumps({check.__name__: check(told) for check in named}))
+"""
+
+
+def seen(**changes):
+    """A machine where every wall stands."""
+
+    def session(number):
+        return probes.Outside(
+            uids=frozenset({1000 + number}),
+            uid=1000 + number,
+            namespaces={kind: f"{kind}:[{number}]" for kind in OWN},
+        )
+
+    whole = {
+        "inside": {check: ([], "fine") for check in diagnosis._INSIDE.values()},
+        "outside": (session(1), session(2)),
+        "memory": values.Finished(values.Ending.OUT_OF_MEMORY, 0.1, "…", kernel_lost=True),
+        "oom_kills": 1,
+        "workspace": values.Finished(values.Ending.STOPPED, 0.1, "…"),
+        "groups_version": 2,
+        "groups_reason": "version 2",
+    }
+    return probes.Seen(**whole | changes)
+
+
+def judged(**changes):
+    findings = diagnosis._judge(seen(**changes))
+    return findings, {finding.name for finding in findings if not finding.is_active}
+
+
+def unconfined(file, left_out=(), **told):
+    path = pathlib.Path(probes.__file__).with_name(file)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", RUN, path, json.dumps({"not": left_out, **told})],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return {name: wrong for name, (wrong, _) in json.loads(done.stdout).items()}
+
+
+def test_everything_standing_is_full():
+    findings, missing = judged()
+    assert missing == set()
+    assert diagnosis.level(findings) == "full"
+
+
+def test_memory_by_watchdog_is_standard():
+    findings, missing = judged(groups_version=0, oom_kills=0)
+    assert missing == {"control group"}
+    assert diagnosis.level(findings) == "standard"
+
+
+def test_group_that_did_not_kill_is_not_called_one_that_bounds():
+    findings, missing = judged(oom_kills=0)
+    assert missing == {"control group"}
+    assert diagnosis.level(findings) == "standard"
+
+
+@pytest.mark.parametrize("check", sorted(set(diagnosis._INSIDE.values()) - NO_WALLS))
+def test_any_wall_with_a_hole_is_none(check):
+    findings, missing = judged(inside=dict(seen().inside) | {check: (["went through"], "")})
+    assert [diagnosis._INSIDE[name] for name in missing] == [check]
+    assert diagnosis.level(findings) == "none"
+
+
+def test_silent_probe_is_no_wall():
+    findings, _ = judged(inside={})
+    assert diagnosis.level(findings) == "none"
+    assert "did not answer" in next(f.detail for f in findings if f.name == "network")
+
+
+@pytest.mark.parametrize("check", sorted(NO_WALLS))
+def test_what_is_no_wall_is_told_and_no_hole(check):
+    inside = dict(seen().inside) | {check: (["it is not there"], "")}
+    findings, missing = judged(inside=inside)
+    assert [diagnosis._INSIDE[name] for name in missing] == [check]
+    assert diagnosis.level(findings) == "full"
+
+
+@pytest.mark.parametrize("kind", sorted(OWN))
+def test_namespace_of_the_host_is_no_wall(kind):
+    one, two = seen().outside
+    shared = probes.Outside(two.uids, two.uid, dict(two.namespaces) | {kind: OWN[kind]})
+    findings, missing = judged(outside=(one, shared))
+    assert "namespaces" in missing
+    assert diagnosis.level(findings) == "none"
+
+
+def test_namespace_of_the_neighbour_is_no_wall():
+    one, two = seen().outside
+    shared = dict(two.namespaces) | {"pid": one.namespaces["pid"]}
+    _, missing = judged(outside=(one, probes.Outside(two.uids, two.uid, shared)))
+    assert missing == {"namespaces"}
+
+
+def test_root_of_the_host_is_no_wall():
+    one, two = seen().outside
+    root = probes.Outside(frozenset({0, 1001}), one.uid, one.namespaces)
+    findings, missing = judged(outside=(root, two))
+    assert missing == {"user namespace"}
+    assert diagnosis.level(findings) == "none"
+
+
+def test_shared_user_id_is_told_and_no_hole():
+    one, two = seen().outside
+    twin = probes.Outside(one.uids, one.uid, two.namespaces)
+    findings, missing = judged(outside=(one, twin))
+    assert missing == {"user id per session"}
+    assert diagnosis.level(findings) == "full"
+
+
+@pytest.mark.parametrize("ending", sorted(set(values.Ending) - {values.Ending.OUT_OF_MEMORY}))
+def test_unbounded_memory_is_none(ending):
+    findings, missing = judged(memory=values.Finished(ending, 5.0))
+    assert missing == {"memory of a session", "control group"}
+    assert diagnosis.level(findings) == "none"
+
+
+def test_unbounded_workspace_is_none():
+    findings, missing = judged(workspace=values.Finished(values.Ending.OK, 5.0))
+    assert missing == {"workspace"}
+    assert diagnosis.level(findings) == "none"
+
+
+def test_no_findings_are_none():
+    assert diagnosis.level(()) == "none"
+
+
+def test_every_finding_says_what_is_lost_and_how_to_get_it():
+    findings, _ = judged(inside={})
+    for finding in findings:
+        assert finding.consequence
+        assert finding.fix
+        assert finding.detail
+
+
+@pytest.mark.parametrize(
+    "error", [errors.SandboxError("no"), errors.KernelStartError(), OSError(1, "no")], ids=repr
+)
+def test_pool_that_does_not_open_is_a_finding(error, tmp_path):
+    class Closed:
+        async def __aenter__(self):
+            raise error
+
+        async def __aexit__(self, *_):
+            pass
+
+    bot = settings.Settings(paths=settings.Paths(data=tmp_path, runtime=tmp_path))
+    first, *_ = findings = diagnosis.diagnose(bot, lambda _: Closed())
+    assert (first.name, first.is_active) == ("sandbox", False)
+    assert str(error) in first.detail
+    assert first.fix
+    assert diagnosis.level(findings) == "none"
+
+
+def test_host_that_lacks_room_is_told(tmp_path):
+    limits = settings.Limits(workspace_bytes=1 << 60)
+    paths = settings.Paths(data=tmp_path / "d", runtime=tmp_path / ("r" * 100))
+    bot = settings.Settings(limits=limits, paths=paths)
+    assert not diagnosis._disk(bot).is_active
+    assert not diagnosis._runtime(bot).is_active
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(("open_files", "is_enough"), [(64, True), (1 << 30, False)])
+def test_a_bot_with_few_open_files_is_told(monkeypatch, open_files, is_enough):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+    bot = settings.Settings(limits=settings.Limits(open_files=open_files))
+    assert diagnosis._open_files(bot).is_active is is_enough
+
+
+# What the host does with a core dump, and the limit: whether a program of its own is started.
+PATTERNS = {
+    ("core", 0): False,
+    ("|/lib/systemd/systemd-coredump %P", 1): False,
+    ("|/lib/systemd/systemd-coredump %P", 0): True,
+    ("@/run/coredump.socket", 1): True,
+}
+
+
+@pytest.mark.parametrize(("pattern", "limit"), PATTERNS)
+def test_a_handler_of_crashes_is_told(monkeypatch, pattern, limit):
+    monkeypatch.setattr(wall_checks, "_bytes_of", lambda _: pattern.encode())
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    wrong, _ = wall_checks.core_dumps({})
+    assert bool(wrong) is PATTERNS[pattern, limit]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="speaks of root's user ids")
+def test_range_of_ids_that_root_does_not_have_is_named():
+    there = settings.Sandbox()
+    beyond = settings.Sandbox(first_uid=2**32 - 2000, uid_count=10_000)
+    assert "Root has no user ids" not in advice.advice_for("…", there)
+    assert "Root has no user ids" in advice.advice_for("…", beyond)
+
+
+def test_old_kernel_is_named():
+    reason = "[Errno 38] mount_setattr: Function not implemented"
+    assert "5.12" in advice.advice_for(reason, settings.Sandbox())
+
+
+def test_wall_checks_see_what_goes_through_where_there_are_no_walls(tmp_path):
+    """A probe that finds nothing anywhere would prove nothing."""
+    bot = settings.Settings()
+    small = probes._small(bot, tmp_path)
+    with probes._canaries(tmp_path, small, bot) as told:
+        # Being root, it would really write; and what is denied differs by machine.
+        left_out = ["read_only_root", "privileges", "system_calls", "nested", "python"]
+        left_out += ["core_dumps"]
+        wrong = unconfined("wall_checks.py", left_out, **told)
+    # subprocess closes descriptors; what goes wrong without is seen in a kernel only.
+    assert wrong.pop("descriptors") == []
+    assert all(wrong.values()), wrong
+
+
+def test_limit_checks_see_what_goes_through_where_there_are_no_limits():
+    told = {"memory_bytes": MIB, "processes": 4, "cpu_cores": 0.1, "spinners": 1}
+    told |= {"is_by_affinity": True, "processors": os.cpu_count(), "file_bytes": MIB}
+    told |= {"open_files": 64, "temporary_bytes": MIB}
+    wrong = unconfined("limit_checks.py", **told)
+    assert all(wrong.values()), wrong
+
+
+def test_probe_leaves_the_environment_as_it_was(tmp_path):
+    before = dict(os.environ)
+    bot = settings.Settings()
+    with probes._canaries(tmp_path, probes._small(bot, tmp_path), bot) as told:
+        assert told["variable"] in os.environ
+    assert dict(os.environ) == before
+
+
+def test_kernel_that_says_nothing_is_heard_as_silence():
+    class Mute:
+        async def execute(self, code, *, show, seconds=None):
+            show(values.Text("stdout", "hello\n"))
+            return values.Finished(values.Ending.OK, 0.0)
+
+    assert asyncio.run(probes._look(Mute(), "limit_checks.py", {"mark": "m"})) == {}

@@ -1,0 +1,32 @@
+"""The doctor's report."""
+
+import json
+from types import SimpleNamespace
+
+from interpreter_bot.doctor import report
+
+WALL = SimpleNamespace(
+    name="network", is_active=True, consequence="Code talks.", fix="Do this.", detail="lo\nonly"
+)
+HOLE = SimpleNamespace(
+    name="cpu", is_active=False, consequence="Code hogs.", fix="Delegate cgroups.", detail=""
+)
+
+
+def test_a_wall_is_a_line_and_a_hole_says_what_to_do():
+    assert report.as_lines([WALL, HOLE], "reduced").splitlines() == [
+        "network  yes  lo only",
+        "cpu      NO",
+        "              Code hogs.",
+        "              Delegate cgroups.",
+        "level: reduced",
+    ]
+
+
+def test_programs_get_everything_in_one_line():
+    text = report.as_json([WALL, HOLE], "reduced")
+    assert "\n" not in text
+    shown = json.loads(text)
+    assert shown["level"] == "reduced"
+    assert [row["active"] for row in shown["findings"]] == [True, False]
+    assert shown["findings"][1]["fix"] == "Delegate cgroups."

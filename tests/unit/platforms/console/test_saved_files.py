@@ -1,0 +1,166 @@
+"""What is saved, where, and where never."""
+
+import os
+import pathlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.console import saved_files
+
+
+def png(data=b"1", **fields):
+    return values.Image(mime="image/png", data=data, **fields)
+
+
+def save(keeper, name, data):
+    kept = keeper.open(name)
+    try:
+        kept.write(data)
+        kept.complete()
+    finally:
+        kept.close()
+    return keeper.path_of(name)
+
+
+def files_in(directory):
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def keeper(tmp_path):
+    return saved_files.SavedFiles(tmp_path / "kept")
+
+
+def test_displays_are_numbered_within_the_run(keeper, tmp_path):
+    paths = [keeper.keep(0, png(b"1")), keeper.keep(3, values.Html(html="<b>é\ud800"))]
+    assert [path.name for path in paths] == ["cell-0-1.png", "cell-3-2.html"]
+    assert files_in(tmp_path / "kept") == {
+        "cell-0-1.png": b"1",
+        "cell-3-2.html": "<b>é?".encode(),
+    }
+
+
+def test_an_update_takes_the_place_of_what_it_updates(keeper):
+    first = keeper.keep(0, png(b"1", display_id="d"))
+    assert keeper.keep(1, png(b"2", display_id="d", is_update=True)) == first
+    assert first.read_bytes() == b"2"
+    assert keeper.keep(1, png(b"3", display_id="d")) != first
+    assert keeper.keep(1, png(b"4", display_id="other", is_update=True)) != first
+
+
+def test_files_keep_their_names_below_a_directory_of_their_own(keeper, tmp_path):
+    path = save(keeper, "a/b/ä.csv", b"x")
+    assert path == tmp_path / "kept/files/a/b/ä.csv"
+    assert path.read_bytes() == b"x"
+
+
+def test_a_later_copy_replaces_the_earlier_one(keeper):
+    save(keeper, "f", b"long content")
+    assert save(keeper, "f", b"short").read_bytes() == b"short"
+
+
+def test_a_copy_given_up_leaves_the_earlier_one_and_nothing_else(keeper, tmp_path):
+    save(keeper, "f", b"whole")
+    kept = keeper.open("f")
+    kept.write(b"half")
+    kept.close()
+    assert files_in(tmp_path / "kept") == {"files/f": b"whole"}
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/x", "a/../../../x", "..", ".", "", "//", "a\0/x", "\ud800"]
+)
+def test_no_name_leads_out(keeper, tmp_path, name):
+    path = save(keeper, name, b"x")
+    assert path.is_relative_to(tmp_path / "kept/files")
+    assert list(files_in(tmp_path).values()) == [b"x"]
+    assert set(tmp_path.iterdir()) == {tmp_path / "kept"}
+
+
+@given(st.text(max_size=600))
+def test_every_name_has_a_path_below(name):
+    path = saved_files.SavedFiles(pathlib.Path("/tmp")).path_of(name)
+    assert path.is_relative_to("/tmp/files")
+    assert ".." not in path.parts
+    assert all(len(part.encode()) <= 255 for part in path.parts)
+
+
+def test_long_names_are_shortened_and_stay_apart(keeper):
+    names = [f"{'x' * 300}{end}.csv" for end in "ab"]
+    paths = [save(keeper, name, name.encode()) for name in names]
+    assert paths[0] != paths[1]
+    assert {path.suffix for path in paths} == {".csv"}
+    assert [path.read_bytes() for path in paths] == [name.encode() for name in names]
+
+
+def test_links_in_the_directory_are_not_followed(keeper, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "f").write_bytes(b"precious")
+    files = tmp_path / "kept/files"
+    files.mkdir()
+    (files / "below").symlink_to(outside)
+    (files / "f").symlink_to(outside / "f")
+    with pytest.raises(OSError, match=r".") as raised:
+        keeper.open("below/f")
+    assert isinstance(raised.value, NotADirectoryError)
+    assert save(keeper, "f", b"x").read_bytes() == b"x"
+    (tmp_path / "kept/cell-0-1.png").symlink_to(outside / "f")
+    keeper.keep(0, png())
+    assert files_in(outside) == {"f": b"precious"}
+
+
+def test_the_directory_itself_may_be_a_link(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    save(saved_files.SavedFiles(tmp_path / "link"), "f", b"x")
+    assert files_in(tmp_path / "real") == {"files/f": b"x"}
+
+
+def test_a_directory_that_cannot_be_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(errors.SettingsError, match="kept"):
+        saved_files.SavedFiles(tmp_path / "file/below")
+
+
+def test_a_display_that_cannot_be_saved_says_so_in_words(keeper, tmp_path):
+    (tmp_path / "kept/cell-0-1.png").mkdir()
+    with pytest.raises(saved_files.SavingError, match="could not be saved"):
+        keeper.keep(0, png())
+    assert files_in(tmp_path) == {}
+
+
+def test_what_could_not_be_kept_is_remembered(tmp_path):
+    keeper = saved_files.SavedFiles(tmp_path / "kept")
+    keeper.keep(0, png())
+    save(keeper, "f", b"x")
+    assert not keeper.has_failed
+    (tmp_path / "kept/cell-0-2.png").mkdir()
+    with pytest.raises(saved_files.SavingError):
+        keeper.keep(0, png())
+    assert keeper.has_failed
+
+
+def test_a_place_that_is_taken_by_something_else_is_a_failure(keeper):
+    save(keeper, "f", b"x")
+    with pytest.raises(OSError, match="Not a directory"):
+        keeper.open("f/below")
+    assert keeper.has_failed
+
+
+def test_a_full_disk_is_a_failure_wherever_it_shows(keeper):
+    kept = keeper.open("f")
+    with open("/dev/full", "wb") as full:
+        os.dup2(full.fileno(), kept._file.fileno())
+    kept.write(b"x")
+    with pytest.raises(OSError, match="No space left"):
+        kept.complete()
+    assert keeper.has_failed
+    kept.close()

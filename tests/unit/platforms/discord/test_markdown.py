@@ -1,0 +1,96 @@
+"""For any text: nothing in it is a mention, a link with false words, or the end of its fence."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interpreter_bot.platforms.discord import markdown, message_layout
+
+_PIECES = st.sampled_from(
+    [
+        *("```", "````", "`", "~~~", "\n", " ", "@everyone", "@here", "<@1>", "<@!2>", "<@&3>"),
+        *(
+            "<#4>",
+            "<id:guide>",
+            "|",
+            "|---|",
+            "[a](https://x.example/y)",
+            "https://x.example",
+            "\\",
+        ),
+        *("discord.gg/x", "https://discord.com/invite/y", "[z](https://discord.gg/z)"),
+        *("[https://a.example](https://b.example)", "\u200b", "\u202e", "*", "_", "py", "text"),
+    ]
+)
+_TEXTS = st.lists(_PIECES | st.text(max_size=5), max_size=40).map("".join)
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_INVITATION = re.compile(r"\bdiscord(\.gg|\.com/invite)/", re.IGNORECASE)
+_MENTION = re.compile(r"@(everyone|here)|(?<!\\)<(@[!&]?|#)\d")
+
+
+@given(_TEXTS)
+def test_prose_mentions_nobody_and_closes_its_fences(text):
+    told = markdown.prose(text)
+    assert told.count("```") % 2 == 0
+    assert not _MENTION.search(_CODE.sub("", told))
+    assert not _INVITATION.search(_CODE.sub("", told))
+    assert not set(told) & set("\u202e\u2066")
+
+
+@given(_TEXTS)
+def test_code_cannot_be_left(text):
+    told = markdown.code(text)
+    assert told.count("```") in (0, 2)
+    if told:
+        assert told.startswith("```")
+        assert told.endswith("\n```")
+
+
+@given(_TEXTS)
+def test_a_line_is_one_line_and_cannot_be_left(text):
+    told = markdown.line(text)
+    assert "\n" not in told
+    assert told.count("`") in (0, 2)
+
+
+@given(_TEXTS)
+def test_plain_is_no_markup(text):
+    told = markdown.plain(text)
+    assert "\n" not in told
+    assert not _MENTION.search(told)
+    assert not _INVITATION.search(told)
+    assert not re.search(r"(?<!\\)(\\\\)*[*_~`|<]", told.replace("\\\\", ""))
+    assert "://" not in told
+
+
+@given(st.lists(_TEXTS, max_size=5))
+def test_every_sheet_is_within_the_limit_and_balanced(texts):
+    parts = [part for text in texts for part in (markdown.prose(text), markdown.code(text * 30))]
+    for sheet in message_layout.lay_out(parts):
+        assert 0 < len(sheet.content) <= message_layout.MOST_CHARACTERS
+        assert sheet.content.count("```") % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("see https://a.example/b.", "see <https://a.example/b>."),
+        ("[docs](https://a.example)", "[docs](<https://a.example>)"),
+        ("[https://good.example](https://evil.example)", "<https://evil.example>"),
+        ("![plot](https://a.example/x.png)", "[plot](<https://a.example/x.png>)"),
+        ("<https://a.example>", "<https://a.example>"),
+        ("`https://a.example`", "`https://a.example`"),
+        ("@everyone", "@\u200beveryone"),
+        ("~~~py\nx\n~~~", "```py\nx\n```"),
+        ("| a | b |\n|---|:-:|\n| 1 | 22 |", "```\na  b\n─  ──\n1  22\n```"),
+    ],
+)
+def test_prose_examples(text, told):
+    assert markdown.prose(text) == told
+
+
+@pytest.mark.parametrize("text", ["[" * 50_000, "|" * 50_000, "`" * 50_000, "https://" * 10_000])
+def test_takes_no_longer_for_hostile_text(text):
+    markdown.prose(text)

@@ -1,0 +1,125 @@
+"""Who may, what holds, what a message says, how an answer is laid out."""
+
+import pytest
+
+from interpreter_bot import errors, settings
+from interpreter_bot.platforms.discord import (
+    file_transfers,
+    message_layout,
+    message_parsing,
+    permissions,
+    preferences,
+)
+
+
+def _asker(user=1, guild=10, channels=(20,), roles=(), **others):
+    return permissions.Member(user, guild, channels, roles, **others)
+
+
+@pytest.mark.parametrize(
+    ("asker", "allowed", "is_allowed"),
+    [
+        (_asker(), {}, True),
+        (_asker(), {"guilds": (10,)}, True),
+        (_asker(), {"guilds": (11,)}, False),
+        (_asker(channels=(30, 20)), {"channels": (20,)}, True),
+        (_asker(), {"channels": (21,)}, False),
+        (_asker(roles=(5, 6)), {"roles": (6,)}, True),
+        (_asker(), {"roles": (6,)}, False),
+        (_asker(), {"roles": (6,), "people": (1,)}, True),
+        (_asker(guild=None), {}, True),
+        (_asker(guild=None), {"guilds": (10,)}, False),
+        (_asker(guild=None), {"channels": (20,)}, False),
+        (_asker(guild=None, is_member=True), {"guilds": (10,)}, True),
+        (_asker(guild=None, is_member=True), {"guilds": (10,), "people": (2,)}, False),
+        (_asker(guild=None), {"guilds": (10,), "people": (1,)}, True),
+        (_asker(guild=None, roles=(6,)), {"guilds": (10,), "roles": (6,)}, True),
+        (_asker(is_bot_there=False), {}, False),
+        (_asker(is_bot_there=False), {"user_install": True}, True),
+        (_asker(guild=None, is_bot_there=False), {"people": (1,)}, False),
+        (_asker(guild=None), {"people": (2,)}, False),
+        (_asker(guild=None), {"direct_messages": False}, False),
+    ],
+)
+def test_permits(asker, allowed, is_allowed):
+    assert (permissions.refusal(asker, settings.Discord(**allowed)) == "") is is_allowed
+
+
+def test_choices_that_make_no_sense_do_not_hold():
+    chosen = {"approval": "perhaps", "threads": "yes", "model": 3, "show_code": True}
+    holds = preferences.effective(chosen, settings.Discord())
+    assert holds == preferences.Preferences(show_code=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("threads", "Off", False),
+        ("show_code", "on", True),
+        ("approval", "plan", "plan"),
+        ("model", "large", "large"),
+        ("model", "default", None),
+        ("threads", "", None),
+    ],
+)
+def test_choices_are_read(name, text, value):
+    assert preferences.parse(name, text, ("small", "large")) is value or (
+        preferences.parse(name, text, ("small", "large")) == value
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("threads", "maybe"), ("nothing", "on"), ("model", "x")]
+)
+def test_choices_that_are_none_are_refused(name, text):
+    with pytest.raises(errors.BotError):
+        preferences.parse(name, text, ("small",))
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("a\n```py\nx = 1\n```\nb\n```\ny\n```", "x = 1\n\ny"),
+        ("```js\nalert()\n```", ""),
+        ("run `1 + 1` please", "1 + 1"),
+        ("nothing", ""),
+        ("```\nunclosed", ""),
+    ],
+)
+def test_code_of_a_message(text, code):
+    assert message_parsing.code_blocks(text) == code
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("plot the sales", "plot the sales"),
+        ("\n\n```py\nprint()\n```", "py"),
+        ("word " * 50, ("word " * 16).strip() + "…"),
+        ("", "Interpreter"),
+        ("x" * 300, "x" * 80 + "…"),
+    ],
+)
+def test_title_of_a_thread(text, title):
+    assert message_parsing.title(text) == title
+    assert 1 <= len(message_parsing.title(text)) <= 100
+
+
+def _upload(name, size=10):
+    return message_layout.Upload(name, 0, name, size, file_transfers.Memory(b""))
+
+
+def test_words_after_a_picture_begin_a_new_message():
+    parts = ["one", _upload("a.png"), "two", "three", _upload("b.png")]
+    laid = message_layout.lay_out(parts, (message_layout.Button("stop", 0, 1),))
+    assert [(s.content, [u.name for u in s.uploads]) for s in laid] == [
+        ("one", ["a.png"]),
+        ("two\nthree", ["b.png"]),
+    ]
+    assert [len(s.buttons) for s in laid] == [0, 1]
+
+
+def test_files_that_are_large_together_are_sent_apart():
+    half = message_layout.MOST_TOGETHER_BYTES // 2 + 1
+    laid = message_layout.lay_out([_upload("a", half), _upload("b", half)])
+    assert [len(sheet.uploads) for sheet in laid] == [1, 1]

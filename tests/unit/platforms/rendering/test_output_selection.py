@@ -1,0 +1,223 @@
+"""What is shown in a message and what becomes a file."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interpreter_bot import values
+from interpreter_bot.platforms.rendering import html_content, items, output_selection, phrases
+from interpreter_bot.text import screens
+
+CHAT = items.Capabilities(text_characters=200, text_lines=10, table_width=30, table_rows=3)
+WEB = items.Capabilities(
+    text_characters=10_000,
+    pictures=items.RASTERS | {"image/svg+xml"},
+    has_html=True,
+    has_latex=True,
+    has_tables=True,
+)
+PNG = b"\x89PNG-preview"
+
+
+def chosen(*outputs, can=CHAT, chooser=None):
+    screen = screens.Screen()
+    for output in outputs:
+        screen.show(output)
+    return (chooser or output_selection.OutputSelector(can)).choose(0, screen.items)
+
+
+def table(columns, *rows, row_count=None):
+    return values.Table(
+        columns=tuple(columns),
+        rows=tuple(map(tuple, rows)),
+        row_count=row_count or len(rows),
+        column_count=len(columns),
+    )
+
+
+def test_short_text_is_said_and_long_text_is_a_file_after_its_head():
+    assert chosen(values.Text("stdout", "hi\n")) == (items.TextItem("hi", "stdout"),)
+    text = "".join(f"line {number}\n" for number in range(50))
+    head, file = chosen(values.Text("stdout", text))
+    assert head.text == "".join(f"line {number}\n" for number in range(10)).rstrip("\n")
+    assert (file.name, file.data) == ("output-1.txt", text.encode())
+
+
+def test_all_that_was_printed_is_one_file_in_order():
+    found = chosen(*(values.Text(("stdout", "stderr")[i % 2], f"{i:40}\n") for i in range(20)))
+    files = [item for item in found if isinstance(item, items.FileItem)]
+    assert len(files) == 1
+    assert found[-1] is files[0]
+    assert files[0].data.decode().split() == [str(number) for number in range(20)]
+
+
+@given(st.text(), st.text())
+def test_what_is_said_is_within_the_limit(one, other):
+    can = items.Capabilities(text_characters=20, text_lines=3)
+    found = chosen(values.Text("stdout", one), values.Result(plain=other), can=can)
+    assert sum(len(item.text) for item in found if isinstance(item, items.TextItem)) <= 20
+
+
+def test_of_a_long_traceback_the_end_is_shown():
+    error = values.Error("E", "m", "x\n" * 400 + "E: m")
+    code, file = chosen(error)
+    assert code.text.endswith("x\nE: m")
+    assert code.language == "traceback"
+    assert len(code.text.splitlines()) <= 10
+    assert file.data.decode() == error.traceback
+
+
+def test_pictures_are_numbered_by_what_they_are():
+    figure = values.Image(mime="image/png", data=b"1", plain="<Figure size 640x480 with 1 Axes>")
+    photo = values.Image(mime="image/jpeg", data=b"2", plain="<PIL.Image>")
+    moving = values.Image(mime="image/gif", data=b"3")
+    found = chosen(figure, photo, figure, moving)
+    assert [item.name for item in found] == [
+        "figure-1.png",
+        "image-1.jpg",
+        "figure-2.png",
+        "animation-1.gif",
+    ]
+    assert found[0].alt == "Figure 1"
+
+
+def test_a_picture_keeps_its_name_when_it_is_chosen_again_and_no_other_gets_it():
+    chooser = output_selection.OutputSelector(CHAT)
+    image = values.Image(mime="image/png", data=b"1")
+    (first,) = chosen(image, chooser=chooser)
+    assert chosen(image, chooser=chooser) == (first,)
+    screen = screens.Screen()
+    screen.show(image)
+    assert chooser.choose(1, screen.items)[0].name == "image-2.png"
+
+
+def test_a_drawing_is_a_picture_and_a_file_where_it_cannot_be_shown():
+    svg = values.Image(mime="image/svg+xml", data=b"<svg/>", preview=PNG)
+    picture, file = chosen(svg)
+    assert (picture.name, picture.data) == ("drawing-1.png", PNG)
+    assert (file.name, file.data) == ("drawing-1.svg", b"<svg/>")
+    (shown,) = chosen(svg, can=WEB)
+    assert (shown.name, shown.data) == ("drawing-1.svg", b"<svg/>")
+
+
+def test_a_page_is_a_file_with_a_preview():
+    page = values.Html(html="<script>x</script>", title="Sales / by region", preview=PNG)
+    picture, file = chosen(page)
+    assert (picture.name, picture.alt) == ("sales-by-region.png", "Preview: Sales / by region")
+    assert (file.name, file.mime, file.data) == (
+        "sales-by-region.html",
+        "text/html",
+        b"<script>x</script>",
+    )
+    (shown,) = chosen(page, can=WEB)
+    assert shown == items.PageItem("sales-by-region.html", page.html, page.title)
+
+
+def test_a_page_without_a_preview_says_what_it_is():
+    said, file = chosen(values.Html(html="<svg></svg>", plain="figure: scatter"))
+    assert said == items.TextItem("figure: scatter")
+    assert file.name == "page-1.html"
+
+
+def test_html_that_is_words_is_said():
+    assert chosen(values.Html(html="<b>x</b> &amp; <p>y</p>", plain="<HTML object>")) == (
+        items.TextItem("x &\ny"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("mime", "name"), [("audio/wav", "sound-1.wav"), ("video/mp4", "video-1.mp4")]
+)
+def test_sound_and_video_are_files(mime, name):
+    tag = mime.partition("/")[0]
+    data = base64.b64encode(b"RIFF").decode()
+    html = f'<{tag} controls><source src="data:{mime};base64,{data}" /></{tag}>'
+    for can in (CHAT, WEB):
+        (file,) = chosen(values.Html(html=html), can=can)
+        assert (file.name, file.mime, file.data) == (name, mime, b"RIFF")
+
+
+def test_a_broken_player_is_a_page():
+    html = '<audio><source src="data:audio/wav;base64,A" /></audio>'
+    (file,) = chosen(values.Html(html=html))
+    assert file.name == "page-1.html"
+
+
+def test_a_small_table_is_drawn_and_a_larger_one_is_csv_too():
+    (small,) = chosen(table(["a"], ["1"]))
+    assert small.text.splitlines()[0] == "a"
+    for large in (table(["a"], *[["1"]] * 5), table(["a" * 20, "b" * 20], ["=1", "-2"])):
+        drawn, file = chosen(large)
+        assert isinstance(drawn, items.TableItem)
+        assert max(map(len, drawn.text.splitlines()[:-1])) <= 30
+        assert file.name == "table-1.csv"
+    assert file.data.decode().splitlines()[1] == "'=1,-2"
+    assert len(chosen(table(["a"], *[["1"]] * 5), can=WEB)) == 1
+
+
+def test_a_formula_is_drawn_shown_or_said():
+    formula = values.Latex(latex="$x$", plain="x", preview=PNG)
+    assert chosen(formula) == (items.PictureItem("formula-1.png", "image/png", PNG, "x"),)
+    assert chosen(formula, can=WEB) == (items.CodeItem("$x$", "latex"),)
+    assert chosen(values.Latex(latex="$x$", plain="x")) == (items.TextItem("x"),)
+
+
+def test_documents_and_notices():
+    assert chosen(values.Json(json="{}"), values.Notice("Cut.")) == (
+        items.CodeItem("{}", "json"),
+        items.NoteItem("Cut."),
+    )
+
+
+@given(st.text(max_size=300))
+def test_no_title_makes_a_name_that_leads_anywhere(title):
+    name = chosen(values.Html(html="<svg></svg>", title=title))[-1].name
+    assert name.endswith(".html")
+    assert not set(name) & set('/\\:*?"<>|\0 \n')
+    assert not name.startswith((".", "-"))
+    assert len(name) < 70
+
+
+@pytest.mark.parametrize(
+    "plain", ["<Figure size 1x1>", "<a.B object at 0x1>", "", "Figure({\n1\n})"]
+)
+def test_what_says_nothing(plain):
+    assert not html_content.says_something(plain)
+
+
+@pytest.mark.parametrize(
+    ("finished", "options", "sentence"),
+    [
+        (values.Finished(values.Ending.OK, 1), {"has_shown": True}, ""),
+        (values.Finished(values.Ending.OK, 1), {"has_shown": False}, "Done, nothing was printed."),
+        (values.Finished(values.Ending.ERROR, 1), {"has_shown": True, "has_error": True}, ""),
+        (
+            values.Finished(values.Ending.TIMED_OUT, 1, "Stopped after 60 s."),
+            {"has_shown": True},
+            "Stopped after 60 s. Variables are kept.",
+        ),
+        # That a person stopped it, the end of the turn says.
+        (values.Finished(values.Ending.STOPPED, 1), {"has_shown": True}, ""),
+        (
+            values.Finished(values.Ending.CRASHED, 1, kernel_lost=True),
+            {"has_shown": True},
+            "The Python process ended unexpectedly. "
+            "Its variables are gone; files in /mnt/data are kept.",
+        ),
+        (
+            values.Finished(values.Ending.CRASHED, 1, "Its variables are gone.", kernel_lost=True),
+            {"has_shown": True},
+            "Its variables are gone.",
+        ),
+    ],
+)
+def test_endings_have_words(finished, options, sentence):
+    assert phrases.ending_sentence(finished, **options) == sentence
+
+
+@pytest.mark.parametrize("ending", set(values.Ending) - {values.Ending.STOPPED})
+def test_every_other_ending_has_words(ending):
+    said = phrases.ending_sentence(values.Finished(ending, 1.0), has_shown=False)
+    assert said.endswith(".")

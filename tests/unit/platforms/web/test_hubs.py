@@ -1,0 +1,96 @@
+import json
+
+from interpreter_bot import values
+from interpreter_bot.platforms.web import event_json, hubs
+from interpreter_bot.sessions import ports
+
+THREAD = "a" * 16
+HEAD = {"request": "x", "files": [], "is_code": False, "started": 0.0}
+
+
+async def _heard(watcher):
+    return json.loads(await watcher.next())
+
+
+async def test_only_those_who_watch_a_conversation_hear_of_it():
+    hub = hubs.Hub()
+    here, elsewhere = hubs.Tab(), hubs.Tab()
+    here.thread, elsewhere.thread = THREAD, "b" * 16
+    hub.enter(here)
+    hub.enter(elsewhere)
+    turn = hub.begin(THREAD, "t" * 16, HEAD)
+    turn.say(event_json.text("hello"))
+    hub.tell("conversations", {"conversations": []})
+    assert [one["kind"] for one in await _heard(here)] == ["turn", "event", "conversations"]
+    assert [one["kind"] for one in await _heard(elsewhere)] == ["conversations"]
+
+
+async def test_a_tab_that_takes_nothing_is_given_up():
+    hub = hubs.Hub()
+    watcher = hubs.Tab()
+    hub.enter(watcher)
+    for _ in range(40):
+        hub.tell("conversations", {"x": "x" * 1024 * 1024})
+    assert watcher.is_behind
+    assert await watcher.next() == ""
+
+
+def _ended(number):
+    return event_json.ended(ports.End(status=ports.Status.DONE, turn_id=number))
+
+
+def test_a_turn_that_the_store_knows_is_forgotten_and_others_are_kept_for_a_while():
+    hub = hubs.Hub()
+    recorded = hub.begin(THREAD, "r" * 16, HEAD)
+    recorded.say(_ended(7))
+    hub.end(THREAD, recorded)
+    assert hub.of(THREAD) == ()
+    for number in range(30):
+        refused = hub.begin(THREAD, f"{number:016}", HEAD)
+        refused.say(_ended(0))
+        hub.end(THREAD, refused)
+    assert [turn.id for turn in hub.of(THREAD)] == [f"{number:016}" for number in range(10, 30)]
+    assert hub.ended(THREAD) == 31
+
+
+def test_pictures_are_kept_within_a_budget():
+    hub = hubs.Hub()
+    names = []
+    for number in range(6):
+        data = bytes([number]) * 10 * 1024 * 1024
+        names.append(event_json.digest(data))
+        hub.keep(names[-1], data)
+        hub.keep(names[-1], data)
+    assert [hub.kept(name) is not None for name in names] == [False] * 3 + [True] * 3
+
+
+def test_what_is_written_survives_broken_characters():
+    output = values.Text("stdout", "\ud800 half")
+    message = hubs.written("event", {"event": event_json.output(0, output)})
+    assert message.isascii()
+    assert json.loads(message)["event"]["delta"] == "\ud800 half"
+
+
+def test_conversations_that_are_over_take_no_room():
+    hub = hubs.Hub()
+    for number in range(5000):
+        thread = f"{number:016}"
+        hub.notify(thread, "Hear!")
+        turn = hub.begin(thread, "t" * 16, HEAD)
+        turn.say(_ended(number + 1))
+        hub.end(thread, turn)
+        hub.notify(thread, "Hear again!")
+    assert len(hub._turns) == 0
+    assert len(hub._ended) <= 1000
+    assert len(hub._notices) <= 1000
+    assert hub.notices(f"{4999:016}") == ["Hear again!"]
+    assert hub.ended(f"{4999:016}") != hub.ended(f"{4998:016}")
+
+
+def test_a_turn_may_end_after_it_was_forgotten():
+    hub = hubs.Hub()
+    turn = hub.begin(THREAD, "t" * 16, HEAD)
+    turn.say(_ended(7))
+    hub.forget(THREAD)
+    hub.end(THREAD, turn)
+    assert hub.of(THREAD) == ()

@@ -1,0 +1,24 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interpreter_bot import values
+
+KEYS = st.builds(values.SessionKey, *[st.text(st.characters(codec=None), max_size=20)] * 4)
+
+
+@given(KEYS)
+def test_a_key_comes_back_from_its_text(key):
+    assert values.key(values.text(key)) == key
+
+
+@given(KEYS, KEYS)
+def test_no_two_keys_have_one_text(one, other):
+    assert (values.text(one) == values.text(other)) == (one == other)
+
+
+@pytest.mark.parametrize("part", ["a/b", "%2F", "..", " ", "\0", "\ud800"])
+def test_whatever_a_part_holds_is_no_path(part):
+    address = values.text(values.SessionKey("slack", part))
+    assert address.count("/") == 3
+    assert "\0" not in address
