@@ -3,8 +3,8 @@
 `python -m bench.loop_comparison --url http://127.0.0.1:8911/v1 --model NAME`: one shot is one
 prompt whose one block of code runs once in our kernel, and what it prints is the answer; the loop
 is the product's own, and its last words are the answer. Both are told the same of the file, at
-temperature 0. The questions of `tuning_questions` may be looked at to mend things; those of
-`held_out_questions` may not. It takes an hour or so on two cores.
+temperature 0. What becomes of `tuning_questions` and `spent_questions` may be looked at to mend
+things; what becomes of `held_out_questions` may not. It takes an hour or so on two cores.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.text import screens
 
 _RESULT: Final = pathlib.Path(__file__).parent / "results" / "loop_comparison.json"
-_HALVES: Final = {
+_PARTS: Final = {
     "tuning": {**tuning_questions.SUBJECTS, **spent_questions.SUBJECTS},
     "held_out": held_out_questions.SUBJECTS,
 }
@@ -115,8 +115,8 @@ async def _printed(
 _WAYS: Final[dict[str, _Way]] = {"one_shot": one_shot, "loop": answers.ask}
 
 
-async def measure(means: answers.Means, half: str, way: str) -> dict[str, Any]:
-    """Put all questions of a half one way; prints as it goes."""
+async def measure(means: answers.Means, part: str, way: str) -> dict[str, Any]:
+    """Put all questions of a part one way; prints as it goes."""
     places = asyncio.Semaphore(_AT_ONCE)
 
     async def turn(subject: questions.Subject, question: questions.Question) -> dict[str, Any]:
@@ -129,12 +129,12 @@ async def measure(means: answers.Means, half: str, way: str) -> dict[str, Any]:
         del turn["seconds"]
         return {"table": subject.name, **turn}
 
-    subjects = [subject() for subject in _HALVES[half].values()]
+    subjects = [subject() for subject in _PARTS[part].values()]
     turns = await asyncio.gather(
         *(turn(subject, question) for subject in subjects for question in subject.questions)
     )
     right = sum(one["is_right"] for one in turns)
-    print(f"{half}, {way}: {right} of {len(turns)} right", flush=True)
+    print(f"{part}, {way}: {right} of {len(turns)} right", flush=True)
     return {"right": right, "total": len(turns), "turns": turns}
 
 
@@ -163,36 +163,31 @@ async def main(given: argparse.Namespace) -> dict[str, Any]:
     """Compare."""
     machine = machines.describe()
     async with means(given.url, given.model, given.protocol, given.kept) as opened:
-        halves = {
-            half: {way: await measure(opened, half, way) for way in given.ways or _WAYS}
-            for half in given.halves or _HALVES
+        parts = {
+            part: {way: await measure(opened, part, way) for way in given.ways or _WAYS}
+            for part in given.parts or _PARTS
         }
     return {
         "machine": machine,
         "model": given.model,
         "protocol": given.protocol,
         "right": {
-            half: {way: f"{one['right']} of {one['total']}" for way, one in ways.items()}
-            for half, ways in halves.items()
+            part: {way: f"{one['right']} of {one['total']}" for way, one in ways.items()}
+            for part, ways in parts.items()
         },
-        "ahead_points": _ahead(halves),
-        "halves": halves,
+        "ahead_points": _ahead(parts),
+        "parts": parts,
     }
 
 
-def _ahead(halves: dict[str, Any]) -> dict[str, float]:
+def _ahead(parts: dict[str, Any]) -> dict[str, float]:
     """Say by how many points of a hundred the loop is ahead, where both ways were taken."""
-    whole = [one for one in halves.values() if len(one) == len(_WAYS)]
-    parts = {half: [one] for half, one in halves.items() if one in whole} | {"all": whole}
     return {
         part: round(
-            100
-            * (sum(one["loop"]["right"] - one["one_shot"]["right"] for one in ways))
-            / sum(one["loop"]["total"] for one in ways),
-            1,
+            100 * (ways["loop"]["right"] - ways["one_shot"]["right"]) / ways["loop"]["total"], 1
         )
         for part, ways in parts.items()
-        if ways
+        if len(ways) == len(_WAYS)
     }
 
 
@@ -201,7 +196,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--url", required=True, help="the base URL of the model's server")
     parser.add_argument("--model", required=True, help="what the server calls the model")
     parser.add_argument("--protocol", default="auto", help="the loop's; see the settings")
-    parser.add_argument("--half", action="append", dest="halves", choices=list(_HALVES))
+    parser.add_argument("--part", action="append", dest="parts", choices=list(_PARTS))
     parser.add_argument("--way", action="append", dest="ways", choices=list(_WAYS))
     kept = pathlib.Path(tempfile.gettempdir()) / "interpreter-bot-replies"
     parser.add_argument("--kept", type=pathlib.Path, default=kept, help="a folder for replies")

@@ -2,12 +2,15 @@
 
 `python -m bench.protocols --url http://127.0.0.1:8911/v1 --model NAME`: the questions of
 `bench.answers`, each in a turn of its own, once with `protocol = chat` and once with `fenced`.
+The first takes several times as long: `--chat-questions` leaves questions out of it. What is
+compared is what was asked both ways.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import pathlib
 import tempfile
@@ -24,10 +27,11 @@ async def main(given: argparse.Namespace) -> dict[str, Any]:
     machine = machines.describe()
     protocols: dict[str, Any] = {}
     for protocol in _PROTOCOLS:
+        subjects = [subject() for subject in questions.SUBJECTS.values()]
+        if protocol == "chat":
+            subjects = [_first(subject, given.chat_questions) for subject in subjects]
         async with loop_comparison.means(given.url, given.model, protocol, given.kept) as opened:
-            sets = await asyncio.gather(
-                *(answers.measure(opened, subject()) for subject in questions.SUBJECTS.values())
-            )
+            sets = await asyncio.gather(*(answers.measure(opened, one) for one in subjects))
         protocols[protocol] = dict(zip(questions.SUBJECTS, sets, strict=True))
     return {
         "machine": machine,
@@ -36,14 +40,28 @@ async def main(given: argparse.Namespace) -> dict[str, Any]:
             protocol: {name: f"{one['right']} of {one['total']}" for name, one in sets.items()}
             for protocol, sets in protocols.items()
         },
+        "right_of_those_asked_both_ways": {
+            protocol: _right_of_first(sets, given.chat_questions)
+            for protocol, sets in protocols.items()
+        },
         "protocols": protocols,
     }
+
+
+def _first(subject: questions.Subject, most: int | None) -> questions.Subject:
+    return dataclasses.replace(subject, questions=subject.questions[:most])
+
+
+def _right_of_first(sets: dict[str, Any], most: int | None) -> str:
+    turns = [turn for one in sets.values() for turn in one["turns"][:most]]
+    return f"{sum(turn['is_right'] for turn in turns)} of {len(turns)}"
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.protocols", description=__doc__)
     parser.add_argument("--url", required=True, help="the base URL of the model's server")
     parser.add_argument("--model", required=True, help="what the server calls the model")
+    parser.add_argument("--chat-questions", type=int, help="asked of each table; else all")
     kept = pathlib.Path(tempfile.gettempdir()) / "interpreter-bot-replies"
     parser.add_argument("--kept", type=pathlib.Path, default=kept, help="a folder for replies")
     parser.add_argument("--into", type=pathlib.Path, default=_RESULT, help="the file to write")
