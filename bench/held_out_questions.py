@@ -1,4 +1,4 @@
-"""Four made-up tables that are held out, with what answers must hold.
+"""Three made-up tables that are held out, with what answers must hold.
 
 Nothing is to be changed because of what a model makes of these, or their figure says nothing any
 more. They ask the kinds of things that `tuning_questions` asks, twelve of each table.
@@ -254,88 +254,4 @@ def _about_races(table: pandas.DataFrame) -> dict[str, Any]:
     }
 
 
-def tickets() -> questions.Subject:
-    """Requests to a help desk; some are open still."""
-    chance = random.Random(137)
-    effort = {"low": 40.0, "normal": 22.0, "high": 9.0}
-    rows = []
-    for number in range(300):
-        priority = chance.choices(list(effort), [3, 5, 2])[0]
-        opened = pandas.Timestamp(2025, 2, 3) + pandas.Timedelta(
-            days=chance.randint(0, 84), hours=chance.randint(7, 18), minutes=chance.randint(0, 59)
-        )
-        hours = max(0.5, chance.gauss(effort[priority], effort[priority] / 3))
-        closed = None if chance.random() < 0.1 else opened + pandas.Timedelta(hours=hours)
-        rows.append(
-            {
-                "ticket": 3000 + number,
-                "opened": f"{opened:%Y-%m-%d %H:%M}",
-                "closed": f"{closed:%Y-%m-%d %H:%M}" if closed else None,
-                "agent": chance.choices(["Noor", "Pia", "Quinn", "Rafi", "Sven"], [4, 3, 5, 3, 2])[
-                    0
-                ],
-                "priority": priority,
-                "channel": chance.choices(["mail", "phone", "chat"], [5, 2, 3])[0],
-                "replies": chance.randint(1, 9),
-                "rating": None if chance.random() < 0.25 else chance.randint(1, 5),
-            }
-        )
-    table = pandas.DataFrame(rows)
-    return _subject("tickets", table, _about_tickets(table))
-
-
-def _about_tickets(table: pandas.DataFrame) -> dict[str, Any]:
-    agents, channels = sorted(table["agent"].unique()), sorted(table["channel"].unique())
-    opened, closed = pandas.to_datetime(table["opened"]), pandas.to_datetime(table["closed"])
-    hours = (closed - opened).dt.total_seconds() / 3600
-    slow = hours.groupby(table["priority"]).mean()
-    is_open, rating = table["closed"].isna(), table["rating"]
-    per_agent = table["agent"].value_counts()
-    ratings = rating.groupby(table["agent"]).mean()
-    days = opened.dt.day_name().value_counts()
-    high = table["priority"] == "high"
-    replies = table["replies"].groupby(table["channel"]).mean()
-    bad = 100 * (rating[rating.notna()] <= 2).groupby(table["agent"]).mean()
-    chats = table[table["channel"] == "chat"]["agent"].value_counts()
-    return {
-        "How many tickets are still open?": count(int(is_open.sum())),
-        "How many hours does it take on average from opening to closing, for each priority?": each(
-            slow.to_dict(), within=0.01
-        ),
-        "Which agent has the most tickets, and how many?": every(
-            names([str(per_agent.idxmax())], among=agents), count(int(per_agent.max()))
-        ),
-        "Which agent has the best mean rating, and what is it?": every(
-            names([str(ratings.idxmax())], among=agents), numbers(ratings.max())
-        ),
-        "On which day of the week were the most tickets opened?": _says(str(days.idxmax())),
-        "How many tickets have the priority high, and how many of those are still open?": count(
-            int(high.sum()), int((high & is_open).sum())
-        ),
-        "What percentage of the ratings of each agent is 2 or lower? Leave out missing ratings.": (
-            each(bad.to_dict(), within=0.01)
-        ),
-        "Which channels have a mean number of replies of at least 5?": names(
-            replies[replies >= 5].index, among=channels
-        ),
-        "Who has the most tickets from the chat, and what percentage of all tickets from the chat "
-        "is that?": every(
-            names([str(chats.idxmax())], among=agents),
-            numbers(100 * chats.max() / chats.sum(), within=0.01),
-        ),
-        "How many tickets were opened in the week from 10 to 16 March 2025?": count(
-            int(((opened >= "2025-03-10") & (opened < "2025-03-17")).sum())
-        ),
-        "What is the 75th percentile of the replies to a ticket?": numbers(
-            table["replies"].quantile(0.75)
-        ),
-        "List the agents in the order of their number of tickets, most first, on one line and "
-        "separated by ' > '.": line(" > ".join(per_agent.index)),
-    }
-
-
-def _says(word: str) -> Any:
-    return lambda answer: word.lower() in answer.text.lower()
-
-
-SUBJECTS = {"harvest": harvest, "flats": flats, "races": races, "tickets": tickets}
+SUBJECTS = {"harvest": harvest, "flats": flats, "races": races}
