@@ -329,7 +329,9 @@ class Conversations:
 
     async def choose(self, scope, name, value):
         assert (scope.platform, scope.person) == ("web", "web")
-        self._choices[name] = value
+        self._choices.pop(name, None)
+        if value is not None:
+            self._choices[name] = value
 
     async def approval(self, scope, at_least="never"):
         return approvals.strictest(self._choices.get("approval"), at_least)

@@ -143,7 +143,7 @@ class Conversations:
         except asyncio.CancelledError:
             if task.cancelling() and not entry[1]:
                 task.uncancel()
-                end = ports.End(status=ports.Status.STOPPED, sentence="Withdrawn.")
+                end = ports.End(status=ports.Status.FAILED, sentence="Withdrawn.")
             else:
                 reply.ended(ports.End(status=ports.Status.STOPPED, sentence="Stopped."))
                 raise
@@ -162,8 +162,7 @@ class Conversations:
                 size = attachment.size_bytes
                 if size is not None and size > self.limits.upload_bytes:
                     raise errors.FileTooLargeError
-                chunks = [chunk async for chunk in attachment.open()]
-                files[attachment.name] = b"".join(chunks)
+                await self.put(request.key, attachment)
             running = asyncio.create_task(self._script(turn))
             self._running[request.key] = running
             try:
@@ -217,6 +216,8 @@ class Conversations:
 
     async def reset(self, key, *, files=False):
         self.resets.append((key, files))
+        if files:
+            self.workspaces.pop(key, None)
 
     async def history(self, key, *, most=50):
         return tuple(self.past.get(key, [])[-most:])
@@ -264,6 +265,11 @@ class Conversations:
             yield data
 
         yield values.FileInfo(name, len(data), 10**18), chunks()
+
+    async def put(self, key, attachment):
+        chunks = [chunk async for chunk in attachment.open()]
+        self.workspaces.setdefault(key, {})[attachment.name] = b"".join(chunks)
+        return attachment.name
 
     async def choose_model(self, key, title):
         if title is not None and title not in self.models:
