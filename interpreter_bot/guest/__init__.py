@@ -1,9 +1,9 @@
-"""What runs inside the sandbox: the fork server, the walls it builds, the kernel in them.
+"""Code that runs inside the sandbox: the fork server, the confinement, the kernel.
 
-Imports nothing of ours: it runs in the kernel's own environment, which may be another than the
-bot's, without the bot's settings or secrets. In order of life: `forkservers` enters a fresh
-`roots`, `preloads` the analysis stack, forks an `inits` process per kernel, which confines
-itself (`walls`, `filters`) and forks the kernel proper (`kernelapps`, `shells`, `streams`).
-What it displays goes through `tables`, `charts` and `pages`, which `figures` draws previews for.
-The host's side of the story is `kernels/provisioning`.
+Imports nothing else of `interpreter_bot`: it runs in the kernel's Python environment, which may
+differ from the bot's, without the bot's settings or secrets. In order of life: `forkservers` enters
+a new root (`rootfs`), imports the analysis stack (`preloads`), forks one init process per kernel
+(`init_processes`), which confines itself (`confinement`, `seccomp`) and forks the kernel
+(`kernel_apps`, `shells`, `standard_streams`). Displays go through `dataframes` and `html_displays`;
+`previews` draws their pictures. The host's side is `kernels/provisioning`.
 """

@@ -1,4 +1,7 @@
-"""The walls of one kernel, built by its own processes before they run anything a user wrote."""
+"""Confinement of one kernel: namespaces, mounts, /proc, resource limits, privileges.
+
+Applied by the kernel's own processes before they run user code.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,20 @@ _NAMESPACES = (
     syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
 )
 _INSIDE_ID = 1000
-# Least, usual and most bytes that one TCP socket may queue. The most, which is tens of megabytes
-# elsewhere, is memory that nobody counts; on a loopback less is as fast.
+# Least, default and most bytes that one TCP socket may queue. The kernel's usual maximum of tens of
+# megabytes would be memory that is charged to no session; on a loopback less is as fast.
 _TCP_QUEUES = {"tcp_rmem": "4096 131072 212992", "tcp_wmem": "4096 16384 212992"}
-# DATA counts the 8 MiB stack of each thread as if it were full. Beyond what is used of it, that
-# is no memory, so it is allowed on top; the session as a whole is bounded from outside.
+# DATA counts the 8 MiB stack of each thread in full. The unused part of a stack is no memory, so it
+# is allowed on top; the session as a whole is bounded from outside.
 _STACKS_BYTES = 64 * 1024 * 1024
 
 
 def separate(*, temporary_bytes: int, uid: int, readable: list[str]) -> None:
-    """Give this process, the first of its pid namespace, namespaces and file systems of its own.
+    """Give the first process of a pid namespace its own other namespaces and file systems.
 
     Args:
         temporary_bytes: size of /tmp; shared memory gets as much again.
-        uid: of the kernel to be, whose home is made here.
+        uid: the kernel's future user id; its home directory is created here.
         readable: the environment's directories.
     """
     syscalls.unshare(_NAMESPACES)
@@ -54,9 +57,9 @@ def separate(*, temporary_bytes: int, uid: int, readable: list[str]) -> None:
 
 
 def mask_proc(files: dict[str, str]) -> None:
-    """Hide or replace what /proc tells about the host, and make all of it read-only.
+    """Hide or replace the host's data in /proc, and make all of it read-only.
 
-    Code has its own files in there too: it could unmake that it is the first to go.
+    Code's own files in /proc would let it undo its OOM score, for example.
 
     Args:
         files: name in /proc to the text it shows instead.
@@ -79,25 +82,25 @@ def mask_proc(files: dict[str, str]) -> None:
 
 
 def give_up_first() -> None:
-    """Let this process and its children be the first to go, should the machine's memory be used up.
+    """Make this process and its children the OOM killer's first victims.
 
-    The bot, with whatever else the machine does, is not who should pay.
+    The bot and the machine's other programs must not be killed for the memory of user code.
     """
-    # Of a process that nobody may look into, this file is the host's root's.
+    # In an undumpable process this file belongs to the host's root.
     syscalls.set_dumpable(True)
     _write("/proc/self/oom_score_adj", "1000")
 
 
 def enter_cgroup_namespace() -> None:
-    """See the control groups we are in as the topmost there are; their names are the bot's."""
+    """Make the current cgroups look like the topmost ones; their real names tell about the bot."""
     syscalls.unshare(syscalls.CLONE_NEWCGROUP)
 
 
 def enter_user_namespace(uid: int) -> None:
-    """Become `uid` for good, in a user namespace that can make no other.
+    """Become `uid` irrevocably, in a user namespace that can create no other.
 
-    Process limits count per user and namespace: the namespace makes them count per session
-    even where every session has the same user id on the host.
+    Process limits count per user and namespace: the namespace makes them count per session even
+    where every session has the same user id on the host.
     """
     if uid != os.getuid():
         os.setgroups([])
@@ -105,7 +108,7 @@ def enter_user_namespace(uid: int) -> None:
         os.setresuid(uid, uid, uid)
     group = os.getgid()
     syscalls.unshare(syscalls.CLONE_NEWUSER)
-    # New credentials made the process undumpable, and its /proc files root's.
+    # The change of credentials made the process undumpable, and its /proc files root's.
     syscalls.set_dumpable(True)
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{_INSIDE_ID} {uid} 1")
@@ -117,14 +120,14 @@ def limit(limits: dict[str, Any]) -> None:
     """Set resource limits that cannot be raised again.
 
     Args:
-        limits: names of RLIMIT constants without their prefix, to values, or to pairs of what is
-            and what code may make of it. DATA gets as much more as the stacks of eight threads.
+        limits: names of RLIMIT constants without their prefix, to values, or to pairs of the soft
+            and the hard limit. DATA gets as much more as the stacks of eight threads.
     """
     if "DATA" in limits:
         limits = limits | {"DATA": limits["DATA"] + _STACKS_BYTES}
     for name, value in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}")
-        # An inherited hard limit may be lower than ours; asking for more would be refused.
+        # An inherited hard limit may be lower; asking for more would be refused.
         _, hard = resource.getrlimit(kind)
         wanted, most = value if isinstance(value, list) else (value, value)
         bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -132,7 +135,7 @@ def limit(limits: dict[str, Any]) -> None:
 
 
 def confine(*, is_watched: bool) -> None:
-    """Give up every privilege and put the system call filter on. There is no way back."""
+    """Give up every privilege and install the seccomp filter; irrevocable."""
     syscalls.drop_capabilities()
     syscalls.forbid_new_privileges()
     syscalls.install_filter(seccomp.build(is_watched=is_watched))

@@ -1,7 +1,7 @@
-"""Messages between the bot, the fork server and the first process of each kernel.
+"""Control messages between the bot, the fork server and each kernel's init process.
 
-One JSON object per packet over a Unix socket of packets, descriptors beside it. Both ends are
-ours and on one machine; the bot still treats what arrives as foreign.
+One JSON object per packet over a SOCK_SEQPACKET Unix socket, descriptors beside it. Both ends are
+this project's and on one machine; the bot still validates what arrives.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Data frames and series as data rather than as HTML, for platforms that draw their own tables.
+"""Data frames and series as structured data rather than HTML, for platforms with their own tables.
 
-A table is sent by its head alone. Who wants all of it asks by its handle, as long as the frame
-lives: only the last few, if they are small, are kept alive for that.
+Only the head of a table is sent. The whole can be fetched by its handle as long as the frame lives;
+only the last few small frames are kept alive for that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from IPython.core import formatters
 
 MIME = "application/vnd.interpreter-bot.table+json"
 _ROWS = 20
-# With those of most indexes they are as many as the bot takes.
+# Together with the columns of most indexes, as many as the bot accepts.
 _COLUMNS = 95
 _CELL_CHARACTERS = 499
 _MOST_HANDLES = 500
@@ -36,11 +36,11 @@ class TableFormatter(formatters.BaseFormatter):
 
 
 def install(display_formatter: Any) -> None:
-    """Teach a shell's display formatter about tables; pandas need not be there."""
+    """Register the table formatter with a shell's formatters; pandas need not be installed."""
     formatter = TableFormatter(parent=display_formatter)
     formatter.for_type_by_name("pandas", "DataFrame", _frame)
     formatter.for_type_by_name("pandas", "Series", _series)
-    # pandas says in these modules that its classes live where people import them from, or not.
+    # Depending on its version, pandas names these modules as the home of its classes.
     formatter.for_type_by_name("pandas.core.frame", "DataFrame", _frame)
     formatter.for_type_by_name("pandas.core.series", "Series", _series)
     display_formatter.formatters[MIME] = formatter
@@ -54,7 +54,7 @@ def _series(series: Any) -> dict[str, Any]:
 
 
 def _frame(frame: Any, source: Any = None) -> dict[str, Any]:
-    """Give the head of a frame, and a handle where there is more.
+    """Return the head of a frame, and a handle where there is more.
 
     {"columns", "rows", "row_count", "column_count", "index_count", "handle"}
     """
@@ -80,10 +80,10 @@ def _frame(frame: Any, source: Any = None) -> dict[str, Any]:
 
 
 def save(handle: str, name: str) -> bool:
-    """Write the whole of a table that was shown as CSV; False where its frame is gone.
+    """Write the whole of a displayed table as CSV; False if its frame no longer exists.
 
     Raises:
-        FileExistsError: there is something of that name.
+        FileExistsError: a file of that name exists.
     """
     frame = _frames[handle]() if handle in _frames else None
     if frame is None:
@@ -95,7 +95,7 @@ def save(handle: str, name: str) -> bool:
 
 
 def _handle(frame: Any) -> str:
-    # No counter: a button that was made for an earlier kernel must not find another table.
+    # Random, not a counter: a button made for an earlier kernel must not find another table.
     handle = f"t{secrets.randbelow(10**12)}"
     _frames[handle] = weakref.ref(frame)
     size = frame.memory_usage()

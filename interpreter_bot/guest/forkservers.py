@@ -18,8 +18,8 @@ def main(control: int, place: int) -> None:
     """Serve until the bot closes its end of `control`.
 
     Args:
-        control: a packet socket's descriptor.
-        place: that of the directory we were imported from.
+        control: descriptor of a packet socket.
+        place: descriptor of the directory this package was imported from.
     """
     channel = socket.socket(fileno=control)
     for descriptor in (control, place):
@@ -29,7 +29,7 @@ def main(control: int, place: int) -> None:
     if received is None:
         return
     start = received[0]
-    # Without the bot there is nobody to tell, and nothing to do.
+    # Without the bot there is nothing to report to and nothing to do.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         try:
             server = _ForkServer(channel, start)
@@ -57,7 +57,7 @@ class _ForkServer:
         if not self._is_walled:
             os.makedirs(os.environ["HOME"], mode=0o700, exist_ok=True)
             return
-        # Modules remember the host's name when they are preloaded: it has to be ours by then.
+        # Modules remember the host name when they are preloaded: it must be changed before.
         syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS)
         syscalls.rename_host()
         if self._start["is_mapped_outside"]:
@@ -70,25 +70,25 @@ class _ForkServer:
         start = self._start
         trees = rootfs.MountTrees(start["readable"], start["hidden"], start["workspaces"])
         os.close(place)
-        # Until here a root's user id let us walk into closed homes. From here on we are no one.
+        # Until here a root's user id could walk into closed homes. From here on it has no rights.
         os.setgroups([]) if start["is_mapped_outside"] else None
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
-        # After that: the kernel forgets such a wish when credentials change.
+        # After the change of credentials, which clears this setting.
         syscalls.die_with_parent(signal.SIGKILL)
         trees.enter(cores=start["cores"])
         syscalls.forbid_new_privileges()
         os.environ.update(installer_refusals.install(rootfs.TOOLS, start["packages"]))
-        # Where an installation is edited in place, this names the bot's own directory.
+        # With an editable installation, these entries name the bot's own directory.
         sys.path[:] = [entry for entry in sys.path if os.path.exists(entry)]
         self._workspaces = rootfs.WORKSPACES
         self._pid_namespace = os.open(f"{rootfs.HOST_PROC}/self/ns/pid", os.O_RDONLY)
 
     def _become_first(self) -> None:
-        """Go on as the first process of a pid namespace that our user namespace owns.
+        """Go on as the first process of a pid namespace that this user namespace owns.
 
-        Kernels' namespaces are made below it, which the host's would not let us do, and end
-        with it.
+        Kernels' namespaces are made below it, which is not allowed below the host's, and end with
+        it.
         """
         syscalls.unshare(syscalls.CLONE_NEWPID)
         pid = os.fork()
@@ -97,10 +97,10 @@ class _ForkServer:
             os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
 
     def preload(self) -> None:
-        """Import the stack, warm it up, and freeze what garbage collection would touch."""
+        """Import the analysis stack, warm it up, and freeze it against the garbage collector."""
         started = time.monotonic()
         if self._is_walled:
-            # These import the kernel's environment, which is not to happen outside the walls.
+            # These import the kernel's environment, which must happen inside the sandbox only.
             sys.modules[__package__].__path__[:] = [rootfs.GUEST]
         from . import kernel_apps, preloads
 
@@ -143,7 +143,7 @@ class _ForkServer:
                 os.close(descriptor)
 
     def _clone_tree(self, message: dict[str, Any]) -> None:
-        """Hand out a session's workspace as a mount that its kernel can attach."""
+        """Send a session's workspace as a mount tree that its kernel can attach."""
         path = f"{self._workspaces}/{message['workspace']}"
         tree = syscalls.open_tree(path)
         flags = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV
@@ -153,7 +153,7 @@ class _ForkServer:
 
     def _fork(self, message: dict[str, Any], descriptors: list[int]) -> None:
         if self._is_walled:
-            # Our own processes stay in the host's pid namespace; each child is first in a new.
+            # This process stays in the host's pid namespace; each child is the first of a new one.
             syscalls.setns(self._pid_namespace, syscalls.CLONE_NEWPID)
             syscalls.unshare(syscalls.CLONE_NEWPID)
         if os.fork() == 0:
@@ -182,7 +182,7 @@ def _map_ourselves(uid: int, gid: int) -> None:
 
 
 def _memory() -> dict[str, int]:
-    """Read our sizes in bytes, by their names in /proc."""
+    """Read this process's sizes in bytes, by their names in /proc."""
     with open("/proc/self/status") as file:
         pairs = (line.split(":", 1) for line in file if line.startswith("Vm"))
         return {name: int(value.split()[0]) * 1024 for name, value in pairs}

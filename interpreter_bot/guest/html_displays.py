@@ -1,8 +1,8 @@
-"""Displays that need a browser, made into one page that opens offline, with a picture of it.
+"""Displays that need a browser, each made into one page that opens offline, with a preview picture.
 
-It is the last that happens to a display before it is sent. What is imported here is imported when
-the first such display comes. Nothing that goes wrong may be felt by user code: a display is then
-as plain as it came.
+Plotting libraries are hooked when user code imports them, never imported before. `complete` is the
+last step before a display is sent. No error here may reach user code: the display is then sent as
+it came.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TITLE = "application/vnd.interpreter-bot.title"
 _HTML, _PLAIN, _LATEX, _SVG = "text/html", "text/plain", "text/latex", "image/svg+xml"
 _PLOTLY = "application/vnd.plotly.v1+json"
 _VEGA = re.compile(r"application/vnd\.(vega|vegalite)\.v(\d+)[.+]json")
-# V8 reserves so much before it does anything, and ends the process where it cannot.
+# V8 reserves this much address space at start, and aborts the process where it cannot.
 _V8_BYTES = 80 * 1024**3
 _LINK = re.compile(
     r"""<script\b[^>]*\bsrc="(?P<script>https?://[^"]+)"[^>]*>\s*</script>"""
@@ -63,7 +63,7 @@ _told: set[str] = set()
 
 
 def install(display_formatter: Any) -> None:
-    """Teach a shell's display formatter and the libraries to come."""
+    """Register formatters for HTML displays, and hooks for libraries that are imported later."""
     # Both are read when the library is first imported.
     os.environ.setdefault("PLOTLY_RENDERER", "plotly_mimetype")
     os.environ.setdefault("BOKEH_RESOURCES", "inline")
@@ -76,9 +76,9 @@ def install(display_formatter: Any) -> None:
 
 
 def drop_blank() -> None:
-    """Close the matplotlib figures that hold nothing but empty axes, before they are shown.
+    """Close matplotlib figures that hold only empty axes, before they are shown.
 
-    Code that failed leaves them behind: a frame without anything in it tells nobody anything.
+    Code that failed leaves them behind: an empty frame tells people nothing.
     """
     plots: Any = sys.modules.get("matplotlib.pyplot")
     if plots is None:
@@ -90,12 +90,12 @@ def drop_blank() -> None:
             if not (_has_content(figure) or any(map(_has_content, figure.axes))):
                 plots.close(figure)
     except Exception:
-        # User code can change all of it; then they are shown as they are.
+        # User code can change any of this; figures are then shown as they are.
         return
 
 
 def _has_content(drawn: Any) -> bool:
-    """Say whether a figure or axes hold anything; a title of axes is nothing."""
+    """Return whether a figure or axes hold anything; a title alone does not count."""
     kinds = ("images", "texts", "lines", "patches", "artists", "legends", "tables")
     return any(getattr(drawn, kind, ()) for kind in kinds) or (
         hasattr(drawn, "has_data") and drawn.has_data()
@@ -103,7 +103,7 @@ def _has_content(drawn: Any) -> bool:
 
 
 def _bokeh(module: ModuleType) -> None:
-    """Let `show` display: it would write a file and look for a browser."""
+    """Make `show` display the figure: the original writes a file and looks for a browser."""
     from IPython import display
 
     def show(obj: Any, *_: Any, **__: Any) -> None:
@@ -113,7 +113,7 @@ def _bokeh(module: ModuleType) -> None:
 
 
 def _bokeh_output(module: ModuleType) -> None:
-    """Let `output_notebook` do nothing: each page carries all it needs."""
+    """Make `output_notebook` do nothing: each page carries all it needs."""
 
     def output_notebook(*_: Any, **__: Any) -> None:
         return
@@ -122,19 +122,19 @@ def _bokeh_output(module: ModuleType) -> None:
 
 
 def _altair(module: ModuleType) -> None:
-    """Let charts be displayed as what they are, for `html_displays` to draw."""
+    """Make charts display their Vega specification, which `html_displays` draws."""
     module.renderers.enable("mimetype")
 
 
 def complete(data: dict[str, Any]) -> None:
-    """Add to the forms of a display those that a person can see."""
+    """Add forms that a person can see (HTML, preview picture) to a display's data."""
     try:
         with warnings.catch_warnings():
-            # They would stand in the person's output, about code that is not theirs.
+            # Warnings would appear in the person's output, about code that is not theirs.
             warnings.simplefilter("ignore")
             _complete(data)
     except Exception:
-        # Of foreign data and whatever versions of libraries there are. As plain as it came, then.
+        # Foreign data and any version of a library: the display is then sent as it came.
         return
 
 
@@ -164,7 +164,7 @@ def _add_plotly(data: dict[str, Any], figure: dict[str, Any]) -> None:
     document: dict[str, Any] = {
         name: figure[name] for name in ("data", "layout", "frames") if name in figure
     }
-    # To be as large as the window, whatever it is on.
+    # To fill the window at any size.
     document["config"] = {"responsive": True} | figure.get("config", {})
     data[_HTML] = _PAGE.format(
         title=html.escape(title or "Figure"),
@@ -172,14 +172,14 @@ def _add_plotly(data: dict[str, Any], figure: dict[str, Any]) -> None:
         library=_plotly_library(),
     )
     data[TITLE] = title
-    data.setdefault(_PLAIN, previews.said_of_plotly(figure))
+    data.setdefault(_PLAIN, previews.describe_plotly(figure))
     del data[_PLOTLY]
     _add_preview(data, previews.of_plotly(figure))
 
 
 @functools.cache
 def _plotly_library() -> str:
-    """Return plotly.js packed: a page has two megabytes with it rather than five."""
+    """Return plotly.js compressed: two megabytes per page rather than five."""
     from plotly import offline
 
     packed = gzip.compress(offline.get_plotlyjs().encode(), 6, mtime=0)
@@ -211,7 +211,7 @@ def _has_room_for_v8() -> bool:
 
 
 def _vega_page(spec: dict[str, Any], *, is_lite: bool) -> str:
-    """Return a page that fetches the libraries, as Altair itself makes it."""
+    """Return a page that fetches the Vega libraries, as Altair itself makes it."""
     altair = importlib.import_module("altair")
     page: str = importlib.import_module("altair.utils.html").spec_to_html(
         spec,
@@ -224,7 +224,7 @@ def _vega_page(spec: dict[str, Any], *, is_lite: bool) -> str:
 
 
 def of_bokeh(model: Any) -> str:
-    """Return the page of a bokeh plot or layout."""
+    """Return the HTML page of a bokeh plot or layout."""
     title = getattr(getattr(model, "title", None), "text", "") or "Figure"
     inline = importlib.import_module("bokeh.resources").INLINE
     page: str = importlib.import_module("bokeh.embed").file_html(model, inline, title)
@@ -232,7 +232,7 @@ def of_bokeh(model: Any) -> str:
 
 
 def of_folium(chart: Any) -> str:
-    """Return the page of a map, its scripts in it where a package has them.
+    """Return the HTML page of a folium map, with its scripts inlined where a package has them.
 
     The background of a map always comes from the network, and so do the fonts of its icons.
     """
@@ -259,7 +259,7 @@ def _inlined(library: dict[str, str], link: re.Match[str]) -> str:
 
 
 def _tell(sentence: str) -> None:
-    """Print a sentence, once in a kernel's life."""
+    """Print a sentence to stderr, once per kernel."""
     if sentence not in _told:
         _told.add(sentence)
         sys.stderr.write(sentence + "\n")

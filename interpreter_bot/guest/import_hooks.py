@@ -1,4 +1,4 @@
-"""Something to be done right after a module was first imported, and nothing before."""
+"""Hooks that run right after a module's first import, without importing it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Hook = Callable[[ModuleType], None]
 
 
 class _Finder:
-    """Finds the modules that something is waiting for, through the other finders."""
+    """Meta path finder for modules with a waiting hook; other finders do the finding."""
 
     def __init__(self, hooks: Mapping[str, Hook]) -> None:
         self._waiting = dict(hooks)
@@ -25,7 +25,7 @@ class _Finder:
         hook = self._waiting.pop(name, None)
         if hook is None:
             return None
-        # It is waited for no more, so this does not lead here again.
+        # Its hook no longer waits, so this does not recurse.
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             _run_after(spec.loader, hook)
@@ -40,14 +40,14 @@ def _run_after(loader: Any, hook: Hook) -> None:
         try:
             hook(module)
         except Exception:
-            # Of whatever version the module is: displays are then as plain as they would have been.
+            # Any version of the module: its displays then stay as they would have been.
             return
 
     loader.exec_module = exec_module
 
 
 def after_import(hooks: Mapping[str, Hook]) -> None:
-    """Run each hook once, when its module is imported; now, where it was before."""
+    """Run each hook once, when its module is imported; now, if it already is."""
     waiting = {}
     for name, hook in hooks.items():
         if (module := sys.modules.get(name)) is not None:

@@ -1,7 +1,7 @@
-"""The first process of a kernel's pid namespace: builds the walls, forks the kernel, reaps.
+"""The init process of a kernel's pid namespace: confines itself, forks the kernel, reaps.
 
-It runs no user code, and its end is the end of everything in the namespace. It obeys one
-socket, whose other end the bot holds: when that closes, however the bot died, so do we.
+It runs no user code, and its end ends everything in the namespace. It takes requests from one
+socket, whose other end the bot holds: when that closes, however the bot died, this process ends.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from . import confinement, control_channels, rootfs, syscalls
 Spec = dict[str, Any]
 
 _ENTERED = b"."
-# Where no control group weighs sessions, the bot still comes before what they compute.
+# Where no cgroup sets CPU weights, the bot still has priority over the sessions.
 _NICENESS = 5
 _HERE = os.path.dirname(__file__)
-# What a pipe takes at once, whatever its letters are.
+# Fits into a pipe at once, even at four bytes a character.
 _REASON_CHARACTERS = 1000
 
 
 def run(channel: socket.socket, spec: Spec, run_kernel: Callable[[Spec], None]) -> NoReturn:
-    """Live the whole life of this process.
+    """Run this process from start to exit.
 
     Args:
-        channel: our end of the socket to the bot.
-        spec: what the fork request said; see `kernels/provisioning/forkservers`.
-        run_kernel: runs the kernel in a process of its own, behind the walls.
+        channel: this end of the socket to the bot.
+        spec: from the fork request; see `kernels/provisioning/forkservers`.
+        run_kernel: runs the kernel in a process of its own, after its confinement.
     """
     status = 1
     try:
@@ -41,7 +41,7 @@ def run(channel: socket.socket, spec: Spec, run_kernel: Callable[[Spec], None]) 
             signal.signal(number, signal.SIG_IGN)
         status = _Init(channel, spec).live(run_kernel)
     except Exception as error:
-        # The one net of this process: it has no other way to say why a kernel did not start.
+        # The only broad `except` of this process: it has no other way to report a failed start.
         with contextlib.suppress(OSError):
             control_channels.send(channel, {"event": "failed", "reason": _reason(error)}, [])
     finally:
@@ -49,11 +49,13 @@ def run(channel: socket.socket, spec: Spec, run_kernel: Callable[[Spec], None]) 
 
 
 class _UnconfinedError(Exception):
-    """The kernel's own process says why it could not be confined."""
+    """The kernel's process reports why it could not be confined."""
 
 
 def _reason(error: Exception) -> str:
-    """Say what failed, and at which step: our own functions on the way there, outermost first."""
+    """Describe what failed, and at which step: this package's functions on the way, outermost
+    first.
+    """
     if isinstance(error, _UnconfinedError):
         return str(error)
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -68,7 +70,7 @@ class _Init:
         self._kernel = 0
 
     def live(self, run_kernel: Callable[[Spec], None]) -> int:
-        """Build walls, fork, serve until the kernel or the bot is gone."""
+        """Confine, fork, serve until the kernel or the bot is gone."""
         is_walled = self._spec["walls"]
         if is_walled:
             spec = self._spec
@@ -86,7 +88,7 @@ class _Init:
         received = control_channels.receive(self._channel)
         if received is None:
             return 0
-        # Into the control groups, before anything is allocated for the kernel.
+        # Into the cgroups, before anything is allocated for the kernel.
         for entrance in received[1]:
             os.write(entrance, b"0")
             os.close(entrance)
@@ -103,7 +105,7 @@ class _Init:
         return self._serve(wakeup)
 
     def _fork_kernel(self, run_kernel: Callable[[Spec], None], ours: list[socket.socket]) -> int:
-        """Start the kernel's process; returns its descriptor once its walls stand."""
+        """Fork the kernel's process; returns its pid once it is confined."""
         told, tell = os.pipe()
         masked, mask = os.pipe()
         self._kernel = os.fork()
@@ -112,8 +114,8 @@ class _Init:
         pidfd = os.pidfd_open(self._kernel)
         for descriptor in (*self._spec["listeners"], tell, masked):
             os.close(descriptor)
-        # The kernel enters its user namespace while /proc/sys is writable, we close that door,
-        # and only then does it go on.
+        # The kernel enters its user namespace while /proc/sys is writable, this process makes that
+        # read-only, and only then does the kernel go on.
         first = os.read(told, 1)
         if first == _ENTERED:
             if self._spec["walls"]:
@@ -121,7 +123,7 @@ class _Init:
             with contextlib.suppress(BrokenPipeError):
                 os.write(mask, b".")
             first = b""
-        # Its end of the pipe closes when its walls stand, or with a word about why they do not.
+        # The kernel closes its end of the pipe once it is confined, or writes why it could not be.
         with os.fdopen(told, "rb") as rest:
             reason = first + rest.read()
         os.close(mask)
@@ -147,7 +149,7 @@ class _Init:
                     os.close(descriptor)
                 self._confine(tell, masked)
             except Exception as error:
-                # The net of this process, as above.
+                # The broad `except` of this process, as above.
                 os.write(tell, _reason(error).encode())
             else:
                 os.close(tell)
@@ -157,7 +159,7 @@ class _Init:
             os._exit(status)
 
     def _confine(self, tell: int, masked: int) -> None:
-        """Put the walls around this process, which is the kernel's."""
+        """Confine this process, which becomes the kernel."""
         os.setsid()
         nowhere = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
@@ -192,7 +194,7 @@ class _Init:
                     return 0
 
     def _reap(self) -> int | None:
-        """Collect dead children; the kernel's wait status, once it has one."""
+        """Reap dead children; returns the kernel's wait status, once it has one."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -203,18 +205,18 @@ class _Init:
         return None
 
     def _obey(self) -> bool:
-        """Do the one thing the bot may ask for; False when the bot is gone."""
+        """Handle one request of the bot; False when the bot is gone."""
         received = control_channels.receive(self._channel)
         if received is None:
             if not self._spec["walls"]:
-                # Without a pid namespace our own end is not everybody's.
+                # Without a pid namespace, the end of this process does not kill the kernel.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._kernel, signal.SIGKILL)
             return False
         _, descriptors = received
         syscalls.move_mount(descriptors[0], rootfs.DATA)
         os.close(descriptors[0])
-        # Mounting was all we kept privileges for.
+        # Privileges were kept for mounting only.
         confinement.confine(is_watched=False)
         self._say({"event": "attached"})
         return True

@@ -1,7 +1,7 @@
-"""What programs that would install something say: at once that there is no network, and what is.
+"""Programs in place of package installers, which say at once that there is no network.
 
-pip is left to do what it can without: say that something is there already, list, install a file
-that a person sent into a directory. The others are found only where there are none of their own.
+pip still does what needs no network: report what is installed, list, install a file that a person
+sent into a directory. The other programs are found only where the environment has none.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import os
 import shlex
 
 _OTHERS = ("conda", "mamba", "micromamba", "pipenv", "pipx", "poetry", "uv")
-# pip starts this instead of a Python, with its runner and arguments. The Python that it is meant
-# for is the one that runs pip; it may be that of an environment which code made itself.
+# pip starts this program instead of a Python, with its runner and arguments. The Python it wants is
+# the one that runs pip, possibly of an environment that code created.
 _FOR_PIP = """#!/bin/sh
 python=$(tr '\\0' '\\n' <"/proc/$PPID/cmdline" | head -n 1)
 {{ told=$("$python" "$@" 2>&1 >&3 3>&-); }} 3>&1
@@ -33,11 +33,11 @@ def install(directory: str, packages: list[str]) -> dict[str, str]:
     """Write the programs into a directory at the end of PATH.
 
     Args:
-        directory: is made where it is missing.
+        directory: created if missing.
         packages: names of what is installed.
 
     Returns:
-        The variables that they and their kind go by.
+        Environment variables that configure these programs.
     """
     sentence = shlex.quote(_sentence(packages))
     os.makedirs(directory, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The kernel: ipykernel on sockets it is handed, around a shell that was made before the fork."""
+"""The kernel application: ipykernel on inherited sockets, around a shell made before the fork."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from traitlets import config
 
 from . import html_displays, preloads, shells, standard_streams
 
-# Cells, and what has to be preloaded for them: a module that nobody preloads is not imported here.
+# Cells, and the modules each needs: a cell whose modules are not preloaded is skipped.
 _WARM_UP = (
     ("1 + 1", ()),
     ("print('warm')", ()),
@@ -43,14 +43,14 @@ _WAITING_MESSAGES = 50_000
 
 
 class _Nowhere:
-    """Stands in for a socket before there is one."""
+    """Placeholder for a socket before there is one."""
 
     def send_multipart(self, *_: Any, **__: Any) -> None:
         """Send nothing."""
 
 
 class _NoShellThread:
-    """Stands in for ipykernel's thread of the shell channel, which it asks where code runs."""
+    """Placeholder for ipykernel's thread of the shell channel, which it asks where code runs."""
 
     parent_thread = threading.main_thread()
 
@@ -60,7 +60,7 @@ class _NoShellThread:
 
 
 class _GuestSession(sessions.Session):
-    """Sends printed text before whatever was shown after it."""
+    """Jupyter session that sends printed text before any display or result that followed it."""
 
     printing: ClassVar[tuple[standard_streams.Stream, ...]] = ()
     displays: ClassVar[standard_streams.Budget]
@@ -82,13 +82,14 @@ class _GuestSession(sessions.Session):
 
 
 class _IOPubThread(iostream.IOPubThread):
-    """Lets go of what ended threads sent by when another begins to, not every ten seconds.
+    """IOPub thread that frees the pipes of ended threads when another thread starts, not every 10
+    s.
 
-    So a kernel that runs nothing never wakes, and the bot sees at no cost that it rests.
+    So an idle kernel never wakes, and the bot sees at no cost that it is idle.
     """
 
     async def _run_event_pipe_gc(self) -> None:
-        """Wait for nothing."""
+        """Do nothing; `_event_pipe` collects."""
 
     @property
     def _event_pipe(self) -> Any:
@@ -100,7 +101,7 @@ class _IOPubThread(iostream.IOPubThread):
 
 
 def _make_fit(data: dict[str, Any]) -> None:
-    """Cut or leave out what is too large for a message, which would be lost as a whole."""
+    """Cut or drop forms that are too large for a message, which would be lost as a whole."""
     for mime, form in list(data.items()):
         if isinstance(form, str) and mime == "text/plain":
             data[mime] = form[:_PLAIN_CHARACTERS]
@@ -119,10 +120,10 @@ class _GuestKernel(ipkernel.IPythonKernel):
         self.saved_sigint_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     async def do_execute(self, code: str, silent: bool, *args: Any, **options: Any) -> Any:
-        """Run a cell with its printing credited to it."""
+        """Run a cell; its printed text is attributed to it."""
         owner = os.getpid()
         if not self.is_at_home:
-            # The workspace is mounted when a waiting kernel is taken, over the old directory.
+            # The workspace is mounted when a spare kernel is leased, over the old directory.
             os.chdir(self.home)
             self.is_at_home = True
         self.descriptors.begin(self.get_parent("shell"))
@@ -130,19 +131,19 @@ class _GuestKernel(ipkernel.IPythonKernel):
             signal.signal(signal.SIGINT, signal.default_int_handler)
             reply = await super().do_execute(code, silent, *args, **options)
         except (Exception, KeyboardInterrupt) as error:
-            # ipykernel would answer nothing, and the bot wait for it until time is up.
+            # ipykernel would send no reply, and the bot would wait until the timeout.
             self.shell.showtraceback()
             reply = _failure(error)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             if os.getpid() != owner:
-                # A child that the cell forked and that came back here: it is no kernel.
+                # A child that the cell forked and that returned here is no kernel.
                 os._exit(0)
             self.descriptors.drain()
             for stream in _GuestSession.printing:
                 stream.push()
         with contextlib.suppress(Exception):
-            # Code may have made anything of its namespace; then its names remain unknown.
+            # Code may have replaced anything in its namespace; its names then remain unknown.
             reply["variables"] = self.shell.variables()
         return reply
 
@@ -185,13 +186,13 @@ class _GuestApp(kernelapp.IPKernelApp):
         self.start()
 
     def _accept(self, kind: int, descriptor: int) -> Any:
-        """Make a socket of one that listens already: the kernel never sees its address."""
+        """Make a ZMQ socket of a listening descriptor: the kernel never sees its address."""
         endpoint = self.context.socket(kind)
         endpoint.linger = 0
         os.set_inheritable(descriptor, False)
         if kind == zmq.XPUB:
-            # What the bot has not read yet waits here, as this session's memory, not the bot's;
-            # what is more is dropped. Only a socket that is not bound yet heeds it.
+            # Unread messages wait here, as this session's memory and not the bot's; messages beyond
+            # the limit are dropped. Only an unbound socket accepts the option.
             endpoint.sndhwm = _WAITING_MESSAGES
         endpoint.setsockopt(zmq.USE_FD, descriptor)
         endpoint.bind("ipc:///handed-over")
@@ -200,8 +201,8 @@ class _GuestApp(kernelapp.IPKernelApp):
     def _make_kernel(self) -> None:
         from zmq.eventloop.zmqstream import ZMQStream
 
-        # ipykernel lists all modules for its debugger; merely looking at each would copy 8 MB of
-        # pages that kernels otherwise share.
+        # ipykernel lists all modules for its debugger; looking at each would copy 8 MB of pages
+        # that kernels otherwise share.
         original, ipkernel.sys = ipkernel.sys, types.SimpleNamespace(modules={})
         try:
             self.kernel = self._kernel_on(ZMQStream)
@@ -255,7 +256,7 @@ class _GuestApp(kernelapp.IPKernelApp):
 
 
 def warm_up(start: dict[str, Any]) -> None:
-    """Make the shell and run cells in it, so that nothing is done for the first time later."""
+    """Create the shell and run cells in it, so that kernels do nothing for the first time."""
     shell = shells.make(os.environ["HOME"] + "/.ipython")
     nowhere, session = _Nowhere(), sessions.Session(key=b"")
     for target in (shell.displayhook, shell.display_pub):
@@ -275,7 +276,7 @@ def warm_up(start: dict[str, Any]) -> None:
     shell.reset(new_session=True)
     shell.execution_count = 1
     _app()
-    # OpenSSL sets its generator up at first use; each kernel then only stirs it.
+    # OpenSSL seeds its generator at first use; each kernel then only adds to it.
     ssl.RAND_add(os.urandom(32), 0.0)
     ssl.RAND_bytes(1)
 
@@ -286,7 +287,7 @@ def _app() -> _GuestApp:
 
 
 def run(spec: dict[str, Any]) -> None:
-    """Be the kernel that `spec` describes, in a process that is confined already."""
+    """Run the kernel that `spec` describes, in a process that is already confined."""
     gc.disable()
     preloads.renew()
     os.chdir(spec["home"] if os.path.isdir(spec["home"]) else "/")
@@ -296,7 +297,7 @@ def run(spec: dict[str, Any]) -> None:
 
 
 def _propagate_context() -> None:
-    """Let threads and pool workers know the execution they were started by."""
+    """Propagate the execution's context to threads and pool workers."""
     import concurrent.futures
     import contextvars
 

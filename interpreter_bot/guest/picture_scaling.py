@@ -1,8 +1,8 @@
-"""Pictures made small enough for a model to look at.
+"""Pictures scaled down for a model.
 
-They come from anywhere, and a few bytes of one may stand for gigabytes: each is decoded in a
-process of its own, whose memory and time are bounded, so that the kernel and its variables outlive
-it. Nothing of what a picture says beside its pixels, such as where it was taken, is left in it.
+They come from anywhere, and a few bytes of one may decode to gigabytes: each is decoded in a
+process of its own, whose memory and time are bounded, so that the kernel and its variables survive.
+Metadata, such as where a picture was taken, is removed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def scale(
     Returns:
         MIME and content of each; None where it is no picture, or one that is too much.
     """
-    # Here and not in the child, where an import might wait for a lock for ever.
+    # Imported here, not in the child, where an import could wait for a lock for ever.
     from PIL import Image, ImageOps, WebPImagePlugin
 
     Image.init()
@@ -47,10 +47,10 @@ def scale(
 
 
 def _apart(source: str | bytes, most_side: int, most_bytes: int) -> tuple[str, bytes] | None:
-    """Scale one in a process of its own."""
+    """Scale one picture in a child process."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        # Of threads, of which the child has none and needs none.
+        # The warning is about threads, of which the child has and needs none.
         warnings.simplefilter("ignore")
         child = os.fork()
     if not child:
@@ -59,7 +59,7 @@ def _apart(source: str | bytes, most_side: int, most_bytes: int) -> tuple[str, b
             with os.fdopen(writing, "wb") as pipe:
                 pipe.write(_scaled(source, most_side, most_bytes))
         finally:
-            # Whatever went wrong with it: it is no picture for us, and the parent hears nothing.
+            # Any error: the picture is unusable, and the parent reads nothing.
             os._exit(0)
     os.close(writing)
     try:
@@ -73,7 +73,7 @@ def _apart(source: str | bytes, most_side: int, most_bytes: int) -> tuple[str, b
 
 
 def _bound() -> None:
-    """Bound what this process may use from now on."""
+    """Bound the memory and time of this process from now on."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with open("/proc/self/statm", encoding="ascii") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
@@ -88,7 +88,7 @@ def _bound() -> None:
 
 
 def _read(descriptor: int, most_bytes: int) -> bytes:
-    """Read until the end, a limit, or until time is up."""
+    """Read until the end, a limit, or the timeout."""
     give_up = time.monotonic() + _MOST_SECONDS
     parts: list[bytes] = []
     while sum(map(len, parts)) < most_bytes:
@@ -102,7 +102,7 @@ def _read(descriptor: int, most_bytes: int) -> bytes:
 
 
 def _scaled(source: str | bytes, most_side: int, most_bytes: int) -> bytes:
-    """Decode, scale and encode anew; the MIME type comes first, on a line of its own."""
+    """Decode, scale and re-encode; the MIME type comes first, on a line of its own."""
     from PIL import Image, ImageOps
 
     warnings.simplefilter("ignore")
@@ -134,7 +134,7 @@ def _scaled(source: str | bytes, most_side: int, most_bytes: int) -> bytes:
 
 
 def _flat(image: Any) -> Any:
-    """Lay a picture that can be seen through on white."""
+    """Lay a transparent picture on white."""
     from PIL import Image
 
     if image.mode not in ("LA", "RGBA"):
@@ -151,12 +151,12 @@ def _encoded(image: Any, kind: str, **options: Any) -> bytes:
 
 
 def publish(shell: Any, names: list[str], contents: list[str], **bounds: int) -> None:
-    """Scale pictures, and show each with its number in place of words.
+    """Scale pictures, and display each with its number in place of text.
 
     Args:
-        shell: what shows them.
-        names: of files.
-        contents: of others, in base64; they come after those.
+        shell: displays them.
+        names: names of files.
+        contents: further pictures, in base64; numbered after the files.
         bounds: see `scale`.
     """
     sources: list[str | bytes] = [*names, *map(base64.b64decode, contents)]

@@ -1,4 +1,4 @@
-"""Traces of plotly figures drawn on matplotlib axes, all of a kind together."""
+"""Plotly traces drawn on matplotlib axes, all of one kind together."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def bars(axes: Any, traces: Traces, mode: str) -> None:
 
 
 def histograms(axes: Any, traces: Traces, mode: str) -> None:
-    """Draw how often values occur."""
+    """Draw histograms."""
     is_flat = traces[0][0].get("x") is None
     columns = [(one, colour, values(one.get("y" if is_flat else "x"))) for one, colour in traces]
     if any(isinstance(one, str) for *_, found in columns for one in found):
@@ -97,7 +97,7 @@ def histograms(axes: Any, traces: Traces, mode: str) -> None:
 
 
 def heatmaps(axes: Any, traces: Traces, _: str) -> None:
-    """Draw cells by their colours."""
+    """Draw heat maps."""
     import numpy as np
 
     trace = traces[-1][0]
@@ -113,7 +113,7 @@ def heatmaps(axes: Any, traces: Traces, _: str) -> None:
 
 
 def boxes(axes: Any, traces: Traces, _: str) -> None:
-    """Draw how values are spread, group by group."""
+    """Draw box plots, group by group."""
     groups: dict[str, tuple[list[float], Any]] = {}
     is_flat = traces[0][0].get("y") is None
     value_side, key_side = "xy" if is_flat else "yx"
@@ -148,7 +148,7 @@ def values(found: Any) -> list[Any]:
 
 
 def numbers(found: Any) -> list[float]:
-    """Return the values of a field where all are numbers or missing; else none."""
+    """Return the values of a field if all are numbers or missing; else an empty list."""
     known = values(found) if not isinstance(found, list) else found
     if not all(one is None or isinstance(one, int | float) for one in known):
         return []
@@ -156,7 +156,7 @@ def numbers(found: Any) -> list[float]:
 
 
 def points(trace: dict[str, Any], keys: str, heights: str) -> tuple[list[Any], list[Any]]:
-    """Return equally many keys and heights, dates as such, of very many only some."""
+    """Return x and y values of equal number, dates as such; very many are thinned out."""
     import numpy as np
 
     up = [float("nan") if one is None else one for one in values(trace.get(heights))]
@@ -172,7 +172,7 @@ def points(trace: dict[str, Any], keys: str, heights: str) -> tuple[list[Any], l
 
 
 def colour(trace: dict[str, Any]) -> Any:
-    """Return the one colour of a trace as matplotlib knows it; None where it names none."""
+    """Return the one colour of a trace for matplotlib; None if it names none."""
     for part in ("line", "marker"):
         named = (trace.get(part) or {}).get("color")
         if isinstance(named, str):

@@ -1,4 +1,4 @@
-"""What is imported and set up once, in the fork server, so that every kernel begins with it."""
+"""Modules imported and state set up once, in the fork server, and renewed in each kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FONT_PACKAGE = "mplfonts"
 _FONT_FILE = "NotoSansCJKsc-Regular.otf"
 _PLOT_DPI = 120
 
-# Imported lazily by a kernel's first execution, and therefore paid for by its first user.
+# Imported lazily by a kernel's first execution, which would therefore be slow.
 _LAZY = (
     "IPython.core.completerlib",
     "IPython.core.debugger",
@@ -35,7 +35,9 @@ _LAZY = (
 
 
 def renew() -> None:
-    """Reseed every generator that lives at module level and was copied by the fork."""
+    """Reseed all module-level random generators, so that no two forked kernels draw the same
+    numbers.
+    """
     random.seed(os.urandom(_SEED_BYTES))
     ssl.RAND_add(os.urandom(_SEED_BYTES), 0.0)
     if numpy := sys.modules.get("numpy"):
@@ -48,13 +50,13 @@ def renew() -> None:
 
 
 def load(modules: list[str]) -> dict[str, str]:
-    """Import what is there.
+    """Import the modules that are installed.
 
     Returns:
-        What is not, with the reason.
+        The missing ones, with the reason.
     """
     missing = {}
-    # A debugger has no channel to talk through here, costs megabytes, and starts threads.
+    # A debugger has no channel here, costs megabytes, and starts threads.
     sys.modules["debugpy"] = None  # type: ignore[assignment]
     importlib.import_module("ipykernel.debugger")
     del sys.modules["debugpy"]
@@ -65,13 +67,13 @@ def load(modules: list[str]) -> dict[str, str]:
             missing[name] = str(error)
     if "matplotlib" in sys.modules:
         importlib.import_module("matplotlib_inline.backend_inline")
-    # Where it is not preloaded, with its first import in a kernel.
+    # Where it is not preloaded, upon its first import in a kernel.
     import_hooks.after_import({"matplotlib.font_manager": _set_up_plots})
     return missing
 
 
 def _set_up_plots(font_manager: ModuleType) -> None:
-    """Make plots sharp, and make Chinese, Japanese and Korean show in them."""
+    """Make plots sharp, and add a font for Chinese, Japanese and Korean."""
     import matplotlib
 
     matplotlib.rcParams["figure.dpi"] = _PLOT_DPI

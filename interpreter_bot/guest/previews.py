@@ -1,7 +1,8 @@
-"""Previews of plotly figures, which only a browser can draw as they are.
+"""Preview pictures of plotly figures, SVG and LaTeX, for platforms without a browser.
 
-Common kinds of traces are drawn with matplotlib, without pyplot: the figures that user code has
-open stay as they are. Where one trace is of another kind there is no preview.
+Only plotly.js draws a plotly figure as it is. The preview is drawn with matplotlib from the common
+kinds of traces, and says so; a figure with a trace of another kind has none. It uses no pyplot: the
+figures that user code has open stay as they are.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def title_of_plotly(figure: dict[str, Any]) -> str:
     return text(figure.get("layout", {}).get("title"))
 
 
-def said_of_plotly(figure: dict[str, Any]) -> str:
-    """Say in words what a figure shows."""
+def describe_plotly(figure: dict[str, Any]) -> str:
+    """Describe in words what a figure shows."""
     traces = figure.get("data") or []
     kinds = [
         " ".join(filter(None, (one.get("type", "scatter"), one.get("name")))) for one in traces[:8]
@@ -58,12 +59,12 @@ def said_of_plotly(figure: dict[str, Any]) -> str:
 
 
 def of_plotly(figure: dict[str, Any]) -> bytes | None:
-    """Draw a preview; None where a trace is of no common kind."""
+    """Draw a preview as PNG; None if a trace is of no common kind."""
     return draw(figure)
 
 
 def of_latex(latex: str) -> bytes | None:
-    """Draw a formula; None where it is more than matplotlib can set."""
+    """Draw a formula as PNG; None if matplotlib cannot set it."""
     found = _DELIMITED.fullmatch(latex)
     if found is None or len(latex) > _MOST_LATEX:
         return None
@@ -76,7 +77,7 @@ def of_latex(latex: str) -> bytes | None:
 
 
 def of_svg(svg: str) -> bytes | None:
-    """Draw an SVG where there is a library for it."""
+    """Draw an SVG as PNG; None without the library for it."""
     if len(svg) > _MOST_SVG or importlib.util.find_spec("resvg_py") is None:
         return None
     png = importlib.import_module("resvg_py").svg_to_bytes(
@@ -86,7 +87,7 @@ def of_svg(svg: str) -> bytes | None:
 
 
 def _fonts() -> list[str]:
-    """List fonts that are surely there: the sandbox need not have any of the system's."""
+    """List installed fonts: the sandbox need not have any of the system's."""
     from matplotlib import font_manager
 
     names = ("DejaVu Sans", "Noto Sans CJK SC")
@@ -95,7 +96,7 @@ def _fonts() -> list[str]:
 
 
 def text(title: Any) -> str:
-    """Return what a title says, which may be a text or an object that has one."""
+    """Return the text of a title, which is a string or an object that has one."""
     if isinstance(title, dict):
         title = title.get("text")
     return " ".join(_MARKUP.sub(" ", title).split()) if isinstance(title, str) else ""
@@ -153,7 +154,7 @@ def _draw_on(canvas: Any, shown: list[dict[str, Any]], layout: dict[str, Any]) -
 def _axes(
     canvas: Any, made: dict[tuple[str, str], Any], names: tuple[str, str], layout: dict[str, Any]
 ) -> Any:
-    """Make axes where the layout has them; a second scale shares those it lies over."""
+    """Create axes where the layout has them; a second scale shares those it overlays."""
     x, y = (layout.get(_full(name)) or {} for name in names)
     below = made.get((names[0], str(y.get("overlaying", ""))))
     if below is not None:
@@ -174,14 +175,14 @@ def _axes(
 
 
 def _turn(axes: Any, names: tuple[str, str], layout: dict[str, Any]) -> None:
-    """Let axes run backwards where they do."""
+    """Reverse the axes that the layout reverses."""
     for side, name in zip("xy", names, strict=True):
         if (layout.get(_full(name)) or {}).get("autorange") == "reversed":
             getattr(axes, f"invert_{side}axis")()
 
 
 def _annotate(canvas: Any, layout: dict[str, Any]) -> None:
-    """Write what stands over the parts of a figure."""
+    """Write the annotations above the parts of a figure."""
     for note in layout.get("annotations") or []:
         if note.get("xref") == note.get("yref") == "paper" and not note.get("textangle"):
             place = (_LEFT + _WIDTH * note.get("x", 0.5), _BOTTOM + _HEIGHT * note.get("y", 1.0))

@@ -1,9 +1,9 @@
-"""The fresh root of the fork server: an empty tmpfs with an allow-list of what is visible.
+"""The new root of the fork server: an empty tmpfs with an allow-list of what is visible.
 
-Built once per fork server; every kernel gets a copy of its mount namespace. Directories above
-an allowed path are created empty, so a closed home above an environment does not matter, and
-nothing beside it shows. `HOST` holds what only the set-up of a kernel needs; it is detached
-before user code runs.
+Built once per fork server; every kernel gets a copy of its mount namespace. Directories above an
+allowed path are created empty, so a closed home above an environment does not matter, and nothing
+beside it is visible. `HOST` holds what only the set-up of a kernel needs; it is detached before
+user code runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _CONFIGURATION = (
 )
 _DEVICES = {
     "null": "null",
-    # What is mapped of the host's is shared memory of any size; this reads the same, and cannot be.
+    # Mapping the host's /dev/zero gives shared memory of any size; /dev/full reads the same, and
+    # cannot be mapped.
     "zero": "full",
     "full": "full",
     "random": "random",
@@ -52,13 +53,13 @@ _FILES = {
 
 
 class MountTrees:
-    """Mount trees cloned from the host, opened while we may still walk to them."""
+    """Mount trees cloned from the host, opened while its paths can still be walked."""
 
     def __init__(self, readable: list[str], hidden: list[str], workspaces: str) -> None:
-        """Open everything the fresh root will show.
+        """Open everything that the new root will show.
 
         Args:
-            readable: paths shown read-only at their own place, beside the system's.
+            readable: paths shown read-only at the same path, beside the system's.
             hidden: directories below those that are to look empty (the bot's own package).
             workspaces: host directory that holds every session's workspace.
 
@@ -79,9 +80,9 @@ class MountTrees:
             name: syscalls.open_tree(f"/dev/{source}") for name, source in _DEVICES.items()
         }
         self._workspaces = syscalls.open_tree(workspaces)
-        # By its real name: the descriptor we were imported through is of a namespace we have left.
+        # By its real path: the descriptor this was imported through is of a namespace already left.
         self._guest = syscalls.open_tree(os.path.dirname(os.path.realpath(__file__)))
-        # A new /proc may only be mounted where an unmasked one is still in sight.
+        # A new /proc may only be mounted where an unmasked one is still visible.
         self._proc = syscalls.open_tree("/proc")
         self._hidden = [path for path in hidden if os.path.isdir(path) and self._is_covered(path)]
 
@@ -89,10 +90,10 @@ class MountTrees:
         return any(pathlib.PurePath(path).is_relative_to(shown) for shown in self._readable)
 
     def enter(self, *, cores: int) -> None:
-        """Build the root, move into it and leave the host's behind.
+        """Build the root, move into it and detach the host's.
 
         Args:
-            cores: how many processors the kernels are to believe in.
+            cores: how many processors the kernels see.
         """
         root = "/tmp"
         syscalls.mount("root", root, "tmpfs", syscalls.MS_NOSUID, "size=16m,mode=0755")
@@ -121,13 +122,13 @@ class MountTrees:
 
 
 def mount_temporary(readable: list[str], options: str) -> None:
-    """Mount a fresh /tmp over what there is, but for environments that live below it."""
+    """Mount a new /tmp over the present one, except for environments that live below it."""
     below = [path for path in readable if pathlib.PurePath(path).is_relative_to("/tmp")]
     trees = {path: (syscalls.open_tree(path), os.path.isdir(path)) for path in below}
     syscalls.mount("tmp", "/tmp", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
     for path, (tree, is_directory) in trees.items():
         _attach(tree, path, is_directory=is_directory)
-    # What lies between the parts of an environment is in that /tmp, but not for anybody to add to.
+    # Directories between the parts of an environment are in that /tmp, but must not be written to.
     for parent in {os.path.dirname(path) for path in below} - {"/tmp"}:
         tree = syscalls.open_tree(parent)
         flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
@@ -136,7 +137,7 @@ def mount_temporary(readable: list[str], options: str) -> None:
 
 
 def seal() -> None:
-    """Make the root itself read-only, once nothing is to be added to it any more."""
+    """Make the root itself read-only, once nothing more is to be added."""
     flags = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY
     syscalls.mount(None, "/", None, flags | syscalls.MS_NOSUID | syscalls.MS_NODEV)
 
@@ -158,7 +159,7 @@ def _link(target: str, path: str) -> None:
 
 
 def _offer_ffmpeg(root: str) -> None:
-    """Put the ffmpeg that a package brings where a shell finds it; a system's own comes first."""
+    """Link a package's ffmpeg into a directory of PATH; a system's own comes first."""
     for entry in sys.path:
         for program in glob.glob(f"{glob.escape(root + entry)}/imageio_ffmpeg/binaries/ffmpeg-*"):
             _link(program.removeprefix(root), f"{root}{TOOLS}/ffmpeg")
@@ -166,7 +167,7 @@ def _offer_ffmpeg(root: str) -> None:
 
 
 def _furnish(root: str, *, cores: int) -> None:
-    """Create the directories and small files that are ours rather than the host's."""
+    """Create the directories and small files that do not come from the host."""
     for path in (DATA, "/proc", "/tmp", "/dev/shm", "/run", "/var/tmp", "/sys/devices/system/cpu"):
         os.makedirs(root + path, exist_ok=True)
     os.symlink("/usr/share/zoneinfo/UTC", root + "/etc/localtime")
@@ -174,7 +175,8 @@ def _furnish(root: str, *, cores: int) -> None:
         os.symlink("/proc/self/fd" + target, f"{root}/dev/{name}")
     span = f"0-{cores - 1}\n" if cores > 1 else "0\n"
     processors = {f"/sys/devices/system/cpu/{name}": span for name in ("online", "possible")}
-    # By its own name too, where that could not be changed: asking for its address is common.
+    # Also under its own name, where the host could not be renamed: looking up its address is
+    # common.
     hosts = {"/etc/hosts": f"127.0.0.1 localhost {os.uname().nodename}\n::1 localhost\n"}
     for path, text in (_FILES | hosts | processors).items():
         with open(root + path, "w") as file:

@@ -1,10 +1,10 @@
-"""The seccomp filter: what no analysis needs, and attacks on the host kernel do.
+"""The seccomp filter: denies calls that analysis never needs and attacks on the host kernel use.
 
 A deny list: an allow list is stronger, but breaks what people install. Denied calls fail with
 EPERM, so that code gets an exception it can show, or with ENOSYS where a library then takes an
 older call; so do calls newer than this list. Calls of another architecture kill.
 
-Longer than most modules, as half of it is one table.
+Longer than 300 lines, as half of it is one table.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "pidfd_getfd": (438, 438),
     "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),
-    # the kernel's wide doors
+    # large attack surfaces of the kernel
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
@@ -91,41 +91,41 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "move_pages": (279, 239),
     "mknod": (133, None),
     "mknodat": (259, 33),
-    # kernel memory that older kernels count for nobody
+    # kernel memory that older kernels charge to no cgroup
     "msgget": (68, 186),
     "semget": (64, 190),
 }
-# Where no control group holds the session: what would undo its share of the cores, and memory
-# that no process shows while it is held.
+# Denied where no cgroup holds the session: these would undo its share of the cores, or hold memory
+# that is in no process mapping.
 _DENIED_WHERE_WATCHED = {
     "sched_setaffinity": (203, 122),
     "shmget": (29, 194),
 }
 _ABSENT_WHERE_WATCHED = {"memfd_create": (319, 279)}
-# Answered "no such call", so that libraries fall back to the older one they know.
+# Answered with ENOSYS, so that libraries fall back to the older call.
 _ABSENT = {
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
-    # Contexts are so many for the whole machine, whoever has them.
+    # The number of contexts is limited for the whole machine.
     "io_setup": (206, 0),
     "io_pgetevents": (333, 292),
-    # Instances are so many for each user of the host, and those of its root are taken with ours;
-    # what is watched may be a file of all sessions, and tell one what another does.
+    # The number of instances is limited per user of the host, and those of root are shared with the
+    # sessions; a watched file may be shared by all sessions, and tell one what another does.
     "inotify_init": (253, None),
     "inotify_init1": (294, 26),
-    # Rules and programs that a session would leave in the host kernel's memory by the megabyte,
-    # the latter out of one pool, without which nobody's filter could be made.
+    # Rules and programs that a session would leave in the host kernel's memory by the megabyte, the
+    # latter out of one pool, without which no seccomp filter could be installed.
     "landlock_create_ruleset": (444, 444),
     "landlock_add_rule": (445, 445),
     "landlock_restrict_self": (446, 446),
     "seccomp": (317, 277),
-    # Pages that go from pipe to socket to file: a wide door, and libraries copy without it.
+    # Pages moved from pipe to socket to file: a large attack surface, and libraries copy without.
     "splice": (275, 76),
     "tee": (276, 77),
 }
-# The last call that was there to be looked at: file_setattr, of Linux 6.17.
+# The last call that was reviewed: file_setattr, of Linux 6.17.
 _NEWEST = 469
 
 _CLONE = (56, 220)
@@ -153,7 +153,7 @@ _ERRNO = 0x00050000
 _NUMBER, _ARCHITECTURE = 0, 4
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _HIGH_HALF = 4
-# By their flags. What was never sent out of band cannot be received so.
+# Filtered by their flags. What was never sent out of band cannot be received so.
 _SENDS = {
     (44, 206): _FOURTH_ARGUMENT,  # sendto
     (46, 211): _THIRD_ARGUMENT,  # sendmsg
@@ -161,24 +161,24 @@ _SENDS = {
 }
 # NEWNS|NEWCGROUP|NEWUTS|NEWIPC|NEWUSER|NEWPID|NEWNET, and NEWTIME.
 _NAMESPACES = 0x7E020000 | 0x80
-# A thread that shares no descriptors holds files that no look at its process shows.
+# A thread that shares no descriptors holds files that its process's /proc does not show.
 _THREAD, _SHARED_FILES = 0x10000, 0x400
 _CLOSE_RANGE_UNSHARE = 2
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 # Everything about interfaces, bridges, drivers and namespaces. The sockets that the bot connected
-# are in the host's network namespace, and would speak of that.
+# are in the host's network namespace, and would answer about that.
 _SIOC_FIRST, _SIOC_BEYOND = 0x890B, 0x8A00
 _PR_SET_SECCOMP, _PR_FUTEX_HASH = 22, 78
-# Changes in directories that all share. And locks of open files, of which the kernel counts
-# neither number nor memory; the answer is that of a kernel without them.
+# Change notifications of directories that all share. And open-file-description locks, whose number
+# and memory the kernel does not count; the answer is that of a kernel without them.
 _F_NOTIFY, _F_OFD = 1026, (36, 37, 38)
 _MSG_OOB = 1
 _MAP_SHARED, _MAP_ANONYMOUS = 1, 0x20
 _MOST_SHARED_BYTES = 64 * 1024 * 1024
 _SOL_SOCKET = 1
-# Those that go beyond the system's limits by force are refused to who has no privilege.
+# The variants that exceed the system's limits by force are refused to unprivileged callers.
 _BUFFER_OPTIONS = (7, 8)  # SO_SNDBUF, SO_RCVBUF
-# SO_ATTACH_FILTER, _BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF: of the pool that filters are of.
+# SO_ATTACH_FILTER, _BPF, _REUSEPORT_CBPF, _REUSEPORT_EBPF: from the same pool as seccomp filters.
 _PROGRAM_OPTIONS = (26, 50, 51, 52)
 _SO_PASSPIDFD, _SO_PEERPIDFD = 76, 77
 _UNIX, _INTERNET = 1, (2, 10)
@@ -187,7 +187,7 @@ _UNIX, _INTERNET = 1, (2, 10)
 _INTERNET_PROTOCOLS = (0, 6, 17)  # TCP, UDP
 _STREAM, _DATAGRAM, _RAW, _KIND = 1, 2, 3, 0xF
 # libzmq lists interfaces; the other netlink protocols (audit, netfilter, generic, …) list nothing
-# that analysis needs and are much of the host kernel.
+# that analysis needs and are a large part of the host kernel.
 _NETLINK, _NETLINK_ROUTE = 16, 0
 
 
@@ -213,7 +213,7 @@ def _refused(numbers: tuple[int, ...], error: int = errno.EPERM) -> bytes:
 
 
 def _arguments(column: int) -> bytes:
-    """Build the rules that look at an argument; each ends its own call's story."""
+    """Build the rules that check an argument; each returns for its own call."""
     allow = _instruction(_RETURN, _ALLOW)
     second, third = _instruction(_LOAD, _SECOND_ARGUMENT), _instruction(_LOAD, _THIRD_ARGUMENT)
     clone = _instruction(_LOAD, _FIRST_ARGUMENT) + _instruction(_JUMP_SET, _NAMESPACES, 0, 1)
@@ -241,20 +241,20 @@ def _arguments(column: int) -> bytes:
 
 
 def _not_urgent(offset: int) -> bytes:
-    """Build the rule that nothing is sent out of band: rarely used, and often flawed, code."""
+    """Build the rule against out-of-band data: rarely used, often flawed code of the kernel."""
     flags = _instruction(_LOAD, offset) + _instruction(_JUMP_SET, _MSG_OOB, 0, 1)
     return flags + _answer(errno.ENOTSUP) + _instruction(_RETURN, _ALLOW)
 
 
 def _sockets() -> bytes:
-    """Build the rule for families of sockets, and the kinds and protocols of each."""
+    """Build the rule for socket families, and the types and protocols of each."""
     allow = _instruction(_RETURN, _ALLOW)
     refuse = _answer(errno.EPROTONOSUPPORT)
     protocol = _instruction(_LOAD, _THIRD_ARGUMENT)
     netlink = protocol + _only(_NETLINK_ROUTE, allow) + refuse
     known = protocol + b"".join(_only(number, allow) for number in _INTERNET_PROTOCOLS) + refuse
     internet = _instruction(_LOAD, _SECOND_ARGUMENT) + _instruction(_AND, _KIND)
-    # Raw sockets have the system's own answer, whatever their protocol: no right to them.
+    # Raw sockets get the system's own answer for any protocol: not permitted.
     internet += _only(_RAW, allow) + _only(_STREAM, known) + _only(_DATAGRAM, known) + refuse
     rule = _instruction(_LOAD, _FIRST_ARGUMENT) + _only(_UNIX, allow) + _only(_NETLINK, netlink)
     rule += b"".join(_only(family, internet) for family in _INTERNET)
@@ -262,27 +262,27 @@ def _sockets() -> bytes:
 
 
 def _of_sockets(rule: bytes) -> bytes:
-    """Build the rule for options: those of all sockets are looked at, by their number."""
+    """Build the rule for options at level SOL_SOCKET, by their number."""
     level = _instruction(_LOAD, _SECOND_ARGUMENT) + _instruction(_JUMP_EQUAL, _SOL_SOCKET, 1, 0)
     return level + _instruction(_RETURN, _ALLOW) + _instruction(_LOAD, _THIRD_ARGUMENT) + rule
 
 
 def _set_options() -> bytes:
-    """Build the rule that leaves buffers of sockets as they are, and says that it was done.
+    """Build the rule that ignores changes of socket buffer sizes, and reports success.
 
-    What waits in them is memory that no process shows, and that control groups of version 1 do
-    not count; with their size its sum is bounded. Programs are refused, and handles on whoever
-    is at the other end, which may be the bot.
+    What waits in socket buffers is memory in no process mapping, which cgroups of version 1 do not
+    count; fixed sizes bound their sum. BPF programs are refused, and so are handles on the process
+    at the other end, which may be the bot.
     """
     same = b"".join(_only(option, _answer(0)) for option in _BUFFER_OPTIONS)
     return _of_sockets(same + _refused((*_PROGRAM_OPTIONS, _SO_PASSPIDFD)))
 
 
 def _little_shared_memory() -> bytes:
-    """Build the rule that shared memory which is no file comes in small pieces only.
+    """Build the rule that anonymous shared memory comes in small pieces only.
 
-    Its pages outlive their being mapped: of a piece, one page that is mapped shows that there is
-    one, and nothing how much it holds. The bot counts pieces; see `kernels/provisioning/deletions`.
+    Its pages outlive their mapping: one mapped page shows that the piece exists, but not how much
+    it holds. The bot counts pieces; see `kernels/metering/deleted_files`.
     """
     allow = _instruction(_RETURN, _ALLOW)
     flags = _MAP_SHARED | _MAP_ANONYMOUS
@@ -296,11 +296,11 @@ def _little_shared_memory() -> bytes:
 
 
 def build(*, is_watched: bool) -> bytes:
-    """Build the program for this machine.
+    """Build the BPF program for this machine.
 
     Args:
-        is_watched: no control group holds the session, so its memory is watched and its
-            affinity fixed: also deny what would get around that.
+        is_watched: no cgroup holds the session, so its memory is watched and its affinity fixed:
+            also deny calls that would get around that.
 
     Raises:
         OSError: there is no table for this machine's architecture.
@@ -313,7 +313,7 @@ def build(*, is_watched: bool) -> bytes:
     program += _instruction(_JUMP_EQUAL, _AUDIT_ARCHITECTURES[machine], 1, 0)
     program += _instruction(_RETURN, _KILL)
     program += _instruction(_LOAD, _NUMBER)
-    # The numbers of x86-64's other table are far beyond, too.
+    # The numbers of x86-64's x32 table are far beyond, too.
     program += _instruction(_JUMP_GREATER_EQUAL, _NEWEST + 1, 0, 1) + _answer(errno.ENOSYS)
     for absent in (_ABSENT | (_ABSENT_WHERE_WATCHED if is_watched else {})).values():
         program += _only(absent[column], _answer(errno.ENOSYS))

@@ -1,4 +1,7 @@
-"""The shell that runs cells: IPython's, with compact errors and no terminal to talk to."""
+"""The shell that runs cells: IPython's, with compact tracebacks and no terminal.
+
+A traceback has all of the user's frames, few of the libraries', and no colours.
+"""
 
 from __future__ import annotations
 
@@ -58,11 +61,11 @@ def compact(kind: type[BaseException], error: BaseException, tb: TracebackType |
 
 
 def message(error: BaseException) -> str:
-    """Return an exception's text, whatever its `__str__` does."""
+    """Return an exception's text, even if its `__str__` raises."""
     try:
         return str(error)[:_MESSAGE_CHARACTERS]
     except Exception:
-        # Any exception at all: the method is the user's.
+        # Any exception: the method is the user's.
         return "<text could not be made>"
 
 
@@ -86,7 +89,7 @@ def _block(described: traceback.TracebackException) -> list[str]:
 
 
 def _columns(error: BaseException, tb: TracebackType | None) -> list[str]:
-    """Name the columns of the tables on the user's line that asked for what they do not have."""
+    """List the columns of tables on the user's line, after a KeyError or AttributeError."""
     if not isinstance(error, (KeyError, AttributeError)):
         return []
     cells = [
@@ -139,12 +142,12 @@ def _is_machinery(filename: str) -> bool:
 
 
 def _short(frame: traceback.FrameSummary) -> str:
-    """Name a library file from its package on; where it is installed helps nobody."""
+    """Return a library's file name from its package on; where it is installed is of no use."""
     return _INSTALLED.split(frame.filename)[-1]
 
 
 class CellCompiler(compiler.XCachingCompiler):
-    """Names cells by their number, so that a traceback says which one."""
+    """Compiler that names cells by their number, so that a traceback says which one."""
 
     def get_code_name(self, raw_code: str, code: str, number: int) -> str:
         """Return the file name of a cell."""
@@ -152,39 +155,39 @@ class CellCompiler(compiler.XCachingCompiler):
 
 
 class DisplayHook(displayhook.ZMQShellDisplayHook):
-    """Shows what a cell's last line gives; `Out` keeps the newest values, as everywhere."""
+    """Display hook for the value of a cell's last line; `Out` keeps the newest values only."""
 
     def cull_cache(self) -> None:
-        """Forget the oldest values of `Out`, without a warning in the middle of an answer."""
+        """Drop the oldest values of `Out`, without a warning in the middle of an answer."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             super().cull_cache()
 
     def log_output(self, format_dict: dict[str, Any]) -> None:
-        """Keep no copy of what was shown: it would never be let go. `%history -o` has none."""
+        """Keep no copy of displays: it would never be freed. `%history -o` has none."""
 
 
 class GuestShell(zmqshell.ZMQInteractiveShell):
-    """One kernel's shell. It is made before the fork, so that a kernel begins with it warm."""
+    """One kernel's shell, created before the fork, so that a kernel starts with it warm."""
 
     displayhook_class = DisplayHook
     _has_failed = False
 
     def init_display_formatter(self) -> None:
-        """Add tables and charts to what displays can carry."""
+        """Add tables and charts to the display formats."""
         super().init_display_formatter()
         dataframes.install(self.display_formatter)
         html_displays.install(self.display_formatter)
 
     def save_table(self, handle: str, name: str) -> bool:
-        """Write all of a table that was shown; the bot asks for it by this name."""
+        """Write all of a displayed table; the bot calls it by this name."""
         return dataframes.save(handle, name)
 
     def variables(self) -> dict[str, Any]:
-        """Tell the names that code has defined, the latest first, and how many there are.
+        """Return the names that code has defined, newest first, and how many there are.
 
-        No more is looked at than the bot would show or count, and nothing of a value but whether
-        it is one that each kernel begins with.
+        No more names are read than the bot would show or count; of a value only whether it is one
+        that each kernel begins with.
         """
         hidden = self.user_ns_hidden
         names = [
@@ -198,15 +201,15 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         return {"names": shown[:_SHOWN_NAMES], "count": len(names)}
 
     def show_scaled(self, names: list[str], contents: list[str], **bounds: int) -> None:
-        """Show pictures as small as a model looks at them; the bot asks for it by this name."""
+        """Display pictures scaled down for a model; the bot calls it by this name."""
         picture_scaling.publish(self, names, contents, **bounds)
 
     def init_environment(self) -> None:
-        """Leave colours off, which ipykernel would ask of every program that code starts."""
+        """Set no colour variables, which ipykernel would do for every program that code starts."""
         os.environ["PAGER"] = "cat"
 
     def init_magics(self) -> None:
-        """Let `%pip` and its kind be the programs, with no advice to start the kernel again."""
+        """Make `%pip` and similar run the programs, without advice to restart the kernel."""
         super().init_magics()
         pip = f"{shlex.quote(sys.executable)} -m pip"
         for name in ("pip", "uv", "conda", "mamba", "micromamba"):
@@ -223,11 +226,11 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         super().init_history()
 
     def _tee(self, channel: str) -> contextlib.AbstractContextManager[None]:
-        """Keep nothing of what a cell prints; IPython would keep it all, for its `%notebook`."""
+        """Keep no copy of what a cell prints; IPython would, for its `%notebook`."""
         return contextlib.nullcontext()
 
     def init_events(self) -> None:
-        """Look at figures first of all that happens after a cell."""
+        """Drop blank figures before all other callbacks after a cell."""
         super().init_events()
         self.events.register("post_execute", self._drop_blank)
 
@@ -249,7 +252,7 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
             return
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
         self._has_failed = True
-        # What is sent is text already: an exception's own may raise another.
+        # Sent as text already: formatting the user's exception may raise another.
         self._showtraceback(kind, message(error), compact(kind, error, tb))
 
     def showsyntaxerror(self, filename: str | None = None, **_: Any) -> None:

@@ -1,8 +1,8 @@
-"""Standard output and error of a kernel: gathered, bounded, and credited to the right execution.
+"""Standard output and error of a kernel: buffered, bounded, attributed to the right execution.
 
-Text printed by Python is sent in chunks rather than by the write. Text that other programs
-write to descriptors 1 and 2 comes through a pair of pipes made anew for each execution, so what
-a left-over process prints later is still known for what it is.
+Text printed by Python is sent in chunks rather than per write. Text that other programs write to
+descriptors 1 and 2 comes through a pair of pipes made anew for each execution, so what a left-over
+process prints later is still attributed to its own execution.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _SET_PIPE_SIZE = 1031
 
 
 class Budget:
-    """How much each execution may still send. The bot counts again; this saves the way."""
+    """Output budget of each execution. The bot counts again; this saves the transport."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._sent: collections.OrderedDict[str, int] = collections.OrderedDict()
 
     def allows(self, parent: Parent, text: str) -> bool:
-        """Count `text`; False once more than the limit has been let through."""
+        """Count `text`; False once the limit has been exceeded."""
         name = parent.get("header", {}).get("msg_id", "")
         sent = self._sent.get(name, 0)
         if sent > self._limit_bytes:
@@ -77,7 +77,7 @@ class Stream(io.TextIOBase):
         return True
 
     def isatty(self) -> bool:
-        """Say that nobody sits at a terminal."""
+        """Return False: there is no terminal."""
         return False
 
     def fileno(self) -> int:
@@ -85,23 +85,23 @@ class Stream(io.TextIOBase):
         return self._descriptor
 
     def write(self, text: str) -> int:
-        """Take text for the execution that runs in this context."""
+        """Buffer text for the execution that runs in this context."""
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         if os.getpid() != self._pid:
-            # A forked child has no way to the bot; its parent reads the descriptor.
+            # A forked child has no connection to the bot; its parent reads the descriptor.
             os.write(self._descriptor, text.encode(errors="replace"))
             return len(text)
         self.write_for(self._parent(), text)
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
-        """Take several texts."""
+        """Buffer several texts."""
         for line in lines:
             self.write(line)
 
     def write_for(self, parent: Parent, text: str) -> None:
-        """Take text for one execution."""
+        """Buffer text for one execution."""
         if not text or not self.budget.allows(parent, text):
             return
         with self._lock:
@@ -117,12 +117,12 @@ class Stream(io.TextIOBase):
             self.wake.set()
 
     def flush(self) -> None:
-        """Send what there is, unless something was sent a moment ago."""
+        """Send the buffer, unless something was sent a moment ago."""
         if os.getpid() == self._pid and time.monotonic() - self._sent_at > _PAUSE_SECONDS:
             self.push()
 
     def push(self) -> None:
-        """Send what there is, now."""
+        """Send the buffer now."""
         with self._lock:
             if not self._parts:
                 return
@@ -143,7 +143,7 @@ class _Pipe:
             fcntl.fcntl(self.reading, _SET_PIPE_SIZE, _PIPE_BYTES)
 
     def read(self) -> bool:
-        """Pass on what is there; False at the end."""
+        """Pass on what is readable; False at the end."""
         while True:
             try:
                 data = os.read(self.reading, 65536)
@@ -155,7 +155,7 @@ class _Pipe:
 
 
 class Descriptors:
-    """Reads what is written to descriptors 1 and 2, by whichever process."""
+    """Reader of what any process writes to descriptors 1 and 2."""
 
     def __init__(self, streams: tuple[Stream, Stream]) -> None:
         self._streams = streams
@@ -168,7 +168,7 @@ class Descriptors:
         with self._lock:
             for number, stream in enumerate(self._streams, start=1):
                 pipe = _Pipe(stream, parent)
-                # Writers block when the pipe is full; only we must not.
+                # Writers block when the pipe is full; only this reader must not.
                 os.set_blocking(pipe.writing, True)
                 os.dup2(pipe.writing, number, inheritable=True)
                 os.close(pipe.writing)
@@ -178,13 +178,13 @@ class Descriptors:
                 self._drop(self._pipes.popleft())
 
     def drain(self) -> None:
-        """Read what has been written so far, before the execution is said to be over."""
+        """Read what has been written so far, before the execution's end is reported."""
         with self._lock:
             for pipe in list(self._pipes)[-len(self._streams) :]:
                 pipe.read()
 
     def watch(self) -> None:
-        """Read for ever; the body of a thread."""
+        """Read for ever; body of a thread."""
         while True:
             ready = self._selector.select()
             with self._lock:
@@ -199,7 +199,7 @@ class Descriptors:
 
 
 def push_for_ever(streams: tuple[Stream, Stream], wake: threading.Event) -> None:
-    """Send gathered text a moment after it came; the body of a thread."""
+    """Send buffered text a moment after it came; body of a thread."""
     while True:
         wake.wait()
         time.sleep(_PAUSE_SECONDS)

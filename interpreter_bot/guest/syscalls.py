@@ -1,4 +1,4 @@
-"""The system calls that Python's `os` lacks, each raising OSError like its neighbours there."""
+"""System calls that Python's `os` lacks; each raises OSError like the functions of `os`."""
 
 from __future__ import annotations
 
@@ -78,15 +78,15 @@ def unshare(flags: int) -> None:
 
 
 def setns(fd: int, kind: int) -> None:
-    """Enter the namespace that `fd` stands for."""
+    """Enter the namespace of the descriptor `fd`."""
     _check(_libc.setns(fd, kind), "setns")
 
 
 def rename_host() -> None:
-    """Call this machine `sandbox`, in the UTS namespace we are in.
+    """Set the host name to `sandbox` in the current UTS namespace.
 
-    Podman's default profile and systemd's `ProtectHostname=` forbid this one call, whatever the
-    namespace. Then code sees the host's name, which the doctor tells, and is walled all the same.
+    Podman's default profile and systemd's `ProtectHostname=` forbid this one call in any namespace.
+    Code then sees the host's name, which the doctor reports; the confinement holds all the same.
     """
     with contextlib.suppress(OSError):
         socket.sethostname(HOST_NAME)
@@ -133,12 +133,12 @@ def pivot_root(path: str) -> None:
 
 
 def set_dumpable(is_dumpable: bool) -> None:
-    """Allow or forbid others of our user id to look into this process through /proc."""
+    """Allow or forbid other processes of this user id to read this one's /proc files."""
     _check(_libc.prctl(_PR_SET_DUMPABLE, int(is_dumpable), 0, 0, 0), "PR_SET_DUMPABLE")
 
 
 def die_with_parent(signal_number: int) -> None:
-    """Ask for a signal when the thread that forked us ends."""
+    """Ask for a signal when the parent thread that forked this process ends."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "PR_SET_PDEATHSIG")
 
 
@@ -148,7 +148,7 @@ def forbid_new_privileges() -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, and the way to any."""
+    """Give up every capability, and the ways to regain any."""
     for capability in range(_LAST_CAPABILITY + 1):
         # Numbers the kernel does not know fail with EINVAL; there is nothing to drop there.
         if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
