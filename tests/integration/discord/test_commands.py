@@ -89,15 +89,16 @@ async def test_ask_about_this_message(discord_server, lab, connect):
 
 
 async def test_outliving_the_token_goes_on_as_ordinary_messages(discord_server, lab, connect):
-    discord_server.register.token_seconds = 0.6
+    # Long enough for the first of the answer, on a busy machine too.
+    discord_server.register.token_seconds = 1.5
     discord_server.expect(50027)
 
     async def long(turn):
         turn.reply.code(0, "slow()")
         for number in range(12):
             turn.reply.output(0, values.Text("stdout", f"{number}\n"))
-            await asyncio.sleep(0.1)
-        turn.reply.finished(0, values.Finished(values.Ending.OK, 1.2))
+            await asyncio.sleep(0.2)
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 2.4))
         turn.make(0, "late.txt", b"late")
         return turn.done()
 
