@@ -1,7 +1,7 @@
-"""What a model is asked and what becomes of its answers: the loop, the tools, memory and purse.
+"""The model loop, its tools, transcript and budget, independent of platforms and storage.
 
-`loops` takes one request to its final answer; `ports` says what it needs from above (a workbench
-that runs code, a watcher that shows what happens) and of a model. The wire to real models is in
-`llms`. What never belongs here: where code runs (`kernels`), who is served when and what is
-remembered (`sessions`), a network's syntax (`platforms`).
+`loops` takes one request to its final answer; `ports` says what it needs from above (an
+environment that runs code, an observer that shows what happens) and of a model. The wire to real
+models is in `llms`. What never belongs here: where code runs (`kernels`), who is served when and
+what is remembered (`sessions`), a network's syntax (`platforms`).
 """

@@ -1,8 +1,8 @@
-"""What a turn may cost, checked before each spend; and what it did cost, exactly.
+"""The budget of a turn: limits checked before each model call, and the exact cost afterwards.
 
-A model call is allowed only if its worst case (the transcript as estimated, and the longest answer
+A model call is allowed only if its worst case (the estimated transcript plus the longest answer
 asked for) fits into what is left; a shorter answer is asked for where only that fits. What counts
-in the end is what the server says it counted.
+in the end is the usage that the server reports.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from interpreter_bot import settings
 from interpreter_bot.agent import chat_messages
 
 _MILLION: Final = decimal.Decimal(1_000_000)
-# An answer that must be shorter than this is not worth asking for.
+# An answer shorter than this is not worth asking for.
 _SHORTEST_ANSWER: Final = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spent:
-    """What a turn has used.
+    """Steps, tokens and money that a turn has used.
 
     Attributes:
         steps: model calls.
@@ -37,20 +37,20 @@ class Spent:
 
 
 Allowance: TypeAlias = Callable[[Spent], Awaitable[str | None]]
-"""Asked before each spend, for what is limited per person and day.
+"""Check of the limits per person and day, called before each model call.
 
-It gets what this turn would have spent in the worst case once the coming call is over, and returns
-a sentence where that is too much, None where it is allowed.
+It gets what the turn would have spent after the coming call in the worst case, and returns a
+sentence where that is too much, None where it is allowed.
 """
 
 
 def time_is_up(seconds: float) -> str:
-    """Say that a request took longer than it may."""
+    """Return the sentence for a request that took longer than it may."""
     return f"This took longer than the {seconds:,.0f} seconds a request may take."
 
 
 def price(usage: chat_messages.Usage, model: settings.Model) -> decimal.Decimal:
-    """Compute what tokens cost, without rounding."""
+    """Compute the price of tokens, without rounding."""
     cached, stored = usage.cached_tokens, usage.cache_write_tokens
     read = (usage.input_tokens - cached - stored) * model.input_price
     read += cached * _or(model.cached_price, model.input_price)
@@ -63,14 +63,17 @@ def _or(price: decimal.Decimal | None, otherwise: decimal.Decimal) -> decimal.De
 
 
 def _worst_input(tokens: int, model: settings.Model) -> chat_messages.Usage:
-    """Say how tokens are read at worst: where it has a higher price, all of them go to a cache."""
+    """Return the worst-case usage of an input: all of it written to a cache that costs more."""
     is_dearer = _or(model.cache_write_price, model.input_price) > model.input_price
     return chat_messages.Usage(tokens, cache_write_tokens=tokens if is_dearer else 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Allotment:
-    """Leave to ask the model. With `is_last`, there will be no other: it shall answer in words."""
+    """Permission for one model call.
+
+    With `is_last` there will be no other: it must answer in words.
+    """
 
     answer_tokens: int
     is_last: bool
@@ -78,13 +81,13 @@ class Allotment:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why nothing more is spent, as a sentence."""
+    """Refusal of a model call: the sentence why nothing more is spent."""
 
     sentence: str
 
 
 class Budget:
-    """One turn's purse."""
+    """The budget of one turn."""
 
     def __init__(
         self,
@@ -103,16 +106,16 @@ class Budget:
 
     @property
     def seconds_left(self) -> float:
-        """Wall time until the turn is over."""
+        """Return the wall time left for the turn."""
         return self._started + self._limits.seconds - self._clock()
 
     @property
     def time_is_up(self) -> str:
-        """The sentence for that."""
+        """Return the sentence for a turn whose time is over."""
         return time_is_up(self._limits.seconds)
 
     async def ask(self, input_tokens: int) -> Allotment | Refusal:
-        """Say whether the model may be asked, and how long its answer may be."""
+        """Check whether the model may be called, and how long its answer may be."""
         limits = self._limits
         if self.spent.steps >= limits.steps:
             return Refusal(f"This took all {limits.steps} steps that a request may take.")
@@ -133,12 +136,12 @@ class Budget:
         return Allotment(answer, is_last=self.spent.steps + 1 >= limits.steps)
 
     def charge(self, usage: chat_messages.Usage, *, is_step: bool = True) -> Spent:
-        """Count a model call that was made; only some of them are steps."""
+        """Record a model call that was made; only some of them count as steps."""
         self.spent = self._with(usage, steps=int(is_step))
         return self.spent
 
     def _affordable(self, input_tokens: int) -> int:
-        """Count the tokens of answer that the money left pays for."""
+        """Count the answer tokens that the remaining money pays for."""
         if self._limits.money is None:
             return self._model.answer_tokens
         left = self._limits.money - self.spent.money

@@ -1,6 +1,6 @@
-"""What goes to a model and comes back, in no protocol's terms: frozen values.
+"""Messages to and from a model, independent of the wire protocol: frozen values.
 
-A transcript is a sequence of `UserMessage`, `AssistantMessage` and `ToolResult`. Every call of a
+A transcript is a sequence of `UserMessage`, `AssistantMessage` and `ToolResult`. Every call of an
 `AssistantMessage` is answered before anything else follows: servers refuse a transcript where one
 is not.
 """
@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Picture:
-    """An image for a model's eyes.
+    """An image in a message.
 
     Attributes:
         mime: image/png or image/jpeg.
-        data: empty where it is too old to be looked at once more.
-        name: of the file that it is of; empty where it is of none.
+        data: empty if the picture is too old to be sent again.
+        name: of the file that it is of; empty if it is of none.
         sha256: of what `data` is or was; lower-case hex digest.
     """
 
@@ -31,14 +31,14 @@ class Picture:
     sha256: str = ""
 
     def __post_init__(self) -> None:
-        """Find the digest out where it is not known."""
+        """Compute the digest if it is not given."""
         if not self.sha256:
             object.__setattr__(self, "sha256", hashlib.sha256(self.data).hexdigest())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """A model's wish to use a tool. `arguments` is what it wrote: JSON, if all is well."""
+    """A tool call of a model. `arguments` is what it wrote: JSON, if all is well."""
 
     id: str
     name: str
@@ -47,12 +47,13 @@ class Call:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reasoning:
-    """What a provider wants to see again beside what its model said: thoughts, or their signature.
+    """Reasoning that a provider wants back with the message it belongs to: thoughts or their
+    signature.
 
-    It is nobody's to read: never shown, never logged, given back unchanged or not at all.
+    It is never shown and never logged; it is given back unchanged or not at all.
 
     Attributes:
-        origin: which model, over which protocol; no other is given it.
+        origin: which model, over which protocol; no other model gets it.
         value: JSON, as the protocol's own module wrote it.
     """
 
@@ -62,7 +63,7 @@ class Reasoning:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UserMessage:
-    """Something the model is told; `is_ours` marks the bot's own remarks among a person's words."""
+    """A message to the model; `is_ours` marks the bot's own notes among a person's words."""
 
     text: str
     pictures: tuple[Picture, ...] = ()
@@ -71,7 +72,7 @@ class UserMessage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """Something the model said, and the calls it made."""
+    """A message of the model, with the tool calls it made."""
 
     text: str
     calls: tuple[Call, ...] = ()
@@ -80,7 +81,7 @@ class AssistantMessage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of a call."""
+    """The result of a tool call."""
 
     call_id: str
     text: str
@@ -93,7 +94,7 @@ Message: TypeAlias = UserMessage | AssistantMessage | ToolResult
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tool:
-    """What a model may call; `parameters` is a JSON schema."""
+    """A tool that a model may call; `parameters` is a JSON schema."""
 
     name: str
     description: str
@@ -102,17 +103,17 @@ class Tool:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One question to a model.
+    """The input of one model call.
 
     Attributes:
-        system: who it is and what the rules are.
+        system: the system prompt.
         messages: the transcript, oldest first.
-        tools: what it may know of.
-        may_call: False where it shall answer in words now.
+        tools: the tools it is told of.
+        may_call: False if it must answer in words now.
         answer_tokens: the longest answer that is paid for.
         temperature: None leaves it to the server.
-        cache_key: the same for all prompts of a conversation, so that a server finds its cache
-            of them again; says nothing about anybody. May be empty.
+        cache_key: the same for all prompts of a session, so that a server finds its cache of them
+            again; identifies no person. May be empty.
     """
 
     system: str
@@ -129,9 +130,9 @@ class Usage:
     """Tokens read and written.
 
     Attributes:
-        is_estimated: the server did not count them for us.
+        is_estimated: the server did not count them.
         cached_tokens: those of the input that the server had in its cache.
-        cache_write_tokens: those of the input that it put there, where that has a price.
+        cache_write_tokens: those of the input that it wrote to its cache, where that has a price.
     """
 
     input_tokens: int = 0
@@ -142,7 +143,7 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """Both together."""
+        """Return input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -160,12 +161,12 @@ class Finish(enum.StrEnum):
 
     STOP = "stop"
     LENGTH = "length"
-    """At the limit of its length: text and calls may be incomplete."""
+    """At its length limit: text and calls may be incomplete."""
     FILTERED = "filtered"
     """The provider's filter, or the model itself, refused."""
 
 
-class Sampling(enum.StrEnum):
+class CallFormat(enum.StrEnum):
     """How a reply's calls were made."""
 
     NATIVE = "native"
@@ -177,18 +178,19 @@ class Sampling(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One answer of a model.
+    """One reply of a model.
 
     Attributes:
-        usage: None where the server did not count.
-        reasoning: what is to be given back with this.
-        is_reasoning_refused: what was given back of earlier replies was refused, and is of no use.
-        are_pictures_refused: so were pictures, one of which at least cannot be read.
+        usage: None if the server did not count.
+        reasoning: what is to be given back with this reply.
+        is_reasoning_refused: the reasoning given back with earlier replies was refused; it is
+            useless.
+        are_pictures_refused: likewise the pictures, at least one of which cannot be read.
     """
 
     text: str = ""
     calls: tuple[Call, ...] = ()
-    manner: Sampling = Sampling.NATIVE
+    call_format: CallFormat = CallFormat.NATIVE
     finish: Finish = Finish.STOP
     usage: Usage | None = None
     is_second_try: bool = False
@@ -198,7 +200,7 @@ class Reply:
 
 
 def to_dict(message: Message) -> dict[str, Any]:
-    """Make JSON of a message, to be stored; of pictures their digests, but not what they show."""
+    """Convert a message to JSON for storage; pictures as digests, without their content."""
     match message:
         case UserMessage():
             kind = "remark" if message.is_ours else "told"
@@ -219,10 +221,10 @@ def _listed(pictures: tuple[Picture, ...]) -> dict[str, Any]:
 
 
 def from_dict(stored: Mapping[str, Any]) -> Message:
-    """Make a message of what `to_dict` made; its pictures have no content.
+    """Convert the result of `to_dict` back to a message; its pictures have no content.
 
     Raises:
-        ValueError: it is nothing that `to_dict` makes.
+        ValueError: it is not a result of `to_dict`.
     """
     try:
         pictures = tuple(Picture(data=b"", **one) for one in stored.get("pictures", ()))

@@ -1,11 +1,11 @@
-"""What a model's answer claims without ground: files that do not exist, figures out of nothing.
+"""Claims without ground in a model's answer: files that do not exist, invented figures. Pure.
 
-Pure, and careful: a claim is only what cannot well be meant otherwise, for each alarm makes the
-model answer again. A file's name counts in words or as a whole piece of code, if it ends as data
-and documents do, and nobody else has spoken of it. A figure counts where nothing was run for the
-answer, though there is data to be asked: if it is in no question, output or earlier answer, and is
-no number that people say anyway. Sentences about what might be, may be done or is not there claim
-nothing; nor does code in a block, a quotation or an address.
+Careful, for each alarm makes the model answer again: a claim is only what cannot well be meant
+otherwise. A file's name counts in words or as a whole piece of code, if it ends as data and
+documents do and no other message has mentioned it. A figure counts if nothing was run for the
+answer although there is data: if it is in no question, output or earlier answer, and is no number
+that people say anyway. Sentences about what might be, may be done or is not there claim nothing;
+nor does code in a block, a quotation or an address.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DATA: Final = (
     "jpeg|gif|svg|webp|tif|tiff|bmp|pdf|docx|doc|pptx|rtf|zip|7z|mp4|mp3|wav|webm|mov|avi|mkv|ogg|"
     "flac|srt"
 )
-# People talk of these as well where they talk of programs: only what was made is claimed.
+# Also the names of programs: these count only where something is said to have been made.
 _PROGRAM: Final = "json|xml|yaml|yml|sqlite|db|html|htm|md|txt|tex|tar|gz|py|ipynb|sql|log"
 _MADE: Final = re.compile(
     r"\b(?:saved?|wrote|written|created?|generated|exported|stored|attached|made|download\w*|"
@@ -30,10 +30,11 @@ _MADE: Final = re.compile(
     re.IGNORECASE,
 )
 _ENDINGS: Final = f"{_DATA}|{_PROGRAM}"
-# Where files are said to be that a person sent.
+# Directories where a file that a person sent is said to be.
 _FOLDER: Final = "/mnt/data/"
 _NAME: Final = rf"\w[\w.+-]{{0,100}}\.(?:{_ENDINGS})"
-# As one word of a sentence: no part of an address, a path elsewhere, a pattern or an expression.
+# A file name as one word of a sentence: no part of an address, a path elsewhere, a pattern or an
+# expression.
 _WORD: Final = re.compile(
     rf"(?<![\w.+/\\:@~*<>{{$=-])(?:/?mnt/data/)?(?P<name>(?:\w[\w-]{{0,60}}/){{0,3}}{_NAME})"
     r"(?![\w(\[/\\=*>-]|\.\w)",
@@ -53,13 +54,13 @@ _ADDRESS: Final = re.compile(
 )
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _SENTENCE: Final = re.compile(r"(?<=[.!?:;])\s+|\n+")
-# What might be, in the languages that are asked most.
+# Words for what might be, in the most frequent languages.
 _MAYBE: Final = (
     r"if|could|would|should|might|e\.?g|example|such as|suppose|imagine|assum\w+|typical\w*|"
     r"usual\w*|often|general(?:ly)?|convention\w*|rule of thumb|let me know|falls|wenn|könn\w+|"
     r"würd\w+|soll\w*|zum beispiel|z\. ?b|si|pourr\w+|par exemple|podría\w*|por ejemplo"
 )
-# What is offered, asked for, advised, or not there.
+# Words for what is offered, asked for, advised, or not there.
 _ABSENT: Final = (
     r"can|may|must|want|need|please|like|not|no|none|never|cannot|\w+n['\u2019]t|without|instead|"
     r"unable|missing|fail\w*|try|rename|upload|send|provide|share|kann\w*|nicht|kein\w*|fehl\w*|"
@@ -76,7 +77,7 @@ _UNITS: Final = re.compile(
 )
 _SMALL: Final = 12
 _YEARS: Final = (1900, 2100)
-# What people say of any data: levels of significance and confidence, quantiles, whole hundreds.
+# Numbers said of any data: levels of significance and confidence, quantiles, whole hundreds.
 _COMMON: Final = frozenset(
     {0.001, 0.01, 0.05, 0.1, 0.2, 0.25, 0.3, 0.5, 0.7, 0.75, 0.8, 0.9, 0.95, 0.99, 1.5, 1.96, 2.5}
     | {15, 16, 20, 24, 25, 30, 31, 32, 40, 50, 52, 60, 64, 68, 70, 75, 80, 90, 95, 97.5, 99, 99.7}
@@ -84,7 +85,7 @@ _COMMON: Final = frozenset(
     | {1_000_000, 3.14, 3.1416, 3.14159, 2.718, 2.71828}
 )
 _MOST: Final = 10
-# Of an answer: all this is done between two events of everybody's.
+# The most characters of an answer that are searched: it happens on the event loop.
 _MOST_CHARACTERS: Final = 20_000
 
 
@@ -93,8 +94,8 @@ class Unfounded:
     """Claims without ground, as they are written, in order.
 
     Attributes:
-        files: names that no file has.
-        figures: numbers that come from nowhere.
+        files: names of files that do not exist.
+        figures: numbers without a source.
     """
 
     files: tuple[str, ...] = ()
@@ -105,7 +106,7 @@ class Unfounded:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """A line for people about each kind."""
+        """Return one sentence for people about each kind of claim."""
         lines = []
         if self.files:
             lines.append(f"The answer speaks of files that do not exist: {', '.join(self.files)}.")
@@ -115,7 +116,7 @@ class Unfounded:
 
     @property
     def remark(self) -> str:
-        """What the model is told, to answer once more."""
+        """Return the note that asks the model to answer again."""
         parts = []
         if self.files:
             parts.append(
@@ -132,17 +133,17 @@ class Unfounded:
 
 
 NOTHING: Final = Unfounded()
-"""Every claim has ground."""
+"""No claim without ground."""
 
 
-def text(message: chat_messages.Message) -> str:
-    """Return all that a message says, its calls included."""
+def message_text(message: chat_messages.Message) -> str:
+    """Return all text of a message, including its calls."""
     calls = message.calls if isinstance(message, chat_messages.AssistantMessage) else ()
     return "\n".join([message.text, *(call.arguments for call in calls)])
 
 
 def file_names(text: str) -> tuple[str, ...]:
-    """Return the names of files that an answer claims, whether or not they exist."""
+    """Return the file names that an answer claims, whether or not the files exist."""
     found: dict[str, None] = {}
     for sentence in _sentences(text[:_MOST_CHARACTERS]):
         if _NO_FILE.search(_WORD.sub(" ", _CODE.sub(" ", sentence))):
@@ -161,15 +162,15 @@ def _is_claimed(name: str, sentence: str) -> bool:
     return is_data or _MADE.search(sentence) is not None
 
 
-def missing(
+def missing_files(
     text: str, existing: Collection[str], transcript: Sequence[chat_messages.Message]
 ) -> tuple[str, ...]:
-    """Return the files that an answer claims and that there are not.
+    """Return the files that an answer claims and that do not exist.
 
     Args:
         text: Markdown.
         existing: names of the files there are.
-        transcript: whatever it says of a file, but for the model's own words, makes it no claim.
+        transcript: a file it mentions, other than in the model's own words, is no claim.
     """
     present = {name.casefold() for name in existing}
     present |= {name.rpartition("/")[2] for name in present}
@@ -185,7 +186,7 @@ def missing(
 
 
 def has_data(transcript: Sequence[chat_messages.Message]) -> bool:
-    """Say whether there is anything of which figures could be made up."""
+    """Say whether the transcript has data from which figures could be computed."""
     return any(
         isinstance(one, chat_messages.ToolResult)
         or (isinstance(one, chat_messages.UserMessage) and not one.is_ours and _FOLDER in one.text)
@@ -198,7 +199,7 @@ def _is_present(name: str, present: Collection[str]) -> bool:
 
 
 def figures_of_nothing(text: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return the numbers of an answer that are in none of the texts that its writer knew.
+    """Return the numbers of an answer that are in none of the texts known to the model.
 
     Args:
         text: the answer, for which nothing was run.
@@ -216,7 +217,7 @@ def figures_of_nothing(text: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def _has_ground(written: str, known: list[float]) -> bool:
-    """Say whether a number is known, or common, whatever its commas and gaps mean."""
+    """Say whether a number is known or common, however its commas and gaps are read."""
     readings = list(figures.readings(written))
     if not readings or any(_is_common(*one) or _is_rounded(*one, known) for one in readings):
         return True
@@ -225,7 +226,7 @@ def _has_ground(written: str, known: list[float]) -> bool:
 
 
 def _is_rounded(value: float, places: int, known: list[float]) -> bool:
-    """Say whether a number is a known one, however it was rounded; also in millions."""
+    """Say whether a number is a known one, however rounded; also in millions."""
     half = 0.5 * 10.0**-places + 1e-9 * value
     return any(figures.is_near(value * unit, half * unit, known) for unit in (1, 1e3, 1e6, 1e9))
 
@@ -237,7 +238,7 @@ def _is_common(value: float, places: int) -> bool:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """Give the sentences of a text, without blocks of code, quotations and addresses."""
+    """Iterate over the sentences of a text, without code blocks, quotations and addresses."""
     fence, lines = "", []
     for line in text.split("\n"):
         found = _FENCE.match(line)

@@ -1,7 +1,7 @@
-"""Keeping a transcript within a model's window. Pure.
+"""Fit a transcript into a model's context window. Pure.
 
-Old outputs go first, cut to a line or two; then whole turns, oldest first, for which a summary
-or a note takes their place; last, what the present turn itself has piled up.
+Old outputs go first, cut to a line or two; then whole turns, oldest first, replaced by a summary
+or a note; last, what the present turn itself has accumulated.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from typing import Final
 
 from interpreter_bot.agent import chat_messages
 
-# A picture costs about this at every provider, once it has been scaled down.
+# The approximate cost of a picture at every provider, once it has been scaled down.
 _PICTURE_TOKENS: Final = 1100
 _MESSAGE_TOKENS: Final = 8
 _ASCII_PER_TOKEN: Final = 3.2
-# Reasoning is sealed in base64 more often than not.
+# Characters per token of reasoning, which is mostly sealed in base64.
 _SEALED_PER_TOKEN: Final = 5
 _SHORT: Final = 300
-# The newest outputs, which the model is working on.
+# The newest outputs stay whole: the model is working on them.
 _KEPT_OUTPUTS: Final = 2
-# So many outputs are shortened at a time: each time, the servers' caches of all that follows are
+# The number of outputs shortened at a time: each time, the servers' caches of all that follows are
 # lost.
 _BATCH: Final = 8
-# Dropping turns goes on until this part is used, so that it is not done at every step.
+# Turns are dropped until this part of the window is used, so that it is not done at every step.
 _ROOM: Final = 0.6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FittedTranscript:
-    """What fits, and the messages of whole turns that had to go."""
+    """A transcript that fits, and the messages of whole turns that were dropped."""
 
     kept: tuple[chat_messages.Message, ...]
     dropped: tuple[chat_messages.Message, ...] = ()
 
 
 def text_tokens(text: str) -> int:
-    """Estimate from above: a few ASCII characters a token, one of any other script."""
+    """Estimate tokens from above: a few ASCII characters per token, one of any other script."""
     others = 0 if text.isascii() else sum(not mark.isascii() for mark in text)
     return int((len(text) - others) / _ASCII_PER_TOKEN) + others + 1
 
 
 def message_tokens(message: chat_messages.Message) -> int:
-    """Estimate one message."""
+    """Estimate the tokens of one message."""
     tokens = _MESSAGE_TOKENS + text_tokens(message.text)
     if isinstance(message, chat_messages.AssistantMessage):
         return tokens + sum(text_tokens(call.arguments) + _MESSAGE_TOKENS for call in message.calls)
@@ -51,12 +51,12 @@ def message_tokens(message: chat_messages.Message) -> int:
 
 
 def tokens(transcript: Sequence[chat_messages.Message]) -> int:
-    """Estimate a transcript."""
+    """Estimate the tokens of a transcript."""
     return sum(map(message_tokens, transcript))
 
 
 def reasoning_tokens(transcript: Sequence[chat_messages.Message]) -> int:
-    """Estimate what is given back of the last turn's reasoning; that of others counts for none."""
+    """Estimate the tokens of the last turn's reasoning; that of other turns is not sent."""
     characters = 0
     for message in reversed(transcript):
         if isinstance(message, chat_messages.UserMessage) and not message.is_ours:
@@ -67,7 +67,7 @@ def reasoning_tokens(transcript: Sequence[chat_messages.Message]) -> int:
 
 
 def fit(transcript: Sequence[chat_messages.Message], most_tokens: int) -> FittedTranscript:
-    """Make a transcript fit."""
+    """Fit a transcript into `most_tokens`."""
     if tokens(transcript) <= most_tokens:
         return FittedTranscript(tuple(transcript))
     kept = _with_short_outputs(transcript, most_tokens, _KEPT_OUTPUTS)
@@ -81,7 +81,7 @@ def fit(transcript: Sequence[chat_messages.Message], most_tokens: int) -> Fitted
 
 
 def shorten(text: str, most_characters: int) -> str:
-    """Keep the head and the tail of a text, and say what is missing between them."""
+    """Keep the head and the tail of a text, and note the size of the gap between them."""
     if len(text) <= most_characters:
         return text
     half = max(most_characters // 2, 1)
@@ -92,7 +92,7 @@ def shorten(text: str, most_characters: int) -> str:
 def _with_short_outputs(
     transcript: Sequence[chat_messages.Message], most_tokens: int, kept_outputs: int
 ) -> list[chat_messages.Message]:
-    """Shorten outputs, oldest first, as many as needed, and then some."""
+    """Shorten outputs, oldest first, as many as needed, rounded up to a whole batch."""
     result = list(transcript)
     places = [i for i, one in enumerate(result) if isinstance(one, chat_messages.ToolResult)]
     excess = tokens(result) - most_tokens
@@ -125,14 +125,14 @@ def _turn_that_fits(transcript: Sequence[chat_messages.Message], most_tokens: in
 def _squeezed(
     transcript: list[chat_messages.Message], most_tokens: int
 ) -> list[chat_messages.Message]:
-    """Make one turn fit that is too long in itself: its oldest steps go, then its question."""
+    """Fit a turn that is too long in itself: drop its oldest steps, then cut its question."""
     while tokens(transcript) > most_tokens:
         said = [
             i for i, one in enumerate(transcript) if isinstance(one, chat_messages.AssistantMessage)
         ]
         if len(said) < 2:
             break
-        # A step goes with its answers, for a server wants to see neither alone.
+        # A step is dropped together with its tool results: servers refuse one without the other.
         del transcript[said[0] : said[1]]
     if (excess := tokens(transcript) - most_tokens) > 0:
         longest = max(range(len(transcript)), key=lambda i: len(transcript[i].text))

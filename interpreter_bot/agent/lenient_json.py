@@ -1,6 +1,6 @@
-"""Reading what a model meant where it wrote something else than JSON. Pure.
+"""Read nearly-JSON: tool calls that a model wrote with faults. Pure.
 
-Nothing here runs or compiles what it reads, and every pattern takes time in proportion to it.
+Nothing here runs or compiles what it reads, and every pattern takes linear time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TRIPLE: Final = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
 _FENCES: Final = ("```", "~~~")
 _CODE: Final = re.compile(r'"(?:code|source|python|script)"\s*:\s*"')
 _BEGINNING: Final = re.compile(r'\s*\{+\s*"(?:code|source|python|script)"\s*:\s*"')
-# Whole characters and whole escapes; the first half of a pair waits for the second.
+# Whole characters and whole escapes; the first half of a surrogate pair waits for the second.
 _STRING: Final = re.compile(
     r'(?:[^"\\]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}'
     r"|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\[^u])*+"
@@ -33,7 +33,7 @@ _ESCAPES: Final = {
     "f": "\f",
 }
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-# Of IPython; and comments.
+# IPython's magics, and comments.
 _MAGIC: Final = ("%", "!", "#", "?")
 _PROSE_CHARACTERS: Final = 2000
 _NAMED: Final = ("name", "function", "tool", "tool_name")
@@ -41,9 +41,10 @@ _GIVEN: Final = ("arguments", "parameters", "args", "input", "tool_input")
 
 
 def parse(text: str) -> object:
-    """Read JSON, or what a model takes for it; ValueError where it is neither.
+    """Parse JSON, or a model's approximation of it; ValueError if it is neither.
 
-    Taken too: Python's triple quotes, Python's literals, doubled braces, raw line ends in strings.
+    Also accepted: Python's triple quotes, Python's literals, doubled braces, raw line ends in
+    strings.
     """
     if len(text) > _LONGEST:
         raise ValueError("too long")
@@ -65,7 +66,7 @@ def _literal(text: str) -> object:
         raise ValueError("neither JSON nor a literal")
     try:
         with warnings.catch_warnings():
-            # Of invalid escapes in strings, which are the model's affair.
+            # Python warns of invalid escapes in strings, which are the model's fault, not ours.
             warnings.simplefilter("ignore")
             value: object = ast.literal_eval(text)
             return value
@@ -74,16 +75,16 @@ def _literal(text: str) -> object:
 
 
 def read_call(text: str, names: frozenset[str]) -> tuple[str, str] | None:
-    """Find the call of one of the named tools that a text consists of.
+    """Read the call of one of the named tools that makes up a text.
 
     Args:
         text: a fenced block, the inside of tags, or bare JSON.
         names: the tools there are.
 
     Returns:
-        The tool's name and its arguments as text; None where it is no such call.
+        The tool's name and its arguments as text; None if it is no such call.
     """
-    text = re.sub(r"</?tool_call>", "", unwrapped(text))
+    text = re.sub(r"</?tool_call>", "", without_fence(text))
     try:
         value = parse(text)
     except ValueError:
@@ -102,7 +103,7 @@ def read_call(text: str, names: frozenset[str]) -> tuple[str, str] | None:
 
 
 def _read_broken_call(text: str, names: frozenset[str]) -> tuple[str, str] | None:
-    """Find a call whose code breaks its JSON, such as by quotes that were not escaped."""
+    """Read a call whose code breaks its JSON, such as by unescaped quotes."""
     name = re.match(r'\s*\{+\s*"(?:name|function|tool)"\s*:\s*"(\w+)"', text)
     if not name or name[1] not in names:
         return None
@@ -111,7 +112,7 @@ def _read_broken_call(text: str, names: frozenset[str]) -> tuple[str, str] | Non
 
 
 def broken_code(text: str) -> str | None:
-    """Take the code out of an object that is not quite JSON."""
+    """Extract the code from an object that is not quite JSON."""
     start = _CODE.search(text)
     if not start:
         return None
@@ -119,7 +120,7 @@ def broken_code(text: str) -> str | None:
     end = _END.search(rest[-200:])
     if end:
         rest = rest[: max(len(rest) - 200, 0) + end.start()]
-    return unescaped(rest)
+    return without_escapes(rest)
 
 
 def code_start(text: str) -> int | None:
@@ -129,14 +130,14 @@ def code_start(text: str) -> int | None:
 
 
 def string_end(text: str) -> tuple[int, bool]:
-    """Say how much of a JSON string's inside can be decoded, and whether its end was reached."""
+    """Return how much of a JSON string's inside can be decoded, and whether its end was reached."""
     match = _STRING.match(text)
     position = match.end() if match else 0
     return position, text[position : position + 1] == '"'
 
 
-def unescaped(text: str) -> str:
-    """Undo the escapes of JSON, and leave alone what is none."""
+def without_escapes(text: str) -> str:
+    """Undo the escapes of JSON; leave everything else alone."""
 
     def one(match: re.Match[str]) -> str:
         letter = match[1]
@@ -144,19 +145,19 @@ def unescaped(text: str) -> str:
             return chr(int(letter[1:], 16))
         return _ESCAPES.get(letter, match[0])
 
-    # JSON writes what is beyond 16 bits as two escapes, which are one character.
+    # JSON writes a character beyond 16 bits as two escapes.
     halves = _ESCAPE.sub(one, text)
     return halves.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def is_prose(code: str) -> bool:
-    """Say whether what was given as Python is an answer in words: no line of it is any Python."""
+    """Say whether supposed Python is an answer in words: no line of it parses as Python."""
     lines = [line.strip() for line in code[:_PROSE_CHARACTERS].splitlines()]
     return bool(code.strip()) and not any(_is_python(line) for line in lines if line)
 
 
-def printed(code: str) -> str:
-    """Return what code says that does nothing but print words and numbers of its own."""
+def printed_text(code: str) -> str:
+    """Return the output of code that only prints constant words and numbers."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -185,8 +186,8 @@ def _is_python(line: str) -> bool:
     return True
 
 
-def unwrapped(text: str) -> str:
-    """Take a text out of the fence that wraps all of it, if one does."""
+def without_fence(text: str) -> str:
+    """Remove the fence that wraps a whole text, if there is one."""
     opening, line_end, inside = text.strip().partition("\n")
     if not line_end or not opening.startswith(_FENCES):
         return text

@@ -1,4 +1,4 @@
-"""Links in a model's answer that lead nowhere: to files of the workspace, or to none. Pure.
+"""Dead links in a model's answer: to workspace files, or to files that do not exist. Pure.
 
 Models write `[result](sandbox:/mnt/data/result.csv)`, which no platform can follow; the file is
 delivered beside the answer instead, so its plain name is what helps. Code is left as it is.
@@ -17,7 +17,7 @@ _LINK: Final = re.compile(
     rf"!?\[(?P<label>[^\[\]\n]{{0,500}})\]\(\s*<?(?P<target>(?:{_HOME})[^()\n<>]{{1,500}}?"
     r"|[^()\s:/#?]{1,200}\.\w{1,8})>?(?:\s+\"[^\"\n]{0,200}\")?\s*\)"
     r"|(?P<bare>\bsandbox:/{0,3}(?:mnt/data/)?[^\s()<>\[\]\"'`]{1,500})"
-    # Found last, so that a link may have code for its label, and is passed over.
+    # Matched last, so that a link may have code for its label, and passed over.
     r"|(?P<code>`[^`\n]{1,500}`)"
 )
 _PREFIX: Final = re.compile(rf"\A(?:{_HOME})")
@@ -34,7 +34,7 @@ class RewrittenText:
 
 
 def rewrite(text: str, existing: Collection[str]) -> RewrittenText:
-    """Turn links to workspace files into their names.
+    """Replace links to workspace files by the files' names.
 
     Args:
         text: Markdown.

@@ -1,4 +1,4 @@
-"""The loop: ask the model, run its code, tell it the outputs, until it answers in words.
+"""The model loop: ask the model, run its code, give it the outputs, until it answers in words.
 
 Every way out is an `outcomes.Outcome`. The transcript that comes in is complete when the turn is
 over, however it ends, also by cancellation: what was said is in it, and every call is answered.
@@ -28,7 +28,7 @@ from interpreter_bot.agent.outcomes import OutcomeKind
 
 _log = logging.getLogger(__name__)
 
-# Answers that broke off, and answers without a word, that are put up with in one turn.
+# The most cut or empty replies that are tolerated in one turn.
 _CUTS: Final = 3
 _EMPTY: Final = 3
 _REFUSALS: Final = 2
@@ -44,19 +44,19 @@ _SAY_SOMETHING: Final = "[Your last message was empty. Call run_code, or answer 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSpec:
-    """One turn: who is asked, what about, with which means.
+    """One turn: the model, the transcript and the services it needs.
 
     Attributes:
         llm: the model.
-        model: what the settings say of it.
+        model: its settings.
         limits: what the turn may use.
         system: the system prompt.
         transcript: ends in what the person wants; grows.
         environment: where code runs.
-        observer: who sees it.
-        budget: the turn's purse, made for this turn.
+        observer: sees what happens.
+        budget: made for this turn.
         cache_key: see `chat_messages.Prompt`.
-        approve: lets a person say whether code may run; None where nobody is asked.
+        approve: lets a person say whether code may run; None if no person is asked.
     """
 
     llm: ports.Llm
@@ -72,10 +72,10 @@ class TurnSpec:
 
 
 async def run(job: TurnSpec, *, stop: asyncio.Event | None = None) -> outcomes.Outcome:
-    """Take one request to its end.
+    """Run one turn to its outcome.
 
     Args:
-        job: the request and the means.
+        job: the turn.
         stop: set when the person wants it to end; the model's stream is closed and running code
             interrupted before this returns. Cancelling does the same, and raises.
     """
@@ -120,7 +120,7 @@ class _Turn:
             cache_key=job.cache_key,
         )
         self._words: list[str] = []
-        self._known = (job.system, *(claims.text(one) for one in job.transcript.entries))
+        self._known = (job.system, *(claims.message_text(one) for one in job.transcript.entries))
         self._doubted = ""
         self._unfounded = claims.NOTHING
         self._may_go_on = True
@@ -154,10 +154,10 @@ class _Turn:
             self._transcript.settle(self._tool_runner.unfinished(), rest=tool_execution.NOT_RUN)
 
     async def _ask(self) -> chat_messages.Reply:
-        """Ask the model; what broke off or came empty is returned as a reply without an end."""
+        """Call the model; a reply that was cut or empty is returned without an end."""
         must_answer = self._guard.refusals >= _REFUSALS
         if must_answer and not self._guard.has_succeeded:
-            # There is nothing to answer from: it would make something up.
+            # Without the output to answer from it would invent one.
             raise _EndedError(
                 OutcomeKind.STUCK,
                 f"The code failed again and again ({self._guard.last_failure}). "
@@ -202,7 +202,7 @@ class _Turn:
         return False
 
     async def _stands(self, reply: chat_messages.Reply) -> bool:
-        """Say whether an answer may be the last; what it claims without ground is objected to."""
+        """Say whether an answer may be the last; claims without ground are objected to."""
         text = "".join(self._words)
         self._unfounded = await self._claimed(text)
         if not self._unfounded or self._doubted or reply.is_second_try or not self._may_go_on:
@@ -215,22 +215,23 @@ class _Turn:
     async def _claimed(self, text: str) -> claims.Unfounded:
         entries = self._transcript.entries
         files: tuple[str, ...] = ()
-        if claims.missing(text, (), ()):
+        if claims.missing_files(text, (), ()):
             try:
                 existing = [info.name for info in await self._job.environment.list_files()]
-                files = claims.missing(text, existing, entries)
+                files = claims.missing_files(text, existing, entries)
             except errors.WorkspaceError as error:
-                _log.info("nobody knows which files there are", exc_info=error)
+                _log.info("files of the workspace cannot be listed", exc_info=error)
         if self._guard.has_succeeded or not claims.has_data(entries):
             return claims.Unfounded(files)
         shown = (one.text for one in entries if isinstance(one, chat_messages.ToolResult))
-        # What was shown may be a book of numbers: others are not to wait until it is read.
+        # The outputs may be a book of numbers: they are read in a thread, so that other turns go
+        # on.
         known = (*self._known, *shown)
         figures = await asyncio.to_thread(claims.figures_of_nothing, text, known)
         return claims.Unfounded(files, figures)
 
     def _cut(self, reply: chat_messages.Reply, why: str) -> chat_messages.Reply:
-        """Keep what came of an answer that broke off, and let the model go on."""
+        """Keep the text of an answer that broke off, and let the model continue."""
         self._transcript.add_reply(reply.text)
         self._words.append(reply.text)
         self._cuts += 1

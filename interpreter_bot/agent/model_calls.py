@@ -1,4 +1,5 @@
-"""One question to the model: fitted into its window, paid for, heard, counted."""
+"""One model call: fit the transcript into the context window, check the budget, stream, record
+usage."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _WARMEST: Final = 1.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """What came of a question.
+    """The result of a model call.
 
     Attributes:
         reply: what the model said; of one that is cut, its text.
@@ -47,26 +48,26 @@ class ModelReply:
 
 
 class _NullListener:
-    """Hears what no person shall see."""
+    """A listener for replies that are not shown."""
 
     def text(self, delta: str) -> None:
-        """Drop it."""
+        """Ignore text."""
 
     def code(self, delta: str) -> None:
-        """Drop it."""
+        """Ignore code."""
 
     def notice(self, sentence: str) -> None:
-        """Drop it."""
+        """Ignore a notice."""
 
     def progress(self, text: str, share: float | None) -> None:
-        """Drop it."""
+        """Ignore progress."""
 
 
 class ModelCall:
-    """Asks one model during one turn.
+    """Calls one model during one turn.
 
     Attributes:
-        heard: what the model has said since whoever uses this last emptied it.
+        heard: the text received since the user of this object last emptied it.
     """
 
     def __init__(
@@ -90,37 +91,37 @@ class ModelCall:
         self._fixed = 0
 
     def text(self, delta: str) -> None:
-        """Hear words."""
+        """Forward text."""
         self.heard += delta
         self._written += context_windows.text_tokens(delta)
         self._observer.text(delta)
 
     def code(self, delta: str) -> None:
-        """Hear code."""
+        """Forward code."""
         self._written += context_windows.text_tokens(delta)
         self._observer.writing(delta)
 
     def notice(self, sentence: str) -> None:
-        """Hear about the model."""
+        """Forward a notice about the model."""
         self._observer.notice(sentence)
 
     def progress(self, text: str, share: float | None) -> None:
-        """Hear how far the model is on its way."""
+        """Forward how far the model is on its way."""
         self._observer.progress(text, share)
 
     async def ask(
         self, system: str, transcript: transcripts.Transcript, *, must_answer: bool, setbacks: int
     ) -> ModelReply | budgets.Refusal:
-        """Ask once; a transcript that proves too long is made shorter first.
+        """Call the model once; a transcript that proves too long is shortened first.
 
         Args:
             system: the system prompt.
-            transcript: what was said; old turns may be summarised.
-            must_answer: the model shall call nothing any more.
-            setbacks: how often in a row it got nowhere, which makes it answer more freely.
+            transcript: the messages; old turns may be summarised.
+            must_answer: the model may call no tools any more.
+            setbacks: steps in a row without progress, which raise the temperature.
 
         Raises:
-            ModelError: but for CutError.
+            ModelError: except `CutError`.
         """
         schemas = sum(context_windows.text_tokens(f"{tool}") for tool in tools.TOOLS)
         self._fixed = context_windows.text_tokens(system) + schemas
@@ -158,7 +159,7 @@ class ModelCall:
     async def _heard(
         self, prompt: chat_messages.Prompt, estimate: int
     ) -> tuple[chat_messages.Reply, bool]:
-        """Ask, and count what it cost even if it is cut or cancelled in the middle."""
+        """Stream a reply, and charge its cost even if it is cut or cancelled in the middle."""
         is_cut = False
         self._written = 0
         try:
@@ -171,7 +172,7 @@ class ModelCall:
         usage = _counted(reply, estimate, self._written)
         self._charge(usage)
         if not usage.is_estimated:
-            # What the server counted tells how wrong our estimates for this model are.
+            # The server's count shows how wrong our estimates for this model are.
             self._ratio = max(self._ratio, self._ratio * usage.input_tokens / max(estimate, 1))
         return reply, is_cut
 
@@ -183,12 +184,14 @@ class ModelCall:
         return int((self._fixed + tokens) * self._ratio)
 
     def _room_for_answer(self, estimate: int) -> int:
-        """Say what the window leaves; some servers refuse to be asked for more."""
+        """Return the tokens that the window leaves for an answer; some servers refuse to be
+        asked for more."""
         window = self._model.context_tokens
         return max(window - estimate, window // 8)
 
     def _temperature(self, setbacks: int) -> float | None:
-        """Vary on retries: at 0, a model shown its error writes the same code again."""
+        """Return a higher temperature on retries: at 0, a model shown its error writes the same
+        code again."""
         if not setbacks:
             return self._model.temperature
         return min(max(self._model.temperature or 0.0, 0.4 + 0.2 * setbacks), _WARMEST)
@@ -212,7 +215,7 @@ class ModelCall:
         return choose(transcript.entries)
 
     async def _summary(self, dropped: tuple[chat_messages.Message, ...], most_tokens: int) -> str:
-        """Let the model summarise what has to go; where it cannot, a note has to do."""
+        """Let the model summarise the dropped messages; a note replaces a failed summary."""
         if context_windows.tokens(dropped) <= _SUMMARY_TOKENS:
             return transcripts.note(dropped)
         text = transcripts.readable(dropped, most_tokens)
@@ -228,11 +231,11 @@ class ModelCall:
         try:
             reply = await self._llm.reply(prompt, listener=_NullListener())
         except model_errors.CutError as error:
-            # What came of it is not worth much, but costs what it costs.
+            # A cut summary is worth little, but is charged.
             self._charge(_counted(error.partial, estimate, 0), is_step=False)
             return transcripts.note(dropped)
         except model_errors.ModelError:
-            # The question itself comes next: if the model is away, that will say so.
+            # The turn's own call comes next: if the model is away, that will say so.
             return transcripts.note(dropped)
         self._charge(_counted(reply, estimate, 0), is_step=False)
         if not reply.text.strip():
@@ -244,12 +247,12 @@ class ModelCall:
 def _counted(
     reply: chat_messages.Reply, read_tokens: int, heard_tokens: int
 ) -> chat_messages.Usage:
-    """Return what the server counted, or else an estimate: some count nothing, some say zero.
+    """Return the server's count, or else an estimate: some count nothing, some say zero.
 
     Args:
         reply: what was said.
-        read_tokens: the estimate of the question.
-        heard_tokens: the estimate of what was heard, calls that came to nothing included.
+        read_tokens: the estimate of the prompt.
+        heard_tokens: the estimate of the reply, including unusable calls.
     """
     if reply.usage is not None and reply.usage.tokens:
         return reply.usage

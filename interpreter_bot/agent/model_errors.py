@@ -2,7 +2,7 @@
 
     errors.BotError
     └── ModelError                 the model could not be used
-        ├── UnknownChoiceError     nobody configured a model of that name
+        ├── UnknownChoiceError     no model of that name is configured
         ├── KeyRefusedError        401, 403
         ├── UnknownModelError      404
         ├── RateLimitedError       429                                  worth a retry
@@ -34,7 +34,7 @@ class ModelError(errors.BotError):
     """The language model could not be used."""
 
     is_worth_retrying: ClassVar[bool] = False
-    """Asking again in a moment may succeed."""
+    """Whether asking again in a moment may succeed."""
 
     def __init__(
         self, sentence: str | None = None, *, retry_after_seconds: float | None = None

@@ -1,7 +1,7 @@
-"""Outputs, files and endings in words for a model, which sees no screen. Pure.
+"""Describe outputs, files and endings in words for a model, which sees no screen. Pure.
 
 An output that says little, such as `<Figure size 640x480>`, makes small models run the same code
-again and again; so what the person saw is told in a sentence.
+again and again; so what the person saw is described in a sentence.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _SILENT: Final = (
     "[The code ran to its end without an error and printed nothing. What it was to save or to "
     "compute is done; print what you need to know.]"
 )
-# Or else a model that cannot see tells what it believes to be in the picture.
+# Without this, a model that cannot see describes what it believes to be in the picture.
 _ONLY_DRAWN: Final = "[Nothing was printed: name no figures but those you have seen.]"
-# Small models take a column that is missing for a fault of their code, and never tell the person.
+# Small models take a missing column for a fault of their code, and never tell the person.
 _NO_SUCH_NAME: Final = (
     "[There is no such name in the data. Use one that exists; if none of them is what the person "
     "asked for, do not run code, but tell them that it is not in the data, and what is.]"
 )
-# So do amounts with a currency, for which they otherwise try one conversion after the other.
+# The same for amounts with a currency, for which they otherwise try one conversion after the other.
 _OF_TEXT: Final = re.compile(
     r"could not convert string to float|Unable to parse string|dtype '?(?:str|object|string)'?"
     r"|unsupported operand type.*'str'|can't multiply sequence|agg function failed"
@@ -36,15 +36,15 @@ NUMBERS_IN_TEXT: Final = (
     "Convert text such as '$1,200' to a number like this: df['column'].str.strip('$€£% ')"
     ".str.replace(',', '').astype(float), and a date by pd.to_datetime."
 )
-"""What helps where text was taken for numbers or dates."""
+"""Hint where text was taken for numbers or dates."""
 MISSING_VALUES: Final = "Missing values are found with isna() and notna(), not with == ''."
-"""What helps where they were looked for as empty text."""
+"""Hint where missing values were looked for as empty text."""
 HINTS: Final = (_NO_SUCH_NAME, f"[{NUMBERS_IN_TEXT}]")
-"""What an error's output may hold of them, each in a line."""
+"""All hints that an error's output may hold, each on a line."""
 FAILED: Final = (
     "[The code failed with the error above. Take another way to the result, in changed code.]"
 )
-"""How the output of code that raised ends."""
+"""The last line of the output of code that raised."""
 _FILES: Final = 100
 
 
@@ -56,7 +56,7 @@ def error(outputs: Sequence[screens.Standing]) -> values.Error | None:
 def execution(
     outputs: Sequence[screens.Standing], finished: values.Finished, most_characters: int
 ) -> str:
-    """Say everything of an execution: what stands on its screen, then how it ended."""
+    """Describe an execution: what is on its screen, then how it ended."""
     shown = "\n".join(filter(None, (_said(one).strip("\n") for one in outputs)))
     if outputs and all(isinstance(one, values.Image) for one in outputs):
         shown = f"{shown}\n{_ONLY_DRAWN}"
@@ -74,7 +74,7 @@ def execution(
 
 
 def _hint(failure: values.Error | None) -> str:
-    """Say what helps with errors that are otherwise made again and again."""
+    """Return a hint for errors that are otherwise made again and again."""
     if failure is None:
         return ""
     if failure.name == "KeyError":
@@ -120,7 +120,7 @@ def _ended(finished: values.Finished, shown: str) -> str:
 
 
 def table(shown: values.Table) -> str:
-    """Write the head of a table as aligned text, with how much there is in all."""
+    """Format the head of a table as aligned text, with its full size."""
     rows = [shown.columns, *shown.rows[:_TABLE_ROWS]]
     lines = [" | ".join(cell.replace("\n", " ")[:60] for cell in row) for row in rows]
     told = f"[A table of {shown.row_count:,} rows x {shown.column_count:,} columns was shown"
@@ -135,7 +135,7 @@ def file(name: str, size_bytes: int, *, kind: str = "", details: str = "") -> st
     Args:
         name: its name in the workspace.
         size_bytes: its size.
-        kind: its type in words or as MIME, where it is known.
+        kind: its type in words or as MIME, if it is known.
         details: for tables, columns, types and first rows.
     """
     about = ", ".join(filter(None, (formatting.size(size_bytes), kind)))
@@ -146,7 +146,7 @@ def file(name: str, size_bytes: int, *, kind: str = "", details: str = "") -> st
 
 
 def files(found: Iterable[values.FileInfo]) -> str:
-    """List a workspace."""
+    """List the files of a workspace."""
     ordered = sorted(found, key=lambda info: info.name)
     if not ordered:
         return "[There are no files in /mnt/data.]"
@@ -157,7 +157,7 @@ def files(found: Iterable[values.FileInfo]) -> str:
 
 
 def content(data: bytes, *, start: int, most_bytes: int) -> str:
-    """Show part of a file."""
+    """Describe a part of a file's content."""
     if b"\0" in data[:1024]:
         return "[This is not a text file. Use run_code to look at it.]"
     text = data.decode("utf-8", "replace")

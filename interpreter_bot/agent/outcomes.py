@@ -1,4 +1,4 @@
-"""How a turn ends: always as a value, with a sentence for people where it is not an answer."""
+"""Outcomes of a turn: values, with a sentence for people unless it was answered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from interpreter_bot.agent import budgets, claims
 
 
 class OutcomeKind(enum.StrEnum):
-    """Exactly one of these, always."""
+    """How a turn ended; exactly one of these."""
 
     ANSWERED = "answered"
     STOPPED = "stopped"
@@ -19,7 +19,7 @@ class OutcomeKind(enum.StrEnum):
     REFUSED = "refused"
     """By the model or its provider."""
     UNREACHABLE = "unreachable"
-    """The model's server could not be used, for whatever reason: the sentence says which."""
+    """The model's server could not be used: the sentence says why."""
     CUT = "cut"
     """The model's answer broke off, again and again."""
     EMPTY = "empty"

@@ -1,6 +1,7 @@
-"""Pictures that a model is shown: which of them, how many, how large. Pure.
+"""Pictures in messages to a model: which, how many, how large. Pure.
 
-Nothing here decodes one. What is not small by its own word is scaled down in the sandbox.
+Nothing here decodes one. A picture that is not small by its own header is scaled down in the
+sandbox.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from interpreter_bot.text import screens
 MOST_SIDE: Final = 1568
 """The longest side, in pixels: from there on providers scale down themselves."""
 MOST_BYTES: Final = 1024 * 1024
-"""Of one picture."""
+"""The most bytes of one picture."""
 HEAD_BYTES: Final = 16
-"""So much of a file tells whether it is a picture."""
+"""The bytes of a file's head that tell whether it is a picture."""
 MOST: Final = 8
-"""A prompt holds the newest, and at most so many."""
+"""The most pictures in a prompt: the newest."""
 
-# So many go at a time: each time, the servers' caches of all that follows are lost.
+# Old pictures are dropped this many at a time: each time, the servers' caches of all that follows
+# are lost.
 _BATCH: Final = 4
 _SOURCE_BYTES: Final = 4 * 1024 * 1024
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
@@ -33,7 +35,7 @@ _PREVIEWED: Final = (values.Html, values.Latex)
 
 
 def is_picture(head: bytes) -> bool:
-    """Say whether a file that begins so is a picture of a kind that models look at."""
+    """Say whether a file with this head is a picture of a kind that models see."""
     return head.startswith(_MAGIC) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
 
 
@@ -46,7 +48,7 @@ def png_size(data: bytes) -> tuple[int, int] | None:
 
 
 def of_outputs(outputs: Iterable[screens.Standing], most: int) -> tuple[bytes, ...]:
-    """Return the last pictures that an execution showed, as they are."""
+    """Return the last pictures that an execution showed, unscaled."""
     found = filter(None, map(_shown, outputs))
     seen = [data for data in found if is_picture(data[:HEAD_BYTES]) and len(data) <= _SOURCE_BYTES]
     return tuple(seen[max(len(seen) - most, 0) :])
@@ -59,7 +61,7 @@ def _shown(output: screens.Standing) -> bytes:
 
 
 def small(data: bytes) -> chat_messages.Picture | None:
-    """Return a picture that may go to a model as it is, by what its head says of it."""
+    """Return a picture that may go to a model unscaled, judged by its head; else None."""
     size = png_size(data)
     if size is None or len(data) > MOST_BYTES or not 0 < min(size) <= max(size) <= MOST_SIDE:
         return None
@@ -67,7 +69,7 @@ def small(data: bytes) -> chat_messages.Picture | None:
 
 
 def scaled(mime: str, data: bytes) -> chat_messages.Picture | None:
-    """Return what the sandbox made of a picture, unless it is not what was asked for."""
+    """Return a picture that the sandbox scaled, unless it is not what was asked for."""
     if mime == "image/png":
         return small(data)
     is_jpeg = mime == "image/jpeg" and data.startswith(_JPEG) and len(data) <= MOST_BYTES
@@ -75,9 +77,9 @@ def scaled(mime: str, data: bytes) -> chat_messages.Picture | None:
 
 
 def newest(transcript: Sequence[chat_messages.Message]) -> tuple[chat_messages.Message, ...]:
-    """Leave out old pictures, of which the text beside them tells.
+    """Drop the content of old pictures; the text beside them describes them.
 
-    Which ones depends on how many there are alone, so that a prompt stays as it was for some time.
+    Which ones depends on their number alone, so that a prompt stays unchanged for some time.
     """
     count = sum(len(_of(one)) for one in transcript)
     excess = -(-max(count - MOST, 0) // _BATCH) * _BATCH
@@ -91,17 +93,17 @@ def newest(transcript: Sequence[chat_messages.Message]) -> tuple[chat_messages.M
 
 
 def without(transcript: Iterable[chat_messages.Message]) -> tuple[chat_messages.Message, ...]:
-    """Leave out all pictures."""
+    """Drop the content of all pictures."""
     return tuple(_with(one, ()) if _of(one) else one for one in transcript)
 
 
 def any_in(transcript: Iterable[chat_messages.Message]) -> bool:
-    """Say whether there is any."""
+    """Say whether there is any picture."""
     return any(map(_of, transcript))
 
 
 def within_limits(transcript: Sequence[chat_messages.Message]) -> list[chat_messages.Message]:
-    """Let go of the content of all but the newest; that they were there stays known."""
+    """Drop the content of all but the newest pictures; that they were there stays known."""
     result = list(transcript)
     left = MOST
     for place in reversed(range(len(result))):
@@ -119,7 +121,7 @@ def within_limits(transcript: Sequence[chat_messages.Message]) -> list[chat_mess
 def fill(
     transcript: Sequence[chat_messages.Message], contents: dict[str, bytes]
 ) -> list[chat_messages.Message]:
-    """Put the content back into pictures that were stored, by its SHA-256."""
+    """Restore the content of stored pictures, by SHA-256."""
     return [
         _with(
             one,
@@ -135,7 +137,7 @@ def fill(
 
 
 def all_of(transcript: Iterable[chat_messages.Message]) -> list[chat_messages.Picture]:
-    """List them, oldest first."""
+    """List all pictures, oldest first."""
     return [picture for one in transcript for picture in _of(one)]
 
 

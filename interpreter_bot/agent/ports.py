@@ -1,4 +1,4 @@
-"""What the agent expects of others: a workbench, somebody who watches, a model."""
+"""Protocols that the agent needs implemented: an environment, a turn observer, a model."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Show: TypeAlias = Callable[[values.Output], None]
 
 
 Approve: TypeAlias = Callable[[str], Awaitable[str]]
-"""Gives the code that may run in place of what it is given: as it is, or as a person changed it.
+"""Returns the code that may run in place of the proposed code: the same, or changed by a person.
 
-A `BotError` says that none may.
+A `BotError` says that none may run.
 """
 
 
 class Environment(Protocol):
     """Where code runs and files lie: one session's kernel and workspace.
 
-    A `BotError` that a method raises is told to the model in its own words, and the turn goes on;
-    but for a `StoreError`, which ends it: no model can do anything about that.
+    The sentence of a `BotError` that a method raises goes to the model, and the turn goes on; but a
+    `StoreError` ends it: no model can do anything about that.
     """
 
     async def run(self, code: str, *, show: Show) -> values.Finished:
@@ -34,12 +34,12 @@ class Environment(Protocol):
         """
 
     async def list_files(self) -> Sequence[values.FileInfo]:
-        """List the workspace."""
+        """List the files of the workspace."""
 
     async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
-        """Make pictures as small as a model may be shown them; None where it cannot be done.
+        """Scale pictures to the size that a model is sent; None where that fails.
 
-        They are decoded where the code runs: whatever they are, it is as harmless as code.
+        They are decoded where the code runs: hostile ones are then as harmless as code.
         """
 
     async def read_file(self, name: str, *, start: int, most_bytes: int) -> bytes:
@@ -49,11 +49,11 @@ class Environment(Protocol):
 class TurnObserver(Protocol):
     """Sees a turn happen. Called from the event loop, in order; must not block.
 
-    What a method raises ends the turn and is passed on.
+    An exception of a method ends the turn and is passed on.
     """
 
     def step(self, number: int) -> None:
-        """The model is asked for the `number`th time, from 1."""
+        """The model is called for the `number`th time, from 1."""
 
     def text(self, delta: str) -> None:
         """The model writes to the person."""
@@ -65,30 +65,30 @@ class TurnObserver(Protocol):
         """This code runs now."""
 
     def output(self, output: values.Output) -> None:
-        """The running code shows something."""
+        """The running code shows an output."""
 
     def finished(self, finished: values.Finished) -> None:
         """The code has ended; comes once for every `code` unless the turn is stopped."""
 
     def usage(self, spent: budgets.Spent) -> None:
-        """So much the turn has cost until now."""
+        """What the turn has cost so far."""
 
     def notice(self, sentence: str) -> None:
-        """Something about the turn itself, such as that the model is waited for."""
+        """A notice about the turn itself, such as that the model is waited for."""
 
     def progress(self, text: str, share: float | None) -> None:
-        """How far something is that the turn waits for.
+        """The progress of something that the turn waits for.
 
-        It takes the place of what this method said before, and is worth nothing later.
+        It replaces the previous call's, and is not kept.
 
         Args:
             text: what is waited for; empty once it is there, or given up.
-            share: how much of it is done, from 0 to 1; None where nobody can tell.
+            share: the part that is done, from 0 to 1; None if it is unknown.
         """
 
 
 class ReplyListener(Protocol):
-    """Takes what a model says while it says it."""
+    """Receives a model's reply while it streams."""
 
     def text(self, delta: str) -> None:
         """Words for the person."""
@@ -97,10 +97,10 @@ class ReplyListener(Protocol):
         """Code that is to be run once it is complete."""
 
     def notice(self, sentence: str) -> None:
-        """Something about the model, such as that it is waited for."""
+        """A notice about the model, such as that it is waited for."""
 
     def progress(self, text: str, share: float | None) -> None:
-        """How far the model is on its way to be there; see `Watcher.progress`."""
+        """How far the model is on its way to be ready; see `TurnObserver.progress`."""
 
 
 class Llm(Protocol):
@@ -109,8 +109,8 @@ class Llm(Protocol):
     async def reply(
         self, prompt: chat_messages.Prompt, *, listener: ReplyListener
     ) -> chat_messages.Reply:
-        """Answer. Cancelling closes the stream from the server at once.
+        """Request a reply. Cancelling closes the stream from the server at once.
 
         Raises:
-            ModelError: see `model_errors`; of these, `CutError` after part of the answer was heard.
+            ModelError: see `model_errors`; of these, `CutError` after part of the reply was heard.
         """

@@ -1,4 +1,4 @@
-"""The texts in `prompts/`, filled in."""
+"""Prompt texts from `prompts/`, filled in."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from interpreter_bot.text import formatting
 
 NO_NETWORK = "There is no network: nothing can be downloaded or installed."
 
-# Imports that models try of themselves, where no list tells them better.
+# Imports that models try of themselves, if no list tells them better.
 _OFTEN_TRIED: Final = (
     *("geopandas", "lightgbm", "moviepy", "nltk", "opencv-python", "prophet", "spacy"),
     *("tensorflow", "torch", "transformers", "xgboost"),
 )
-# They work behind the displays; code has no use for them.
+# Packages used by the displays; code has no use for them.
 _UNSEEN: Final = frozenset({"folium-offline", "mplfonts", "resvg-py", "vl-convert-python"})
 _FFMPEG: Final = "imageio-ffmpeg"
 
 
 @functools.cache
 def read(name: str) -> str:
-    """Return one of the texts as it stands."""
+    """Return the text of that name, unfilled."""
     file = resources.files("interpreter_bot.agent").joinpath("prompts", f"{name}.txt")
     return file.read_text("utf-8").strip()
 
@@ -41,14 +41,14 @@ def system(
     is_planned: bool = False,
     is_small: bool = False,
 ) -> str:
-    """Write the system prompt.
+    """Build the system prompt.
 
     Args:
         limits: what code may use.
         today: the date; last, because what changes last costs a server's prompt cache least.
-        packages: versions of what is installed, by name; empty where nobody knows.
+        packages: versions of what is installed, by name; empty if unknown.
         network: a sentence about what can be reached.
-        note: what the operator wants to add.
+        note: the operator's addition.
         is_planned: a person allows a plan before anything runs.
         is_small: the model is, and writes the better code the less it has read.
     """
@@ -67,7 +67,7 @@ def system(
 
 
 def _installed(packages: Mapping[str, str]) -> str:
-    """Say what can be imported, and what need not be tried."""
+    """Return the sentences about what can be imported, and what need not be tried."""
     if not packages:
         return "What is installed is not known here; look before you rely on a package."
     names = [

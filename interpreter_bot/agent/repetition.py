@@ -1,4 +1,4 @@
-"""Noticing that a model goes round in circles. Pure.
+"""Detect a model that goes round in circles. Pure.
 
 Three circles are known: the same code again though nothing else ran in between, different code
 with the same error, and calls that cannot be read.
@@ -11,7 +11,7 @@ from typing import Final
 from interpreter_bot import values
 
 REFUSAL: Final = "[Not run again: "
-"""How a refusal of `refusal_of` begins."""
+"""The beginning of a refusal of `refusal_of`."""
 _REPEATED: Final = (
     REFUSAL + "this is exactly the code that ran just before, and its output is above. {advice}]"
 )
@@ -20,13 +20,13 @@ _AFTER_FAILURE: Final = "It failed. Take another way, with other functions."
 
 
 class RepetitionDetector:
-    """Watches the code of one turn.
+    """Detects repeated code and errors in one turn.
 
     Attributes:
         refusals: identical repeats refused, in a row.
         failures: executions that failed in the same way, in a row.
         misreadings: calls that could not be read, in a row.
-        setbacks: steps in a row that brought nothing new, of whatever kind.
+        setbacks: steps in a row, of any kind, that brought nothing new.
         has_succeeded: some code has run to its end.
     """
 
@@ -41,7 +41,7 @@ class RepetitionDetector:
         self._last_error: tuple[str, str] | None = None
 
     def refusal_of(self, code: str) -> str | None:
-        """Say to the model why this code is not run; None where it is."""
+        """Return the message to the model why this code is not run; None if it is."""
         self.misreadings = 0
         if _essence(code) != self._last_code:
             self.refusals = 0
@@ -57,8 +57,8 @@ class RepetitionDetector:
         self.setbacks += 1
 
     def ran(self, code: str, finished: values.Finished, error: values.Error | None) -> None:
-        """Take note of what became of code."""
-        # What did not run, or ran in a kernel that is gone, may well be run again.
+        """Record how code ended."""
+        # Code that did not run, or ran in a kernel that is gone, may well be run again.
         is_gone = finished.kernel_lost or finished.ending is values.Ending.REFUSED
         self._last_code = "" if is_gone else _essence(code)
         self._last_failed = finished.ending is not values.Ending.OK
@@ -73,12 +73,12 @@ class RepetitionDetector:
 
     @property
     def last_failure(self) -> str:
-        """The last error in a few words."""
+        """Return the last error in a few words."""
         name, message = self._last_error or ("", "")
         return f"{name}: {message[:200]}" if message else name
 
 
 def _essence(code: str) -> str:
-    """Leave out what changes nothing: blank lines, comments on lines of their own."""
+    """Normalise code: drop blank lines and comments on lines of their own."""
     lines = (line.rstrip() for line in code.splitlines())
     return "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))

@@ -1,4 +1,4 @@
-"""Code and calls that a model writes into its text, found while it is still writing. Pure.
+"""Incremental parser for code and calls that a model writes into its text. Pure.
 
 Three shapes are known: a fenced block of Python, a fenced block (or a whole reply) of JSON that
 names a tool, and `<tool_call>` tags. Text streams through; what may be one of these is held back
@@ -17,7 +17,7 @@ from interpreter_bot.agent import lenient_json
 _PYTHON: Final = frozenset({"python", "py", "python3", "ipython", "ipython3", "run_code"})
 _CALLS: Final = frozenset({"json", "tool_call", "tool_code", "tool", "xml", "json5"})
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^\s`{]*)[^`\n]*\n?\Z")
-# The longest thing that is still awaited as an opening: fence, indent, a language, some words.
+# The longest line that may still become an opening: fence, indent, a language, some words.
 _LONGEST_OPENING: Final = 80
 _PARTS: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _TAGS: Final = {"<tool_call>": "</tool_call>", "<think>": "</think>"}
@@ -39,7 +39,7 @@ class Writing:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Block:
-    """A block of Python, whole; `is_closed` is False where the text ended first."""
+    """A complete block of Python; `is_closed` is False if the text ended first."""
 
     code: str
     is_closed: bool = True
@@ -54,7 +54,7 @@ class Found:
 
 
 Piece: TypeAlias = Words | Writing | Block | Found
-"""What a text is made of."""
+"""One part of a parsed text."""
 
 
 class _Place(enum.Enum):
@@ -63,7 +63,7 @@ class _Place(enum.Enum):
     HELD = enum.auto()
     """In a block that may be a call."""
     OTHER = enum.auto()
-    """In a block that is none of our business."""
+    """In a block that is neither code nor a call."""
     TAG = enum.auto()
     WHOLE = enum.auto()
     """The reply began with a brace: it may be one bare call."""
@@ -73,7 +73,7 @@ _HOLDING: Final = (_Place.HELD, _Place.TAG, _Place.WHOLE)
 
 
 class Parser:
-    """Takes a reply in pieces of any size and tells what they hold.
+    """Parses a reply that comes in pieces of any size.
 
     Args:
         names: tools that a call may name.
@@ -93,14 +93,14 @@ class Parser:
         self._has_begun = False
 
     def feed(self, delta: str) -> list[Piece]:
-        """Take the next piece."""
+        """Parse the next piece."""
         pieces: list[Piece] = []
         for part in _PARTS.findall(delta):
             self._take(part, pieces)
         return _joined(pieces)
 
     def finish(self) -> list[Piece]:
-        """Take the end of the text."""
+        """Parse the end of the text."""
         pieces: list[Piece] = []
         if self._line:
             self._end_line(pieces)
@@ -112,7 +112,7 @@ class Parser:
         return _joined(pieces)
 
     def _take(self, part: str, pieces: list[Piece]) -> None:
-        """Take a line, or a part of one that does not end yet."""
+        """Parse a line, or a part of one that does not end yet."""
         is_complete = part.endswith("\n")
         if self._place is _Place.TAG:
             self._in_tag(part, pieces)
@@ -193,8 +193,8 @@ class Parser:
             pieces.append(Words(line))
 
     def _in_tag(self, part: str, pieces: list[Piece]) -> None:
-        # The end may have come in two parts; what was searched before is not searched again, or
-        # a model that thinks for long, letter by letter, would keep everybody waiting.
+        # The end may have come in two parts; what was searched before is not searched again, or a
+        # model that thinks for long, letter by letter, would block the event loop.
         end = _TAGS[self._tag]
         recent = self._recent + part
         self._held.append(part)
@@ -211,7 +211,7 @@ class Parser:
             self._take(after, pieces)
 
     def _emit(self, text: str, pieces: list[Piece]) -> None:
-        """Give text that belongs where we are."""
+        """Append text as the piece that belongs to the current place."""
         if self._place is _Place.PYTHON:
             self._held.append(text)
             pieces.append(Writing(text))
@@ -222,11 +222,11 @@ class Parser:
             pieces.append(Words(text))
 
     def _release(self, pieces: list[Piece]) -> None:
-        """Give what was held back: as a call, or, where it is none, as text."""
+        """Release what was held back: as a call, or else as text."""
         text = "".join(self._held)
         self._held = []
         if self._tag == "<think>" and text.lstrip().startswith("<think>"):
-            # What a model thinks aloud is not meant for anybody.
+            # A model's thoughts in tags are not shown.
             return
         self._has_begun = True
         call = lenient_json.read_call(text, self._names)
@@ -234,13 +234,13 @@ class Parser:
 
 
 def parse(text: str, names: frozenset[str], *, takes_python: bool) -> list[Piece]:
-    """Split a whole text."""
+    """Parse a complete text."""
     splitter = Parser(names, takes_python=takes_python)
     return _joined(splitter.feed(text) + splitter.finish())
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:
-    """Join neighbours of the same kind."""
+    """Join adjacent pieces of the same kind."""
     joined: list[Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else None

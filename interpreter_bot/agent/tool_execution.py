@@ -1,4 +1,4 @@
-"""Doing what the model calls for: on the workbench, in the sight of the watcher."""
+"""Run the tool calls of a reply in the environment, reported to the turn observer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Pictures: TypeAlias = tuple[chat_messages.Picture, ...]
 
 
 class ToolRunner:
-    """Carries out calls, one after the other.
+    """Runs tool calls, one after the other.
 
     Args:
         can_see: whether the model is shown pictures.
@@ -52,7 +52,7 @@ class ToolRunner:
         self._screen: screens.Screen | None = None
 
     async def answer(self, call: chat_messages.Call) -> tuple[str, _Pictures]:
-        """Do what a call asks for, and say to the model what came of it."""
+        """Run a call; return its result for the model, and pictures."""
         wish = tools.read(call)
         try:
             match wish:
@@ -72,7 +72,7 @@ class ToolRunner:
             return f"[This could not be done: {error}]", ()
 
     def unfinished(self) -> str:
-        """Say what code had shown that was stopped while it ran."""
+        """Return the output of code that was stopped while it ran."""
         if self._screen is None:
             return NOT_RUN
         stopped = values.Finished(values.Ending.STOPPED, 0.0, "It was stopped before its end.")
@@ -109,7 +109,7 @@ class ToolRunner:
     async def _seen(
         self, outputs: tuple[screens.Standing, ...], finished: values.Finished
     ) -> _Pictures:
-        """Return what the model may look at of an execution."""
+        """Return the pictures of an execution that the model may see."""
         contents = (
             picture_messages.of_outputs(outputs, self._limits.pictures) if self._can_see else ()
         )

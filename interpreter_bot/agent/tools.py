@@ -1,6 +1,6 @@
-"""What a model can call, and the lenient reading of how it does. Pure.
+"""Tool schemas, and lenient parsing of calls. Pure.
 
-The tool for code is named `run_code`: `python` is a name that OpenAI keeps for itself.
+The tool for code is named `run_code`: `python` is a name that OpenAI reserves.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ TOOLS: Final = (
 
 NAMES: Final = frozenset(tool.name for tool in TOOLS)
 
-# What models call the tool for code when they do not remember its name.
+# Names that models use for the code tool when they do not remember its own.
 _ALIASES: Final = frozenset({"python", "code_interpreter", "execute_code", "run_python", "ipython"})
 KNOWN: Final = NAMES | _ALIASES
-"""Every name that is understood."""
+"""Every accepted tool name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class RunCode:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ListFiles:
-    """List the workspace."""
+    """List the files of the workspace."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,17 +76,17 @@ class ReadFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Misread:
-    """Nothing that can be done; `sentence` is the answer to the model."""
+    """A call that cannot be understood; `sentence` is the result for the model."""
 
     sentence: str
 
 
 Wish: TypeAlias = RunCode | ListFiles | ReadFile | Misread
-"""What a call asks for."""
+"""A parsed call."""
 
 
 def read(call: chat_messages.Call) -> Wish:
-    """Say what a call asks for, reading its arguments as leniently as sense allows."""
+    """Parse a call, reading its arguments as leniently as sense allows."""
     if call.name == RUN_CODE or call.name in _ALIASES:
         return _read_code(call.arguments)
     if call.name == "list_files":
@@ -109,7 +109,7 @@ def _read_code(arguments: str) -> Wish:
 
 
 def _code(arguments: str) -> str | None:
-    """Find the code in what may be an object, a string, either of them encoded twice, or code."""
+    """Extract the code from an object, a string, either of them encoded twice, or plain code."""
     text = arguments
     for _ in range(3):
         try:
@@ -141,10 +141,10 @@ def _looks_encoded(text: str) -> bool:
 
 
 def _plain(code: str) -> str:
-    """Take off a fence, and undo escaping that was done once too often."""
-    code = lenient_json.unwrapped(code)
+    """Remove a fence, and undo escaping that was done once too often."""
+    code = lenient_json.without_fence(code)
     if "\n" not in code and "\\n" in code and not any(quote in code for quote in "'\""):
-        return lenient_json.unescaped(code)
+        return lenient_json.without_escapes(code)
     return code
 
 
@@ -169,7 +169,7 @@ def _first(value: Mapping[object, object], names: tuple[str, ...]) -> object:
 
 
 class CallPreview:
-    """Shows code while its JSON is still being written: `{"code": "pri…`."""
+    """Preview of code while its JSON is still streaming: `{"code": "pri…`."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -177,7 +177,7 @@ class CallPreview:
         self._is_over = False
 
     def feed(self, delta: str) -> str:
-        """Take a piece of the arguments; returns the code that it adds."""
+        """Add a piece of the arguments; return the code that it adds."""
         if self._is_over:
             return ""
         self._text += delta
@@ -190,7 +190,7 @@ class CallPreview:
         return self._drained()
 
     def _drained(self) -> str:
-        """Decode what is complete: an escape may be cut in two."""
+        """Decode the complete part: an escape may be cut in two."""
         end, self._is_over = lenient_json.string_end(self._text)
         ready, self._text = self._text[:end], self._text[end:]
-        return lenient_json.unescaped(ready)
+        return lenient_json.without_escapes(ready)

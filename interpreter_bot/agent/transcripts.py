@@ -1,7 +1,7 @@
-"""The transcript of one session, as the model sees it: grows during a turn, is never torn.
+"""The transcript of one session, as the model sees it: grows during a turn, stays well-formed.
 
-Whatever happens, also when a turn is cancelled in the middle of a call, `settled` leaves every
-call answered: servers refuse to go on from anything else.
+However a turn ends, also cancelled in the middle of a call, `settle` leaves every call answered:
+servers refuse to go on from anything else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REASONING_CHARACTERS: Final = 4 * 1024 * 1024
 
 
 class Transcript:
-    """What was said between a person, a model and us."""
+    """The messages of a session: from a person, the model and the bot."""
 
     def __init__(self, earlier: Iterable[chat_messages.Message] = ()) -> None:
         self._entries = list(earlier)
@@ -26,16 +26,16 @@ class Transcript:
 
     @property
     def entries(self) -> tuple[chat_messages.Message, ...]:
-        """Everything, oldest first."""
+        """All messages, oldest first."""
         return tuple(self._entries)
 
     def add_user_message(self, text: str, seen: Iterable[chat_messages.Picture] = ()) -> None:
-        """Add what a person wrote, and the pictures that came along; a turn begins here."""
+        """Add a person's message, and its pictures; a turn begins here."""
         self._entries.append(chat_messages.UserMessage(text, tuple(seen)))
         self._entries = picture_messages.within_limits(self._entries)
 
     def add_note(self, text: str) -> None:
-        """Add a word of our own to the model."""
+        """Add a note of the bot to the model."""
         self._entries.append(chat_messages.UserMessage(text, is_ours=True))
 
     def add_reply(
@@ -44,7 +44,7 @@ class Transcript:
         calls: tuple[chat_messages.Call, ...] = (),
         reasoning: chat_messages.Reasoning | None = None,
     ) -> None:
-        """Add what the model said."""
+        """Add a message of the model."""
         if text or calls:
             self._entries.append(chat_messages.AssistantMessage(text, calls, reasoning))
             self._bound_reasoning()
@@ -52,13 +52,13 @@ class Transcript:
     def add_tool_result(
         self, call: chat_messages.Call, text: str, seen: tuple[chat_messages.Picture, ...] = ()
     ) -> None:
-        """Add what came of a call, and the pictures that it showed."""
+        """Add a tool result, and the pictures that it showed."""
         self._entries.append(chat_messages.ToolResult(call.id, text or "[nothing]", seen))
         if seen:
             self._entries = picture_messages.within_limits(self._entries)
 
     def settle(self, text: str, *, rest: str = "") -> None:
-        """Answer every call that has no answer yet: the first with `text`, the others with `rest`.
+        """Answer every call that has no result yet: the first with `text`, the others with `rest`.
 
         Without `rest`, all with the same.
         """
@@ -70,7 +70,7 @@ class Transcript:
         last = self._entries[said[-1]] if said else None
         if not isinstance(last, chat_messages.AssistantMessage):
             return
-        # Only what follows counts: some servers give the same ids at every step.
+        # Only the last message's calls count: some servers give the same ids at every step.
         later = self._entries[said[-1] :]
         answered = {one.call_id for one in later if isinstance(one, chat_messages.ToolResult)}
         for call in last.calls:
@@ -79,12 +79,12 @@ class Transcript:
                 text = rest or text
 
     def replace(self, fit: context_windows.FittedTranscript, summary: str) -> None:
-        """Let go of what did not fit, and remember it as `summary`."""
+        """Replace the dropped messages by `summary`."""
         head = [chat_messages.UserMessage(summary, is_ours=True)] if summary else []
         self._entries = [*head, *fit.kept]
 
     def forget_reasoning(self, *, until: int | None = None) -> None:
-        """Forget what was to be given back to providers, in the first `until` messages or all."""
+        """Drop the reasoning of the first `until` messages, or of all."""
         self._entries[:until] = [
             dataclasses.replace(one, reasoning=None)
             if isinstance(one, chat_messages.AssistantMessage)
@@ -93,7 +93,8 @@ class Transcript:
         ]
 
     def _bound_reasoning(self) -> None:
-        """Let the older half of it go when it is too much, so that this is not done each time."""
+        """Drop the older half of the reasoning when there is too much, so that this is not done
+        each time."""
         sizes = [
             len(one.reasoning.value)
             if isinstance(one, chat_messages.AssistantMessage) and one.reasoning
@@ -111,18 +112,18 @@ class Transcript:
                 return
 
     def forget_pictures(self) -> None:
-        """Forget the pictures, one of which a model's server cannot read."""
+        """Drop all pictures, one of which a model's server cannot read."""
         self._entries = list(picture_messages.without(self._entries))
 
 
 def note(dropped: Sequence[chat_messages.Message]) -> str:
-    """Say what is left out where nobody could summarise it."""
+    """Return a note in place of dropped messages, for when there is no summary."""
     asked = [
         one.text if len(one.text) <= _QUOTED else f"{one.text[:_QUOTED]}…"
         for one in dropped
         if isinstance(one, chat_messages.UserMessage) and not one.is_ours
     ]
-    # An earlier summary must not be lost when it falls out in its turn.
+    # An earlier summary must not be lost when it is dropped in its turn.
     earlier = [
         one.text for one in dropped if isinstance(one, chat_messages.UserMessage) and one.is_ours
     ][:1]
@@ -132,7 +133,7 @@ def note(dropped: Sequence[chat_messages.Message]) -> str:
 
 
 def readable(dropped: Sequence[chat_messages.Message], most_characters: int) -> str:
-    """Write messages as plain text, for somebody who is to summarise them."""
+    """Format messages as plain text, to be summarised."""
     lines = []
     for one in dropped:
         match one:

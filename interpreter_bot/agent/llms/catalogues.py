@@ -1,4 +1,4 @@
-"""The models that the settings list, opened when they are first used."""
+"""The catalogue of models: those of the settings, or discovered, opened when first used."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _OWN_SILENCE_SECONDS: Final = 1200.0
 
 
 async def discover(environment: Mapping[str, str]) -> tuple[settings.Model, ...]:
-    """Return what the variables that everybody knows lead to.
+    """Discover models from the environment variables that OpenAI's tools use.
 
     `OPENAI_MODEL` names the model, or several, with commas; without it a server named by
-    `OPENAI_BASE_URL` is asked what it has, and OpenAI's own is asked for a small one.
+    `OPENAI_BASE_URL` is asked for its models, and for OpenAI's own a small one is taken.
 
     Returns:
-        The models, the default first; none where no variable is set or the server says nothing.
+        The models, the default first; none if no variable is set or the server does not answer.
     """
     url, key = environment.get(_URL, ""), environment.get(_KEY, "")
     if not url and not key:
@@ -67,13 +67,13 @@ async def _listed(url: str, key: str) -> list[str]:
 
 
 class Catalogue:
-    """Models by name, each with one connection pool and one memory of what it can do.
+    """Models by name, each with one connection pool and one memory of its abilities.
 
     Args:
         models: in the order people see them; the first is the default.
         keys: API keys by the name of the environment variable that holds them.
         patience: how long a server is waited for.
-        servers: who gets the server of a model to run, by the model's title, where somebody has to.
+        servers: by model title, what starts the server of a model that has to be started.
         sleep: waits between tries.
 
     Raises:
@@ -103,13 +103,14 @@ class Catalogue:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What people can choose, the default first."""
+        """Return the titles that people can choose, the default first."""
         return tuple(self._models)
 
     def model(self, title: str = "") -> settings.Model:
-        """Return what the settings say of a model; of the default, where no title is given.
+        """Return the settings of a model; of the default if no title is given.
 
-        Whether it can see is as its server showed meanwhile, where the settings leave it open.
+        Where the settings leave open whether it can see, the answer is what its server has shown so
+        far.
 
         Raises:
             UnknownChoiceError: there is none of that title, or none at all.
@@ -126,7 +127,7 @@ class Catalogue:
         return chosen
 
     def llm(self, title: str = "") -> ports.Llm:
-        """Return a model to talk to.
+        """Return the `Llm` of a model.
 
         Raises:
             UnknownChoiceError: as above.
@@ -163,7 +164,7 @@ class Catalogue:
         key = self._keys.get(model.api_key_variable)
         patience = self._patience
         client = openai.AsyncOpenAI(
-            # Local servers want none, but the SDK does.
+            # Local servers need no key, but the SDK does.
             api_key=(key.get_secret_value() if key else "") or "none",
             base_url=model.base_url,
             max_retries=0,
@@ -173,8 +174,8 @@ class Catalogue:
         return client
 
     def _connected(self, address: starting_servers.ServerAddress) -> openai.AsyncOpenAI:
-        """Open a connection to a server of our own, on this machine."""
-        # It reads slowly, one request after the other, and its end is noticed at once.
+        """Open a connection to a server started by the bot on this machine."""
+        # Its prompts are processed slowly and one after the other, and its end is noticed at once.
         seconds = max(self._patience.silence_seconds, _OWN_SILENCE_SECONDS)
         timeout = openai.Timeout(seconds, connect=self._patience.connect_seconds)
         client = openai.AsyncOpenAI(
@@ -182,7 +183,7 @@ class Catalogue:
             base_url=address.base_url,
             max_retries=0,
             timeout=timeout,
-            # It hangs up on connections that rest, often just when they are used again.
+            # It closes idle connections, often at the moment they are used again.
             default_headers={"Connection": "close"},
             # The proxy that the environment may name is for other machines.
             http_client=openai.DefaultAsyncHttpx2Client(timeout=timeout, trust_env=False),

@@ -1,4 +1,4 @@
-"""Models that call no tools: code blocks in plain chat, each is run, the output goes back."""
+"""Models without tool calling: code blocks in plain chat are run, and the output goes back."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _Content: TypeAlias = str | list[dict[str, Any]]
 
 
 class BufferedReply:
-    """Passes on what a model says once it has begun to write code, or once it is told to.
+    """A listener that holds a reply's text back until code begins or it is released.
 
-    A turn that is stopped meanwhile shows what there was, as every turn does.
+    For answers that may be replaced: their text is not shown before it is known to stand. If the
+    turn is stopped before that, it shows what there was, as every turn does.
     """
 
     def __init__(self, listener: ports.ReplyListener) -> None:
@@ -32,41 +33,41 @@ class BufferedReply:
         self._held: list[str] | None = []
 
     def text(self, delta: str) -> None:
-        """Keep words back."""
+        """Hold text back."""
         if self._held is None:
             self._listener.text(delta)
         else:
             self._held.append(delta)
 
     def code(self, delta: str) -> None:
-        """Let go: it goes on to compute."""
+        """Release the text, for code follows, and pass the code on."""
         self.release()
         self._listener.code(delta)
 
     def notice(self, sentence: str) -> None:
-        """Pass it on."""
+        """Pass a notice on."""
         self._listener.notice(sentence)
 
     def progress(self, text: str, share: float | None) -> None:
-        """Pass it on."""
+        """Pass progress on."""
         self._listener.progress(text, share)
 
     def drop(self) -> None:
-        """Forget what is held back, and hold back again."""
+        """Discard the text held back, and start again."""
         self._held = []
 
     def release(self) -> None:
-        """Pass on what is held back, and all that follows."""
+        """Pass on the text held back, and all that follows."""
         held, self._held = self._held, None
         if held:
             self._listener.text("".join(held))
 
 
 class FencedLlm:
-    """Speaks through `chat_completions`, without tools; what follows a block is invented.
+    """A model without tools, over `chat_completions`; text after a code block is invented.
 
     Args:
-        through: sends and hears.
+        through: sends and receives.
         is_small: a long prompt would make its code worse.
     """
 
@@ -79,7 +80,7 @@ class FencedLlm:
     async def reply(
         self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
     ) -> chat_messages.Reply:
-        """Answer; a block of Python is a call of `run_code`."""
+        """Request a reply; a block of Python is a call of `run_code`."""
         if self._is_small and (bare := small_model_prompts.bare_answer(prompt.messages)):
             listener.text(bare)
             written = chat_messages.Usage(0, context_windows.text_tokens(bare), is_estimated=True)
@@ -89,7 +90,7 @@ class FencedLlm:
             system = f"{system}\n\n{rules}"
         said: list[dict[str, Any]] = [{"role": "system", "content": system}]
         may_call = bool(prompt.tools) and prompt.may_call
-        # What it is to answer from, it has to see.
+        # The model has to see the output it is to answer from.
         for message in (
             small_model_prompts.without_dead_ends(prompt.messages) if may_call else prompt.messages
         ):
@@ -121,7 +122,8 @@ class FencedLlm:
             buffered.release()
 
     def _rules(self, prompt: chat_messages.Prompt) -> str:
-        """Say how code is run; where there is data, a small model is told so with the question."""
+        """Return the rules for running code; a small model with data gets them with the question
+        instead."""
         if not prompt.tools or (self._is_small and claims.has_data(prompt.messages)):
             return ""
         return prompt_texts.read("fenced_small" if self._is_small else "fenced")
@@ -142,10 +144,10 @@ class FencedLlm:
             return reply
         words = wish.code if lenient_json.is_prose(wish.code) else ""
         if self._is_small and isinstance(prompt.messages[-1], chat_messages.ToolResult):
-            words = words or lenient_json.printed(wish.code)
+            words = words or lenient_json.printed_text(wish.code)
         if not words:
             return reply
-        # It copies the shape of what it wrote before, and means to answer.
+        # It copies the shape of its earlier replies, and believes it answers.
         if isinstance(listener, BufferedReply):
             listener.drop()
         listener.text(words)
@@ -153,9 +155,9 @@ class FencedLlm:
 
 
 def with_both(guess: chat_messages.Reply, reply: chat_messages.Reply) -> chat_messages.Reply:
-    """Let a reply have cost what the guess before it cost, too.
+    """Add the cost of a discarded guess to a reply.
 
-    An estimate even where the server counted both: it is no measure of one prompt.
+    The sum is an estimate even if the server counted both: it measures no single prompt.
     """
     if guess.usage is None:
         return dataclasses.replace(reply, usage=None, is_second_try=True)
@@ -173,7 +175,7 @@ def _append(said: list[dict[str, Any]], message: chat_messages.Message) -> None:
     pictures = () if isinstance(message, chat_messages.AssistantMessage) else message.pictures
     content = chat_completions.wire_content(text, pictures)
     last = said[-1]
-    # Many of these models know only a strict alternation.
+    # Many of these models accept only a strict alternation of roles.
     if last["role"] == role:
         last["content"] = _joined(last["content"], content)
     else:
@@ -207,4 +209,4 @@ def _block(call: chat_messages.Call) -> str:
     wish = tools.read(call)
     if isinstance(wish, tools.RunCode):
         return f"```python\n{wish.code.rstrip()}\n```"
-    return f"```json\n{lenient_json.unwrapped(call.arguments)}\n```"
+    return f"```json\n{lenient_json.without_fence(call.arguments)}\n```"

@@ -1,4 +1,4 @@
-"""Finding out whether a model can look at pictures, by what its server says to them."""
+"""Detect whether a model can see pictures, by its server's errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interpreter_bot.agent import chat_messages, model_errors, picture_messages,
 
 _log = logging.getLogger(__name__)
 
-# What is wrong with one picture, which is no word about the model.
+# Errors about one picture, which prove nothing about the model.
 _UNREADABLE: Final = re.compile(
     r"unsupported image\b(?! input)|invalid[ _]image|at most [1-9]\d* image"
     r"|image[^.\n]{0,60}\b(?:invalid|corrupt|truncated|format|mime|media type|too large|exceed)"
@@ -32,7 +32,8 @@ _TOLD: Final = "This language model cannot look at pictures: it is told of them 
 
 
 def refusal(said: str) -> model_errors.ModelError | None:
-    """Read what an error tells of the pictures that were sent; each server has words of its own."""
+    """Return the error that a server's message about pictures stands for; each server words it
+    its own way."""
     if _UNREADABLE.search(said):
         return model_errors.PictureUnreadableError()
     if _REFUSED.search(said):
@@ -41,10 +42,10 @@ def refusal(said: str) -> model_errors.ModelError | None:
 
 
 class PictureFallbackLlm:
-    """A model that is shown pictures until its server says that it cannot see.
+    """A model that is sent pictures until its server says that it cannot see.
 
-    A single picture that a server cannot read tells nothing about the model: anybody could send
-    one, and it would be blind for all. It is left out, and the reply says so.
+    A single picture that a server cannot read proves nothing about the model: anybody could send
+    one and make it blind for all. It is left out, and the reply says so.
 
     Attributes:
         is_blind: it is known not to see.
@@ -58,7 +59,7 @@ class PictureFallbackLlm:
     async def reply(
         self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
     ) -> chat_messages.Reply:
-        """Answer, from pictures or from what is said of them."""
+        """Request a reply, with pictures or with their descriptions alone."""
         if not picture_messages.any_in(prompt.messages):
             return await self._llm.reply(prompt, listener=listener)
         told = dataclasses.replace(prompt, messages=picture_messages.without(prompt.messages))

@@ -1,4 +1,4 @@
-"""What a model thought, as its provider sent it, to be given back with what the model said.
+"""A model's reasoning as its provider sent it, to be given back with the model's message.
 
 Chat completions carry it in fields beside the text, and Gemini signs each call; Responses has items
 of its own, whose order among the calls counts. Without it a model begins to think anew at every
@@ -22,9 +22,10 @@ _TEXTS: Final = ("reasoning_content", "reasoning")
 _DETAILS: Final = "reasoning_details"
 _EXTRA: Final = "extra_content"
 FIELDS: Final = (*_TEXTS, _DETAILS, _EXTRA)
-"""What chat completions carry it in."""
+"""The fields of chat completions that carry it."""
 
-# Of one reply. A part of it would be refused, so what is longer is given up as a whole.
+# The most characters of one reply. A part would be refused, so longer reasoning is dropped as a
+# whole.
 _MOST_CHARACTERS: Final = 512 * 1024
 _GROWING: Final = ("text", "summary")
 
@@ -32,7 +33,7 @@ _REFUSED: Final = re.compile(
     r"thought|thinking|reasoning|encrypted|signature|\brs_\w", re.IGNORECASE
 )
 _MISSING: Final = re.compile(r"missing|must be passed|required|expected", re.IGNORECASE)
-# What a server takes in the place of what it insists on, and another model never wrote.
+# The stand-in that a server accepts where it insists on a signature that another model never wrote.
 _STAND_INS: Final[Mapping[str, tuple[str, Any]]] = {
     "signature": (_EXTRA, {"google": {"thought_signature": "skip_thought_signature_validator"}}),
     "reasoning_content": ("reasoning_content", " "),
@@ -40,13 +41,13 @@ _STAND_INS: Final[Mapping[str, tuple[str, Any]]] = {
 
 
 def origin(protocol: str, model: settings.Model) -> str:
-    """Name a model so that no other is taken for it; its address may hold secrets."""
+    """Return an identifier of a model and protocol; hashed, for the address may hold secrets."""
     named = f"{protocol} {model.base_url} {model.name}"
     return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class Collector:
-    """Gathers it from the pieces of one reply, whatever shape they have."""
+    """Collects the reasoning from the chunks of one reply, in any of the shapes."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
@@ -56,7 +57,7 @@ class Collector:
         self._left = _MOST_CHARACTERS
 
     def hear(self, delta: object) -> int:
-        """Take what a piece of a chat completion brings, and return how many characters it has."""
+        """Collect from a chunk of a chat completion; return the number of characters found."""
         left = self._left
         for name in _TEXTS:
             if (text := getattr(delta, name, None)) and isinstance(text, str) and self._fits(text):
@@ -69,18 +70,19 @@ class Collector:
         return left - self._left
 
     def hear_call(self, number: int | str, piece: object) -> None:
-        """Take what a call of a chat completion is signed with, by its number in the reply."""
+        """Collect the signature of a call of a chat completion, by its number in the reply."""
         extra = getattr(piece, _EXTRA, None)
         if extra and isinstance(extra, dict) and self._fits(extra):
             self._extras[str(number)] = extra
 
     def item(self, item: Mapping[str, Any]) -> None:
-        """Take an item of a Responses reply, in order; those we can write anew by name only."""
+        """Collect an item of a Responses reply, in order; items we can rewrite ourselves by name
+        only."""
         if self._fits(item):
             self._items.append(dict(item))
 
     def collected(self, origin: str) -> chat_messages.Reasoning | None:
-        """Return what there was; None where there was nothing, or too much."""
+        """Return the collected reasoning; None if there was none, or too much."""
         if self._left < 0:
             return None
         if any("reasoning" in one for one in self._items):
@@ -98,7 +100,7 @@ class Collector:
         return self._left >= 0
 
     def _add_detail(self, detail: dict[str, Any]) -> None:
-        """Add a detail, or make the last one longer, which comes in pieces."""
+        """Append a detail, or extend the last one: details come in pieces."""
         last = self._details[-1] if self._details else {}
         is_more = all(detail.get(name) == last.get(name) for name in ("type", "index"))
         if not is_more or not any(isinstance(last.get(name), str) for name in _GROWING):
@@ -116,7 +118,7 @@ def _json(value: object) -> str:
 
 
 def _value(said: chat_messages.AssistantMessage, origin: str) -> Mapping[str, Any]:
-    """Return what is given back with a message; nothing to a model that it is not of."""
+    """Return the reasoning to give back with a message; empty for a model it is not from."""
     if said.reasoning is None or said.reasoning.origin != origin:
         return {}
     value: Mapping[str, Any] = json.loads(said.reasoning.value)
@@ -124,25 +126,25 @@ def _value(said: chat_messages.AssistantMessage, origin: str) -> Mapping[str, An
 
 
 def fields(said: chat_messages.AssistantMessage, origin: str) -> dict[str, Any]:
-    """Return the fields of a message of chat completions."""
+    """Return the reasoning fields of a chat completions message."""
     value = _value(said, origin)
     extra = value.get("calls", {}).get("")
     return {**value.get("fields", {}), **({_EXTRA: extra} if extra else {})}
 
 
 def signatures(said: chat_messages.AssistantMessage, origin: str) -> list[dict[str, Any]]:
-    """Return the fields of each call of a message of chat completions."""
+    """Return the reasoning fields of each call of a chat completions message."""
     extras = _value(said, origin).get("calls", {})
     numbers = map(str, range(len(said.calls)))
     return [{_EXTRA: extras[number]} if number in extras else {} for number in numbers]
 
 
 def items(said: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapping[str, Any]]:
-    """Return what a message was among the items of a Responses reply, in order.
+    """Return the order of a message's parts among the items of a Responses reply.
 
     Returns:
-        Of each item its `reasoning_replay`; or `message`, which stands for the text; or `call`, the
-        number of one; or nothing, where the order is not known.
+        For each item its `reasoning_replay`; or `message`, which stands for the text; or `call`,
+        the number of one; empty if the order is not known.
     """
     order: list[dict[str, Any]] = list(_value(said, origin).get("items", ()))
     known = [
@@ -152,21 +154,21 @@ def items(said: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapping
         or ("message" in one and said.text)
         or ("call" in one and one["call"] < len(said.calls))
     ]
-    # What nothing follows is refused: a call may have been left out meanwhile.
+    # Reasoning without a following item is refused: its call may have been left out since.
     while known and "reasoning" in known[-1]:
         known.pop()
     yield from known
 
 
 def is_refused(error: openai.APIStatusError, parameters: Mapping[str, Any]) -> bool:
-    """Say whether a server refused a request for what was given back in it."""
+    """Say whether a server refused a request because of the reasoning in it."""
     said = f"{error.param} {error.message} {error.body}"
     is_about_it = error.status_code in (400, 404, 422) and bool(_REFUSED.search(said))
     return is_about_it and without(parameters) != parameters
 
 
 def without(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Take all that is given back out of a request."""
+    """Remove all reasoning from a request."""
     kept = dict(parameters)
     if "messages" in kept:
         kept["messages"] = [_bare(one) for one in kept["messages"]]
@@ -176,7 +178,7 @@ def without(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unnamed(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Take an item's name away, by which a server would look for the reasoning it came with."""
+    """Remove an item's id, by which a server would look for the reasoning it came with."""
     if "id" in item and item["type"] == "message":
         return {"role": item["role"], "content": item["content"][0]["text"]}
     return {name: value for name, value in item.items() if name != "id"}
@@ -190,15 +192,15 @@ def _bare(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def missing(error: openai.APIStatusError) -> str:
-    """Say which of the things that there is a stand-in for a server misses; empty where none."""
+    """Return the field with a known stand-in that a server's error says is missing; else empty."""
     said = f"{error.param} {error.message} {error.body}"
     if not _MISSING.search(said):
         return ""
     return next((name for name in _STAND_INS if name in said), "")
 
 
-def filled(said: Sequence[Mapping[str, Any]], names: set[str]) -> list[dict[str, Any]]:
-    """Put stand-ins into what is missing them among messages of chat completions."""
+def with_stand_ins(said: Sequence[Mapping[str, Any]], names: set[str]) -> list[dict[str, Any]]:
+    """Add stand-ins for missing fields to chat completions messages."""
     result = []
     for message in said:
         one = dict(message)
@@ -206,7 +208,7 @@ def filled(said: Sequence[Mapping[str, Any]], names: set[str]) -> list[dict[str,
             name, value = _STAND_INS["reasoning_content"]
             one.setdefault(name, value)
         if one.get("tool_calls") and "signature" in names:
-            # Of calls at once, only the first is ever signed.
+            # Of parallel calls, only the first is ever signed.
             name, value = _STAND_INS["signature"]
             first, *others = one["tool_calls"]
             one["tool_calls"] = [{name: value, **first}, *others]

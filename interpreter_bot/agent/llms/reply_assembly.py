@@ -1,4 +1,4 @@
-"""Putting a reply together from the pieces of a stream, whatever shape they have."""
+"""Assemble a reply from stream chunks of any shape."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from interpreter_bot.agent import chat_messages, picture_messages, ports, text_calls, tools
 from interpreter_bot.agent.llms import reasoning_replay
 
-# A server that ignores the limit on its answer is listened to for so many times that limit.
+# A server that ignores the limit on its answer is cut off at this multiple of the limit.
 _CHARACTERS_PER_TOKEN: Final = 12
 _CALLS: Final = 64
 
@@ -25,23 +25,23 @@ class _Started:
 
 
 class ReplyAssembler:
-    """Hears one reply.
+    """Assembles one streamed reply and forwards its text and code.
 
     Args:
-        listener: who hears it with us.
-        prompt: what was asked.
-        finds_calls: what the text holds of calls, in the words of some model, counts as such.
+        listener: receives text and code as they come.
+        prompt: the prompt of the call.
+        finds_calls: calls written into the text, in any known form, count as calls.
         takes_python: blocks of Python in the text are calls, too.
-        origin: what `reasoning_replay` calls the model; empty where nothing is given back.
+        origin: the model's name in `reasoning_replay`; empty if no reasoning is given back.
 
     Attributes:
         finish: why the reply ended; None while it has not.
         is_refused: the model, or a filter, said no.
         reasoning: what is to be given back.
-        is_reasoning_refused: what was given back was refused.
+        is_reasoning_refused: the reasoning given back was refused.
         usage: what the server counted.
         has_block: a block of Python is complete.
-        has_pictures: there are some in the prompt.
+        has_pictures: the prompt contains pictures.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class ReplyAssembler:
         self._native: list[_Started] = []
         self._latest: dict[object, _Started] = {}
         self._found: list[chat_messages.Call] = []
-        self._manner = chat_messages.Sampling.NATIVE
+        self._call_format = chat_messages.CallFormat.NATIVE
         self._has_heard = False
 
     @property
     def has_heard(self) -> bool:
-        """Whether anything has come: then nobody may ask again from the start."""
+        """Whether anything has come: then the call may not be repeated from the start."""
         return self._has_heard
 
     @property
@@ -85,7 +85,7 @@ class ReplyAssembler:
         return self._left < 0
 
     def text(self, delta: str) -> None:
-        """Hear text."""
+        """Add text."""
         if not delta:
             return
         self._has_heard = True
@@ -93,15 +93,15 @@ class ReplyAssembler:
         self._take(self._splitter.feed(delta) if self._splitter else [text_calls.Words(delta)])
 
     def thought(self, delta: object) -> None:
-        """Hear what a piece of a chat completion holds of reasoning, which nobody is shown."""
+        """Add the reasoning in a chat completion chunk, which is never shown."""
         self._left -= self.reasoning.hear(delta)
 
     def call(self, key: object, *, call_id: str = "", name: str = "", arguments: str = "") -> int:
-        """Hear a piece of a native call, and return the call's number in the reply.
+        """Add a piece of a native call, and return the call's number in the reply.
 
         Args:
-            key: what distinguishes this call from others of the reply; None where the server
-                does not say, and sends calls one after the other.
+            key: what distinguishes this call from others of the reply; None if the server does not
+                say, and sends calls one after the other.
             call_id: its id, in at least one of the pieces.
             name: the tool's name, likewise.
             arguments: what this piece adds to the arguments.
@@ -125,12 +125,12 @@ class ReplyAssembler:
         return self._native.index(started)
 
     def complete(self, key: object, arguments: str) -> None:
-        """Hear the arguments of a native call as a whole, which settles what they are."""
+        """Set the complete arguments of a native call, which replace the pieces."""
         if key in self._latest and arguments:
             self._latest[key].arguments = [arguments]
 
     def reply(self, *, is_whole: bool = True) -> chat_messages.Reply:
-        """Put together what was heard; of what is not whole, the text."""
+        """Build the reply; of one that is not whole, only the text."""
         if self._splitter:
             self._take(self._splitter.finish(), is_whole=is_whole)
             self._splitter = None
@@ -144,7 +144,7 @@ class ReplyAssembler:
         return chat_messages.Reply(
             text="".join(self._words),
             calls=calls,
-            manner=chat_messages.Sampling.NATIVE if native else self._manner,
+            call_format=chat_messages.CallFormat.NATIVE if native else self._call_format,
             finish=finish,
             usage=self.usage,
             reasoning=self.reasoning.collected(self._origin) if is_whole and self._origin else None,
@@ -163,16 +163,16 @@ class ReplyAssembler:
                     self._listener.code(text)
                 case text_calls.Block(code, is_closed) if is_closed or is_whole:
                     self.has_block = True
-                    self._manner = chat_messages.Sampling.PYTHON
+                    self._call_format = chat_messages.CallFormat.PYTHON
                     arguments = json.dumps({"code": code})
                     self._found.append(chat_messages.Call("", tools.RUN_CODE, arguments))
                 case text_calls.Found(name, arguments):
-                    self._manner = chat_messages.Sampling.JSON
+                    self._call_format = chat_messages.CallFormat.JSON
                     self._found.append(chat_messages.Call("", name, arguments))
 
 
 def _named(calls: list[chat_messages.Call]) -> tuple[chat_messages.Call, ...]:
-    """Give every call an id of its own, for some servers give none, or the same to all."""
+    """Give every call a unique id, for some servers give none, or the same to all."""
     named: dict[str, chat_messages.Call] = {}
     for call in calls:
         is_free = bool(call.id) and call.id not in named

@@ -19,12 +19,12 @@ from interpreter_bot.agent.llms import (
     server_quirks,
 )
 
-# llama.cpp takes no pictures there.
+# llama.cpp accepts no pictures in tool outputs.
 _TEXT_ONLY: Final = re.compile(r"output of tool call should be|tool call output", re.IGNORECASE)
 
 
 class ResponsesLlm:
-    """A model that calls tools over the Responses API."""
+    """A model with tool calling over the Responses API."""
 
     def __init__(self, client: openai.AsyncOpenAI, model: settings.Model) -> None:
         self._client = client
@@ -36,12 +36,12 @@ class ResponsesLlm:
     async def reply(
         self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
     ) -> chat_messages.Reply:
-        """Answer."""
+        """Request a reply."""
         assembler = reply_assembly.ReplyAssembler(listener, prompt, origin=self._origin)
         try:
             return await self._heard(prompt, assembler)
         except sdk_errors.ReasoningRefusedError:
-            # Only that was said, so nobody has heard anything yet.
+            # The server sent only that refusal, so no listener has heard anything yet.
             assembler = reply_assembly.ReplyAssembler(listener, prompt, origin=self._origin)
             assembler.is_reasoning_refused = True
             return await self._heard(prompt, assembler)
@@ -51,7 +51,7 @@ class ResponsesLlm:
     ) -> chat_messages.Reply:
         with sdk_errors.translate(assembler, api_key=self._client.api_key):
             stream = await self._opened(prompt, assembler)
-            # Closes the connection also when we are cancelled, so that the server stops at once.
+            # Closes the connection also on cancellation, so that the server stops at once.
             async with stream, contextlib.aclosing(chat_completions.chunks(stream)) as events:
                 async for event in events:
                     failure = _hear(event, assembler)
@@ -73,7 +73,7 @@ class ResponsesLlm:
         while True:
             sent = self._quirks.adapted(parameters)
             try:
-                # See `chat_completions` for why it goes this way.
+                # Passed this way for the reason given in `chat_completions`.
                 stream = await self._client.responses.create(stream=True, extra_body=sent)
             except UnicodeEncodeError:
                 parameters = chat_completions.well_formed(parameters)
@@ -101,7 +101,7 @@ class ResponsesLlm:
             ),
             "max_output_tokens": prompt.answer_tokens,
             "store": False,
-            # Nothing is stored there, so it has to come to us to be given back.
+            # Nothing is stored there, so the reasoning has to come to us to be given back.
             "include": ["reasoning.encrypted_content"],
         }
         if prompt.tools:
@@ -117,7 +117,7 @@ class ResponsesLlm:
 def _hear(
     event: object, assembler: reply_assembly.ReplyAssembler
 ) -> model_errors.ModelError | None:
-    """Take in one event. The SDK checks no shapes, so nothing is taken for granted."""
+    """Process one stream event. The SDK checks no shapes, so nothing is taken for granted."""
     item = getattr(event, "item", None)
     key = getattr(event, "output_index", None)
     match getattr(event, "type", None):
@@ -161,12 +161,12 @@ def _end(response: object, assembler: reply_assembly.ReplyAssembler) -> None:
 
 
 def _thought(item: object) -> dict[str, Any] | None:
-    """Write an item of reasoning as it may come back; None where only its server could find it."""
+    """Convert an item of reasoning to be given back; None if only its server could find it."""
     if not isinstance(item, openai.BaseModel):
         return None
     told = item.to_dict(mode="json", warnings=False)
     kept = {name: told[name] for name in ("type", "id", "encrypted_content") if told.get(name)}
-    # What was thought is taken back in the open only where it did not come sealed as well.
+    # Open reasoning is given back only if it did not come sealed as well.
     if "encrypted_content" not in kept:
         if not told.get("content"):
             return None
@@ -180,7 +180,7 @@ def _text(thing: object, name: str) -> str:
 
 
 def wire_tool(tool: chat_messages.Tool) -> dict[str, Any]:
-    """Write a tool. Not strict: that would forbid arguments that may be left out."""
+    """Convert a tool. Not strict: that would forbid optional arguments."""
     return {
         "type": "function",
         "name": tool.name,
@@ -193,12 +193,12 @@ def wire_tool(tool: chat_messages.Tool) -> dict[str, Any]:
 def wire_items(
     transcript: Iterable[chat_messages.Message], origin: str, *, shows_outputs: bool
 ) -> Iterable[dict[str, Any]]:
-    """Write a transcript as items.
+    """Convert a transcript to input items.
 
     Args:
-        transcript: what was said.
-        origin: what `reasoning_replay` calls the model that it goes to.
-        shows_outputs: pictures may be part of an output; where not, they follow all of a step.
+        transcript: the messages.
+        origin: the name that `reasoning_replay` gives to the receiving model.
+        shows_outputs: pictures may be part of a tool output; if not, they follow all of a step.
     """
     seen: list[chat_messages.Picture] = []
     for message in transcript:
@@ -222,7 +222,7 @@ def wire_items(
 def _said(
     message: chat_messages.AssistantMessage, order: list[Mapping[str, Any]]
 ) -> Iterable[dict[str, Any]]:
-    """Write what a model said; in the order in which it came, as far as that is known."""
+    """Convert a model's message; in the order in which its parts came, as far as that is known."""
     is_told = any("message" in one for one in order)
     if message.text and not is_told:
         yield {"role": "assistant", "content": message.text}
@@ -233,7 +233,7 @@ def _said(
         elif "call" in one and one["call"] in left:
             yield {**_call(left.pop(one["call"])), **({"id": one["id"]} if one["id"] else {})}
         elif "message" in one and is_told:
-            # Several are one to us, and stand where the first did.
+            # Several texts are one to us, and stand where the first did.
             is_told = False
             yield _told(message.text, one["message"])
     yield from map(_call, left.values())

@@ -1,4 +1,4 @@
-"""Asking again after what passes: rate limits, overload, lost connections."""
+"""Retry model calls after transient failures: rate limits, overload, lost connections."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Final
 from interpreter_bot import settings
 from interpreter_bot.agent import chat_messages, model_errors, ports
 
-# Waits shorter than this are nobody's business.
+# Shorter waits are not announced.
 _NOTICED_SECONDS: Final = 2.0
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Waits so many seconds."""
+"""Waits a number of seconds."""
 
 
 class RetryingLlm:
-    """Asks a model again, with growing waits, as long as nothing of an answer has been heard.
+    """A model that is called again, with growing waits, as long as nothing of a reply has come.
 
     Args:
         llm: the model.
@@ -37,7 +37,7 @@ class RetryingLlm:
     async def reply(
         self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
     ) -> chat_messages.Reply:
-        """Answer, sooner or later."""
+        """Request a reply, with retries."""
         for attempt in itertools.count():
             try:
                 return await self._llm.reply(prompt, listener=listener)
@@ -51,11 +51,11 @@ class RetryingLlm:
         raise AssertionError("counting does not end")
 
     def _wait(self, error: model_errors.ModelError, attempt: int) -> float | None:
-        """Say how long to wait before the next try; None where there is none."""
+        """Return the seconds to wait before the next try; None if there is none."""
         if not error.is_worth_retrying or attempt >= self._patience.retries:
             return None
         wait = error.retry_after_seconds
         if wait is None:
-            # Not all of us at the same moment.
+            # Jitter: not all waiting turns at the same moment.
             wait = self._patience.backoff_seconds * 2**attempt * random.uniform(0.75, 1.0)  # noqa: S311
         return wait if wait <= self._patience.longest_wait_seconds else None

@@ -1,4 +1,4 @@
-"""The seam where what the SDK raises becomes one of our failures, said once."""
+"""Translate exceptions of the SDK into `agent.model_errors`; the only place that does."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _QUOTA: Final = re.compile(r"insufficient_quota|billing|exceeded your current qu
 _REASONING: Final = "invalid_encrypted_content"
 _SECRET: Final = re.compile(r"\bsk-[\w\-*.]{4,}|\bBearer\s+\S+", re.IGNORECASE)
 _DETAIL_CHARACTERS: Final = 500
-# Pictures and reasoning that a server quotes: nothing for a log.
+# Pictures and reasoning that a server quotes do not belong in a log.
 _BLOB: Final = re.compile(r"[A-Za-z0-9+/_=\-]{160,}")
 # More than any model reads or writes at once: a server that says so has not counted.
 _MOST_TOKENS: Final = 10**9
 
 
 class ReasoningRefusedError(model_errors.RequestRefusedError):
-    """What was given back of a model's reasoning was refused in the stream of its answer."""
+    """The reasoning given back was refused, in the stream of the reply."""
 
 
 class UnreadableError(openai.OpenAIError):
@@ -50,11 +50,11 @@ class UnreadableError(openai.OpenAIError):
 
 @contextlib.contextmanager
 def translate(assembler: reply_assembly.ReplyAssembler, *, api_key: str) -> Iterator[None]:
-    """Turn failures inside into ours.
+    """Translate SDK exceptions raised inside.
 
     Args:
-        assembler: has what was heard until then.
-        api_key: is wiped out of whatever an error says.
+        assembler: has what was received until then.
+        api_key: is removed from the text of errors.
     """
     try:
         yield
@@ -62,7 +62,7 @@ def translate(assembler: reply_assembly.ReplyAssembler, *, api_key: str) -> Iter
         _scrub(error, api_key)
         failure = _failure(error, has_pictures=assembler.has_pictures)
         _log.warning("a model failed: %s: %s", type(failure).__name__, _detail(error))
-        # An answer that is whole stays so, whatever becomes of the connection after it.
+        # A reply that is complete stays so, even if the connection then fails.
         if assembler.finish is None:
             raise cut(assembler, otherwise=failure) from error
 
@@ -70,7 +70,7 @@ def translate(assembler: reply_assembly.ReplyAssembler, *, api_key: str) -> Iter
 def cut(
     assembler: reply_assembly.ReplyAssembler, *, otherwise: model_errors.ModelError
 ) -> model_errors.ModelError:
-    """Say that a reply broke off; where nothing had come yet, give what else it is."""
+    """Return a `CutError` with the partial reply; `otherwise` if nothing had come yet."""
     if not assembler.has_heard or isinstance(otherwise, model_errors.RefusedError):
         return otherwise
     return model_errors.CutError(assembler.reply(is_whole=False))
@@ -118,7 +118,7 @@ def _of_status(error: openai.APIStatusError) -> model_errors.ModelError:
 
 
 def _of_words(said: str) -> model_errors.ModelError | None:
-    """Read what only the words of an error tell, for every server has codes of its own."""
+    """Return the error that a message's words reveal, for every server has codes of its own."""
     if _CONTEXT.search(said):
         return model_errors.ContextTooLongError()
     if _FILTER.search(said):
@@ -129,7 +129,7 @@ def _of_words(said: str) -> model_errors.ModelError | None:
 
 
 def of_code(code: str, message: str) -> model_errors.ModelError:
-    """Name an error that came inside a stream."""
+    """Return the error for a code that came inside a stream."""
     said = f"{code} {message}"
     if _QUOTA.search(said):
         return model_errors.QuotaError()
@@ -141,7 +141,7 @@ def of_code(code: str, message: str) -> model_errors.ModelError:
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """Read how long a server asks us to wait: milliseconds, seconds or a date."""
+    """Return how long a server asks us to wait: given as milliseconds, seconds or a date."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         with contextlib.suppress(KeyError, ValueError):
             seconds = float(headers[name]) * unit
@@ -155,7 +155,7 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
 
 
 def _scrub(error: openai.OpenAIError, api_key: str) -> None:
-    """Take our key out of an error: servers quote it, and an error travels far."""
+    """Remove our key from an error: servers quote it, and an error travels far."""
 
     def wiped(value: str) -> str:
         if len(api_key) > 5:
@@ -178,13 +178,13 @@ def _detail(error: openai.OpenAIError) -> str:
 def usage(
     read: object, written: object, details: object, otherwise: object = None
 ) -> chat_messages.Usage | None:
-    """Read what a server counted; None where it did not, or cannot have.
+    """Read a server's token counts; None if it did not count, or cannot have.
 
     Args:
         read: tokens of the whole input.
         written: tokens of the output.
         details: has `cached_tokens` and `cache_write_tokens`.
-        otherwise: what some servers call cached tokens in its place.
+        otherwise: what some servers call cached tokens instead.
     """
     if not _is_count(read) or not _is_count(written):
         return None
@@ -203,13 +203,13 @@ def _is_count(value: object) -> TypeGuard[int]:
 
 
 def finish(reason: object) -> chat_messages.Finish | None:
-    """Read why a reply ended; None where nothing that we know was said."""
+    """Read why a reply ended; None for no known reason."""
     match reason:
         case "length" | "max_tokens" | "max_output_tokens":
             return chat_messages.Finish.LENGTH
         case "content_filter" | "refusal" | "safety":
             return chat_messages.Finish.FILTERED
         case str() if reason:
-            # stop, tool_calls, function_call, and what other servers call the same.
+            # stop, tool_calls, function_call, and other servers' names for them.
             return chat_messages.Finish.STOP
     return None

@@ -1,4 +1,4 @@
-"""What a server turned out not to accept, remembered so that it is asked without next time."""
+"""Request parameters that a server rejected, remembered so that they are left out next time."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _UNKNOWN: Final = re.compile(
     r"|additional propert",
     re.IGNORECASE,
 )
-# Other words say this as well, so it has to be named as a parameter is.
+# A word that other messages contain too, so it counts only when named as a parameter.
 _INCLUDE: Final = re.compile(
     r"^include\b|['\"`]include['\"`\[]|encrypted content is not supported", re.IGNORECASE
 )
 
 
 class Quirks:
-    """One server's dislikes.
+    """Request parameters that one server rejects.
 
     Args:
         is_modern: it is OpenAI's own, which wants the newer name of the limit.
@@ -45,18 +45,18 @@ class Quirks:
         self._stand_ins: set[str] = set()
 
     def adapted(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Write parameters the way this server takes them; `max_tokens` stands for the limit."""
+        """Adapt parameters to this server; `max_tokens` stands for the limit."""
         kept = {name: one for name, one in parameters.items() if name not in self._refused}
         if "max_tokens" in kept:
             kept[self._length] = kept.pop("max_tokens")
         if not self._gives_reasoning_back:
             kept = reasoning_replay.without(kept)
         if self._stand_ins and "messages" in kept:
-            kept["messages"] = reasoning_replay.filled(kept["messages"], self._stand_ins)
+            kept["messages"] = reasoning_replay.with_stand_ins(kept["messages"], self._stand_ins)
         return kept
 
     def learn(self, error: openai.APIStatusError, sent: dict[str, Any]) -> bool:
-        """Take note of a refusal; True where asking again otherwise makes sense."""
+        """Learn from a refusal; True if asking again with other parameters makes sense."""
         if error.status_code not in (400, 422):
             return False
         said = f"{error.param} {error.message} {error.body}"
@@ -67,7 +67,7 @@ class Quirks:
             return True
         if not _COMPLAINT.search(said):
             return False
-        # A word of the message: "max_tokens" is also part of other words.
+        # As a whole word: "max_tokens" is also part of other words.
         if self._length in sent and re.search(rf"\b{self._length}\b", said):
             other = _LENGTHS[1 - _LENGTHS.index(self._length)]
             if self._has_swapped:
@@ -82,7 +82,7 @@ class Quirks:
         return False
 
     def _learn_of_reasoning(self, said: str, sent: dict[str, Any]) -> bool:
-        """Take note where a server does not know the fields that its own models' thoughts had."""
+        """Learn that the server does not know the reasoning fields that its own models sent."""
         named = any(re.search(rf"\b{name}\b", said) for name in reasoning_replay.FIELDS)
         if not named or not _UNKNOWN.search(said) or reasoning_replay.without(sent) == sent:
             return False

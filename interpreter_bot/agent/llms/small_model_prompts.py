@@ -1,8 +1,10 @@
-"""What keeps a small model from making its figures up. Pure.
+"""Prompts and checks that keep a small model from inventing figures. Pure.
 
 It follows what it read last: so the last it reads is that figures come from code, and, once there
-is an output, what was asked. An output that says nothing is looked into, one that says all is the
-answer. Where a reply still has figures that cannot be known, it is asked for again.
+is an output, the question again. An output without a result is looked into, one that says all is
+the answer. A reply that still has figures it cannot know is asked for again. Its own failed tries
+are left out of the prompt: with them before its eyes it writes another of them, at any
+temperature. The transcript itself keeps everything.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _ANEW: Final = (
 )
 _ERROR_CHARACTERS: Final = 300
 
-# "Plot this by that" is otherwise answered with a count. Other languages do as well as they can.
+# "Plot this by that" is otherwise answered with a count. Only English is covered.
 _PICTURE: Final = re.compile(
     r"\b(?:plot|chart|graph|histogram|heatmap|scatter\w*|diagram|draw|visuali[sz]e)s?\b",
     re.IGNORECASE,
@@ -45,23 +47,23 @@ _NOTHING: Final = re.compile(
     r"|[^\n\d]*\b(?-i:nan|NaN)\b[^\n\d]*|Empty DataFrame\b.*|Series\(\[\], .*",
     re.IGNORECASE | re.DOTALL,
 )
-# The line of pandas in place of those that it does not print, or a line that nobody reads.
+# What pandas prints in place of lines it leaves out, or a line without information.
 _LONG: Final = re.compile(r"^(?:\.\.+ .*| +\.\.\. *|.{400,})$", re.MULTILINE)
-# What comes of adding up texts where numbers were meant.
+# The result of adding up texts where numbers were meant.
 _STRUNG: Final = re.compile(r"\S{200}")
 _EMPTY_TEXT: Final = re.compile(r"==\s*(?:''|\"\"|None\b)")
 _COERCED: Final = re.compile(r"""errors\s*=\s*['"]coerce""")
 _ROWS: Final = re.compile(r"^First rows:\n.*?(?:\n\n|\Z)", re.DOTALL | re.MULTILINE)
-# A row of names or none, rows of what is missing, and what pandas writes below them.
+# A row of column names or none, rows of missing values, and what pandas writes below them.
 _ALL_NAN: Final = re.compile(
     r"(?:[^\n\d]*\n)??(?:[^\n]*\b(?:nan|nat|none)[ \t]*(?:\n|\Z))+"
     r"(?:Name:|dtype:|Length:)?[^\n]*\s*",
     re.IGNORECASE,
 )
-# What is written for people: no table, no literal, no remark of ours.
+# Marks of output written for people: no table, no literal, no note of ours.
 _PLAIN: Final = re.compile(r"(?!.*(?:  |\t|\bdtype\b))[^\[{(<\s].*")
 _LABELLED: Final = re.compile(r".*[^\W\d_].*")
-# Of a series of pandas: a name that is no mere number of a row, and a value; what stands below.
+# A line of a pandas series: a label that is no mere row number, and a value; then the footer.
 _ROW: Final = re.compile(r"(?P<name>(?!\d{1,3} )\S+(?: \S+)*) {2,}-?\d[\d.,]*(?:e[+-]\d+)?")
 _FOOTER: Final = re.compile(r"(?:Name|Length|dtype): ")
 _ROWS_OF_AN_ANSWER: Final = 12
@@ -76,10 +78,10 @@ _FIGURES: Final = 10
 def without_dead_ends(
     transcript: tuple[chat_messages.Message, ...],
 ) -> tuple[chat_messages.Message, ...]:
-    """Leave out what only misleads.
+    """Remove dead ends, which only mislead.
 
-    That is code that was refused as a repeat, tries that failed several times in a row, and code
-    that found nothing, once it has looked another time.
+    These are code that was refused as a repeat, tries that failed several times in a row, and code
+    that found nothing, once it has looked another way.
     """
     shown = _without_nothings(_without_tries(transcript))
     following = (*shown[1:], None)
@@ -103,7 +105,7 @@ def _without_nothings(
                 chat_messages.ToolResult(),
             ) if is_nothing(text):
                 del kept[-3:-1]
-                # It looked in the same way, for it saw how it had looked.
+                # With its first look before its eyes, it looked in the same way again.
                 if _is_refused_call(one):
                     del kept[-1]
                     continue
@@ -115,7 +117,7 @@ def _without_tries(
     transcript: tuple[chat_messages.Message, ...],
 ) -> tuple[chat_messages.Message, ...]:
     last = transcript[-1] if transcript else None
-    # Our own remark may stand behind them; a person's words begin another matter.
+    # Our own note may stand behind them; a person's words begin another matter.
     has_remark = isinstance(last, chat_messages.UserMessage) and last.is_ours
     end = start = len(transcript) - has_remark
     while start >= 2 and _is_try(transcript[start - 2], transcript[start - 1]):
@@ -124,7 +126,7 @@ def _without_tries(
     if end - start < 2 * _TRIES or not failures:
         return transcript
     lines = failures[-1].text.removesuffix(observations.FAILED).strip().splitlines()
-    # Remarks of ours stand in brackets.
+    # Our notes stand in brackets.
     error = next((line for line in reversed(lines) if not line.startswith("[")), "")
     hints = [hint for hint in observations.HINTS if hint in lines]
     told = _ANEW.format(count=len(failures), error=error[:_ERROR_CHARACTERS])
@@ -147,7 +149,7 @@ def _is_refused_call(one: chat_messages.Message | None) -> bool:
 
 
 def reminder(transcript: tuple[chat_messages.Message, ...], *, is_small: bool) -> str:
-    """Say what is to follow the last question; empty where there is nothing to compute with."""
+    """Return the reminder after the last question; empty if there is nothing to compute with."""
     last = transcript[-1] if transcript else None
     if is_small and isinstance(last, chat_messages.ToolResult):
         return _about_output(transcript)
@@ -161,14 +163,14 @@ def reminder(transcript: tuple[chat_messages.Message, ...], *, is_small: bool) -
     if _ASKS.match(words) or not _PICTURE.search(words):
         is_question = is_small and not _may_be_talk(words)
         return prompt_texts.read("reminder" if is_question else "reminder_talk")
-    # It copies whatever way of drawing it reads of, so it reads of none that is not meant.
+    # It copies any way of drawing it reads of, so only the one that is meant is mentioned.
     if _GROUPS.search(words) and not _KIND_OF_PICTURE.search(words):
         return prompt_texts.read("reminder_groups")
     return prompt_texts.read("reminder_picture")
 
 
 def _may_be_talk(words: str) -> bool:
-    """Say whether nothing may have to be found out: "Thanks!", "Are you sure?".
+    """Say whether a message may need no computation: "Thanks!", "Are you sure?".
 
     A model that is told of this way out takes it where it should not.
     """
@@ -176,7 +178,7 @@ def _may_be_talk(words: str) -> bool:
 
 
 def _about_output(transcript: tuple[chat_messages.Message, ...]) -> str:
-    """Say again what was asked, for an output makes it forget parts of it, and the form."""
+    """Repeat the question after an output, which makes the model forget parts of it."""
     question, since = _asked(transcript)
     # A repeat that was refused has the output of what it repeats.
     ran = [
@@ -196,7 +198,7 @@ def _about_output(transcript: tuple[chat_messages.Message, ...]) -> str:
 def _asked(
     transcript: tuple[chat_messages.Message, ...],
 ) -> tuple[str, tuple[chat_messages.Message, ...]]:
-    """Return a person's last words, and what came after them."""
+    """Return a person's last message, and what came after it."""
     for at, one in reversed(list(enumerate(transcript))):
         if isinstance(one, chat_messages.UserMessage) and not one.is_ours:
             return _words(one), transcript[at + 1 :]
@@ -206,7 +208,7 @@ def _asked(
 def _code_before(
     last: chat_messages.ToolResult, transcript: tuple[chat_messages.Message, ...]
 ) -> str:
-    """Return the code whose output this is, if it was code."""
+    """Return the code that produced this output, if it was code."""
     calls = (
         call
         for one in transcript
@@ -218,7 +220,7 @@ def _code_before(
 
 
 def _hint(output: str, code: str) -> str:
-    """Say what the code did not reckon with, as far as it shows."""
+    """Return a hint at what the code overlooked, as far as the output shows it."""
     hints = []
     if _EMPTY_TEXT.search(code):
         hints.append(observations.MISSING_VALUES)
@@ -233,7 +235,7 @@ def bare_answer(transcript: tuple[chat_messages.Message, ...]) -> str:
     """Return an output that is the answer as it stands: a value, or a few lines with labels.
 
     A small model was told that what its code prints is the answer. Asked once more, it puts values
-    into sentences where the question said "the number only", and miscopies some. Empty where the
+    into sentences where the question said "the number only", and miscopies some. Empty if the
     output is anything else.
     """
     last = transcript[-1] if transcript else None
@@ -257,27 +259,27 @@ def _is_refusal(one: chat_messages.ToolResult) -> bool:
 
 
 def _name(output: str) -> str:
-    """Choose what is said of a first output."""
+    """Choose the note about a first output."""
     if is_nothing(output):
         return "reminder_nothing"
     return "reminder_long" if _LONG.search(output) else "reminder_output"
 
 
 def is_nothing(output: str) -> bool:
-    """Say whether it is what is printed where a condition did not fit the data."""
+    """Say whether an output is what is printed when a condition matches none of the data."""
     return bool(_NOTHING.fullmatch(output) or _ALL_NAN.fullmatch(output))
 
 
 def _words(told: chat_messages.UserMessage) -> str:
-    """Take a person's own words: what came along stands before them."""
+    """Return a person's own words: descriptions of attachments stand before them."""
     return context_windows.shorten(told.text.rpartition("\n\n")[2], _WORDS_CHARACTERS)
 
 
 def objection(reply: chat_messages.Reply, prompt: chat_messages.Prompt, *, is_small: bool) -> str:
-    """Object to a whole reply without code: to one that skips the code for a question, and else to
-    one that has numbers in it which the model was never told.
+    """Object to a complete reply without code: one that should have used code for a question, or
+    one with numbers that the model cannot know.
 
-    Empty where there is nothing to object to.
+    Empty if there is no objection.
     """
     if reply.calls or reply.finish is not chat_messages.Finish.STOP:
         return ""
@@ -290,13 +292,13 @@ def objection(reply: chat_messages.Reply, prompt: chat_messages.Prompt, *, is_sm
     ):
         return _ECHO
     told = [
-        # Of a few rows nothing follows for the table.
+        # A few rows say nothing about the whole table.
         _ROWS.sub("", one.text) if isinstance(one, chat_messages.UserMessage) else one.text
         for one in prompt.messages
         if not isinstance(one, chat_messages.AssistantMessage)
     ]
     given = figures.known((prompt.system, *told))
-    # A share may be told in percent.
+    # A share may be given in percent.
     known = sorted([*given, *(100 * value for value in given if value <= 1)])
     unknown = [
         f"{value:.{places}f}"
@@ -312,10 +314,10 @@ def objection(reply: chat_messages.Reply, prompt: chat_messages.Prompt, *, is_sm
 
 
 def _left_out(answer: str, output: str) -> list[str]:
-    """Name the rows of a short series that an answer does not speak of."""
+    """Return the rows of a short series that an answer does not mention."""
     lines = [line for line in output.strip().splitlines() if not _FOOTER.match(line)]
     rows = [_ROW.fullmatch(line) for line in lines]
-    # The name of the index, where it has one.
+    # The name of the index, if it has one.
     rows = rows[1:] if rows and rows[0] is None else rows
     if not 2 <= len(rows) <= _ROWS_OF_AN_ANSWER or None in rows:
         return []

@@ -1,4 +1,4 @@
-"""Servers that are not simply there: they have to be started before anybody can be asked."""
+"""Model servers that have to be started before they can be called."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Protocol, TypeAlias
 from interpreter_bot.agent import chat_messages, ports
 
 Progress: TypeAlias = Callable[[str, float | None], None]
-"""Takes what is waited for, and how far it is; see `ports.TurnObserver.progress`."""
+"""Callback with what is waited for, and how far it is; see `ports.TurnObserver.progress`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a server is, and what it wants to see."""
+    """A server's address and the key it expects."""
 
     base_url: str
     api_key: str = dataclasses.field(repr=False)
 
 
 class StartingServer(Protocol):
-    """Somebody who gets a server to run."""
+    """A server that is started on demand."""
 
     async def ready(self, *, progress: Progress) -> ServerAddress:
-        """Return where it is, once it answers; at once, if it does already.
+        """Return its address once it answers; at once, if it does already.
 
         Args:
-            progress: told what is waited for; the last it hears is that nothing is, any more.
+            progress: called with what is waited for; the last call says that nothing is, any more.
 
         Raises:
             ModelError: it cannot be had; the sentence says why.
@@ -35,11 +35,11 @@ class StartingServer(Protocol):
 
 
 class StartingServerLlm:
-    """A model on such a server, which may come back elsewhere after it was lost.
+    """A model on such a server, which may come back at another address after it was lost.
 
     Args:
-        server: says where it is.
-        connect: makes a model that is spoken to there.
+        server: gives the address.
+        connect: makes the model for an address.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class StartingServerLlm:
     async def reply(
         self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
     ) -> chat_messages.Reply:
-        """Answer, once the server is up."""
+        """Request a reply, once the server is up."""
         address = await self._server.ready(progress=listener.progress)
         if self._reached is None or self._reached[0] != address:
             self._reached = (address, self._connect(address))

@@ -1,4 +1,4 @@
-"""Finding out whether a model can call tools, by its name and by what it does."""
+"""Detect whether a model can call tools, by its name and by its replies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interpreter_bot.agent.llms import chat_completions, fenced
 
 _log = logging.getLogger(__name__)
 
-# A server may have been given another model, or other settings, meanwhile.
+# A server may have got another model, or other settings, since.
 _TRIAL_SECONDS: Final = 1800.0
 _GONE_OVER: Final = (
     "This language model turned out not to call tools ({reason}). From now on it writes code as "
@@ -29,18 +29,18 @@ _AS_TEXT: Final = (
 
 
 class AdaptiveLlm:
-    """Starts with tools, and goes over to code blocks where the model cannot call.
+    """A model with tools that falls back to code blocks if it cannot call.
 
-    Proof of that is a server that refuses tools, or a call that is written as text; of a model
-    that has made a native call, only a second one, after it was told. Code that is merely shown
-    proves nothing and is never run. Whoever's turn it is hears of a change. It is undone by a
+    Proof of that is a server that refuses tools, or a call that is written as text; of a model that
+    has made a native call, only a second one, after it was told. Code that is merely shown proves
+    nothing and is never run. The listener of the turn gets a notice of a change. It is undone by a
     native call: tools are offered again now and then. This is remembered as long as the bot runs.
 
     Args:
         with_tools: the model with tools.
         without: the same model without.
-        is_small: it is spoken to without tools from the start, and that stays so.
-        clock: tells seconds.
+        is_small: it is called without tools from the start, and that stays so.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class AdaptiveLlm:
     async def reply(
         self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
     ) -> chat_messages.Reply:
-        """Answer, one way or the other."""
+        """Request a reply, with tools or without."""
         if self._is_small or not self._offers_tools(prompt):
             return await self._without.reply(prompt, listener=listener)
         try:
@@ -69,14 +69,14 @@ class AdaptiveLlm:
         except model_errors.ToolsRefusedError:
             self._go_over("its server refuses them", listener)
             return await self._without.reply(prompt, listener=listener)
-        if reply.calls and reply.manner is chat_messages.Sampling.NATIVE:
+        if reply.calls and reply.call_format is chat_messages.CallFormat.NATIVE:
             self._come_back(listener)
         elif reply.calls and self._has_called and self._trial_at is None:
             reply = await self._asked_again(prompt, reply, listener)
         elif reply.calls:
             self._go_over("it writes its calls as text", listener)
         elif self._trial_at is not None:
-            # Words alone show nothing; what code they hold is not run, so trials stay rare.
+            # Words alone prove nothing; the code they hold is not run, so trials stay rare.
             self._trial_at = self._clock() + _TRIAL_SECONDS
         return reply
 
@@ -94,7 +94,7 @@ class AdaptiveLlm:
         reply: chat_messages.Reply,
         listener: ports.ReplyListener,
     ) -> chat_messages.Reply:
-        """Give a model that can call another chance to; what it wrote is not run."""
+        """Give a model that can call a second chance; the call it wrote as text is not run."""
         written = (reply.text.strip(), *(call.arguments for call in reply.calls))
         told = (
             chat_messages.AssistantMessage("\n".join(filter(None, written))),
@@ -106,7 +106,7 @@ class AdaptiveLlm:
         except model_errors.CutError as error:
             error.partial = fenced.with_both(reply, error.partial)
             raise
-        if again.calls and again.manner is not chat_messages.Sampling.NATIVE:
+        if again.calls and again.call_format is not chat_messages.CallFormat.NATIVE:
             self._go_over("it writes its calls as text", listener)
         return fenced.with_both(reply, again)
 

@@ -38,7 +38,7 @@ TOLD = (
     ],
 )
 def test_a_file_that_does_not_exist_is_a_claim(text, names):
-    assert list(claims.missing(text, EXISTING, TOLD)) == names
+    assert list(claims.missing_files(text, EXISTING, TOLD)) == names
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_file_that_does_not_exist_is_a_claim(text, names):
     ],
 )
 def test_nothing_else_is_a_claim_of_a_file(text):
-    assert claims.missing(text, EXISTING, TOLD) == ()
+    assert claims.missing_files(text, EXISTING, TOLD) == ()
 
 
 KNOWN = (
@@ -144,10 +144,10 @@ _WORDS = st.text(alphabet="ab 1.,:;`>\n/-_[]()~#*csv", max_size=60)
 @hypothesis.given(_WORDS, st.lists(st.sampled_from(["a.csv", "b/a.csv", "sales.csv"])), _WORDS)
 def test_whatever_exists_or_was_named_by_others_is_never_missing(before, names, after):
     text = before + " ".join(names) + after
-    found = claims.missing(text, (), ())
-    assert claims.missing(text, found, ()) == ()
+    found = claims.missing_files(text, (), ())
+    assert claims.missing_files(text, found, ()) == ()
     told = (chat_messages.UserMessage(" ".join(found)),)
-    assert set(claims.missing(text, (), told)) <= set(found)
+    assert set(claims.missing_files(text, (), told)) <= set(found)
 
 
 def test_figures_are_made_up_of_data_only():
@@ -165,7 +165,7 @@ def test_hostile_text_takes_no_longer_however_long_it_is(piece):
     def seconds(characters):
         text = (piece * characters)[:characters]
         began = time.thread_time()
-        claims.missing(text, (), ())
+        claims.missing_files(text, (), ())
         claims.figures_of_nothing(text, ())
         return time.thread_time() - began
 

@@ -1,4 +1,9 @@
-"""Fetching the model's file once: resumed where it broke off, checked, and put in place whole."""
+"""The embedded model's file: downloaded once, resumed where it broke off, checked, moved into
+place.
+
+A file of the official name is used only if its SHA-256 is the one written here. A file of another
+name is the operator's own choice, and has only to be a GGUF file.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +31,16 @@ _HASHED_BYTES: Final = 8 * 1024 * 1024
 _log = logging.getLogger(__name__)
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told (bytes there are, bytes in all) as they come."""
+"""Callback for the progress of a download: (bytes so far, bytes in all)."""
 
-# So much stays free for everybody else.
+# The part of the disk that stays free for everything else.
 _RESERVE_BYTES: Final = 64 * 1024 * 1024
 _CHUNK_BYTES: Final = 1024 * 1024
 _CONNECT_SECONDS: Final = 20.0
 _SILENCE_SECONDS: Final = 60.0
 # Failures in a row without a single byte in between.
 _TRIES: Final = 4
-# The same where there is nobody to connect to and nothing has come: most often there is no network.
+# The same if no connection was ever made and nothing has come: most often there is no network.
 _TRIES_WITHOUT_NETWORK: Final = 2
 _POLL_SECONDS: Final = 0.5
 
@@ -56,7 +61,7 @@ _NOT_WRITABLE: Final = "The demo model cannot be stored in {directory}: {reason}
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """A file of weights at its publisher's.
+    """A file of weights as its publisher offers it.
 
     Attributes:
         alias: what the server calls the model.
@@ -76,12 +81,12 @@ class Weights:
 
     @property
     def file_name(self) -> str:
-        """What it is called on disk."""
+        """The file's name on disk."""
         return self.url.rpartition("/")[2]
 
     @property
     def host(self) -> str:
-        """Who has it."""
+        """The host it is downloaded from."""
         return urllib.parse.urlsplit(self.url).hostname or self.url
 
 
@@ -103,7 +108,7 @@ class NoLocalModelError(model_errors.ModelError):
 
 
 async def sha256(path: pathlib.Path) -> str:
-    """Compute the digest of a file, without keeping the event loop from anything.
+    """Compute the SHA-256 of a file in a thread.
 
     Raises:
         OSError: it cannot be read.
@@ -116,14 +121,14 @@ async def sha256(path: pathlib.Path) -> str:
         return bool(data)
 
     with await asyncio.to_thread(path.open, "rb") as file:
-        # A piece at a time, so that a bot that is told to end need not wait for all of it.
+        # A piece at a time, so that a bot that is told to end need not wait for the whole file.
         while await asyncio.to_thread(advance):
             pass
     return digest.hexdigest()
 
 
 async def is_official(path: pathlib.Path, wanted: Weights) -> bool:
-    """Say whether a file is the wanted one.
+    """Say whether a file is the wanted one, by its digest.
 
     Raises:
         OSError: it cannot be read.
@@ -135,7 +140,7 @@ async def is_official(path: pathlib.Path, wanted: Weights) -> bool:
 
 
 def objection(path: pathlib.Path) -> str:
-    """Say why a file that the operator names cannot be the model; nothing where it can."""
+    """Return why a file that the operator names cannot be the model; empty if it can."""
     try:
         with path.open("rb") as file:
             is_model = file.read(len(_MAGIC)) == _MAGIC
@@ -144,15 +149,16 @@ def objection(path: pathlib.Path) -> str:
     return "" if is_model else f"The demo model's file is no GGUF file: {path}."
 
 
-def given(path: pathlib.Path, official: Weights) -> Weights:
-    """Describe a file that the operator names: one called like the official one has to be it."""
+def operator_weights(path: pathlib.Path, official: Weights) -> Weights:
+    """Describe a file that the operator names: one with the official name has to be the official
+    one."""
     if path.name == official.file_name:
         return official
     return dataclasses.replace(official, alias=path.stem, title=path.stem, licence="")
 
 
 class _LostError(Exception):
-    """The connection failed; what has come is kept."""
+    """The connection failed; the partial file is kept."""
 
 
 class _AbsentError(_LostError):
@@ -166,18 +172,18 @@ async def download(
     progress: Progress,
     pause_seconds: float = 2.0,
 ) -> pathlib.Path:
-    """Return the file, downloading what is missing of it.
+    """Download what is missing of the file, and return its path.
 
     Several bots may share a directory: one downloads, the others wait.
 
     Args:
         wanted: the file.
-        directory: where it is kept; made where it is missing.
-        progress: told how far it is.
+        directory: where it is kept; made if it is missing.
+        progress: called as bytes arrive.
         pause_seconds: before a lost connection is tried again; it doubles each time.
 
     Raises:
-        NoLocalModelError: it cannot be had, for the reason that its sentence says.
+        NoLocalModelError: it cannot be had, for the reason in its sentence.
     """
     path = directory / wanted.file_name
     try:
@@ -211,7 +217,7 @@ async def _download(
     was_resumed = partial.exists()
     await _complete(wanted, partial, progress, pause_seconds)
     if not await _is_right(partial, wanted) and was_resumed:
-        # The beginning may have been of another file: from the start, once.
+        # The beginning may have been of another file: start again, once.
         await _complete(wanted, partial, progress, pause_seconds)
         await _is_right(partial, wanted)
     if not partial.exists():
@@ -222,14 +228,14 @@ async def _download(
 async def _complete(
     wanted: Weights, partial: pathlib.Path, progress: Progress, pause_seconds: float
 ) -> None:
-    """Make the partial file as long as it has to be."""
+    """Download until the partial file is complete."""
     tries = 0
     timeout = aiohttp.ClientTimeout(
         total=None, sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS
     )
     with partial.open("ab") as file:
         _check_room(wanted, partial.parent, file.tell())
-        # Behind a proxy, the environment says so.
+        # The environment says if there is a proxy.
         async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
             while (had := file.tell()) < wanted.size_bytes:
                 try:
@@ -263,19 +269,19 @@ async def _continue(
     file: IO[bytes],
     progress: Progress,
 ) -> None:
-    """Fetch what is missing, or a part of it.
+    """Download what is missing, or a part of it.
 
     Raises:
-        _LostError: the server is not there, says no, or broke off.
+        _LostError: the server is not there, refused, or broke off.
     """
     had = file.tell()
     headers = {"Range": f"bytes={had}-"} if had else {}
-    # As it lies there: what is compressed on the way has other ranges.
+    # Uncompressed: what is compressed on the way has other ranges.
     headers["Accept-Encoding"] = "identity"
     try:
         async with session.get(wanted.url, headers=headers) as response:
             if had and response.status in (200, 416):
-                # It knows no ranges, or has no such one: all over again.
+                # The server knows no ranges, or has no such one: start again.
                 file.truncate(0)
                 file.seek(0)
             if response.status not in (200, 206):
@@ -299,7 +305,7 @@ async def _write(
         await asyncio.to_thread(file.write, chunk)
         progress(min(file.tell(), wanted.size_bytes), wanted.size_bytes)
         if file.tell() > wanted.size_bytes:
-            # Not the file; the digest will say so.
+            # Longer than the file; the digest will say that it is wrong.
             return
     if file.tell() < wanted.size_bytes:
         raise _LostError("the connection was lost")
@@ -307,7 +313,7 @@ async def _write(
 
 @contextlib.asynccontextmanager
 async def _locked(path: pathlib.Path) -> AsyncIterator[None]:
-    """Be the only one, of all processes; the system lets go of the lock of one that dies."""
+    """Hold a file lock across processes; the system releases the lock of a process that dies."""
     with path.open("ab") as file:
         while True:
             try:

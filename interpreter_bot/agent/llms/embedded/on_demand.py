@@ -1,4 +1,5 @@
-"""The embedded model as one thing: found or fetched, started when it is wanted, started again."""
+"""The embedded model as one object: file found or downloaded, server started on demand and
+restarted."""
 
 from __future__ import annotations
 
@@ -42,10 +43,10 @@ _News: TypeAlias = tuple[str, float | None]
 
 
 class EmbeddedServer:
-    """The embedded model. Use `open`.
+    """The embedded model's server, started on demand. Use `open`.
 
     Attributes:
-        model: what the settings would say of it.
+        model: the model as the settings would describe it.
         licence: a sentence that belongs where it is offered; empty for an operator's own file.
     """
 
@@ -62,7 +63,7 @@ class EmbeddedServer:
         self._official = official
         self._script = script
         path = chosen.model_path
-        self._weights = model_files.given(path, official) if path else official
+        self._weights = model_files.operator_weights(path, official) if path else official
         self.licence = self._weights.licence
         self.model = settings.Model(
             can_see_images="no",
@@ -95,7 +96,7 @@ class EmbeddedServer:
         official: model_files.Weights = model_files.QWEN,
         script: pathlib.Path | None = None,
     ) -> AsyncIterator[EmbeddedServer]:
-        """Have it at hand; nothing is read, fetched or started yet.
+        """Open the embedded model; nothing is read, downloaded or started yet.
 
         Args:
             chosen: the settings.
@@ -111,7 +112,7 @@ class EmbeddedServer:
 
     @property
     def unavailable(self) -> str:
-        """Why it cannot be had, as far as is known; nothing while it may well be."""
+        """Return why it cannot be had, as far as is known; empty while it may be had."""
         if not self._chosen.enabled:
             return _SWITCHED_OFF
         if self._script is None and importlib.util.find_spec(_LIBRARY) is None:
@@ -123,17 +124,17 @@ class EmbeddedServer:
         return self._failure
 
     def begin(self) -> None:
-        """Start it in the background, so that whoever comes first waits less."""
+        """Start the server in the background, so that the first request waits less."""
         if not self.unavailable:
             self._begun()
 
     async def ready(
         self, *, progress: starting_servers.Progress = lambda _text, _share: None
     ) -> starting_servers.ServerAddress:
-        """Return where it answers, starting it where it does not run.
+        """Return the server's address, starting it if it does not run.
 
         Args:
-            progress: told what is waited for; the last it hears is that nothing is, any more.
+            progress: called with what is waited for; the last call says that nothing is, any more.
 
         Raises:
             NoLocalModelError: it cannot be had; the sentence says why.
@@ -150,14 +151,14 @@ class EmbeddedServer:
         if starting.cancelled():
             raise model_files.NoLocalModelError(_CLOSED)
         if error := starting.exception():
-            # Each waiter gets one of its own, for each adds to its traceback.
+            # Each waiter gets an exception of its own, for each raise adds to its traceback.
             raise model_files.NoLocalModelError(str(error)) from error
         return starting.result()
 
     async def _wait_for_news(self, starting: asyncio.Task[starting_servers.ServerAddress]) -> None:
         news = asyncio.create_task(self._has_news.wait(), name="news of the demo model")
         try:
-            # One who goes away takes nothing from the others.
+            # A waiter that is cancelled does not cancel the start for the others.
             await asyncio.wait({starting, news}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             news.cancel()
@@ -198,7 +199,7 @@ class EmbeddedServer:
         return self._engine.address
 
     async def _bury(self) -> None:
-        """Clear away a process that died, unless that has happened too often."""
+        """Close a process that died; raise if that has happened too often."""
         now = time.monotonic()
         if self._engine is not None:
             _log.warning("the demo model's process ended")
@@ -210,7 +211,7 @@ class EmbeddedServer:
             raise model_files.NoLocalModelError(_DYING)
 
     async def _found(self) -> pathlib.Path:
-        """Return the model's file: the operator's, or the downloaded one."""
+        """Return the path of the model's file: the operator's, or the downloaded one."""
         path = self._chosen.model_path
         if path is None:
             return await model_files.download(
@@ -232,7 +233,7 @@ class EmbeddedServer:
 
     def _tell(self, text: str, share: float | None = None) -> None:
         self._news = (text, share)
-        # Whoever waits now is woken; whoever comes later sees the news at once.
+        # Wakes those who wait now; those who come later see the current state at once.
         self._has_news.set()
         self._has_news = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The child process: serves one GGUF file over HTTP on loopback until whoever started it is gone.
+"""Child process: serve one GGUF file over HTTP on loopback until the parent process is gone.
 
 Run as a file with `python -I`, so that nothing of ours is imported and nothing of the caller's
 environment counts. One line of JSON comes on standard input: `model` (path), `alias`, `key`,
@@ -19,23 +19,23 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
-# Behind everybody who waits for something else.
+# Niceness: other processes come first.
 _NICENESS = 10
-# If memory runs out, this goes before the bot and its kernels.
+# OOM score: if memory runs out, this goes before the bot and its kernels.
 _OOM_SCORE = b"800"
 _CACHE_MIB = 512
 
 
 def main() -> None:
-    """Serve."""
+    """Serve the model until standard input ends."""
     _step_back()
     order = json.loads(sys.stdin.buffer.readline())
-    # The engine writes what it likes on standard output; our word is not to be mixed with it.
+    # The engine prints to standard output; our line of JSON is not to be mixed with it.
     words = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
         server = _serve(order)
-    except Exception as error:  # whatever the engine raises, and a missing library
+    except Exception as error:  # any error of the engine, and a missing library
         print(json.dumps({"error": f"{type(error).__name__}: {error}"}), file=words, flush=True)
         os._exit(1)
     print(json.dumps({"address": server.listening_address}), file=words, flush=True)
@@ -46,13 +46,13 @@ def main() -> None:
 
 
 def _step_back() -> None:
-    """Die with the parent, gain no rights, and leave processor and memory to others first."""
+    """Die with the parent, gain no privileges, and give processor and memory to others first."""
     parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if parent != os.getppid():
-        # It died before it could take us along.
+        # The parent died before the death signal was set.
         os._exit(1)
     os.nice(_NICENESS)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as file:
@@ -60,7 +60,7 @@ def _step_back() -> None:
 
 
 def _serve(order: dict[str, Any]) -> Any:  # noqa: ANN401 - the engine has no types
-    # Here, where its absence has an answer; and it is an extra, unknown to who checks types.
+    # Imported here, where its absence is reported; it is an extra, unknown to the type checker.
     xllamacpp = importlib.import_module("xllamacpp")
 
     parameters = xllamacpp.CommonParams()
@@ -75,9 +75,9 @@ def _serve(order: dict[str, Any]) -> Any:  # noqa: ANN401 - the engine has no ty
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
     parameters.n_gpu_layers = 0
     parameters.use_jinja = True
-    # What was read of the prompts of other conversations, so that it need not be read again.
+    # The prompt caches of other sessions, so that they need not be read again.
     parameters.cache_ram_mib = _CACHE_MIB
-    # Never look for files elsewhere, and show no page of its own to anybody.
+    # Never look for files elsewhere, and serve no page of its own.
     parameters.offline = True
     parameters.ui = False
     parameters.cors_origins = ""

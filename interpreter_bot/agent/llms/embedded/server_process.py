@@ -1,4 +1,4 @@
-"""The process that serves the model: started, watched, ended."""
+"""The process that serves the embedded model: start, watch, close."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MEMORY: Final = (
 
 
 class ServerProcess:
-    """One process. Use `start`.
+    """One server process. Use `start`.
 
     Attributes:
         address: where it answers.
@@ -60,18 +60,18 @@ class ServerProcess:
         script: pathlib.Path | None = None,
         seconds: float = _START_SECONDS,
     ) -> ServerProcess:
-        """Start it, and return once it answers.
+        """Start the process, and return once it answers.
 
         Args:
             model: the GGUF file.
-            alias: what it shall call the model.
+            alias: the model's name on the server.
             context_tokens: how much the model can read and write together.
             threads: that compute; 0 means one for each core.
-            script: what runs in the process; `server_main`, if nothing else is named.
+            script: what runs in the process; `server_main` if none is given.
             seconds: how long it may take.
 
         Raises:
-            NoLocalModelError: it did not; the sentence says why.
+            NoLocalModelError: it did not start; the sentence says why.
         """
         engine = cls(await _spawned(script or _SCRIPT))
         order = {
@@ -89,11 +89,11 @@ class ServerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether the process runs."""
         return self._process.returncode is None
 
     async def close(self) -> None:
-        """End it. It has nothing to save."""
+        """Kill the process. It has nothing to save."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         if self._process.stdin:
@@ -105,7 +105,7 @@ class ServerProcess:
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise AssertionError("both are pipes")
-        # On a pipe: what stands on a command line or in an environment, others can read.
+        # On a pipe: command lines and environments can be read by other users.
         line = json.dumps({**order, "key": self.address.api_key})
         stdin.write(line.encode() + b"\n")
         try:
@@ -127,7 +127,7 @@ class ServerProcess:
         return str(word.get("address", ""))
 
     async def _reason(self) -> str:
-        """Say why it did not start, to the log and as a sentence."""
+        """Log why it did not start, and return it as a sentence."""
         await self._process.wait()
         await asyncio.wait({self._listening})
         status = self._process.returncode
@@ -135,7 +135,7 @@ class ServerProcess:
         return {-signal.SIGILL: _PROCESSOR, -signal.SIGKILL: _MEMORY}.get(status or 0, _FAILED)
 
     async def _listen(self) -> None:
-        """Keep what it says last, for the case that it dies."""
+        """Keep the last lines of its standard error, in case it dies."""
         stderr = self._process.stderr
         if stderr is None:
             raise AssertionError("it is a pipe")
@@ -157,9 +157,10 @@ async def _spawned(script: pathlib.Path) -> asyncio.subprocess.Process:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        # Nothing of the bot's, least of all a token.
+        # Nothing of the bot's environment, least of all a token.
         env={"PATH": os.defpath, "LANG": "C.UTF-8"},
         cwd="/",
-        # An interrupt at the terminal is for the bot, which ends this when it is time.
+        # In a session of its own: an interrupt at the terminal is for the bot, which closes this
+        # process when it is time.
         start_new_session=True,
     )

@@ -545,7 +545,7 @@ async def test_figure_that_is_only_printed_is_no_output(guess):
     "code", ["print(a)", "print(1 + 1)", "print(1, a)", "a = 1", "print(", "1"]
 )
 def test_what_computes_is_no_mere_print(code):
-    assert lenient_json.printed(code) == ""
+    assert lenient_json.printed_text(code) == ""
 
 
 def test_small_model_reads_less():
