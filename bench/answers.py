@@ -26,7 +26,6 @@ from interpreter_bot.agent import (
     chat_messages,
     loops,
     observations,
-    outcomes,
     ports,
     prompt_texts,
     transcripts,
@@ -136,7 +135,7 @@ async def ask(
     await means.pool.forget(key)
     return {
         "question": question.text,
-        "is_right": outcome.ending is outcomes.OutcomeKind.ANSWERED and question.is_right(answer),
+        "is_right": outcome.ending is loops.OutcomeKind.ANSWERED and question.is_right(answer),
         "ending": str(outcome.ending),
         "answer": outcome.text or outcome.sentence,
         "steps": outcome.spent.steps,
@@ -148,7 +147,7 @@ async def ask(
 
 async def _turn(
     means: Means, transcript: transcripts.Transcript, environment: Workbench, observer: _Watcher
-) -> outcomes.Outcome:
+) -> loops.Outcome:
     limits = settings.Turn(steps=_STEPS)
     job = loops.TurnSpec(
         llm=means.llm,

@@ -17,7 +17,7 @@ import pydantic_settings
 from pydantic.fields import FieldInfo
 
 from interpreter_bot.setting_groups.fields import GIB, KIB, MIB
-from interpreter_bot.setting_groups.kernels import Kernels, Limits, Paths, Sandbox
+from interpreter_bot.setting_groups.kernels import Kernels, Limits, Paths, Sandbox, Sessions, Store
 from interpreter_bot.setting_groups.language_models import (
     STRANGERS_TOKENS,
     Agent,
@@ -28,7 +28,6 @@ from interpreter_bot.setting_groups.language_models import (
     Turn,
 )
 from interpreter_bot.setting_groups.platforms import Discord, Slack, Web
-from interpreter_bot.setting_groups.sessions import Sessions, Store
 
 __all__ = [
     "GIB",

@@ -9,7 +9,7 @@ import sqlalchemy
 from alembic import context
 
 from interpreter_bot import settings
-from interpreter_bot.store import engines, schema, urls
+from interpreter_bot.store import engines, schema
 
 
 def render(kind: str, item: object, autogenerating: object) -> str | bool:
@@ -37,13 +37,13 @@ def named() -> sqlalchemy.URL:
     """The database of `-x url=`, or of the settings."""
     bot = settings.Settings()
     url = context.get_x_argument(as_dictionary=True).get("url")
-    return urls.parse(url or bot.store.url or urls.default(bot.paths.data))
+    return engines.parse(url or bot.store.url or engines.default(bot.paths.data))
 
 
 async def connect() -> None:
     """Run on a connection of our own."""
     url = named()
-    if urls.is_sqlite(url):
+    if engines.is_sqlite(url):
         engines.make_file(url)
     engine = engines.make_for_upgrade(url)
     writers = engine.execution_options(**{engines.WRITING: True})

@@ -1,6 +1,6 @@
 """The model loop: ask the model, run its code, give it the outputs, until it answers in words.
 
-Every way out is an `outcomes.Outcome`. The transcript that comes in is complete when the turn is
+Every way out is an `Outcome`. The transcript that comes in is complete when the turn is
 over, however it ends, also by cancellation: what was said is in it, and every call is answered.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import enum
 import logging
 from typing import Final
 
@@ -18,13 +19,10 @@ from interpreter_bot.agent import (
     claims,
     model_calls,
     model_errors,
-    outcomes,
     ports,
-    repetition,
     tool_execution,
     transcripts,
 )
-from interpreter_bot.agent.outcomes import OutcomeKind
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +38,47 @@ _GO_ON: Final = (
 )
 _AGAIN: Final = "The model was asked to check this answer, and answers again."
 _SAY_SOMETHING: Final = "[Your last message was empty. Call run_code, or answer the person.]"
+
+
+class OutcomeKind(enum.StrEnum):
+    """How a turn ended; exactly one of these."""
+
+    ANSWERED = "answered"
+    STOPPED = "stopped"
+    """By the person; what was made until then stays."""
+    OUT_OF_BUDGET = "out of budget"
+    """Of steps, tokens, seconds or money."""
+    REFUSED = "refused"
+    """By the model or its provider."""
+    UNREACHABLE = "unreachable"
+    """The model's server could not be used: the sentence says why."""
+    CUT = "cut"
+    """The model's answer broke off, again and again."""
+    EMPTY = "empty"
+    """The model said nothing, again and again."""
+    MALFORMED = "malformed"
+    """The model's calls could not be understood, again and again."""
+    STUCK = "stuck"
+    """The same code or the same error, again and again."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a turn.
+
+    Attributes:
+        ending: how it ended.
+        text: the model's last words to the person; what there is of them where it was cut short.
+        sentence: for people, empty where `ending` is ANSWERED.
+        spent: what it cost.
+        unfounded: what `text` claims without ground, though the model was asked again.
+    """
+
+    ending: OutcomeKind
+    text: str
+    sentence: str
+    spent: budgets.Spent
+    unfounded: claims.Unfounded = claims.NOTHING
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +110,7 @@ class TurnSpec:
     approve: ports.Approve | None = None
 
 
-async def run(job: TurnSpec, *, stop: asyncio.Event | None = None) -> outcomes.Outcome:
+async def run(job: TurnSpec, *, stop: asyncio.Event | None = None) -> Outcome:
     """Run one turn to its outcome.
 
     Args:
@@ -103,7 +142,7 @@ class _Turn:
     def __init__(self, job: TurnSpec) -> None:
         self._job = job
         self._transcript = job.transcript
-        self._guard = repetition.RepetitionDetector()
+        self._guard = tool_execution.RepetitionDetector()
         self._tool_runner = tool_execution.ToolRunner(
             job.environment,
             job.observer,
@@ -127,13 +166,11 @@ class _Turn:
         self._cuts = 0
         self._empty = 0
 
-    def outcome(self, ending: OutcomeKind, sentence: str = "") -> outcomes.Outcome:
+    def outcome(self, ending: OutcomeKind, sentence: str = "") -> Outcome:
         text = "".join([*self._words, self._asking.heard]).strip() or self._doubted
-        return outcomes.Outcome(
-            ending, text, sentence, self._job.budget.spent, unfounded=self._unfounded
-        )
+        return Outcome(ending, text, sentence, self._job.budget.spent, unfounded=self._unfounded)
 
-    async def run(self) -> outcomes.Outcome:
+    async def run(self) -> Outcome:
         try:
             while True:
                 reply = await self._ask()

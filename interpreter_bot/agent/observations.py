@@ -12,7 +12,7 @@ from typing import Final
 
 from interpreter_bot import values
 from interpreter_bot.agent import context_windows, picture_messages
-from interpreter_bot.text import formatting, screens
+from interpreter_bot.text import quantities, screens
 
 _REPR: Final = re.compile(r"<Figure size [^>]*>|<Axes[^>]*>|Figure\(\S+\)")
 _TABLE_ROWS: Final = 20
@@ -138,7 +138,7 @@ def file(name: str, size_bytes: int, *, kind: str = "", details: str = "") -> st
         kind: its type in words or as MIME, if it is known.
         details: for tables, columns, types and first rows.
     """
-    about = ", ".join(filter(None, (formatting.size(size_bytes), kind)))
+    about = ", ".join(filter(None, (quantities.size(size_bytes), kind)))
     if not size_bytes:
         details = "The file is empty: there is nothing in it to work with. Tell the person so."
     line = f"[The person sent the file {name!r} ({about}); it is at /mnt/data/{name}.]"
@@ -150,7 +150,7 @@ def files(found: Iterable[values.FileInfo]) -> str:
     ordered = sorted(found, key=lambda info: info.name)
     if not ordered:
         return "[There are no files in /mnt/data.]"
-    lines = [f"{info.name}  {formatting.size(info.size_bytes)}" for info in ordered[:_FILES]]
+    lines = [f"{info.name}  {quantities.size(info.size_bytes)}" for info in ordered[:_FILES]]
     if len(ordered) > _FILES:
         lines.append(f"[… and {len(ordered) - _FILES:,} more]")
     return "\n".join(lines)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from interpreter_bot import settings
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 NO_NETWORK = "There is no network: nothing can be downloaded or installed."
 
@@ -54,9 +54,9 @@ def system(
     """
     text = read("system_small" if is_small else "system").format(
         seconds=f"{limits.execution_seconds:,.0f}",
-        memory=formatting.size(limits.memory_bytes),
-        workspace=formatting.size(limits.workspace_bytes),
-        output=formatting.size(limits.output_bytes),
+        memory=quantities.size(limits.memory_bytes),
+        workspace=quantities.size(limits.workspace_bytes),
+        output=quantities.size(limits.output_bytes),
         network=network,
         packages=_installed(packages),
     )

@@ -19,7 +19,7 @@ from interpreter_bot.agent.llms.embedded import on_demand
 from interpreter_bot.app import kernel_pool
 from interpreter_bot.kernels import pools
 from interpreter_bot.sessions import conversations, maintenance, turns
-from interpreter_bot.store import databases, urls
+from interpreter_bot.store import databases, engines
 
 _OLD_SECONDS: Final = 24 * 3600.0
 
@@ -116,8 +116,8 @@ def _memory(
     """Return the database, not yet opened."""
     if is_ephemeral:
         directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        return databases.Database.open(urls.default(directory), files=directory / "kept")
-    url = config.store.url or urls.default(config.paths.data)
+        return databases.Database.open(engines.default(directory), files=directory / "kept")
+    url = config.store.url or engines.default(config.paths.data)
     return databases.Database.open(url, files=config.paths.data / "kept")
 
 

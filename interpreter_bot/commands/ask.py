@@ -13,12 +13,11 @@ from interpreter_bot import settings, values
 from interpreter_bot.app import conversation_service
 from interpreter_bot.commands import interruption
 from interpreter_bot.platforms.console import (
-    chat_input,
-    piped_input,
     saved_files,
     stdin_answers,
     stdout_writer,
-    turn_output,
+    terminal_input,
+    terminal_output,
 )
 from interpreter_bot.sessions import ports, requests
 
@@ -34,13 +33,13 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """
     interruption.check_files(options.file)
     prompts: list[str] = options.prompt
-    is_question = "-" in prompts or not (prompts or chat_input.is_possible())
+    is_question = "-" in prompts or not (prompts or terminal_input.is_possible())
     piped = None
     if is_question:
-        question = piped_input.text(most_characters=config.sessions.message_characters)
+        question = terminal_input.text(most_characters=config.sessions.message_characters)
         prompts = [question if one == "-" else one for one in prompts or ["-"]]
     elif prompts:
-        piped = piped_input.opened()
+        piped = terminal_input.opened()
     attachments = [
         requests.Attachment(path.name, functools.partial(interruption.chunks, path))
         for path in options.file
@@ -51,18 +50,18 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     answers = stdin_answers.StdinAnswers(is_script=is_question or piped is not None)
     writer = stdout_writer.StdoutWriter()
     out = writer.file(sys.stdout)
-    reply: turn_output.TurnJsonLines | turn_output.TurnPrinter
+    reply: terminal_output.TurnJsonLines | terminal_output.TurnPrinter
     if options.json:
-        reply = turn_output.TurnJsonLines(keeper, answers, out=out)
+        reply = terminal_output.TurnJsonLines(keeper, answers, out=out)
     else:
-        reply = turn_output.TurnPrinter(keeper, answers, out=out, err=writer.file(sys.stderr))
+        reply = terminal_output.TurnPrinter(keeper, answers, out=out, err=writer.file(sys.stderr))
 
     async def asked() -> AsyncIterator[str]:
         if prompts:
             for prompt in prompts:
                 yield prompt
             return
-        async for line in chat_input.lines(writer):
+        async for line in terminal_input.lines(writer):
             yield line
 
     async def work(interrupter: interruption.Interrupter) -> int:

@@ -11,11 +11,11 @@ from interpreter_bot.app import kernel_pool
 from interpreter_bot.commands import interruption
 from interpreter_bot.platforms.console import (
     code_sources,
-    execution_output,
     json_output,
     saved_files,
     stdin_answers,
     stdout_writer,
+    terminal_output,
 )
 from interpreter_bot.sessions import ports, script_runs
 
@@ -41,7 +41,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     if options.json:
         audience = json_output.ExecutionJsonLines(keeper, answers, out=out)
     else:
-        audience = execution_output.ExecutionPrinter(
+        audience = terminal_output.ExecutionPrinter(
             keeper, answers, out=out, err=writer.file(sys.stderr)
         )
 

@@ -12,7 +12,7 @@ import rich.table
 
 from interpreter_bot import settings
 from interpreter_bot.kernels.provisioning import kernel_specs
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _AT_THE_LIMIT = {
     "execution_seconds": "the code is interrupted; variables are kept where it reacts",
@@ -52,7 +52,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 def _said(name: str, value: float) -> str:
     if name.endswith("_seconds"):
-        return formatting.duration(value)
+        return quantities.duration(value)
     if not name.endswith("_bytes"):
         return f"{value:,g}"
-    return formatting.size(value)
+    return quantities.size(value)

@@ -21,7 +21,7 @@ from interpreter_bot.platforms.discord import startup as discord
 from interpreter_bot.platforms.slack import startup as slack
 from interpreter_bot.platforms.web import server
 from interpreter_bot.sessions import conversations
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ class _Platforms:
     def _lose(self, name: str, error: Exception, wait_seconds: float) -> None:
         """Say that one is tried again; with all details when it is lost, not each time."""
         sentence = (
-            f"{name} failed: {error} It is tried again in {formatting.duration(wait_seconds)}."
+            f"{name} failed: {error} It is tried again in {quantities.duration(wait_seconds)}."
         )
         if name in self._lost:
             _log.warning(sentence)

@@ -19,7 +19,7 @@ from typing import Final
 from interpreter_bot import errors, settings, values
 from interpreter_bot.doctor import advice, probes
 from interpreter_bot.kernels.metering import sessions
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _SOCKET_PATH_BYTES: Final = 107
 # A session may keep as many in flight between sockets as it may open, which count for the bot's
@@ -184,7 +184,7 @@ def _memory(seen: probes.Seen) -> tuple[Finding, Finding]:
     is_ended = seen.memory.ending is values.Ending.OUT_OF_MEMORY
     is_by_group = is_ended and seen.groups_version > 0 and seen.oom_kills > 0
     means = f"control group, version {seen.groups_version}" if is_by_group else "the bot's watchdog"
-    detail = f"ended as {seen.memory.ending} after {formatting.duration(seen.memory.seconds)}"
+    detail = f"ended as {seen.memory.ending} after {quantities.duration(seen.memory.seconds)}"
     detail += f" by {means}" if is_ended else f": {seen.memory.reason or 'nobody objected'}"
     session = _finding("memory of a session", is_ended, detail)
     return session, _finding("control group", is_by_group, seen.groups_reason)
@@ -194,7 +194,7 @@ def _workspace(seen: probes.Seen) -> Finding:
     end = seen.workspace
     # Stopped for nothing else: nobody else knows this session.
     is_active = end.ending is values.Ending.STOPPED
-    detail = f"ended as {end.ending} after {formatting.duration(end.seconds)} by the bot's watchdog"
+    detail = f"ended as {end.ending} after {quantities.duration(end.seconds)} by the bot's watchdog"
     return _finding("workspace", is_active, detail if is_active else f"{end.ending}: {end.reason}")
 
 
@@ -202,11 +202,11 @@ def _disk(config: settings.Settings) -> Finding:
     data = config.paths.data
     there = _existing(data)
     free = shutil.disk_usage(there).free
-    detail = f"{data}: {formatting.size(free)} free"
+    detail = f"{data}: {quantities.size(free)} free"
     needed = config.limits.workspace_bytes + config.limits.disk_reserve_bytes
     is_active = free >= needed
     if not is_active:
-        detail += f"; one session and the reserve may take {formatting.size(needed)}"
+        detail += f"; one session and the reserve may take {quantities.size(needed)}"
     if not os.access(there, os.W_OK | os.X_OK):
         is_active, detail = False, f"{there} cannot be written to"
     return _finding("disk", is_active, detail)

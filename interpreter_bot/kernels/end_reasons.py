@@ -6,7 +6,7 @@ import os
 import signal
 
 from interpreter_bot import settings
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 DISK_FULL = "The disk of the machine is nearly full, so the code was stopped."
 TOO_MUCH_SENT = "The Python process sent more than the bot could hold."
@@ -24,13 +24,13 @@ LOST = "Its variables are gone; files in /mnt/data are kept."
 
 def out_of_memory(limit_bytes: int) -> str:
     """Say that the session used more memory than it may have."""
-    size = formatting.size(limit_bytes)
+    size = quantities.size(limit_bytes)
     return f"The code used more memory than the {size} it may have, and was killed."
 
 
 def partly_out_of_memory(limit_bytes: int) -> str:
     """Say that a process was killed for memory which was not the one that runs the code."""
-    size = formatting.size(limit_bytes)
+    size = quantities.size(limit_bytes)
     return f"A process that the code started was killed: together they used more than {size}."
 
 
@@ -55,12 +55,12 @@ def crash(status: int | None) -> str:
 
 def over_memory(limit_bytes: int) -> str:
     """Say the same where it is the bot that kills."""
-    return f"The code used more memory than the {formatting.size(limit_bytes)} it may have."
+    return f"The code used more memory than the {quantities.size(limit_bytes)} it may have."
 
 
 def workspace_full(limits: settings.Limits) -> str:
     """Say that /mnt/data grew over its limits."""
-    size = formatting.size(limits.workspace_bytes)
+    size = quantities.size(limits.workspace_bytes)
     return (
         f"The code filled /mnt/data beyond its {size} or {limits.workspace_files:,} files. "
         "Delete files there to go on."

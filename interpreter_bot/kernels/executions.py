@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import end_reasons, execution_streams, outputs, variable_names
 from interpreter_bot.kernels.wire import clients, sockets
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
 
@@ -197,7 +197,7 @@ class Kernel:
                 if self._stepping_in in done and self._stepping_in is not None:
                     return await self._step_in(self._stepping_in.result(), over, death)
                 if left <= 0 and not listener.is_asking:
-                    reason = f"The code was stopped after {formatting.duration(limit)}."
+                    reason = f"The code was stopped after {quantities.duration(limit)}."
                     late = _Intervention(values.Ending.TIMED_OUT, reason)
                     return await self._step_in(late, over, death)
         except asyncio.CancelledError:

@@ -23,7 +23,7 @@ from interpreter_bot.kernels.provisioning import (
     cgroup_files,
     cgroups,
     forkservers,
-    identities,
+    kernel_specs,
     provisioners,
 )
 
@@ -81,7 +81,7 @@ class HostResources:
             workspaces=directory,
             private=config.private_paths,
         )
-        uids = identities.Uids(count=config.sandbox.uid_count, first_uid=config.sandbox.first_uid)
+        uids = kernel_specs.Uids(count=config.sandbox.uid_count, first_uid=config.sandbox.first_uid)
         host_context = provisioners.ProvisionerContext(
             server=server, groups=groups, limits=config.limits, runtime=runtime, uids=uids
         )

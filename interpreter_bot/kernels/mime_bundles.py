@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, TypeGuard
 
 from interpreter_bot import values
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import safe_text
 
 _HANDLE: Final = re.compile(r"t[0-9]{1,12}")
 TABLE_MIME: Final = "application/vnd.interpreter-bot.table+json"
@@ -76,7 +76,7 @@ def _completed(shown: values.Shown, data: dict[str, object]) -> values.Shown:
     """Add a preview to what need not be shown everywhere, and a title to a page."""
     if isinstance(shown, values.Html):
         title = " ".join(
-            sanitizing.clipped(_joined(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split()
+            safe_text.clipped(_joined(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split()
         )
         return dataclasses.replace(shown, title=title, preview=_preview(data))
     if isinstance(shown, values.Image) and shown.mime == "image/svg+xml":
@@ -96,7 +96,7 @@ def _preview(data: dict[str, object]) -> bytes:
 
 def plain(data: dict[str, object]) -> str:
     """Return the bundle's own plain text, harmless and bounded."""
-    return sanitizing.bounded(_joined(data.get("text/plain")), _PLAIN_CHARACTERS)
+    return safe_text.bounded(_joined(data.get("text/plain")), _PLAIN_CHARACTERS)
 
 
 def _joined(form: object) -> str:
@@ -142,12 +142,12 @@ def _svg(form: object) -> values.Image | None:
     text = _joined(form)
     if "<svg" not in text[:_SVG_CHARACTERS]:
         return None
-    return values.Image(mime="image/svg+xml", data=sanitizing.encodable(text).encode())
+    return values.Image(mime="image/svg+xml", data=safe_text.encodable(text).encode())
 
 
 def _html(form: object) -> values.Html | None:
     text = _joined(form)
-    return values.Html(html=sanitizing.encodable(text)) if text.strip() else None
+    return values.Html(html=safe_text.encodable(text)) if text.strip() else None
 
 
 def _latex(form: object) -> values.Latex | None:
@@ -155,7 +155,7 @@ def _latex(form: object) -> values.Latex | None:
     # Half a formula is none.
     if not text.strip() or len(text) > _PLAIN_CHARACTERS:
         return None
-    return values.Latex(latex=sanitizing.clean(text))
+    return values.Latex(latex=safe_text.clean(text))
 
 
 def _json(form: object) -> values.Json | None:
@@ -169,11 +169,11 @@ def _json(form: object) -> values.Json | None:
                 raise DisplayTooLargeError("JSON", f"over {_JSON_CHARACTERS:,} characters")
     except RecursionError:
         return None
-    return values.Json(json=sanitizing.clean("".join(pieces)))
+    return values.Json(json=safe_text.clean("".join(pieces)))
 
 
 def _markdown(form: object) -> values.Result | None:
-    text = sanitizing.bounded(_joined(form), _PLAIN_CHARACTERS)
+    text = safe_text.bounded(_joined(form), _PLAIN_CHARACTERS)
     return values.Result(plain=text, is_markdown=True) if text.strip() else None
 
 
@@ -211,7 +211,7 @@ def _is_texts(cells: object) -> TypeGuard[list[str]]:
 
 
 def _cells(cells: list[str]) -> tuple[str, ...]:
-    return tuple(sanitizing.clipped(cell, _CELL_CHARACTERS) for cell in cells[:_COLUMNS])
+    return tuple(safe_text.clipped(cell, _CELL_CHARACTERS) for cell in cells[:_COLUMNS])
 
 
 _FORMS: Final[tuple[tuple[str, str, Callable[[object], values.Shown | None]], ...]] = (

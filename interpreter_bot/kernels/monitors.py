@@ -18,7 +18,7 @@ from typing import Final, ParamSpec, TypeVar
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import end_reasons, launchers
 from interpreter_bot.kernels.files import workspaces
-from interpreter_bot.kernels.metering import deleted_files, sessions, unmapped_memory
+from interpreter_bot.kernels.metering import deleted_files, memory, sessions
 
 _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -72,7 +72,7 @@ class SessionMonitor:
         self._roused = asyncio.Event()
         self._is_hurried = False
         self._is_over = False
-        self._shared: unmapped_memory.Held = {}
+        self._shared: memory.Held = {}
         self._was_over = False
         self._written_bytes = 0
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import mime_bundles
 from interpreter_bot.kernels.wire import jupyter_messages
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import safe_text
 
 _NAME_CHARACTERS: Final = 256
 _MESSAGE_CHARACTERS: Final = 2000
@@ -23,7 +23,7 @@ Outputs = tuple[values.Output, ...]
 
 def prompt(text: str) -> str:
     """Make the prompt of an input request harmless, and bound it."""
-    return sanitizing.clipped(text, _MESSAGE_CHARACTERS)
+    return safe_text.clipped(text, _MESSAGE_CHARACTERS)
 
 
 class Reader:
@@ -37,7 +37,7 @@ class Reader:
         """`limits` holds for everything that is read."""
         self.dropped_displays = 0
         self._limits = limits
-        self._cleaners = {"stdout": sanitizing.Cleaner(), "stderr": sanitizing.Cleaner()}
+        self._cleaners = {"stdout": safe_text.Cleaner(), "stderr": safe_text.Cleaner()}
         self._bytes_left = limits.output_bytes
         self._is_cut = False
         self._displays_left = limits.displays
@@ -72,7 +72,7 @@ class Reader:
             return ()
         stream: Literal["stdout", "stderr"] = "stderr" if name == "stderr" else "stdout"
         # What was printed counts, before it is cleaned: escapes cost time and show nothing.
-        kept = sanitizing.head(sent, self._bytes_left)
+        kept = safe_text.head(sent, self._bytes_left)
         self._bytes_left -= len(kept.encode())
         text = self._cleaners[stream].feed(kept)
         outputs: Outputs = (values.Text(stream, text),) if text else ()
@@ -151,11 +151,11 @@ def _error(content: dict[str, object]) -> values.Error:
     name = _single_line(sent_name) if isinstance(sent_name, str) else ""
     name = name or "Error"
     whole = sent_message if isinstance(sent_message, str) else ""
-    message = sanitizing.clipped(whole, _MESSAGE_CHARACTERS)
+    message = safe_text.clipped(whole, _MESSAGE_CHARACTERS)
     sent = content.get("traceback")
     lines = [line for line in sent if isinstance(line, str)] if isinstance(sent, list) else []
     # Longer than ours ever is, but bounded before it is looked at.
-    sent_text = sanitizing.bounded("\n".join(lines), 16 * _TRACEBACK_CHARACTERS).rstrip()
+    sent_text = safe_text.bounded("\n".join(lines), 16 * _TRACEBACK_CHARACTERS).rstrip()
     return values.Error(name, message, _traceback(sent_text, _ending(name, message), whole))
 
 
@@ -163,17 +163,17 @@ def _traceback(text: str, ending: str, message: str) -> str:
     """Bound a traceback, and let it end in `ending` once, which may hold less of `message`."""
     room = _TRACEBACK_CHARACTERS - len(ending) - 1
     if text.endswith(ending):
-        return sanitizing.bounded(text.removesuffix(ending), room) + ending
-    if message := sanitizing.bounded(message, 16 * _TRACEBACK_CHARACTERS).rstrip():
+        return safe_text.bounded(text.removesuffix(ending), room) + ending
+    if message := safe_text.bounded(message, 16 * _TRACEBACK_CHARACTERS).rstrip():
         # The whole of a long message, which the guest marks where it cut it itself.
         start = text.removesuffix(" …").removesuffix(message)
         text = text if start in (text, text.removesuffix(" …")) else start.rpartition("\n")[0]
-    frames = sanitizing.bounded(text.rstrip(), room)
+    frames = safe_text.bounded(text.rstrip(), room)
     return f"{frames}\n{ending}" if frames else ending
 
 
 def _single_line(text: str) -> str:
-    return " ".join(sanitizing.clipped(text, _NAME_CHARACTERS).split())
+    return " ".join(safe_text.clipped(text, _NAME_CHARACTERS).split())
 
 
 def _ending(name: str, message: str) -> str:

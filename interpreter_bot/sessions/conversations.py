@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from interpreter_bot import errors, values
 from interpreter_bot.sessions import (
+    exports,
     histories,
     lanes,
     ports,
     queries,
     requests,
     stop_signals,
-    table_export,
     transcript_memory,
     turns,
     variable_losses,
@@ -135,7 +135,7 @@ class Conversations(queries.Queries):
             raise errors.BotError(_BUSY)
         pool_key = values.text(key)
         async with self._to_ourselves(key), self._services.pool.lease(pool_key) as lease:
-            return await table_export.save_table(await lease.kernel(), handle)
+            return await exports.save_table(await lease.kernel(), handle)
 
     async def delete(self, key: values.SessionKey) -> None:
         """Delete a conversation: records, variables, files. What it cost stays counted."""

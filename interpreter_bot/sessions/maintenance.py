@@ -9,7 +9,7 @@ from typing import Final
 from interpreter_bot import schedules, values
 from interpreter_bot.sessions import conversations, stop_signals, turns
 from interpreter_bot.store import records
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _WARN_SECONDS: Final = 15.0
 _LATE_SECONDS: Final = 5.0
@@ -89,4 +89,4 @@ class Maintenance:
 
 
 def _said(seconds: float) -> str:
-    return formatting.duration(round(seconds) if seconds < 90 else 60 * round(seconds / 60))
+    return quantities.duration(round(seconds) if seconds < 90 else 60 * round(seconds / 60))

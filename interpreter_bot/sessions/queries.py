@@ -10,8 +10,8 @@ from typing import Any, Final
 from interpreter_bot import settings, values
 from interpreter_bot.sessions import (
     approvals,
+    exports,
     histories,
-    notebook_export,
     quotas,
     requests,
     turn_inputs,
@@ -78,7 +78,7 @@ class Queries:
         }
         contents = {digest: await self.kept(digest) for digest in digests}
         present = {digest: data for digest, data in contents.items() if data is not None}
-        return await asyncio.to_thread(notebook_export.write, past, present)
+        return await asyncio.to_thread(exports.write, past, present)
 
     async def files(self, key: values.SessionKey) -> tuple[values.FileInfo, ...]:
         """Return the files of a conversation, by name."""

@@ -16,7 +16,7 @@ from interpreter_bot.kernels import executions
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.sessions import environments, requests, turn_events
 from interpreter_bot.store import databases, records
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ async def put_files(
         BotError: it is refused, or could not be had.
     """
     if attachment.size_bytes is not None and attachment.size_bytes > limits.upload_bytes:
-        most = formatting.size(limits.upload_bytes)
+        most = quantities.size(limits.upload_bytes)
         raise errors.FileTooLargeError(f"It is larger than the {most} that one file may have.")
     return await workspace.put(attachment.name, attachment.open())
 

@@ -24,7 +24,6 @@ from interpreter_bot.agent import (
     claims,
     links,
     loops,
-    outcomes,
     prompt_texts,
     transcripts,
 )
@@ -53,8 +52,8 @@ _BEHIND: Final = (
     "later, and the model may not remember it."
 )
 _STATUSES: Final = {
-    outcomes.OutcomeKind.ANSWERED: ports.Status.DONE,
-    outcomes.OutcomeKind.STOPPED: ports.Status.STOPPED,
+    loops.OutcomeKind.ANSWERED: ports.Status.DONE,
+    loops.OutcomeKind.STOPPED: ports.Status.STOPPED,
 }
 
 

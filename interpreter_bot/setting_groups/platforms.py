@@ -64,7 +64,7 @@ class Slack(fields.Group):
     follows_threads: bool = True
     """Answer without a mention in threads where one person alone talks with the bot."""
     approval: Literal["never", "plan", "every"] = "never"
-    """Whether a person is asked before the model's code runs; `sessions.approval` and
+    """Whether a person is asked before the model's code runs; `kernels.approval` and
     channels can ask for more, never for less."""
     edit_seconds: Annotated[float, pydantic.Field(ge=0)] = 300.0
     """A message edited within this time is answered anew; 0 turns that off."""

@@ -11,10 +11,8 @@ from collections.abc import AsyncIterator
 from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot.store import (
-    artifacts,
     blobs,
     choices,
-    claimed_events,
     engines,
     executions,
     liveness,
@@ -24,7 +22,6 @@ from interpreter_bot.store import (
     transactions,
     turn_parts,
     turns,
-    urls,
     usage,
 )
 
@@ -56,10 +53,10 @@ class Database:
         self.turns = turns.Turns(begin, instance)
         self.parts = turn_parts.TurnParts(begin, files)
         self.executions = executions.Executions(begin)
-        self.artifacts = artifacts.Artifacts(begin)
+        self.artifacts = executions.Artifacts(begin)
         self.usage = usage.Usage(begin)
         self.choices = choices.Choices(begin)
-        self.events = claimed_events.ClaimedEvents(begin)
+        self.events = turns.ClaimedEvents(begin)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -67,17 +64,17 @@ class Database:
         """Open a database: upgrade its schema, and interrupt the turns of bots that died.
 
         Args:
-            url: `sqlite:////absolute/file.db` or `postgresql://…`; see `urls.default`.
+            url: `sqlite:////absolute/file.db` or `postgresql://…`; see `engines.default`.
             files: directory for what is too large for a database, made when needed.
 
         Raises:
             SettingsError: the URL cannot be used.
             StoreError: the database cannot be used, or is newer than this code.
         """
-        address = urls.parse(url)
+        address = engines.parse(url)
         async with contextlib.AsyncExitStack() as stack:
             with transactions.translated():
-                if urls.is_sqlite(address):
+                if engines.is_sqlite(address):
                     engines.make_file(address)
                 await asyncio.to_thread(schema_upgrades.upgrade, address)
                 instance = await stack.enter_async_context(liveness.alive(address))

@@ -1,16 +1,29 @@
-"""Engines: how connections are made, and how their transactions begin."""
+"""SQLAlchemy engines, their pragmas, and the database URLs they are made from."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import pathlib
 from typing import Any, Final
 
 import sqlalchemy
-from sqlalchemy import event, pool
+from sqlalchemy import event, exc, pool
 from sqlalchemy.ext import asyncio as sa_asyncio
 
-from interpreter_bot.store import urls
+from interpreter_bot import errors
+
+_DRIVERS: Final = {
+    "sqlite": "sqlite+aiosqlite",
+    "sqlite+aiosqlite": "sqlite+aiosqlite",
+    "postgres": "postgresql+asyncpg",
+    "postgresql": "postgresql+asyncpg",
+    "postgresql+asyncpg": "postgresql+asyncpg",
+}
+# What the driver takes, of what a URL can say; anything else would fail late and obscurely.
+_OPTIONS: Final = {"host", "port", "ssl", "passfile", "target_session_attrs"}
+_FILE_NAME: Final = "interpreter-bot.db"
+
 
 WRITING: Final = "interpreter_bot_writing"
 """Execution option: take SQLite's write lock at once.
@@ -22,10 +35,58 @@ _BUSY_MILLISECONDS: Final = 30_000
 _CONNECTIONS: Final = 10
 
 
+def default(data: pathlib.Path) -> str:
+    """The URL of the database that is used when none is named: a file in the data directory."""
+    return sqlalchemy.URL.create("sqlite", database=str(data / _FILE_NAME)).render_as_string()
+
+
+def parse(url: str) -> sqlalchemy.URL:
+    """Read a URL as people write it, for our drivers.
+
+    Raises:
+        SettingsError: it is not a URL of a database that can be used. Says nothing of its
+            password.
+    """
+    try:
+        parsed = sqlalchemy.make_url(url)
+    except (exc.ArgumentError, ValueError) as error:
+        raise errors.SettingsError("The database's address is not a URL.") from error
+    driver = _DRIVERS.get(parsed.drivername)
+    if driver is None:
+        raise errors.SettingsError(
+            f"The database's address begins with {parsed.drivername!r}; use sqlite or postgresql."
+        )
+    parsed = parsed.set(drivername=driver)
+    if is_sqlite(parsed):
+        # In memory, every connection would have a database of its own.
+        if parsed.database in {None, "", ":memory:"} or "file:" in (parsed.database or ""):
+            raise errors.SettingsError("An SQLite database must be a plain file.")
+        return parsed
+    # People copy URLs made for libpq; asyncpg knows the same words under another name.
+    mode = parsed.query.get("sslmode")
+    if mode is not None:
+        parsed = parsed.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
+    unknown = parsed.query.keys() - _OPTIONS
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        raise errors.SettingsError(f"The database's address has unknown options: {names}.")
+    return parsed
+
+
+def is_sqlite(url: sqlalchemy.URL) -> bool:
+    """Say whether it is a file of ours, rather than a server."""
+    return url.get_backend_name() == "sqlite"
+
+
+def file(url: sqlalchemy.URL) -> pathlib.Path:
+    """The file of an SQLite database."""
+    return pathlib.Path(url.database or "")
+
+
 def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
     """Make the engine of a running bot."""
     options = {"pool_size": _CONNECTIONS, "max_overflow": 0, "hide_parameters": True, **options}
-    if urls.is_sqlite(url):
+    if is_sqlite(url):
         engine = sa_asyncio.create_async_engine(url, **options)
         _prepare_sqlite(engine.sync_engine, foreign_keys=True)
         return engine
@@ -40,7 +101,7 @@ def make_for_upgrade(url: sqlalchemy.URL) -> sa_asyncio.AsyncEngine:
     what refers to it.
     """
     engine = sa_asyncio.create_async_engine(url, poolclass=pool.NullPool, hide_parameters=True)
-    if urls.is_sqlite(url):
+    if is_sqlite(url):
         _prepare_sqlite(engine.sync_engine, foreign_keys=False)
         _switch_to_log(engine.sync_engine)
     return engine
@@ -52,7 +113,7 @@ def make_file(url: sqlalchemy.URL) -> None:
     Raises:
         OSError: it cannot be made.
     """
-    path = urls.file(url)
+    path = file(url)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # SQLite gives its -wal and -shm files the same mode.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))

@@ -25,7 +25,7 @@ import sqlalchemy
 from sqlalchemy import exc, pool
 from sqlalchemy.ext import asyncio as sa_asyncio
 
-from interpreter_bot.store import transactions, urls
+from interpreter_bot.store import engines, transactions
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ async def alive(url: sqlalchemy.URL) -> AsyncIterator[Instance]:
         OSError: a file cannot be made.
         SQLAlchemyError: the server cannot be reached.
     """
-    if urls.is_sqlite(url):
+    if engines.is_sqlite(url):
         with _FileInstance.hold(locks(url)) as instance:
             yield instance
         return
@@ -78,7 +78,7 @@ async def alive(url: sqlalchemy.URL) -> AsyncIterator[Instance]:
 
 def locks(url: sqlalchemy.URL) -> pathlib.Path:
     """The directory of lock files beside an SQLite database."""
-    return urls.file(url).with_name(urls.file(url).name + "-instances")
+    return engines.file(url).with_name(engines.file(url).name + "-instances")
 
 
 class _FileInstance:

@@ -17,7 +17,7 @@ import alembic.util
 import sqlalchemy
 
 from interpreter_bot import errors
-from interpreter_bot.store import engines, liveness, urls
+from interpreter_bot.store import engines, liveness
 
 _NEWER: Final = (
     "The database was made by a newer version of the bot and cannot be used by this one."
@@ -53,7 +53,7 @@ async def _upgrade(url: sqlalchemy.URL) -> None:
     try:
         writers = engine.execution_options(**{engines.WRITING: True})
         async with writers.begin() as connection:
-            if not urls.is_sqlite(url):
+            if not engines.is_sqlite(url):
                 lock = sqlalchemy.func.pg_advisory_xact_lock(_LOCK)
                 await connection.execute(sqlalchemy.select(lock))
             await connection.run_sync(_run)
@@ -78,7 +78,7 @@ def _scripts() -> pathlib.Path:
 @contextlib.contextmanager
 def _alone_with_file(url: sqlalchemy.URL) -> Iterator[None]:
     """Keep others from an SQLite file: its switch to write-ahead logging waits for nobody."""
-    if not urls.is_sqlite(url):
+    if not engines.is_sqlite(url):
         yield
         return
     directory = liveness.locks(url)

@@ -1,7 +1,11 @@
-"""Turns: requests and what became of them. One that is left running is found after a death."""
+"""Turns, those that a crash interrupted, and the platform events that were claimed for one.
+
+Networks send an event again and all replicas receive it: the first that claims it handles it.
+"""
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +13,31 @@ import sqlalchemy as sa
 
 from interpreter_bot.store import columns, liveness, records, schema, transactions
 
+_EVENTS = schema.EVENTS
+
 _T = schema.TURNS
 _Status = records.TurnStatus
+
+
+class ClaimedEvents:
+    """The ids of those events, for a while."""
+
+    def __init__(self, begin: transactions.Transactions) -> None:
+        self._begin = begin
+
+    async def claim(self, platform: str, event_id: str) -> bool:
+        """Say whether an event is new; of all replicas that ask, exactly one hears yes."""
+        insert = self._begin.insert(_EVENTS).values(
+            platform=platform, event_id=event_id, seen=columns.now()
+        )
+        async with self._begin.writing() as transaction:
+            return (await transaction.execute(insert.on_conflict_do_nothing())).rowcount == 1
+
+    async def prune(self, age: datetime.timedelta) -> int:
+        """Forget events that are older than any network repeats them, and say how many."""
+        old = sa.delete(_EVENTS).where(_EVENTS.c.seen < columns.now() - age)
+        async with self._begin.writing() as transaction:
+            return (await transaction.execute(old)).rowcount
 
 
 class Turns:

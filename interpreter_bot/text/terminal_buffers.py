@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Final
 
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import safe_text
 
 _MOVES: Final = re.compile(r"\r+(?=\n)|[\r\n\x08]|[^\r\n\x08]+")
 _ATTACHED: Final = frozenset({"Mn", "Me"})
@@ -50,8 +50,8 @@ class Tape:
 
     def feed(self, text: str) -> None:
         """Take what is printed next; an escape may be cut in two."""
-        text, self._pending = sanitizing.without_open_escape(self._pending + text)
-        for part in _MOVES.findall(sanitizing.printed(text)):
+        text, self._pending = safe_text.without_open_escape(self._pending + text)
+        for part in _MOVES.findall(safe_text.printed(text)):
             self._take(part)
 
     def _take(self, part: str) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.app import conversing
+from interpreter_bot.app import conversation_service
 from interpreter_bot.sessions import approvals, ports, requests
 from tests.fakes import (
     conversations,
@@ -24,19 +24,19 @@ HELLO, WAIT = "hello", "wait"
 
 
 @dataclasses.dataclass
-class Talks:
+class Conversation:
     """Conversations, one of them, and who chooses in it.
 
     They answer "hello" with "Hello", and "wait" with "Well" and nothing more until it is stopped.
     """
 
-    held: object
+    service: object
     key: values.SessionKey
     scope: values.Scope
 
     async def ask(self, text, reply, **fields):
         request = requests.Request(key=self.key, person=ANNA, text=text, **fields)
-        end = await self.held.handle(request, reply)
+        end = await self.service.handle(request, reply)
         assert reply.end == end, "who waits for the end and who shows it hear the same"
         return end
 
@@ -50,7 +50,7 @@ class Talks:
             task = tasks.create_task(self.ask(HELLO, second, id="second"))
             await second.until("waiting")
             yield second, task
-            assert await self.held.stop(self.key)
+            assert await self.service.stop(self.key)
         assert running.result().status is ports.Status.STOPPED
 
 
@@ -69,8 +69,10 @@ async def _real(tmp_path, short_path):
             models=tuple(models),
             kernels=settings.Kernels(preload=(), spares=0),
         )
-        async with conversing.opened(bot, {"OPENAI_API_KEY": server.api_key}) as held:
-            yield _talks(held, "slack")
+        async with conversation_service.open_conversations(
+            bot, {"OPENAI_API_KEY": server.api_key}
+        ) as service:
+            yield _conversation(service, "slack")
 
 
 _HELLO = openai_server.text("Hello")
@@ -90,21 +92,21 @@ async def _of_the_page(tmp_path, short_path):
         return "Well"
 
     script = {HELLO: hello, WAIT: wait}
-    held = conversations.Conversations(tmp_path, script, models=("scripted", "second"))
+    service = conversations.Conversations(tmp_path, script, models=("scripted", "second"))
     key = values.SessionKey("web", thread="t")
-    yield Talks(held, key, values.Scope("web", person="web"))
+    yield Conversation(service, key, values.Scope("web", person="web"))
 
 
 @contextlib.asynccontextmanager
 async def _of_slack(tmp_path, short_path):
-    async def script(request, reply, held):
+    async def script(request, reply, service):
         reply.step(1)
         reply.text("Well" if request.text == WAIT else "Hello")
         if request.text == WAIT:
             await asyncio.sleep(60)
-        return ports.End(status=ports.Status.DONE, text="Hello", turn_id=held.next_turn())
+        return ports.End(status=ports.Status.DONE, text="Hello", turn_id=service.next_turn())
 
-    yield _talks(slack_conversations.Conversations(script), "slack")
+    yield _conversation(slack_conversations.Conversations(script), "slack")
 
 
 @contextlib.asynccontextmanager
@@ -116,107 +118,109 @@ async def _of_discord(tmp_path, short_path):
             await asyncio.sleep(60)
         return turn.done("Hello")
 
-    yield _talks(discord_conversations.Conversations(script), "discord")
+    yield _conversation(discord_conversations.Conversations(script), "discord")
 
 
-def _talks(held, platform):
+def _conversation(service, platform):
     key = values.SessionKey(platform, "T1", "C1", "1.1")
-    return Talks(held, key, values.Scope(platform, "T1", "C1"))
+    return Conversation(service, key, values.Scope(platform, "T1", "C1"))
 
 
 @pytest.fixture(params=[_real, _of_the_page, _of_slack, _of_discord], ids=lambda one: one.__name__)
-async def talks(request, tmp_path, short_path):
+async def conversation(request, tmp_path, short_path):
     async with request.param(tmp_path, short_path) as opened:
         yield opened
 
 
-async def test_a_request_is_taken_to_one_end(talks):
+async def test_a_request_is_taken_to_one_end(conversation):
     reply = replies.Reply()
-    end = await talks.ask(HELLO, reply)
+    end = await conversation.ask(HELLO, reply)
     assert (end.status, end.text, end.sentence) == (ports.Status.DONE, "Hello", "")
     assert (reply.said, reply.of("begun"), reply.of("waiting")) == ("Hello", [None], [])
 
 
-async def test_one_turn_runs_at_a_time_and_who_waits_is_told(talks):
-    async with talks.waiting() as (reply, task):
+async def test_one_turn_runs_at_a_time_and_who_waits_is_told(conversation):
+    async with conversation.waiting() as (reply, task):
         assert (reply.of("waiting"), reply.of("begun")) == ([1], [])
-        assert talks.held.is_busy(talks.key)
+        assert conversation.service.is_busy(conversation.key)
     assert (await task).status is ports.Status.DONE
     assert reply.of("begun") == [None]
-    assert not talks.held.is_busy(talks.key)
+    assert not conversation.service.is_busy(conversation.key)
 
 
-async def test_what_waits_can_be_taken_back_and_what_runs_cannot(talks):
-    async with talks.waiting() as (reply, task):
-        assert not await talks.held.withdraw(talks.key, "first")
-        assert not await talks.held.withdraw(talks.key, "another")
-        assert await talks.held.withdraw(talks.key, "second")
+async def test_what_waits_can_be_taken_back_and_what_runs_cannot(conversation):
+    async with conversation.waiting() as (reply, task):
+        assert not await conversation.service.withdraw(conversation.key, "first")
+        assert not await conversation.service.withdraw(conversation.key, "another")
+        assert await conversation.service.withdraw(conversation.key, "second")
         end = await task
-        assert not await talks.held.withdraw(talks.key, "second")
+        assert not await conversation.service.withdraw(conversation.key, "second")
     assert (end.status, end.turn_id, reply.of("begun")) == (ports.Status.FAILED, 0, [])
 
 
-async def test_where_nothing_runs_nothing_is_stopped(talks):
-    assert not await talks.held.stop(talks.key)
-    await talks.ask(HELLO, replies.Reply())
-    assert not await talks.held.stop(talks.key)
-    assert not talks.held.is_busy(talks.key)
+async def test_where_nothing_runs_nothing_is_stopped(conversation):
+    assert not await conversation.service.stop(conversation.key)
+    await conversation.ask(HELLO, replies.Reply())
+    assert not await conversation.service.stop(conversation.key)
+    assert not conversation.service.is_busy(conversation.key)
 
 
-async def test_past_turns_are_those_that_were_taken(talks):
-    ends = [await talks.ask(text, replies.Reply()) for text in (HELLO, f"{HELLO} again")]
-    past = await talks.held.history(talks.key)
+async def test_past_turns_are_those_that_were_taken(conversation):
+    ends = [await conversation.ask(text, replies.Reply()) for text in (HELLO, f"{HELLO} again")]
+    past = await conversation.service.history(conversation.key)
     assert [one.request for one in past] == [HELLO, f"{HELLO} again"]
     assert [one.id for one in past] == [end.turn_id for end in ends]
     assert {one.person for one in past} == {ANNA.id}
-    assert await talks.held.history(talks.key, most=1) == past[1:]
-    (listed,) = await talks.held.recent(talks.key.platform, talks.key.workspace)
-    assert (listed.key, listed.is_busy) == (talks.key, False)
+    assert await conversation.service.history(conversation.key, most=1) == past[1:]
+    (listed,) = await conversation.service.recent(
+        conversation.key.platform, conversation.key.workspace
+    )
+    assert (listed.key, listed.is_busy) == (conversation.key, False)
 
 
-async def test_an_event_is_claimed_once(talks):
-    claims = (talks.held.claim(talks.key.platform, "e1") for _ in range(3))
+async def test_an_event_is_claimed_once(conversation):
+    claims = (conversation.service.claim(conversation.key.platform, "e1") for _ in range(3))
     assert sorted(await asyncio.gather(*claims)) == [False, False, True]
-    assert await talks.held.claim(talks.key.platform, "e2")
+    assert await conversation.service.claim(conversation.key.platform, "e2")
 
 
-async def test_files_are_kept_until_a_reset_that_says_so(talks):
+async def test_files_are_kept_until_a_reset_that_says_so(conversation):
     async def pieces():
         yield b"a,b\n"
         yield b"1,2\n"
 
-    name = await talks.held.put(talks.key, requests.Attachment("a.csv", pieces, 8))
-    await talks.held.reset(talks.key)
-    (listed,) = await talks.held.files(talks.key)
+    name = await conversation.service.put(conversation.key, requests.Attachment("a.csv", pieces, 8))
+    await conversation.service.reset(conversation.key)
+    (listed,) = await conversation.service.files(conversation.key)
     assert (listed.name, listed.size_bytes) == (name, 8)
-    async with talks.held.reading(talks.key, name) as (info, chunks):
+    async with conversation.service.reading(conversation.key, name) as (info, chunks):
         assert (info.name, info.size_bytes) == (name, 8)
         assert b"".join([chunk async for chunk in chunks]) == b"a,b\n1,2\n"
     with pytest.raises(errors.FileMissingError):
-        async with talks.held.reading(talks.key, "b.csv"):
+        async with conversation.service.reading(conversation.key, "b.csv"):
             pytest.fail("there is none")
-    await talks.held.reset(talks.key, files=True)
-    assert await talks.held.files(talks.key) == ()
+    await conversation.service.reset(conversation.key, files=True)
+    assert await conversation.service.files(conversation.key) == ()
 
 
-async def test_a_model_is_chosen_of_those_there_are(talks):
-    first, second = talks.held.models
-    assert await talks.held.model(talks.key) == first
-    await talks.held.choose_model(talks.key, second)
-    assert await talks.held.model(talks.key) == second
+async def test_a_model_is_chosen_of_those_there_are(conversation):
+    first, second = conversation.service.models
+    assert await conversation.service.model(conversation.key) == first
+    await conversation.service.choose_model(conversation.key, second)
+    assert await conversation.service.model(conversation.key) == second
     with pytest.raises(errors.BotError):
-        await talks.held.choose_model(talks.key, "another")
-    await talks.held.choose_model(talks.key, None)
-    assert await talks.held.model(talks.key) == first
+        await conversation.service.choose_model(conversation.key, "another")
+    await conversation.service.choose_model(conversation.key, None)
+    assert await conversation.service.model(conversation.key) == first
 
 
-async def test_the_strictest_approval_counts_and_what_is_taken_back_does_not(talks):
-    held, scope = talks.held, talks.scope
-    assert await held.approval(scope) == "never"
-    await held.choose(scope, approvals.NAME, "plan")
-    assert await held.approval(scope) == "plan"
-    assert await held.approval(scope, "every") == "every"
-    assert (await held.choices(scope)).get(approvals.NAME) == "plan"
-    await held.choose(scope, approvals.NAME, None)
-    assert await held.approval(scope) == "never"
-    assert approvals.NAME not in await held.choices(scope)
+async def test_the_strictest_approval_counts_and_what_is_taken_back_does_not(conversation):
+    service, scope = conversation.service, conversation.scope
+    assert await service.approval(scope) == "never"
+    await service.choose(scope, approvals.NAME, "plan")
+    assert await service.approval(scope) == "plan"
+    assert await service.approval(scope, "every") == "every"
+    assert (await service.choices(scope)).get(approvals.NAME) == "plan"
+    await service.choose(scope, approvals.NAME, None)
+    assert await service.approval(scope) == "never"
+    assert approvals.NAME not in await service.choices(scope)

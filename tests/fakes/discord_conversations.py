@@ -52,8 +52,8 @@ class _Both(replies.Reply):
 
 _PASSED = frozenset(
     {
-        *("waiting", "begun", "announcement", "step", "text", "writing", "code", "output"),
-        *("finished", "artifact", "usage", "progress", "over"),
+        *("queued", "started", "announcement", "step", "text", "writing", "code", "output"),
+        *("finished", "artifact", "usage", "progress", "ended"),
     }
 )
 

@@ -15,7 +15,7 @@ from interpreter_bot import settings
 from interpreter_bot.agent import budgets, loops, observations, transcripts
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.agent.llms.embedded import on_demand
-from interpreter_bot.agent.outcomes import OutcomeKind
+from interpreter_bot.agent.loops import OutcomeKind
 from tests.unit.agent import scripts
 
 # Read at import, for the settings of whoever runs the tests are taken away from every test.

@@ -18,7 +18,6 @@ from interpreter_bot.agent.llms import (
     picture_support,
     responses_api,
     retries,
-    starting_servers,
     tool_support,
 )
 
@@ -86,7 +85,7 @@ class Catalogue:
         *,
         keys: Mapping[str, pydantic.SecretStr],
         patience: settings.Patience,
-        servers: Mapping[str, starting_servers.StartingServer] | None = None,
+        servers: Mapping[str, retries.StartingServer] | None = None,
         sleep: retries.Sleep | None = None,
     ) -> None:
         self._models = {model.title: model for model in models}
@@ -155,10 +154,10 @@ class Catalogue:
         if server is None:
             return _speaking(self._opened(model), model)
 
-        def connected(address: starting_servers.ServerAddress) -> ports.Llm:
+        def connected(address: retries.ServerAddress) -> ports.Llm:
             return _speaking(self._connected(address), model)
 
-        return starting_servers.StartingServerLlm(server, connected)
+        return retries.StartingServerLlm(server, connected)
 
     def _opened(self, model: settings.Model) -> openai.AsyncOpenAI:
         key = self._keys.get(model.api_key_variable)
@@ -173,7 +172,7 @@ class Catalogue:
         self._clients.append(client)
         return client
 
-    def _connected(self, address: starting_servers.ServerAddress) -> openai.AsyncOpenAI:
+    def _connected(self, address: retries.ServerAddress) -> openai.AsyncOpenAI:
         """Open a connection to a server started by the bot on this machine."""
         # Its prompts are processed slowly and one after the other, and its end is noticed at once.
         seconds = max(self._patience.silence_seconds, _OWN_SILENCE_SECONDS)

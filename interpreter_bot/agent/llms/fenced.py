@@ -13,7 +13,7 @@ from interpreter_bot.agent import (
     model_errors,
     ports,
     prompt_texts,
-    repetition,
+    tool_execution,
     tools,
 )
 from interpreter_bot.agent.llms import chat_completions, reply_assembly, small_model_prompts
@@ -200,7 +200,7 @@ def _written(message: chat_messages.Message) -> tuple[str, str]:
             blocks = [_block(call) for call in message.calls]
             return "assistant", "\n\n".join(filter(None, (message.text.strip(), *blocks)))
         case chat_messages.ToolResult():
-            if message.text.startswith(repetition.REFUSAL):
+            if message.text.startswith(tool_execution.REFUSAL):
                 return "user", message.text
             return "user", f"[Output of the code:]\n{message.text}"
 

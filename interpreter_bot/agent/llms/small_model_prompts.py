@@ -19,7 +19,7 @@ from interpreter_bot.agent import (
     figures,
     observations,
     prompt_texts,
-    repetition,
+    tool_execution,
     tools,
 )
 
@@ -145,7 +145,7 @@ def _is_failure(one: chat_messages.Message) -> bool:
 
 
 def _is_refused_call(one: chat_messages.Message | None) -> bool:
-    return isinstance(one, chat_messages.ToolResult) and one.text.startswith(repetition.REFUSAL)
+    return isinstance(one, chat_messages.ToolResult) and one.text.startswith(tool_execution.REFUSAL)
 
 
 def reminder(transcript: tuple[chat_messages.Message, ...], *, is_small: bool) -> str:
@@ -255,7 +255,7 @@ def _has_run(one: chat_messages.ToolResult) -> bool:
 
 
 def _is_refusal(one: chat_messages.ToolResult) -> bool:
-    return one.text.startswith(repetition.REFUSAL)
+    return one.text.startswith(tool_execution.REFUSAL)
 
 
 def _name(output: str) -> str:

@@ -21,7 +21,7 @@ from typing import BinaryIO, ParamSpec, TypeVar
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels.files import safe_open, scans
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 CHUNK_BYTES = 256 * settings.KIB
 """Most that is read at once."""
@@ -121,7 +121,7 @@ class Upload:
         most = self._limits.upload_bytes
         if self._written > most:
             raise errors.FileTooLargeError(
-                f"{self._name} is larger than the {formatting.size(most)} allowed for one file."
+                f"{self._name} is larger than the {quantities.size(most)} allowed for one file."
             )
         self._check_bytes()
         rest = memoryview(chunk)
@@ -188,7 +188,7 @@ class Upload:
         most = self._limits.workspace_bytes
         if self._held + self._written > most:
             raise errors.WorkspaceFullError(
-                f"{self._name} does not fit: a workspace holds {formatting.size(most)}. "
+                f"{self._name} does not fit: a workspace holds {quantities.size(most)}. "
                 "Delete files or reset the session."
             )
 
@@ -238,7 +238,7 @@ class Content:
         status = os.fstat(self._file.fileno())
         if status.st_size > self._most_bytes:
             raise errors.FileTooLargeError(
-                f"{self.info.name} is larger than the {formatting.size(self._most_bytes)} allowed."
+                f"{self.info.name} is larger than the {quantities.size(self._most_bytes)} allowed."
             )
         self.info = values.FileInfo(self.info.name, status.st_size, status.st_mtime_ns)
         self._remaining = status.st_size

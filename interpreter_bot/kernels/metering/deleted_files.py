@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from interpreter_bot import settings
-from interpreter_bot.kernels.metering import procfs, unmapped_memory
+from interpreter_bot.kernels.metering import memory, procfs
 
 _MOST_DESCRIPTORS: Final = 16_384
 _FEW_UNKNOWN: Final = 8
@@ -83,7 +83,7 @@ class Deleted:
     bytes: int
     hidden: int
     is_late: bool
-    shared: unmapped_memory.Held = dataclasses.field(default_factory=dict)
+    shared: memory.Held = dataclasses.field(default_factory=dict)
 
 
 def count(shown: Mapping[int, int], disk: Disk, *, allowance: procfs.TimeBudget) -> Deleted:
@@ -117,7 +117,7 @@ class _Counting:
         self._left = _MOST_DESCRIPTORS
         self._known: dict[int, int] = {}
         self._unknown: dict[int, int] = {}
-        self._shared: unmapped_memory.Held = {}
+        self._shared: memory.Held = {}
 
     @property
     def bytes(self) -> int:
@@ -128,7 +128,7 @@ class _Counting:
         return sum(self._known.values()) + sum(unknown)
 
     @property
-    def shared(self) -> unmapped_memory.Held:
+    def shared(self) -> memory.Held:
         """Pieces of shared memory: few as far as they are mapped, of many each in full."""
         if len(self._shared) <= _FEW_SHARED:
             return self._shared

@@ -1,15 +1,17 @@
-"""What /proc says of one process. All of it is hostile: gone at any moment, called anything.
+"""Reading /proc of hostile processes, and holding on to them by descriptors.
 
-A process is shown by its first thread. Where that ended before the others, everything it shows
-is empty while the others hold memory and files: `shown_by` finds a thread to look at instead,
-which answers under /proc as if it were a process of its own.
+A process descriptor means the same process for ever; a number may be another's a moment later.
+A look is bounded in time and bytes: the processes decide what stands there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import pathlib
 import re
+import signal
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -26,6 +28,19 @@ _SHARED: Final = re.compile(rb"^RssShmem:\s+(\d+) kB", re.MULTILINE)
 _DELETED: Final = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) \S{4} ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) (\d+) +(.*) \(deleted\)$"
 )
+
+
+def pid_of(pidfd: int) -> int:
+    """Translate a process descriptor into a pid as we count them."""
+    text = pathlib.Path(f"/proc/self/fdinfo/{pidfd}").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pid:"))
+
+
+def send_signal(pidfd: int, signum: int) -> None:
+    """Signal a process; nothing happens when it is gone, or the descriptor is none (-1)."""
+    if pidfd >= 0:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signum)
 
 
 class TimeBudget:

@@ -1,7 +1,7 @@
 """What a session uses, where no control group counts it: read from /proc, judged over time.
 
 A session is the init of a pid namespace and all that descends from it. Its memory is what `memory`
-finds in its processes and `unmapped_memory` elsewhere; its disk, beside the files that have names,
+finds in its processes and `memory` elsewhere; its disk, beside the files that have names,
 is what `deleted_files` finds.
 
 Everything read is hostile: processes vanish at any moment, names hold anything, a process may
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from interpreter_bot.kernels.metering import deleted_files, memory, procfs, unmapped_memory
+from interpreter_bot.kernels.metering import deleted_files, memory, procfs
 
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _MOST_PROCESSES: Final = 4096
@@ -151,7 +151,7 @@ class SessionProcesses:
 
     def uncounted_bytes(self) -> int:
         """Bound what waits in sockets that a control group need not count; 0 for few of them."""
-        return unmapped_memory.socket_bytes(_witnesses(_shown(self.pids())), has_group=True)
+        return memory.socket_bytes(_witnesses(_shown(self.pids())), has_group=True)
 
     def deleted(self, disk: deleted_files.Disk) -> deleted_files.Deleted:
         """Count the disk that is held by files without a name, which no walk over names sees.
@@ -181,10 +181,10 @@ class SessionProcesses:
         cpu_seconds = self._count_cpu(pids)
         shown = _shown(pids)
         witnesses = _witnesses(shown)
-        temporary = unmapped_memory.tmpfs_bytes(witnesses)
+        temporary = memory.tmpfs_bytes(witnesses)
         devices = {device for device, _ in temporary}
-        held, hidden = unmapped_memory.memfd_bytes(shown, devices)
-        socket_bytes = unmapped_memory.socket_bytes(witnesses)
+        held, hidden = memory.memfd_bytes(shown, devices)
+        socket_bytes = memory.socket_bytes(witnesses)
         bounds = memory.Bounds(enough_bytes - socket_bytes, most_bytes)
         held |= temporary | dict(shared)
         counted = memory.count(shown, held, bounds, allowance=_allowance(shown))

@@ -1,11 +1,16 @@
-"""What a fork server is told about one kernel: its limits, and what /proc says of them. Pure."""
+"""What one kernel is given: limits, a user id, and sockets at addresses that only the bot knows."""
 
 from __future__ import annotations
 
 import os
+import pathlib
+import socket
 import uuid
 
 from interpreter_bot import settings
+
+CHANNELS = ("shell", "iopub", "stdin")
+_BACKLOG = 8
 
 # V8, which draws Altair's charts, reserves 64 GiB that it never fills. What is filled is bounded
 # by RLIMIT_DATA, the control group and the watch.
@@ -13,6 +18,45 @@ _ADDRESS_ALLOWANCE_BYTES = 128 * settings.GIB
 # What a new thread takes of the address space, so not more than is usual.
 _STACK_BYTES = 8 * settings.MIB
 _DEEP_STACK_BYTES = 64 * settings.MIB
+
+
+class Uids:
+    """User ids for kernels, each used again only after all others."""
+
+    def __init__(self, *, count: int, first_uid: int) -> None:
+        self._count = count
+        self._first_uid = first_uid
+        # Ids of kernels that ended a moment ago, perhaps under another bot, are not reused soon.
+        self._last = int.from_bytes(os.urandom(4)) % (count - 1)
+
+    def take(self) -> tuple[int, int]:
+        """Return an id as (inside the fork server's namespace, on the host)."""
+        if os.geteuid() != 0:
+            return 0, os.geteuid()
+        self._last = self._last % (self._count - 1) + 1
+        return self._last, self._first_uid + self._last
+
+
+def listen(directory: pathlib.Path) -> list[socket.socket]:
+    """Make a directory of our own, and a listening socket in it for each channel.
+
+    Args:
+        directory: must not exist yet.
+    """
+    directory.mkdir(mode=0o700, parents=True)
+    listeners = []
+    # A socket tells whoever has it the path it was bound by. This one means nothing in a kernel.
+    place = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for number in range(1, len(CHANNELS) + 1):
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            listeners.append(listener)
+            listener.bind(f"/proc/self/fd/{place}/k-{number}")
+            listener.listen(_BACKLOG)
+            listener.setblocking(False)
+    finally:
+        os.close(place)
+    return listeners
 
 
 def address_space_bytes(limits: settings.Limits) -> int:

@@ -20,15 +20,12 @@ import traitlets
 from jupyter_client import provisioning
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels.metering import sessions
+from interpreter_bot.kernels.metering import procfs, sessions
 from interpreter_bot.kernels.provisioning import (
     cgroups,
     control_channels,
     forkservers,
-    identities,
     kernel_specs,
-    listeners,
-    pidfds,
 )
 
 _log = logging.getLogger(__name__)
@@ -54,7 +51,7 @@ class ProvisionerContext:
     groups: cgroups.Cgroups
     limits: settings.Limits
     runtime: pathlib.Path
-    uids: identities.Uids
+    uids: kernel_specs.Uids
 
 
 class ForkProvisioner(provisioning.KernelProvisionerBase):
@@ -124,15 +121,17 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             "ip": str(self._directory / "k" if self._directory else ""),
             "key": key.encode(),
             "signature_scheme": "hmac-sha256",
-            **{f"{name}_port": number for number, name in enumerate(listeners.CHANNELS, start=1)},
-            "control_port": len(listeners.CHANNELS) + 1,
-            "hb_port": len(listeners.CHANNELS) + 2,
+            **{
+                f"{name}_port": number for number, name in enumerate(kernel_specs.CHANNELS, start=1)
+            },
+            "control_port": len(kernel_specs.CHANNELS) + 1,
+            "hb_port": len(kernel_specs.CHANNELS) + 2,
         }
 
     async def _launch(self, key: str) -> None:
         inside_uid, self.host_uid = self.host_context.uids.take()
         self._directory = self.host_context.runtime / self.kernel_id[:8]
-        sockets = listeners.listen(self._directory)
+        sockets = kernel_specs.listen(self._directory)
         self._link, theirs = control_channels.ControlChannel.pair()
         if self.host_context.groups.version:
             self._group = self.host_context.groups.create(self.kernel_id, self.host_context.limits)
@@ -154,7 +153,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             for entry in (theirs, *sockets):
                 entry.close()
         (self._init_fd,) = await self._expect("separated", 1)
-        self._pid = pidfds.pid_of(self._init_fd)
+        self._pid = procfs.pid_of(self._init_fd)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._init_fd, self._init_ended)
         # It enters its group by itself: doing that to another process waits for all processors.
@@ -266,14 +265,14 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
     async def send_signal(self, signum: int) -> None:
         """Signal the kernel's main process."""
         if signum:
-            pidfds.send_signal(self._kernel_fd, signum)
+            procfs.send_signal(self._kernel_fd, signum)
 
     async def kill(self, restart: bool = False) -> None:
         """Kill everything in the session; the end of its first process is everybody's."""
         if self.ended.is_set() and not self._is_used:
             await self.wait_status()  # So that the log knows what it died of.
         for descriptor in (self._init_fd, self._kernel_fd):
-            pidfds.send_signal(descriptor, signal.SIGKILL)
+            procfs.send_signal(descriptor, signal.SIGKILL)
         if self._group is not None:
             await asyncio.to_thread(self._group.kill)
 

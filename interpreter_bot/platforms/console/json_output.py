@@ -27,7 +27,7 @@ class ExecutionJsonLines:
         *,
         out: TextIO,
     ) -> None:
-        """Write to `out`; see `execution_output.ExecutionPrinter` for the rest."""
+        """Write to `out`; see `terminal_output.ExecutionPrinter` for the rest."""
         self._keeper = keeper
         self._answers = answers
         self._out = out

@@ -20,7 +20,7 @@ from interpreter_bot.platforms.discord import (
     turn_log,
 )
 from interpreter_bot.sessions import histories
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import safe_text
 
 _NOT_YOURS: Final = "Only who asked may do that."
 _CLOSED: Final = "That question is not open any more."
@@ -175,7 +175,7 @@ class ButtonActions:
 
         An answer to an interaction may have files where the bot itself may attach none.
         """
-        readable = sanitizing.revealed(code)
+        readable = safe_text.revealed(code)
         warning = f"⚠️ {readable.warning}" if readable.warning else ""
         await self._handler.tell(
             interaction,

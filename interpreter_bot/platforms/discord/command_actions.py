@@ -17,7 +17,7 @@ from interpreter_bot.platforms.discord import (
     preferences,
     texts,
 )
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _Interaction = discord.Interaction[Any]
 _NO_CONTENT: Final = (
@@ -40,7 +40,7 @@ async def hand_out(
     with tempfile.TemporaryFile() as spool:
         async with handler.service.reading(place.key, name) as (info, chunks):
             if info.size_bytes > place.file_bytes:
-                most = formatting.size(place.file_bytes)
+                most = quantities.size(place.file_bytes)
                 raise errors.BotError(
                     f"The file is larger than the {most} allowed here. It stays in /mnt/data."
                 )

@@ -22,7 +22,7 @@ import discord
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.discord import api_errors, locations, markdown, message_layout
 from interpreter_bot.sessions import requests
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
 
@@ -221,7 +221,7 @@ class UploadSpool:
         count = -(-size // self._most_bytes)
         if count > self._parts:
             packed.unlink()
-            had, most = formatting.size(size), formatting.size(self._most_bytes)
+            had, most = quantities.size(size), quantities.size(self._most_bytes)
             reason = f"compressed it has {had}, and {most} are allowed"
             return (self._refusal(artifact, reason),)
         whole_name = discord_file_name(short)
@@ -253,14 +253,14 @@ class UploadSpool:
         )
 
     def _refusal(self, artifact: values.Artifact, reason: str) -> str:
-        size = formatting.size(artifact.size_bytes)
+        size = quantities.size(artifact.size_bytes)
         return (
             f"⚠️ {markdown.line(artifact.name)} ({size}) is too large to be sent here: {reason}. "
             "It stays in /mnt/data; ask for a part of it, or for a smaller form."
         )
 
     def _oversized(self, name: str, size_bytes: int) -> str:
-        size, most = formatting.size(size_bytes), formatting.size(self._most_bytes)
+        size, most = quantities.size(size_bytes), quantities.size(self._most_bytes)
         return f"⚠️ {markdown.line(name)} ({size}) is too large: {most} are allowed here."
 
 
@@ -279,4 +279,4 @@ def discord_file_name(name: str) -> str:
 
 
 def _described(text: str) -> str:
-    return formatting.one_line(text, _MOST_DESCRIPTION)
+    return quantities.one_line(text, _MOST_DESCRIPTION)

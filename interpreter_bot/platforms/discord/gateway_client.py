@@ -16,10 +16,10 @@ from interpreter_bot.platforms.discord import (
     button_actions,
     components,
     interactions,
-    lost_modals,
     message_edits,
     message_events,
     missed_messages,
+    modals,
     requests_in_flight,
 )
 
@@ -139,7 +139,7 @@ class _Client(discord.Client):
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
         """Hear that somebody did something; all but lost windows, the library takes by itself."""
         if interaction.type is discord.InteractionType.modal_submit:
-            await lost_modals.take(self.handler, interaction)
+            await modals.take(self.handler, interaction)
 
     async def on_message(self, message: discord.Message) -> None:
         """Hear a message."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from interpreter_bot.platforms.rendering import fences
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import safe_text
 
 _BREAK: Final = "\u200b"
 _LOOKALIKE: Final = "\u02cb"
@@ -36,12 +36,12 @@ _RULE: Final = re.compile(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*\Z")
 
 def code(text: str, language: str = "") -> str:
     """Return a code block that its text cannot leave; empty where there is nothing to show."""
-    return fences.fenced(sanitizing.harmless(text), language=language, style="broken")
+    return fences.fenced(safe_text.harmless(text), language=language, style="broken")
 
 
 def line(text: str, most_characters: int = 200) -> str:
     """Return foreign text as code within a line, cut where it is long."""
-    text = sanitizing.harmless(text)
+    text = safe_text.harmless(text)
     if len(text) > most_characters:
         text = text[: most_characters - 1] + "…"
     return fences.inline(text, style="broken")
@@ -54,7 +54,7 @@ def small(text: str) -> str:
 
 def plain(text: str) -> str:
     """Return text within a line as it is: nothing in it is markup, mention or link."""
-    text = " ".join(sanitizing.harmless(text).split())
+    text = " ".join(safe_text.harmless(text).split())
     text = _MARKUP.sub(r"\\\g<0>", text)
     text = _INVITATION.sub(f"\\g<0>{_BREAK}", text)
     return text.replace("@", f"@{_BREAK}").replace("://", f":{_BREAK}//")
@@ -66,7 +66,7 @@ def prose(text: str) -> str:
     Code blocks get fences that Discord knows and their text cannot leave; tables, which it does
     not know, become aligned code blocks.
     """
-    return "\n".join(_blocks(sanitizing.harmless(text).split("\n"))).strip("\n")
+    return "\n".join(_blocks(safe_text.harmless(text).split("\n"))).strip("\n")
 
 
 def _blocks(lines: list[str]) -> Iterator[str]:

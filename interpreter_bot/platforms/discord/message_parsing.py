@@ -10,7 +10,7 @@ from typing import Final
 import discord
 
 from interpreter_bot.platforms.rendering import fences
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import safe_text
 
 _MOST_QUOTED: Final = 4000
 _MOST_TITLE: Final = 80
@@ -91,7 +91,7 @@ def quoted(message: discord.Message, me: int) -> str:
 
 def title(text: str) -> str:
     """Name a thread after the first words of a request."""
-    lines = sanitizing.harmless(text).split("\n")
+    lines = safe_text.harmless(text).split("\n")
     line = next((row for row in lines if row.strip(" `")), "")
     line = " ".join(line.replace("`", " ").split())
     if len(line) > _MOST_TITLE:

@@ -1,14 +1,21 @@
-"""Windows in which people write more than a line."""
+"""Modals for code, and those whose question was asked by an earlier run of the bot.
+
+What was written in a lost one is not lost: what a modal is about stands in its id.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import logging
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 import discord
+
+from interpreter_bot.platforms.discord import api_errors, interactions, locations, message_parsing
 
 Submitted: TypeAlias = Callable[
     [discord.Interaction[Any], str, tuple[discord.Attachment, ...]], Awaitable[None]
@@ -24,6 +31,12 @@ CODE, QUESTION, ANSWER, CHANGE = "code", "question", "answer", "change"
 """What windows are for; it stays in their ids."""
 _ID: Final = re.compile(r"ibw:(?P<kind>[a-z]+):(?P<number>[0-9]{1,20}):[0-9a-f]+")
 _TAKEN: Final = "taken"
+
+_log = logging.getLogger(__name__)
+
+_CLOSED: Final = "That question is not open any more."
+# Of the three that Discord waits for a first sign.
+_LOOK_SECONDS: Final = 1.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,3 +130,51 @@ def _fields(told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for row in told.get("components", ()):
         if isinstance(field := row.get("component"), Mapping):
             yield field
+
+
+async def take(
+    handler: interactions.InteractionHandler, interaction: discord.Interaction[Any]
+) -> None:
+    """Take what was sent off with a window that nobody knows any more."""
+    try:
+        await _take(handler, interaction)
+    except Exception as error:
+        # The library would only log it, and leave the person without an answer.
+        await handler.failed(interaction, error)
+
+
+async def _take(
+    handler: interactions.InteractionHandler, interaction: discord.Interaction[Any]
+) -> None:
+    sent = sent_off(interaction)
+    if sent is None:
+        return
+    if sent.kind == CODE:
+        await handler.request(interaction, sent.text, attachments=sent.files, is_code=True)
+    elif sent.kind == QUESTION:
+        about = await _message(interaction, sent.number)
+        user = interaction.client.user
+        me = user.id if user is not None else 0
+        await handler.request(
+            interaction,
+            sent.text,
+            attachments=(*(about.attachments if about is not None else ()), *sent.files),
+            context=message_parsing.quoted(about, me) if about is not None else "",
+        )
+    else:
+        await handler.tell(interaction, _CLOSED)
+
+
+async def _message(interaction: discord.Interaction[Any], number: int) -> discord.Message | None:
+    """Return the message that a question is about, where the bot can read it."""
+    channel = interaction.channel
+    if not locations.of_interaction(interaction).is_member or not isinstance(
+        channel, discord.abc.Messageable
+    ):
+        return None
+    try:
+        async with asyncio.timeout(_LOOK_SECONDS):
+            return await channel.fetch_message(number)
+    except api_errors.ANY as error:
+        _log.info("what a question is about could not be read", exc_info=error)
+        return None

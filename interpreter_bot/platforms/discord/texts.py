@@ -8,7 +8,7 @@ from typing import Final
 from interpreter_bot import settings, values
 from interpreter_bot.platforms.discord import markdown
 from interpreter_bot.sessions import histories, ports
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _MOST_FILES: Final = 40
 
@@ -25,10 +25,10 @@ as long as a conversation lasts.
 
 def limits(of: settings.Limits, *, is_sandboxed: bool, file_bytes: int) -> str:
     """Say what code may use."""
-    size = formatting.size
+    size = quantities.size
     lines = [
         "**What your code may use**",
-        f"• time: {formatting.duration(of.execution_seconds)} for each run, printing does not "
+        f"• time: {quantities.duration(of.execution_seconds)} for each run, printing does not "
         "extend it",
         f"• memory: {size(of.memory_bytes)}, processor cores: {of.cpu_cores:g}, "
         f"processes: {of.processes}",
@@ -48,7 +48,7 @@ def files(of: tuple[values.FileInfo, ...]) -> str:
     for info in of[:_MOST_FILES]:
         when = datetime.datetime.fromtimestamp(info.modified_ns // 10**9, tz=datetime.UTC)
         lines.append(
-            f"• {markdown.line(info.name, 80)} {formatting.size(info.size_bytes)}, "
+            f"• {markdown.line(info.name, 80)} {quantities.size(info.size_bytes)}, "
             f"<t:{int(when.timestamp())}:R>"
         )
     if len(of) > _MOST_FILES:
@@ -58,7 +58,7 @@ def files(of: tuple[values.FileInfo, ...]) -> str:
 
 def usage(of: histories.Usage) -> str:
     """Say what was used."""
-    took = formatting.duration(of.cpu_seconds)
+    took = quantities.duration(of.cpu_seconds)
     lines = [
         f"**This conversation**: {_spent(of.session)}, {took} of processor time",
         f"**You, today**: {_spent(of.today)}",

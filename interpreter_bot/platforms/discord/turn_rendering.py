@@ -9,7 +9,7 @@ from interpreter_bot import values
 from interpreter_bot.platforms.discord import markdown, message_layout, turn_log
 from interpreter_bot.platforms.rendering import items, message_splitting, output_selection, phrases
 from interpreter_bot.sessions import ports
-from interpreter_bot.text import formatting, sanitizing
+from interpreter_bot.text import quantities, safe_text
 
 Wrap: TypeAlias = Callable[[str, str, bytes], message_layout.Upload | str]
 """Makes a file of its name within the turn, a description, the bytes; or says why there is none."""
@@ -103,8 +103,8 @@ class TurnRenderer:
         elif not (log.is_code or log.has_shown or self._has_words()):
             yield markdown.small("There is nothing to add.")
         if log.cells and not log.is_code:
-            runs = formatting.count(len(log.cells), "run")
-            yield markdown.small(f"{runs} · {formatting.duration(end.seconds)}")
+            runs = quantities.count(len(log.cells), "run")
+            yield markdown.small(f"{runs} · {quantities.duration(end.seconds)}")
 
     def _has_words(self) -> bool:
         """Say whether words are left once they are written as Discord wants them."""
@@ -119,10 +119,10 @@ class TurnRenderer:
             yield markdown.code(_tail(cell.code, _CODE_LINES, _CODE_CHARACTERS), "py")
         if cell.finished is not None and not log.is_code:
             lines = cell.code.strip().count("\n") + 1
-            words = formatting.count(lines, "line")
+            words = quantities.count(lines, "line")
             mark = _MARKS[cell.finished.ending]
             yield markdown.small(
-                f"{mark} {words} of Python · {formatting.duration(cell.finished.seconds)}"
+                f"{mark} {words} of Python · {quantities.duration(cell.finished.seconds)}"
             )
         chosen = self._chosen_of(cell)
         for item in chosen:
@@ -168,7 +168,7 @@ class TurnRenderer:
 
     def _code_to_approve(self, code: str) -> Iterator[message_layout.Part]:
         """Show all of it, as it would run: nobody approves what they cannot see."""
-        revealed = sanitizing.revealed(code)
+        revealed = safe_text.revealed(code)
         if revealed.warning:
             yield f"⚠️ {revealed.warning}"
         head = _head(revealed.text, 60, 1500)

@@ -1,9 +1,4 @@
-"""Cutting Markdown into messages: each within its limit, each readable on its own. Pure.
-
-Code that is cut is closed in the one piece and opened again, with its language, in the next. A
-cut falls, in this order, between paragraphs, before code, between lines, between words, between
-letters; never within a letter, and not within an escape, a link or a span of code.
-"""
+"""Split Markdown into messages within a limit, at words and graphemes where a line is too long."""
 
 from __future__ import annotations
 
@@ -12,7 +7,32 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from interpreter_bot.platforms.rendering import fences, line_breaks
+import regex
+
+from interpreter_bot.platforms.rendering import fences
+
+# Two surrogates are what is left of one letter, too, which Unicode says nothing about.
+_LETTER: Final = regex.compile(r"[\ud800-\udbff][\udc00-\udfff]|\X")
+# One letter may be of any length, and flags are pairs, for which the whole run has to be read; this
+# takes quadratic time, so runs are bounded.
+_MOST_LOOKED_BACK: Final = 64
+
+AHEAD: Final = 2000
+"""So many characters after the break have to be known."""
+LONGEST_MARKS: Final = 44
+"""Characters of a fence with its indent, without what follows them."""
+
+# What would say something else in halves.
+_WHOLE: Final = re.compile(
+    r"\\.|&\#?\w{1,31};|!?\[[^\[\]\n]{0,200}\]\([^()\s]{1,1000}\)|<[^<>\n]{1,200}>"
+    r"|(?<!`)(`{1,3})(?!`)[^`\n]{1,200}(?<!`)\1(?!`)|\*\*[^*\n]{1,200}\*\*|https?://\S{1,1000}"
+)
+_FENCE_CHARACTERS: Final = 32
+_SPACES: Final = re.compile(r"\s+")
+_WORDS_TRIED: Final = 16
+_LETTERS_TRIED: Final = 64
+# A word is cut rather than a piece left emptier than this.
+_LINE_FULL_ENOUGH: Final = 0.3
 
 LEAST_CHARACTERS: Final = 400
 """A limit lower than this could not hold a fence that is closed and opened again."""
@@ -22,6 +42,47 @@ _NO_FENCE: Final = "\u200b"
 # Kinds of cuts, the best first, each with how full a piece has to be for it to be made.
 _PARAGRAPH, _BLOCK, _LINE = range(3)
 _FULL_ENOUGH: Final = (0.5, 0.2, 0.3)
+
+
+def floor(text: str, place: int) -> int:
+    """Return the last boundary not after `place`; where none is in reach, `place` itself."""
+    if place >= len(text):
+        return place
+    reach = max(place - _MOST_LOOKED_BACK, 0)
+    *_, last = (found.start() for found in _LETTER.finditer(text[reach : place + 1]))
+    return reach + last if last else place
+
+
+def before(line: str, most: int, *, is_code: bool) -> int:
+    """Find the place to break a line at, not after its `most`th character.
+
+    Args:
+        line: of which more than `most` characters follow the last break.
+        most: how many fit, one at least.
+        is_code: nothing in it is Markdown.
+    """
+    spans = [] if is_code else [found.span() for found in _WHOLE.finditer(line)]
+    for place in _places(line, most):
+        is_whole = not any(start < place < end for start, end in spans)
+        if is_whole and not fences.begins(line[place : place + _FENCE_CHARACTERS]):
+            return place
+    return floor(line, most)
+
+
+def _places(line: str, most: int) -> Iterator[int]:
+    """Give places, the best first: between words, then between letters."""
+    least = int(most * _LINE_FULL_ENOUGH)
+    ends = [found.end() for found in _SPACES.finditer(line[:most]) if found.end() > least]
+    if line[most : most + 1].isspace():
+        ends.append(most)
+    yield from reversed(ends[-_WORDS_TRIED:])
+    place = most
+    for _ in range(_LETTERS_TRIED):
+        place = floor(line, place)
+        if place <= 0:
+            return
+        yield place
+        place -= 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -175,13 +236,13 @@ class _Cutter:
         fence = line.after if line.is_fence else line.before
         # The line ends where it is broken, and code is closed on a line of its own.
         closing = len("\n" + fence.closing) if fence else 0
-        rest = self._text[place : min(line.end, place + room + line_breaks.AHEAD)]
+        rest = self._text[place : min(line.end, place + room + AHEAD)]
         most = min(len(rest), max(room - closing, 0))
-        if most < 1 or (line.is_fence and most <= line_breaks.LONGEST_MARKS):
+        if most < 1 or (line.is_fence and most <= LONGEST_MARKS):
             return None
         if line.is_fence:
             return _Cut(place + most, fence)
-        return _Cut(place + line_breaks.before(rest, most, is_code=fence is not None), fence)
+        return _Cut(place + before(rest, most, is_code=fence is not None), fence)
 
 
 def _lines(text: str) -> Iterator[_Line]:

@@ -1,13 +1,21 @@
-"""Deciding what of an execution's outputs stands in a message and what becomes a file. Pure."""
+"""What of an execution's outputs is shown inline, what becomes a file, and the file's name."""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import file_names, html_content, items, line_breaks, tables
-from interpreter_bot.text import sanitizing, screens
+from interpreter_bot.platforms.rendering import html_content, items, message_splitting, tables
+from interpreter_bot.text import safe_text, screens
+
+_MOST_CHARACTERS: Final = 48
+_OTHER: Final = re.compile(r"[^\w]+")
+_FIGURE: Final = re.compile(r"^<?Figure\b")
+# Names of devices on Windows, where people save what they download.
+_RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.I)
 
 _PNG: Final = "image/png"
 _PRINTED: Final = -1
@@ -16,12 +24,58 @@ _WHOLE_LINES: Final = 0.5
 _ALT_CHARACTERS: Final = 200
 
 
+def slug(title: str) -> str:
+    """Make a title part of a file name; empty where nothing of it can be."""
+    text = unicodedata.normalize("NFKC", title[: 8 * _MOST_CHARACTERS])
+    text = _OTHER.sub("-", text).strip("-_").lower()[:_MOST_CHARACTERS].rstrip("-_")
+    return "" if _RESERVED.fullmatch(text) else text
+
+
+def of_image(image: values.Image) -> str:
+    """Return the word that a picture is numbered by."""
+    if image.mime == "image/gif":
+        return "animation"
+    if image.mime == "image/svg+xml":
+        return "drawing"
+    # A figure that was drawn at the end of a cell has its plain text; a photograph has another.
+    return "figure" if _FIGURE.match(image.plain) else "image"
+
+
+class FileNames:
+    """Gives names within one turn: none twice, and the same output the same one again."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[int, int], str] = {}
+        self._taken: set[str] = set()
+
+    def name(self, where: tuple[int, int], kind: str, suffix: str = "", *, title: str = "") -> str:
+        """Name the file that an output becomes.
+
+        Args:
+            where: its cell and its number.
+            kind: a word, such as "figure"; "figure-1" is the first of them.
+            suffix: with its dot; files of one output differ in it alone.
+            title: what it is about, which is the better name where it has one.
+        """
+        given = self._given.get(where)
+        if given is None:
+            word = slug(title)
+            given = word or f"{kind}-1"
+            count = 1
+            while given in self._taken:
+                count += 1
+                given = f"{word or kind}-{count}"
+            self._taken.add(given)
+            self._given[where] = given
+        return given + suffix
+
+
 class OutputSelector:
     """Chooses for one platform and one turn: a file keeps its name when it is chosen again."""
 
     def __init__(self, capabilities: items.Capabilities) -> None:
         self._capabilities = capabilities
-        self._names = file_names.FileNames()
+        self._names = FileNames()
 
     def choose(self, cell: int, standing: Sequence[screens.ScreenItem]) -> tuple[items.Item, ...]:
         """Say what to show of what stands on the screen of a cell.
@@ -33,9 +87,7 @@ class OutputSelector:
 
 
 class _Execution:
-    def __init__(
-        self, cell: int, capabilities: items.Capabilities, given: file_names.FileNames
-    ) -> None:
+    def __init__(self, cell: int, capabilities: items.Capabilities, given: FileNames) -> None:
         self._cell = cell
         self._can = capabilities
         self._names = given
@@ -74,14 +126,14 @@ class _Execution:
             case values.Json():
                 yield from self._text(number, output.json, "json")
             case values.Notice():
-                yield items.NoteItem(sanitizing.harmless(output.text))
+                yield items.NoteItem(safe_text.harmless(output.text))
             case values.Result():
                 yield from self._text(number, output.plain, "")
             case values.Text():
                 pass
 
     def _text(self, number: int, text: str, language: str) -> Iterator[items.Item]:
-        text = sanitizing.harmless(text).rstrip("\n")
+        text = safe_text.harmless(text).rstrip("\n")
         head = self._head(text)
         if head.strip():
             yield items.CodeItem(head, language) if language else items.TextItem(head)
@@ -90,7 +142,7 @@ class _Execution:
             yield self._file(number, kind, suffix, text, "all of it")
 
     def _traceback(self, number: int, error: values.Error) -> Iterator[items.Item]:
-        text = sanitizing.harmless(error.traceback).rstrip("\n")
+        text = safe_text.harmless(error.traceback).rstrip("\n")
         # The last line names the error, so of a long one it is the end that is shown.
         lines = text.split("\n")[-self._can.text_lines :]
         tail = "\n".join(lines)
@@ -100,7 +152,7 @@ class _Execution:
             yield self._file(number, "error", ".txt", text, "the whole traceback")
 
     def _image(self, number: int, image: values.Image) -> Iterator[items.Item]:
-        name = self._name(number, file_names.of_image(image))
+        name = self._name(number, of_image(image))
         alt = _alt(image.plain, name)
         if image.mime in self._can.pictures:
             yield items.PictureItem(name + image.suffix, image.mime, image.data, alt)
@@ -119,7 +171,7 @@ class _Execution:
         if text is not None and not self._can.has_html:
             yield from self._text(number, _plain(shown) or text, "")
             return
-        title = " ".join(sanitizing.harmless(shown.title or html_content.title(shown.html)).split())
+        title = " ".join(safe_text.harmless(shown.title or html_content.title(shown.html)).split())
         name = self._name(number, "page", title=title)
         if self._can.has_html:
             yield items.PageItem(f"{name}.html", shown.html, title)
@@ -144,7 +196,7 @@ class _Execution:
 
     def _latex(self, number: int, formula: values.Latex) -> Iterator[items.Item]:
         if self._can.has_latex:
-            yield items.CodeItem(sanitizing.harmless(formula.latex), "latex")
+            yield items.CodeItem(safe_text.harmless(formula.latex), "latex")
         elif formula.preview and _PNG in self._can.pictures:
             name = self._name(number, "formula")
             alt = _alt(formula.plain or formula.latex, name)
@@ -164,7 +216,7 @@ class _Execution:
         if fitting < len(head):
             line_end = head.rfind("\n", 0, fitting)
             fitting = line_end if line_end > fitting * _WHOLE_LINES else fitting
-            head = head[: line_breaks.floor(head, fitting)]
+            head = head[: message_splitting.floor(head, fitting)]
         self._characters_left -= len(head)
         self._lines_left -= head.count("\n") + 1
         return head
@@ -183,5 +235,5 @@ def _plain(shown: values.Display) -> str:
 
 
 def _alt(text: str, name: str) -> str:
-    text = " ".join(sanitizing.harmless(text).split()) if html_content.says_something(text) else ""
+    text = " ".join(safe_text.harmless(text).split()) if html_content.says_something(text) else ""
     return text[:_ALT_CHARACTERS] or name.replace("-", " ").capitalize()

@@ -11,7 +11,7 @@ from typing import Final
 from rich import cells
 
 from interpreter_bot import values
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import safe_text
 
 _GAP: Final = "  "
 _MOST_CELL_WIDTH: Final = 60
@@ -64,7 +64,7 @@ def as_csv(table: values.Table) -> str:
 
 
 def _inert(text: str) -> str:
-    text = sanitizing.harmless(text)
+    text = safe_text.harmless(text)
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 

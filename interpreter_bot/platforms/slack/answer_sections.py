@@ -1,13 +1,18 @@
 """An answer as messages: texts that are edited as they grow, and pictures where they belong.
 
 A section is the text up to a picture, and that picture. What stands above a picture that is shown
-is not touched any more; the text below it is in messages of its own.
+is not touched any more; the text below it is in messages of its own. Slack shows a picture to
+everybody only where the message is *posted* with it: one that an edit adds, or that is streamed,
+is an empty frame to those who look on (slackapi/java-slack-sdk#1441,
+slackapi/python-slack-sdk#1961). So a picture's message is posted when its file is ready.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import itertools
+import logging
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,12 +23,60 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
     file_uploads,
-    picture_blocks,
+    mrkdwn,
     posted_messages,
     web_api,
 )
 
+_log = logging.getLogger(__name__)
+
+_FEATURE: Final = "pictures in messages"
+_LACKING_SECONDS: Final = 600.0
+
 _NOTIFIED_CHARACTERS: Final = 300
+
+
+class PictureBlocks:
+    """Brings pictures to Slack."""
+
+    def __init__(self, api: web_api.WebApi, sends: file_uploads.FileUploads) -> None:
+        self._api = api
+        self._uploads = sends
+
+    async def blocks(
+        self, place: posted_messages.Place, shown: Sequence[answers.Picture]
+    ) -> list[blocks.Block] | None:
+        """Make blocks that show pictures; None where this workspace cannot have that.
+
+        Raises:
+            GoneError: the bot is no longer installed there.
+        """
+        if self._api.lacks(place.workspace.team, _FEATURE):
+            return None
+        kept = (self._uploads.keep(place, outgoing(picture)) for picture in shown)
+        found = await asyncio.gather(*kept, return_exceptions=True)
+        made: list[blocks.Block] = []
+        for picture, file in zip(shown, found, strict=True):
+            if isinstance(file, api_errors.GoneError):
+                raise file
+            if isinstance(file, api_errors.SlackError):
+                self.refused(place, file)
+                return None
+            if isinstance(file, BaseException):
+                raise file
+            about = mrkdwn.plain_name(picture.about or picture.name)
+            made.append(blocks.picture(file, picture.name, about))
+        return made
+
+    def refused(self, place: posted_messages.Place, error: api_errors.SlackError) -> None:
+        """Take note that Slack does not take such blocks there."""
+        _log.info("pictures are sent as files for a while: %s", error)
+        self._api.note_lacking(place.workspace.team, _FEATURE, _LACKING_SECONDS)
+
+
+def outgoing(picture: answers.Picture) -> file_uploads.Outgoing:
+    """Make a file of a picture."""
+    return file_uploads.of_bytes(picture.name, picture.data, picture.about, is_image=True)
 
 
 class AnswerSections:
@@ -43,7 +96,7 @@ class AnswerSections:
         self.complaints: list[str] = []
         self._api = api
         self._uploads = sends
-        self._pictures = picture_blocks.PictureBlocks(api, sends)
+        self._pictures = PictureBlocks(api, sends)
         self._place = place
         self._options = config
         self._heading = heading
@@ -191,7 +244,7 @@ class AnswerSections:
 
     async def _send(self, shown: Sequence[answers.Picture]) -> None:
         """Show pictures as files."""
-        files = [picture_blocks.outgoing(picture) for picture in shown]
+        files = [outgoing(picture) for picture in shown]
         self.complaints += await self._uploads.send(self._place, self.thread, files)
 
     def _next(self, count: int) -> None:

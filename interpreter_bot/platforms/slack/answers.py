@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import fences
 from interpreter_bot.sessions import ports
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 TITLES: Final = {
     values.Ending.OK: "Ran Python",
@@ -42,7 +42,7 @@ def shorten(code: str) -> str:
 
 def small_print(end: ports.End, spent: ports.Spent | None) -> str:
     """Say what an answer took; with a model, what that used, and what to think of it."""
-    said = [formatting.duration(end.seconds)]
+    said = [quantities.duration(end.seconds)]
     if spent is not None:
         said.append(f"{spent.input_tokens + spent.output_tokens:,} tokens")
         said.append("AI can be wrong: check what matters")

@@ -20,7 +20,7 @@ from interpreter_bot.platforms.slack import (
     posted_messages,
     web_api,
 )
-from interpreter_bot.text import formatting, sanitizing
+from interpreter_bot.text import quantities, safe_text
 
 ELSEWHERE: Final = "If several processes of this bot run, try again: another may have it."
 """For whoever answers what this process does not know of; see `Questions`."""
@@ -123,7 +123,7 @@ async def ask(
     Raises:
         SlackError: the question could not be asked.
     """
-    prompt = formatting.one_line(request.prompt, _PROMPT_CHARACTERS)
+    prompt = quantities.one_line(request.prompt, _PROMPT_CHARACTERS)
     shown = fences.inline(prompt) if prompt else ""
     where = None if request.is_password else (place.workspace.team, place.channel, thread)
     how = "Answer with the button." if request.is_password else "Answer here in the thread."
@@ -156,7 +156,7 @@ async def approve(
         SlackError: the question could not be asked.
     """
     # Nobody may be asked to agree to what they do not see.
-    readable = sanitizing.revealed(code)
+    readable = safe_text.revealed(code)
     head = readable.text
     if len(head) > _SHOWN_CHARACTERS:
         await _show_all(api, place, thread, head)
@@ -172,7 +172,7 @@ async def approve(
             answer = await question.answer
             said = "Cancelled." if answer is None else "Approved."
             if answer not in (None, code):
-                edited = sanitizing.revealed(answer or "")
+                edited = safe_text.revealed(answer or "")
                 shown = mrkdwn.python(edited.text, edited.warning)
                 said = "Approved, as edited."
         finally:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from interpreter_bot import values
 from interpreter_bot.platforms.slack import mrkdwn
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 Block: TypeAlias = dict[str, Any]
 
@@ -29,7 +29,7 @@ _MOST_WHOLES: Final = 5
 
 def plain(text: str, most: int = 75) -> Block:
     """Make a text object without markup."""
-    return {"type": "plain_text", "text": formatting.one_line(text, most) or "-", "emoji": True}
+    return {"type": "plain_text", "text": quantities.one_line(text, most) or "-", "emoji": True}
 
 
 def prose(text: str) -> Block:
@@ -44,7 +44,7 @@ def section(text: str) -> Block:
 
 def note(text: str) -> Block:
     """Make a line of small print, from any text."""
-    shown = mrkdwn.escaped(formatting.one_line(text, _NOTE_CHARACTERS))
+    shown = mrkdwn.escaped(quantities.one_line(text, _NOTE_CHARACTERS))
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": shown}]}
 
 

@@ -17,7 +17,7 @@ from interpreter_bot.platforms.slack import (
     web_api,
 )
 from interpreter_bot.sessions import requests
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import conversations
@@ -202,7 +202,7 @@ class Commands:
         here, today = usage.session, usage.today
         money = "" if usage.allowed_money is None else f" of {usage.allowed_money:.2f}"
         tokens = "" if usage.allowed_tokens is None else f" of {usage.allowed_tokens:,}"
-        took = formatting.duration(usage.cpu_seconds)
+        took = quantities.duration(usage.cpu_seconds)
         return (
             f"This conversation: {here.input_tokens + here.output_tokens:,} tokens, "
             f"{here.money:.4f} of money, {took} of processor time.\n"

@@ -12,7 +12,7 @@ import aiohttp
 from interpreter_bot import errors, settings
 from interpreter_bot.platforms.slack import api_errors, installations, web_api
 from interpreter_bot.sessions import requests
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _CHUNK_BYTES: Final = 64 * 1024
 _MOST_REDIRECTS: Final = 3
@@ -96,7 +96,7 @@ class FileDownloads:
 
     def _too_large(self, name: str) -> DownloadError:
         return DownloadError(
-            f"{name} is larger than the {formatting.size(self._most_bytes)} allowed."
+            f"{name} is larger than the {quantities.size(self._most_bytes)} allowed."
         )
 
     async def _known(
@@ -165,7 +165,7 @@ class FileDownloads:
         if file.get("size") and size != file["size"]:
             # A page to log in, or a connection that ended without a word.
             raise DownloadError(
-                f"{name} could not be fetched: {formatting.size(size)} came, not all of it."
+                f"{name} could not be fetched: {quantities.size(size)} came, not all of it."
             )
 
     def _is_slack(self, url: str) -> bool:

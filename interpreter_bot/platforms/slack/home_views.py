@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from interpreter_bot.platforms.slack import blocks, commands, mrkdwn, requests_in_flight
 from interpreter_bot.sessions import histories
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 RUN_FORM: Final = "run_form"
 ASK_FORM: Final = "ask_form"
@@ -112,13 +112,13 @@ def key(overview: histories.SessionOverview) -> str:
 
 def told(overview: histories.SessionOverview) -> str:
     """Say what there is to know of a conversation, as mrkdwn."""
-    title = mrkdwn.escaped(formatting.one_line(overview.title, 100)) or "Untitled"
+    title = mrkdwn.escaped(quantities.one_line(overview.title, 100)) or "Untitled"
     where = overview.key.channel
     place = "a direct message" if where.startswith("D") else f"channel {where}"
     state = "at work" if overview.is_busy else "idle" if overview.has_kernel else "asleep"
     memory = ""
     if overview.memory_bytes is not None:
-        memory = f", {formatting.size(overview.memory_bytes)} of memory"
+        memory = f", {quantities.size(overview.memory_bytes)} of memory"
     used = f"{overview.used:%Y-%m-%d %H:%M} UTC"
     return f"*{title}*\n{place}, {state}{memory}, last used {used}"
 

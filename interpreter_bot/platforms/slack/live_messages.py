@@ -21,7 +21,7 @@ from interpreter_bot.platforms.slack import (
     streamed_messages,
     web_api,
 )
-from interpreter_bot.text import formatting, sanitizing
+from interpreter_bot.text import quantities, safe_text
 
 _log = logging.getLogger(__name__)
 
@@ -298,8 +298,8 @@ class LiveMessage:
 
 def heading(name: str, code: str) -> str:
     """Say whose code it is that runs."""
-    readable = sanitizing.revealed(code)
+    readable = safe_text.revealed(code)
     text = readable.text
     shown = text if len(text) <= _CODE_CHARACTERS else f"{text[:_CODE_CHARACTERS]}\n…"
     written = mrkdwn.python(shown, readable.warning)
-    return f"**{mrkdwn.defused(formatting.one_line(name, 80))}** ran:\n{written}"
+    return f"**{mrkdwn.defused(quantities.one_line(name, 80))}** ran:\n{written}"

@@ -28,7 +28,7 @@ from interpreter_bot.platforms.slack import (
     web_api,
 )
 from interpreter_bot.sessions import requests
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 PLATFORM: Final = "slack"
 _TITLE_CHARACTERS: Final = 80
@@ -199,7 +199,7 @@ class MessageEvents:
         shown: live_messages.LiveMessage | None = None
         # Without words there may be nothing to do, which would be an odd thing to work on.
         if not message_requests.is_raw(message, text) and (text or message.files):
-            title = formatting.one_line(text, _TITLE_CHARACTERS) if not message.thread else ""
+            title = quantities.one_line(text, _TITLE_CHARACTERS) if not message.thread else ""
             shown = await self._turns.begin(key, place, message.id, title=title)
         try:
             request = await self._request(workspace, message, profile)

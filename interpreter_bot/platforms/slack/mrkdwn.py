@@ -7,7 +7,7 @@ from typing import Final
 
 from interpreter_bot import settings, values
 from interpreter_bot.platforms.rendering import fences
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _INVISIBLE: Final = "\u200b"
 # Whether Slack obeys these within Markdown is not documented: they are broken everywhere.
@@ -146,7 +146,7 @@ def files(found: tuple[values.FileInfo, ...]) -> str:
     if not found:
         return "There are no files here."
     lines = [
-        f"- `{info.name.replace('`', '')}` ({formatting.size(info.size_bytes)})"
+        f"- `{info.name.replace('`', '')}` ({quantities.size(info.size_bytes)})"
         for info in found[:100]
     ]
     more = [f"… and {len(found) - 100:,} more"] if len(found) > 100 else []
@@ -155,7 +155,7 @@ def files(found: tuple[values.FileInfo, ...]) -> str:
 
 def limits(given: settings.Limits) -> str:
     """Say what code may use."""
-    size, duration = formatting.size, formatting.duration
+    size, duration = quantities.size, quantities.duration
     return (
         f"- {duration(given.execution_seconds)} for one run, {duration(given.input_seconds)} to "
         f"answer `input()`\n"

@@ -27,7 +27,7 @@ from interpreter_bot.platforms.slack import (
     posted_messages,
 )
 from interpreter_bot.sessions import ports
-from interpreter_bot.text import formatting, sanitizing, screens
+from interpreter_bot.text import quantities, safe_text, screens
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class SlackReply:
     def progress(self, text: str, share: float | None) -> None:
         """See the port."""
         said = phrases.waiting_sentence(text, share)
-        self._show.note = formatting.one_line(said, answers.FIELD_CHARACTERS)
+        self._show.note = quantities.one_line(said, answers.FIELD_CHARACTERS)
         self._changed.set()
 
     def text(self, delta: str) -> None:
@@ -123,7 +123,7 @@ class SlackReply:
     def announcement(self, cell: int, text: str) -> None:
         """See the port."""
         self._flush_words()
-        self._answer.paragraph(f"_{mrkdwn.defused(formatting.one_line(text, 1000))}_")
+        self._answer.paragraph(f"_{mrkdwn.defused(quantities.one_line(text, 1000))}_")
         self._changed.set()
 
     def code(self, cell: int, code: str) -> None:
@@ -131,7 +131,7 @@ class SlackReply:
         self._flush_words()
         self._cell = _Cell(cell, code)
         if self._options.code == "full" and not self._is_code:
-            readable = sanitizing.revealed(code)
+            readable = safe_text.revealed(code)
             self._answer.paragraph(mrkdwn.python(readable.text, readable.warning))
         self._task("Running Python", "in_progress")
 
@@ -142,7 +142,7 @@ class SlackReply:
         self._cell.screen.show(output)
         if isinstance(output, values.Text):
             lines = output.text.strip().rpartition("\n")[2].rpartition("\r")[2]
-            self._cell.last_line = formatting.one_line(lines, answers.FIELD_CHARACTERS)
+            self._cell.last_line = quantities.one_line(lines, answers.FIELD_CHARACTERS)
             self._task("Running Python", "in_progress", output=self._cell.last_line)
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:
@@ -170,7 +170,7 @@ class SlackReply:
             cell, running.screen.items, finished, made_files=not self._is_code
         )
         state: answers.State = "complete" if finished.ending is values.Ending.OK else "error"
-        took = formatting.duration(finished.seconds) if finished.seconds >= 0.05 else ""
+        took = quantities.duration(finished.seconds) if finished.seconds >= 0.05 else ""
         self._cell = running
         self._task(answers.TITLES[finished.ending], state, output=took)
         self._cell = None
@@ -289,7 +289,7 @@ class SlackReply:
             return
         details = ""
         if self._options.code == "short":
-            readable = sanitizing.revealed(cell.code).text
+            readable = safe_text.revealed(cell.code).text
             details = mrkdwn.defused(answers.shorten(readable))[: answers.FIELD_CHARACTERS]
         shown = mrkdwn.defused(output)[: answers.FIELD_CHARACTERS]
         self._answer.task(answers.Task(f"cell-{cell.number}", title, state, details, shown))

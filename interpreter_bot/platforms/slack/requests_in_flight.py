@@ -21,7 +21,7 @@ from interpreter_bot.platforms.slack import (
     web_api,
 )
 from interpreter_bot.sessions import ports, requests
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import conversations
@@ -240,7 +240,7 @@ class RequestsInFlight:
 
 def title_of(request: requests.Request) -> str:
     """Make a title for a conversation that begins."""
-    return "" if request.is_code else formatting.one_line(request.text, _TITLE_CHARACTERS)
+    return "" if request.is_code else quantities.one_line(request.text, _TITLE_CHARACTERS)
 
 
 def stop_key(key: values.SessionKey) -> str:

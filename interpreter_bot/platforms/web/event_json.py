@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from interpreter_bot import values
 from interpreter_bot.sessions import ports
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import safe_text
 
 Event: TypeAlias = dict[str, Any]
 
@@ -83,7 +83,7 @@ def asking(cell: int, question: int, request: values.InputRequested) -> Event:
 
 def approving(cell: int, question: int, source: str, *, is_planned: bool = False) -> Event:
     """Ask whether code may run, or the plan that was just said and begins with it."""
-    revealed = sanitizing.revealed(source)
+    revealed = safe_text.revealed(source)
     return {
         "kind": "approving",
         "cell": cell,

@@ -11,7 +11,7 @@ from aiohttp import web
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import validation
 from interpreter_bot.sessions import conversations, requests
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _PIECE_BYTES: Final = 1024 * 1024
 _MOST_NAME_CHARACTERS: Final = 8192
@@ -93,7 +93,7 @@ def where(request: web.Request) -> tuple[values.SessionKey, str]:
 
 def too_large(limit_bytes: int) -> str:
     """Say that a file is over the limit."""
-    return f"The file is too large: {formatting.size(limit_bytes)} is the most."
+    return f"The file is too large: {quantities.size(limit_bytes)} is the most."
 
 
 def disposition(name: str) -> str:

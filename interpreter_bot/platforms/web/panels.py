@@ -10,7 +10,7 @@ from typing import Final
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.web import event_json, validation
 from interpreter_bot.sessions import approvals, conversations, requests
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _COMMAND: Final = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
 
@@ -154,8 +154,8 @@ def limits(in_force: settings.Limits) -> list[tuple[str, str, str]]:
 def _said(name: str, in_force: settings.Limits) -> str:
     value = getattr(in_force, name)
     if name.endswith("_bytes"):
-        return formatting.size(value)
-    return formatting.duration(value) if name.endswith("_seconds") else f"{value:,g}"
+        return quantities.size(value)
+    return quantities.duration(value) if name.endswith("_seconds") else f"{value:,g}"
 
 
 async def _usage(

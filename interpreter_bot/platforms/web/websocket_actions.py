@@ -18,7 +18,6 @@ from aiohttp import web
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import (
     event_json,
-    history_events,
     hubs,
     live_turns,
     panels,
@@ -158,7 +157,7 @@ class TabConnection:
             )
             # Looked up here, where messages of a tab come one by one: later the next may be there.
             is_first = not self._hub.of(key.thread) and await self._is_new(key)
-            head = history_events.heading(text, files, is_code=is_code, started=time.time())
+            head = snapshots.heading(text, files, is_code=is_code, started=time.time())
             turn = self._hub.begin(key.thread, turn_id, head)
             work = self._carry_out(request, turn, is_planned=is_planned)
             self._start(work, f"web: turn {turn_id}")

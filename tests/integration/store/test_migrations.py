@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy
 
 from interpreter_bot import errors, values
-from interpreter_bot.store import databases, engines, schema_upgrades, urls
+from interpreter_bot.store import databases, engines, schema_upgrades
 
 ROOT = pathlib.Path(__file__).parents[3]
 KEY = values.SessionKey("web", thread="t")
@@ -23,7 +23,7 @@ KEY = values.SessionKey("web", thread="t")
 
 async def on(url, work):
     """Do something on a connection that upgrades use."""
-    engine = engines.make_for_upgrade(urls.parse(url))
+    engine = engines.make_for_upgrade(engines.parse(url))
     async with engine.begin() as connection:
         result = await connection.run_sync(work)
     await engine.dispose()

@@ -134,7 +134,7 @@ async def test_a_picture_that_cannot_be_kept_takes_nothing_with_it(database, tur
     async def full(self, data):
         raise errors.StoreError("An image could not be kept.")
 
-    monkeypatch.setattr("interpreter_bot.store.blobs.KeptFiles.keep", full)
+    monkeypatch.setattr("interpreter_bot.store.blobs.Blobs.keep", full)
     image = values.Image(mime="image/png", data=b"png")
     await database.parts.add(
         turn.id,

@@ -9,7 +9,7 @@ import pytest
 
 from interpreter_bot import errors, values
 from interpreter_bot.agent import chat_messages, model_errors, transcripts
-from interpreter_bot.agent.outcomes import OutcomeKind
+from interpreter_bot.agent.loops import OutcomeKind
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
 

@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.agent import observations, prompt_texts, repetition
+from interpreter_bot.agent import observations, prompt_texts, tool_execution
 from interpreter_bot.text import screens
 from tests.unit.agent import scripts
 
@@ -127,7 +127,7 @@ def test_system_prompt_says_what_is_installed_and_what_is_not():
 
 
 def test_guard_lets_code_run_again_after_other_code():
-    guard = repetition.RepetitionDetector()
+    guard = tool_execution.RepetitionDetector()
     for code in ("a", "b", "a"):
         assert guard.refusal_of(code) is None
         guard.ran(code, OK, None)

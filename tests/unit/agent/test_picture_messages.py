@@ -9,7 +9,7 @@ import pytest
 from interpreter_bot import settings, values
 from interpreter_bot.agent import chat_messages, picture_messages, transcripts
 from interpreter_bot.agent.llms import picture_support
-from interpreter_bot.agent.outcomes import OutcomeKind
+from interpreter_bot.agent.loops import OutcomeKind
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
 

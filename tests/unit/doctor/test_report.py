@@ -3,7 +3,7 @@
 import json
 from types import SimpleNamespace
 
-from interpreter_bot.doctor import report
+from interpreter_bot.commands import doctor
 
 WALL = SimpleNamespace(
     name="network", is_active=True, consequence="Code talks.", fix="Do this.", detail="lo\nonly"
@@ -14,7 +14,7 @@ HOLE = SimpleNamespace(
 
 
 def test_a_wall_is_a_line_and_a_hole_says_what_to_do():
-    assert report.as_lines([WALL, HOLE], "reduced").splitlines() == [
+    assert doctor.as_lines([WALL, HOLE], "reduced").splitlines() == [
         "network  yes  lo only",
         "cpu      NO",
         "              Code hogs.",
@@ -24,7 +24,7 @@ def test_a_wall_is_a_line_and_a_hole_says_what_to_do():
 
 
 def test_programs_get_everything_in_one_line():
-    text = report.as_json([WALL, HOLE], "reduced")
+    text = doctor.as_json([WALL, HOLE], "reduced")
     assert "\n" not in text
     shown = json.loads(text)
     assert shown["level"] == "reduced"

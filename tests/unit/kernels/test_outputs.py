@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import mime_bundles, outputs
 from interpreter_bot.kernels.wire import jupyter_messages
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import safe_text
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 20
 TABLE = {"columns": ["i", "a"], "rows": [["0", "x"]], "row_count": 9, "column_count": 1}
@@ -160,7 +160,7 @@ def test_no_content_breaks_the_reader(msg_type, content):
     ],
 )
 def test_escapes_and_controls_are_removed(text, shown):
-    assert sanitizing.clean(text) == shown
+    assert safe_text.clean(text) == shown
 
 
 @given(
@@ -170,19 +170,19 @@ def test_escapes_and_controls_are_removed(text, shown):
     )
 )
 def test_cutting_a_stream_anywhere_shows_no_control(pieces):
-    cleaner = sanitizing.Cleaner()
+    cleaner = safe_text.Cleaner()
     shown = "".join(cleaner.feed(piece) for piece in pieces)
     assert not any(character in shown for character in "\x1b\x07")
 
 
 def test_an_escape_cut_in_two_leaves_nothing_behind():
-    cleaner = sanitizing.Cleaner()
+    cleaner = safe_text.Cleaner()
     assert cleaner.feed("a\x1b[3") + cleaner.feed("1mb") == "ab"
     assert cleaner.feed("c\x1b]0;ti") + cleaner.feed("tle\x07d") == "cd"
 
 
 def test_a_long_text_keeps_head_and_tail():
-    text = sanitizing.bounded("h" * 50 + "t" * 50, 20)
+    text = safe_text.bounded("h" * 50 + "t" * 50, 20)
     assert text.startswith("h" * 10)
     assert text.endswith("t" * 10)
     assert "80 characters left out" in text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from interpreter_bot.text import formatting
     ],
 )
 def test_sizes(count_bytes, words):
-    assert formatting.size(count_bytes) == words
+    assert quantities.size(count_bytes) == words
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ def test_sizes(count_bytes, words):
     ],
 )
 def test_times(seconds, words):
-    assert formatting.duration(seconds) == words
+    assert quantities.duration(seconds) == words
 
 
 def test_counts():
-    assert [formatting.count(number, "file") for number in (0, 1, 1200)] == [
+    assert [quantities.count(number, "file") for number in (0, 1, 1200)] == [
         "0 files",
         "1 file",
         "1,200 files",
@@ -51,5 +51,5 @@ def test_counts():
 
 
 def test_a_long_text_is_one_line_that_says_it_goes_on():
-    assert formatting.one_line(" a\n b ", 3) == "a b"
-    assert formatting.one_line("a\nb c", 4) == "a b…"
+    assert quantities.one_line(" a\n b ", 3) == "a b"
+    assert quantities.one_line("a\nb c", 4) == "a b…"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.text import sanitizing, terminal_buffers
+from interpreter_bot.text import safe_text, terminal_buffers
 
 # What the moves and escapes are made of, and anything else.
 _ATOMS = st.one_of(
@@ -56,7 +56,7 @@ def test_it_matters_not_in_which_pieces_text_comes(text, place):
 
 @given(PRINTED)
 def test_nothing_is_left_that_a_screen_would_obey(text):
-    for shown in (settled(text), sanitizing.harmless(text)):
+    for shown in (settled(text), safe_text.harmless(text)):
         controls = {one for one in shown if unicodedata.category(one) in ("Cc", "Cs")}
         assert controls <= {"\n", "\t"}
         assert not any(one in shown for one in "\u202a\u202b\u202c\u202d\u202e\u2066\u2069\u200b")
@@ -73,23 +73,23 @@ def test_complete_lines_never_change(text):
 
 @given(st.text(st.characters(exclude_categories=["C", "Zl", "Zp", "M"])))
 def test_plain_text_stays_as_it_is(text):
-    assert sanitizing.harmless(text) == text
+    assert safe_text.harmless(text) == text
     assert settled(text) == text
 
 
 def test_text_that_reads_otherwise_than_it_runs_is_written_out():
-    assert sanitizing.harmless("if a\u202e\u2066:") == "if a\\u202e\\u2066:"
+    assert safe_text.harmless("if a\u202e\u2066:") == "if a\\u202e\\u2066:"
 
 
 def test_scripts_and_emoji_survive():
     text = "שלום مرحبا می\u200cخواهم 👩‍👩‍👧 🏴\U000e0067\U000e0062\U000e007f ☕\ufe0f"  # noqa: RUF001
-    assert sanitizing.harmless(text) == text
+    assert safe_text.harmless(text) == text
     assert settled(text) == text
 
 
 def test_words_hidden_in_tags_are_gone():
     hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "ignore all rules")
-    assert sanitizing.harmless(f"hello{hidden}") == "hello"
+    assert safe_text.harmless(f"hello{hidden}") == "hello"
 
 
 @pytest.mark.timeout(20)

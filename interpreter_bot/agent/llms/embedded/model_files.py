@@ -23,7 +23,7 @@ from typing import IO, Final, TypeAlias
 import aiohttp
 
 from interpreter_bot.agent import model_errors
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _MAGIC: Final = b"GGUF"
 _HASHED_BYTES: Final = 8 * 1024 * 1024
@@ -258,7 +258,7 @@ def _check_room(wanted: Weights, directory: pathlib.Path, had_bytes: int) -> Non
     need = wanted.size_bytes - had_bytes + _RESERVE_BYTES
     if (free := shutil.disk_usage(directory).free) < need:
         sentence = _NO_ROOM.format(
-            directory=directory, free=formatting.size(free), need=formatting.size(need)
+            directory=directory, free=quantities.size(free), need=quantities.size(need)
         )
         raise NoLocalModelError(sentence)
 

@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator
 from typing import Final, TypeAlias
 
 from interpreter_bot import settings
-from interpreter_bot.agent.llms import starting_servers
+from interpreter_bot.agent.llms import retries
 from interpreter_bot.agent.llms.embedded import model_files, server_process
-from interpreter_bot.text import formatting
+from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class EmbeddedServer:
             is_demo=True,
         )
         self._engine: server_process.ServerProcess | None = None
-        self._starting: asyncio.Task[starting_servers.ServerAddress] | None = None
+        self._starting: asyncio.Task[retries.ServerAddress] | None = None
         self._failure = ""
         self._deaths: list[float] = []
         self._news: _News = (_CHECKING, None)
@@ -129,8 +129,8 @@ class EmbeddedServer:
             self._begun()
 
     async def ready(
-        self, *, progress: starting_servers.Progress = lambda _text, _share: None
-    ) -> starting_servers.ServerAddress:
+        self, *, progress: retries.Progress = lambda _text, _share: None
+    ) -> retries.ServerAddress:
         """Return the server's address, starting it if it does not run.
 
         Args:
@@ -155,7 +155,7 @@ class EmbeddedServer:
             raise model_files.NoLocalModelError(str(error)) from error
         return starting.result()
 
-    async def _wait_for_news(self, starting: asyncio.Task[starting_servers.ServerAddress]) -> None:
+    async def _wait_for_news(self, starting: asyncio.Task[retries.ServerAddress]) -> None:
         news = asyncio.create_task(self._has_news.wait(), name="news of the demo model")
         try:
             # A waiter that is cancelled does not cancel the start for the others.
@@ -163,7 +163,7 @@ class EmbeddedServer:
         finally:
             news.cancel()
 
-    def _begun(self) -> asyncio.Task[starting_servers.ServerAddress]:
+    def _begun(self) -> asyncio.Task[retries.ServerAddress]:
         if self._is_closed:
             raise model_files.NoLocalModelError(_CLOSED)
         if self._starting is None or self._starting.done():
@@ -172,7 +172,7 @@ class EmbeddedServer:
             self._starting.add_done_callback(self._started)
         return self._starting
 
-    def _started(self, starting: asyncio.Task[starting_servers.ServerAddress]) -> None:
+    def _started(self, starting: asyncio.Task[retries.ServerAddress]) -> None:
         if starting.cancelled():
             return
         error = starting.exception()
@@ -180,7 +180,7 @@ class EmbeddedServer:
         if error:
             _log.warning("the demo model cannot be had: %s", error)
 
-    async def _start(self) -> starting_servers.ServerAddress:
+    async def _start(self) -> retries.ServerAddress:
         # What failed before is tried again, for the network or the disk may be back.
         self._failure = ""
         if sentence := self.unavailable:
@@ -224,7 +224,7 @@ class EmbeddedServer:
         return path
 
     def _downloaded(self, had_bytes: int, all_bytes: int) -> None:
-        text = f"Downloading the demo model ({formatting.size(all_bytes)}). {self.licence}".strip()
+        text = f"Downloading the demo model ({quantities.size(all_bytes)}). {self.licence}".strip()
         share = (100 * had_bytes // all_bytes) / 100
         if self._news[0] != text:
             _log.info("downloading the demo model, %d bytes: %s", all_bytes, self.licence)

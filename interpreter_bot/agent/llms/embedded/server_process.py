@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import Any, Final
 
-from interpreter_bot.agent.llms import starting_servers
+from interpreter_bot.agent.llms import retries
 from interpreter_bot.agent.llms.embedded import model_files
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class ServerProcess:
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.address = starting_servers.ServerAddress("", secrets.token_urlsafe(32))
+        self.address = retries.ServerAddress("", secrets.token_urlsafe(32))
         self._process = process
         self._lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
         self._listening = asyncio.create_task(self._listen(), name="demo model's log")
@@ -116,7 +116,7 @@ class ServerProcess:
         base_url = self._understood(told)
         if not base_url:
             raise model_files.NoLocalModelError(await self._reason())
-        self.address = starting_servers.ServerAddress(f"{base_url}/v1", self.address.api_key)
+        self.address = retries.ServerAddress(f"{base_url}/v1", self.address.api_key)
 
     def _understood(self, told: bytes) -> str:
         if not told:

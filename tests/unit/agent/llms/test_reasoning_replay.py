@@ -11,7 +11,7 @@ import pytest
 from interpreter_bot import logs, settings
 from interpreter_bot.agent import chat_messages, transcripts
 from interpreter_bot.agent.llms import catalogues, reasoning_replay
-from interpreter_bot.agent.outcomes import OutcomeKind
+from interpreter_bot.agent.loops import OutcomeKind
 from tests.fakes import openai_minds as minds
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts

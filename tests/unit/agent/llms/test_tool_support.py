@@ -18,7 +18,7 @@ from interpreter_bot.agent import (
     prompt_texts,
 )
 from interpreter_bot.agent.llms import catalogues, sdk_errors, small_model_prompts, tool_support
-from interpreter_bot.agent.outcomes import OutcomeKind
+from interpreter_bot.agent.loops import OutcomeKind
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from interpreter_bot.kernels.metering import procfs, sessions, unmapped_memory
+from interpreter_bot.kernels.metering import memory, procfs, sessions
 
 MIB = 1024 * 1024
 
@@ -144,7 +144,7 @@ def test_init_may_hide_because_it_is_ours(session, monkeypatch):
 def test_too_many_descriptors_to_look_at_is_hiding(session, monkeypatch):
     found = session("if os.fork() == 0: x = [os.dup(0) for _ in range(50)]; time.sleep(60)")
     time.sleep(0.2)
-    monkeypatch.setattr(unmapped_memory, "_MOST_DESCRIPTORS", 20)
+    monkeypatch.setattr(memory, "_MOST_DESCRIPTORS", 20)
     assert found.reading().hidden == 1
 
 

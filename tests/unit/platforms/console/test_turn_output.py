@@ -3,14 +3,14 @@
 import io
 import json
 
-from interpreter_bot.platforms.console import stdin_answers, turn_output
+from interpreter_bot.platforms.console import stdin_answers, terminal_output
 from tests.unit.platforms.console.test_output_streams import Terminal
 
 WAITS = (("Looking…", None), ("Downloading. Free.", 0.0), ("Downloading. Free.", 0.5), ("", None))
 
 
 def printed(*, out, err):
-    printer = turn_output.TurnPrinter(
+    printer = terminal_output.TurnPrinter(
         None, stdin_answers.StdinAnswers(is_script=True), out=out, err=err
     )
     for text, share in WAITS:
@@ -32,7 +32,7 @@ def test_a_pipe_is_told_what_is_waited_for_and_sees_no_bar():
 
 def test_json_has_every_step_of_it():
     out = io.StringIO()
-    lines = turn_output.TurnJsonLines(None, stdin_answers.StdinAnswers(is_script=True), out=out)
+    lines = terminal_output.TurnJsonLines(None, stdin_answers.StdinAnswers(is_script=True), out=out)
     for text, share in WAITS:
         lines.progress(text, share)
     told = [json.loads(line) for line in out.getvalue().splitlines()]

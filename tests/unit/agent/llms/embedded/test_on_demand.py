@@ -11,7 +11,7 @@ import pytest
 
 from interpreter_bot import settings
 from interpreter_bot.agent import chat_messages, model_errors
-from interpreter_bot.agent.llms import catalogues, starting_servers
+from interpreter_bot.agent.llms import catalogues, retries
 from interpreter_bot.agent.llms.embedded import model_files, on_demand
 from tests.fakes.publishers import ENGINE
 from tests.unit.agent import scripts
@@ -258,16 +258,14 @@ async def test_a_model_is_reached_where_its_server_now_is():
 
         async def ready(self, *, progress):
             self.count += 1
-            return starting_servers.ServerAddress(f"http://127.0.0.1:{self.count // 2}", "key")
+            return retries.ServerAddress(f"http://127.0.0.1:{self.count // 2}", "key")
 
     class Llm:
         async def reply(self, prompt, *, listener):
             return chat_messages.Reply(text="ok")
 
     met = []
-    llm = starting_servers.StartingServerLlm(
-        Server(), lambda address: met.append(address.base_url) or Llm()
-    )
+    llm = retries.StartingServerLlm(Server(), lambda address: met.append(address.base_url) or Llm())
     for _ in range(4):
         await llm.reply(PROMPT, listener=scripts.Watcher())
     assert met == ["http://127.0.0.1:0", "http://127.0.0.1:1", "http://127.0.0.1:2"]

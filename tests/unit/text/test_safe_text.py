@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from interpreter_bot.text import sanitizing
+from interpreter_bot.text import safe_text
 
 TERMINAL = strategies.text(alphabet="\x1b[]P^( 0;m\\\x07\x18\n\r\tab\x9c\x9bé\ud800Xz/~?")
 TEXT = TERMINAL | strategies.text() | strategies.text(strategies.characters(codec=None))
@@ -42,29 +42,29 @@ TEXT = TERMINAL | strategies.text() | strategies.text(strategies.characters(code
     ],
 )
 def test_cleaning_keeps_what_can_be_read(sent, shown):
-    assert sanitizing.clean(sent) == shown
+    assert safe_text.clean(sent) == shown
 
 
 @hypothesis.given(TEXT)
 def test_cleaned_text_holds_no_control_and_no_surrogate(text):
-    kinds = {unicodedata.category(mark) for mark in sanitizing.clean(text) if mark not in "\n\r\t"}
+    kinds = {unicodedata.category(mark) for mark in safe_text.clean(text) if mark not in "\n\r\t"}
     assert not kinds & {"Cc", "Cs"}
 
 
 @hypothesis.given(TEXT)
 def test_cleaning_twice_changes_nothing(text):
-    assert sanitizing.clean(sanitizing.clean(text)) == sanitizing.clean(text)
+    assert safe_text.clean(safe_text.clean(text)) == safe_text.clean(text)
 
 
 @hypothesis.given(strategies.lists(TEXT))
 def test_pieces_clean_like_the_whole(pieces):
-    cleaner = sanitizing.Cleaner()
-    assert "".join(map(cleaner.feed, pieces)) == sanitizing.clean("".join(pieces))
+    cleaner = safe_text.Cleaner()
+    assert "".join(map(cleaner.feed, pieces)) == safe_text.clean("".join(pieces))
 
 
 @pytest.mark.parametrize("opening", ["\x1b[", "\x1b]0;", "\x1b ", "\x1bP"])
 def test_an_escape_without_end_shows_nothing_and_is_not_kept(opening):
-    cleaner = sanitizing.Cleaner()
+    cleaner = safe_text.Cleaner()
     filling = "0" * 100_000 if opening != "\x1b " else " " * 100_000
     assert [cleaner.feed(piece) for piece in [opening, *[filling] * 20]] == [""] * 21
     assert len(cleaner._pending) <= 3
@@ -73,8 +73,8 @@ def test_an_escape_without_end_shows_nothing_and_is_not_kept(opening):
 @pytest.mark.parametrize("unit", ["\x1b", "\x1b[", "\x1b]", "\x1b[0", "\x1b[ ", "\x1b ", "\x07"])
 def test_time_is_in_proportion_to_the_text(unit):
     started = time.process_time()
-    sanitizing.clean(unit * (2_000_000 // len(unit)))
-    sanitizing.clean(unit + "0" * 2_000_000)
+    safe_text.clean(unit * (2_000_000 // len(unit)))
+    safe_text.clean(unit + "0" * 2_000_000)
     assert time.process_time() - started < 2
 
 
@@ -92,39 +92,39 @@ def test_time_is_in_proportion_to_the_text(unit):
     ],
 )
 def test_heads_are_cut_on_a_character(text, most_bytes, kept):
-    assert sanitizing.head(text, most_bytes) == kept
+    assert safe_text.head(text, most_bytes) == kept
 
 
 @hypothesis.given(TEXT, strategies.integers(min_value=0, max_value=50))
 def test_heads_are_as_long_as_can_be(text, most_bytes):
-    kept = sanitizing.head(text, most_bytes)
-    whole = sanitizing.encodable(text)
+    kept = safe_text.head(text, most_bytes)
+    whole = safe_text.encodable(text)
     assert whole.startswith(kept)
     assert len(kept.encode()) <= most_bytes
     assert kept == whole or len(whole[: len(kept) + 1].encode()) > most_bytes
 
 
 def test_what_is_bounded_says_how_much_is_missing():
-    shown = sanitizing.bounded("a" * 500 + "b" * 500, 100)
+    shown = safe_text.bounded("a" * 500 + "b" * 500, 100)
     assert shown == "a" * 50 + "\n… 900 characters left out …\n" + "b" * 50
 
 
 def test_what_is_bounded_is_measured_without_its_escapes():
-    assert sanitizing.bounded("\x1b[31mx\x1b[0m" * 10, 10) == "x" * 10
+    assert safe_text.bounded("\x1b[31mx\x1b[0m" * 10, 10) == "x" * 10
 
 
 @hypothesis.given(TEXT, strategies.integers(min_value=1, max_value=50), strategies.integers(0, 300))
 def test_what_is_bounded_is_bounded(text, times, most):
-    shown = sanitizing.bounded(text * times, most)
+    shown = safe_text.bounded(text * times, most)
     assert len(shown) <= most + len("\n… 1,000,000 characters left out …\n")
-    assert sanitizing.clean(shown) == shown
+    assert safe_text.clean(shown) == shown
 
 
 @hypothesis.given(TEXT, strategies.integers(min_value=1, max_value=50))
 def test_what_is_clipped_begins_like_the_whole(text, most):
-    shown = sanitizing.clipped(text, most)
+    shown = safe_text.clipped(text, most)
     assert len(shown) <= most
-    assert shown == sanitizing.clean(text) or shown.endswith("…") or len(text) > 16 * most
+    assert shown == safe_text.clean(text) or shown.endswith("…") or len(text) > 16 * most
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_what_is_clipped_begins_like_the_whole(text, most):
     ],
 )
 def test_what_cannot_be_seen_in_code_is_written_out_and_said(code, shown):
-    found = sanitizing.revealed(code)
+    found = safe_text.revealed(code)
     assert shown in found.text
     assert "nobody can see" in found.warning
 
@@ -159,16 +159,16 @@ def test_what_cannot_be_seen_in_code_is_written_out_and_said(code, shown):
     ],
 )
 def test_plain_code_is_shown_as_it_is_without_a_word(code):
-    assert sanitizing.revealed(code) == sanitizing.Revealed(code)
+    assert safe_text.revealed(code) == safe_text.Revealed(code)
 
 
 def test_every_line_end_of_python_is_one_for_readers():
-    assert sanitizing.revealed("# hi\rimport os\r\n").text == "# hi\nimport os\n"
+    assert safe_text.revealed("# hi\rimport os\r\n").text == "# hi\nimport os\n"
 
 
 @hypothesis.given(strategies.text(max_size=200))
 def test_nothing_is_left_out_and_nothing_invisible_is_left(code):
-    shown = sanitizing.revealed(code).text
+    shown = safe_text.revealed(code).text
     kept = [c for c in code if unicodedata.category(c)[0] in "LNPS"]
     rest = iter(shown)
     assert all(any(c == other for other in rest) or f"U+{ord(c):04X}" in shown for c in kept)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from interpreter_bot.sessions import histories, notebook_export
+from interpreter_bot.sessions import exports, histories
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
@@ -23,7 +23,7 @@ def sources(status, answer="", parts=()):
         parts=parts,
         artifacts=(),
     )
-    written = json.loads(notebook_export.write([turn], {}))
+    written = json.loads(exports.write([turn], {}))
     return [cell["source"] for cell in written["cells"]][1:]
 
 

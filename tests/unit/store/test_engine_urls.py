@@ -3,18 +3,18 @@ import pathlib
 import pytest
 
 from interpreter_bot import errors
-from interpreter_bot.store import urls
+from interpreter_bot.store import engines
 
 
 def test_without_a_url_the_database_is_a_file_among_the_data():
-    url = urls.parse(urls.default(pathlib.Path("/data/ü ?#%41")))
-    assert urls.is_sqlite(url)
-    assert urls.file(url) == pathlib.Path("/data/ü ?#%41/interpreter-bot.db")
+    url = engines.parse(engines.default(pathlib.Path("/data/ü ?#%41")))
+    assert engines.is_sqlite(url)
+    assert engines.file(url) == pathlib.Path("/data/ü ?#%41/interpreter-bot.db")
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg"])
 def test_postgresql_is_known_by_all_its_names(scheme):
-    url = urls.parse(f"{scheme}://u:p@h/d?sslmode=require")
+    url = engines.parse(f"{scheme}://u:p@h/d?sslmode=require")
     assert url.drivername == "postgresql+asyncpg"
     assert dict(url.query) == {"ssl": "require"}
 
@@ -26,5 +26,5 @@ def test_postgresql_is_known_by_all_its_names(scheme):
 )  # fmt: skip
 def test_other_urls_are_refused_without_repeating_a_password(url):
     with pytest.raises(errors.SettingsError) as caught:
-        urls.parse(url)
+        engines.parse(url)
     assert "hunter2" not in str(caught.value)

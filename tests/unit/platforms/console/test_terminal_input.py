@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from interpreter_bot.platforms.console import piped_input
+from interpreter_bot.platforms.console import terminal_input
 
 
 @pytest.fixture
@@ -52,24 +52,24 @@ def piped(monkeypatch):
 )
 async def test_data_is_a_file_that_is_called_what_it_looks_like(piped, data, name):
     piped(data)
-    file = piped_input.opened()
+    file = terminal_input.opened()
     assert file.name == name
     assert b"".join([chunk async for chunk in file.chunks()]) == data
 
 
 def test_nothing_is_no_file(piped, monkeypatch):
     piped(b"")
-    assert piped_input.opened() is None
+    assert terminal_input.opened() is None
     with open(os.devnull) as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
-        assert piped_input.opened() is None
+        assert terminal_input.opened() is None
     monkeypatch.setattr("sys.stdin", None)
-    assert piped_input.opened() is None
+    assert terminal_input.opened() is None
 
 
 def test_text_is_a_question(piped):
     piped("  Wie groß?\nUnd wie alt?\n".encode())
-    assert piped_input.text(most_characters=100) == "Wie groß?\nUnd wie alt?"
+    assert terminal_input.text(most_characters=100) == "Wie groß?\nUnd wie alt?"
 
 
 @pytest.mark.parametrize(
@@ -83,5 +83,5 @@ def test_text_is_a_question(piped):
 )
 def test_what_is_no_question_is_refused_in_a_sentence(piped, data, sentence):
     piped(data)
-    with pytest.raises(piped_input.PipeError, match=sentence):
-        piped_input.text(most_characters=100)
+    with pytest.raises(terminal_input.PipeError, match=sentence):
+        terminal_input.text(most_characters=100)

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.platforms.console import execution_output, saved_files, stdin_answers
+from interpreter_bot.platforms.console import saved_files, stdin_answers, terminal_output
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def shown(capsys):
     """Show outputs to a fresh printer; returns what it wrote to both streams."""
 
     def show(*outputs, keeper=None, finished=None):
-        printer = execution_output.ExecutionPrinter(
+        printer = terminal_output.ExecutionPrinter(
             keeper, stdin_answers.StdinAnswers(is_script=True), out=sys.stdout, err=sys.stderr
         )
         for output in outputs:
@@ -82,7 +82,7 @@ def test_an_end_that_needs_words_has_them(shown):
 
 
 def test_artifacts_and_announcements_are_told_beside_the_output(capsys, tmp_path):
-    printer = execution_output.ExecutionPrinter(
+    printer = terminal_output.ExecutionPrinter(
         saved_files.SavedFiles(tmp_path),
         stdin_answers.StdinAnswers(is_script=True),
         out=sys.stdout,

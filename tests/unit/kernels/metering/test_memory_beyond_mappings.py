@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from interpreter_bot.kernels.metering import unmapped_memory
+from interpreter_bot.kernels.metering import memory
 
 MIB = 1024 * 1024
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make namespaces")
@@ -31,14 +31,14 @@ def test_own_temporary_files_count_once_mapped_or_deleted_or_not(session):
 
 
 def test_the_hosts_temporary_files_are_not_the_sessions(session, tmp_path):
-    assert unmapped_memory.tmpfs_bytes([session("").process.pid]) == {}
+    assert memory.tmpfs_bytes([session("").process.pid]) == {}
 
 
 @pytest.mark.parametrize(("pairs", "kind", "counted"), [(256, 1, 0), (257, 1, 514), (30, 2, 660)])
 def test_sockets_count_where_they_are_many(session, pairs, kind, counted):
     found = session(OWN + f"x = [socket.socketpair(type={kind}) for _ in range({pairs})]")
-    size = unmapped_memory.socket_bytes([found.process.pid])
-    assert size == counted * unmapped_memory._queue_bytes()
+    size = memory.socket_bytes([found.process.pid])
+    assert size == counted * memory._queue_bytes()
     assert found.reading().socket_bytes == size
     assert found.uncounted_bytes() == 0, "a control group counts these"
 
@@ -50,7 +50,7 @@ def test_sockets_that_wait_to_be_accepted_count(session):
         + "for _ in range(600):\n"
         + "    b = socket.socket(socket.AF_UNIX); b.connect('\\0x'); b.send(b'x'); b.close()\n"
     )
-    assert unmapped_memory.socket_bytes([found.process.pid]) == 601 * unmapped_memory._queue_bytes()
+    assert memory.socket_bytes([found.process.pid]) == 601 * memory._queue_bytes()
 
 
 def test_sockets_of_the_internet_count(session):
@@ -58,9 +58,7 @@ def test_sockets_of_the_internet_count(session):
         OWN + "x = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(600)]\n"
         "for n, one in enumerate(x): one.bind(('0.0.0.0', 2000 + n))"
     )
-    assert (
-        unmapped_memory.socket_bytes([found.process.pid]) == 1200 * unmapped_memory._queue_bytes()
-    )
+    assert memory.socket_bytes([found.process.pid]) == 1200 * memory._queue_bytes()
 
 
 def test_sockets_that_ask_about_the_network_count(session):
@@ -68,12 +66,8 @@ def test_sockets_that_ask_about_the_network_count(session):
         OWN + "x = [socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) for _ in range(600)]\n"
         "for one in x: one.bind((0, 0))"
     )
-    assert (
-        found.uncounted_bytes()
-        == found.reading().socket_bytes
-        == 1200 * unmapped_memory._queue_bytes()
-    )
+    assert found.uncounted_bytes() == found.reading().socket_bytes == 1200 * memory._queue_bytes()
 
 
 def test_the_hosts_sockets_are_not_the_sessions(session):
-    assert unmapped_memory.socket_bytes([session("").process.pid]) == 0
+    assert memory.socket_bytes([session("").process.pid]) == 0

@@ -2,7 +2,7 @@ import dataclasses
 import datetime
 
 from interpreter_bot import values
-from interpreter_bot.platforms.web import history_events
+from interpreter_bot.platforms.web import snapshots
 from interpreter_bot.sessions import histories, ports
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -36,7 +36,7 @@ def _kinds(told):
 
 
 def test_a_past_turn_is_told_like_one_that_runs():
-    told = history_events.events_of(TURN)
+    told = snapshots.events_of(TURN)
     assert (told["id"], told["number"], told["files"]) == ("past-7", 7, ["data.csv"])
     assert _kinds(told) == [
         *("begun", "step", "text", "code", "printed", "output", "finished", "announcement"),
@@ -48,20 +48,18 @@ def test_a_past_turn_is_told_like_one_that_runs():
 
 
 def test_one_that_runs_elsewhere_has_no_end():
-    told = history_events.events_of(
-        dataclasses.replace(TURN, status="running", answer="", ended=None)
-    )
+    told = snapshots.events_of(dataclasses.replace(TURN, status="running", answer="", ended=None))
     assert told["is_elsewhere"]
     assert "over" not in _kinds(told)
 
 
 def test_one_that_was_cut_off_says_so():
-    told = history_events.events_of(dataclasses.replace(TURN, status="interrupted", answer=""))
+    told = snapshots.events_of(dataclasses.replace(TURN, status="interrupted", answer=""))
     assert "restarted" in told["events"][-1]["sentence"]
 
 
 def test_one_that_failed_says_why():
-    told = history_events.events_of(
+    told = snapshots.events_of(
         dataclasses.replace(TURN, status="failed", answer="No money is left.")
     )
     assert told["events"][-1]["sentence"] == "No money is left."
@@ -70,13 +68,13 @@ def test_one_that_failed_says_why():
 
 def test_what_it_cost_is_told_before_its_end():
     spent = ports.Spent(steps=2, input_tokens=10, output_tokens=3)
-    told = history_events.events_of(dataclasses.replace(TURN, spent=spent, request_id="m" * 16))
+    told = snapshots.events_of(dataclasses.replace(TURN, spent=spent, request_id="m" * 16))
     assert told["request_id"] == "m" * 16
     assert _kinds(told)[-2:] == ["usage", "over"]
     assert told["events"][-2]["input_tokens"] == 10
 
 
 def test_one_that_was_stopped_keeps_its_words_and_says_so():
-    told = history_events.events_of(dataclasses.replace(TURN, status="stopped", answer=""))
+    told = snapshots.events_of(dataclasses.replace(TURN, status="stopped", answer=""))
     end = told["events"][-1]
     assert (end["text"], end["sentence"]) == ("", "Stopped.")
