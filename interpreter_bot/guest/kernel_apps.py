@@ -1,4 +1,7 @@
-"""The kernel application: ipykernel on inherited sockets, around a shell made before the fork."""
+"""The kernel application: ipykernel on inherited sockets, around a shell made before the fork.
+
+Above 300 lines: the classes override hooks of one framework and only make sense together.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ EPERM, so that code gets an exception it can show, or with ENOSYS where a librar
 older call; so do calls newer than this list. Calls of another architecture kill.
 
 Longer than 300 lines, as half of it is one table.
+
+Above 300 lines: one filter, read from top to bottom as the kernel reads it.
 """
 
 from __future__ import annotations

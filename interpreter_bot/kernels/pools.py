@@ -1,6 +1,8 @@
 """Kernels by session: started once however many ask, a few ready ahead, let go when unused.
 
 Longer than 300 lines, because taking, starting, evicting and forgetting race for one state.
+
+Above 300 lines: leases, starts, evictions and losses change the same maps between two awaits.
 """
 
 from __future__ import annotations

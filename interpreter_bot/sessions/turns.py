@@ -4,6 +4,8 @@ start taking a kernel -> attachments into the workspace, described -> the agent'
 person's own code -> what changed in the workspace -> links mended -> recorded
 
 It is long because all ways in which a turn can end meet here.
+
+Above 300 lines: the way of one request to its recorded end, in the order in which it is gone.
 """
 
 from __future__ import annotations

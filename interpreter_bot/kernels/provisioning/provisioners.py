@@ -3,6 +3,8 @@
 The life of one: listening sockets are made here, in a directory the kernel never sees; the fork
 server forks the first process of a pid namespace; that goes into a control group, and only then
 forks the kernel. A workspace is attached at once or, for a kernel that stood by, later.
+
+Above 300 lines: jupyter_client asks one class for all of it.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 What is wanted is told anew each time; what stands is known; the difference is sent. So nothing
 is lost by being skipped, and a request that failed is simply made again, under the same nonce.
 All of it in one module, for each thing that can go wrong changes what stands.
+
+Above 300 lines: the steps of one reconciliation share what stands and what is wanted.
 """
 
 from __future__ import annotations

@@ -35,14 +35,14 @@ class Preferences:
     show_code: bool = False
 
 
-def effective(chosen: Mapping[str, Any], defaults: settings.Discord) -> Preferences:
+def effective(chosen: Mapping[str, Any], config: settings.Discord) -> Preferences:
     """Read what was chosen; what makes no sense (any more) is as if it had not been."""
     switches = {name: chosen[name] for name in _SWITCHES if isinstance(chosen.get(name), bool)}
     model = chosen.get("model")
     return Preferences(
         **{
-            "threads": defaults.threads,
-            "follow_threads": defaults.follow_threads,
+            "threads": config.threads,
+            "follow_threads": config.follow_threads,
             "model": model if isinstance(model, str) else "",
             **switches,
         }

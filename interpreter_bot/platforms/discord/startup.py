@@ -1,6 +1,8 @@
 """The way in: Discord as a platform, for as long as a context lasts.
 
 Opening, translating why that fails, and closing are one story, told in one module.
+
+Above 300 lines: the wiring of the platform, and its end in the reverse order.
 """
 
 from __future__ import annotations

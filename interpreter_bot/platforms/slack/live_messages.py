@@ -1,4 +1,7 @@
-"""Showing an answer as it grows: streamed where that can be, else posted and edited."""
+"""Showing an answer as it grows: streamed where that can be, else posted and edited.
+
+Above 300 lines: one answer that may be streamed, posted or edited, and change between them.
+"""
 
 from __future__ import annotations
 

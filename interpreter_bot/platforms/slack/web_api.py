@@ -4,6 +4,8 @@ A call that is asked to wait (429) waits, and every other call of that method wi
 those to the same channel. A call whose answer was lost may have been carried out: what must not
 happen twice is looked for before it is tried again. All of that is about one loop around one
 call, which is why the module is long.
+
+Above 300 lines: order, limits, retries and exactly-once are decided for each call together.
 """
 
 from __future__ import annotations

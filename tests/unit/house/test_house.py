@@ -1,6 +1,7 @@
 """The rules of the house, as far as a machine can see them."""
 
 import ast
+import collections
 import pathlib
 import re
 import subprocess
@@ -13,9 +14,31 @@ PACKAGE = ROOT / "interpreter_bot"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 MOST_LINES_OF_A_FILE = 400
+LINES_WITHOUT_A_REASON = 300
+FEWEST_LINES_OF_A_FILE = 50
 MOST_LINES_OF_A_FUNCTION = 60
 NAMES_THAT_SAY_NOTHING = {
     *("base", "common", "core", "helpers", "manager", "models", "types", "utils"),
+}
+
+# One name for the same job on another platform, for the two ends of a protocol, for a domain
+# module and its table, for what each layer asks of the one above.
+NAMES_THAT_REPEAT = {
+    *("api_errors", "interactions", "message_events", "message_parsing", "modals", "permissions"),
+    *("replies", "requests_in_flight", "startup"),
+    *("approvals", "control_channels", "forkservers", "picture_scaling"),
+    *("executions", "sessions", "turns"),
+    *("ports", "__main__"),
+}
+# Words of the field that happen to end so: Kubernetes meters, Jupyter provisions, browsers render.
+GERUNDS_OF_THE_FIELD = {"metering", "provisioning", "rendering"}
+# What each object is called wherever it is handed in.
+PARAMETERS = {
+    "conversations.Conversations": "service",
+    "settings.Settings": "config",
+    "settings.Discord": "config",
+    "settings.Slack": "config",
+    "settings.Web": "config",
 }
 
 # Runs in an interpreter of its own. A read counts as ours when nothing but the standard library
@@ -70,9 +93,73 @@ def _functions(path):
             yield node.name, node.end_lineno - node.lineno + 1
 
 
+def _importers():
+    """Modules by who imports them, both dotted."""
+    names = {_dotted(path): path for path in MODULES}
+    found = {name: set() for name in names}
+    for name, path in names.items():
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            levels = package.split(".")[: len(package.split(".")) - node.level + 1]
+            parts = [*(levels if node.level else ()), *filter(None, [node.module])]
+            for alias in node.names:
+                for imported in (".".join(parts), ".".join([*parts, alias.name])):
+                    if imported in found:
+                        found[imported].add(name)
+    return found
+
+
+IMPORTERS = _importers()
+
+
 @pytest.mark.parametrize("path", MODULES, ids=_name)
 def test_file_is_short(path):
-    assert len(path.read_text("utf-8").splitlines()) <= MOST_LINES_OF_A_FILE
+    text = path.read_text("utf-8")
+    lines = len(text.splitlines())
+    assert lines <= MOST_LINES_OF_A_FILE, "cut it where one part has a name of its own"
+    if lines > LINES_WITHOUT_A_REASON:
+        reason = re.search(r"Above 300 lines", ast.get_docstring(ast.parse(text)))
+        assert reason, "cut it, or say in its docstring: 'Above 300 lines: <why it is one thing>'"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_a_small_file_serves_more_than_one(path):
+    if path.name in ("__init__.py", "__main__.py", "ports.py"):
+        return
+    lines, importers = len(path.read_text("utf-8").splitlines()), IMPORTERS[_dotted(path)]
+    assert lines >= FEWEST_LINES_OF_A_FILE or len(importers) != 1, (
+        f"only {importers} imports these {lines} lines: put them there, or with what they belong to"
+    )
+
+
+def test_names_repeat_only_where_the_job_does():
+    bases = collections.Counter(path.stem for path in MODULES if path.name != "__init__.py")
+    repeated = {name for name, count in bases.items() if count > 1}
+    assert repeated <= NAMES_THAT_REPEAT, "say in the name which of them it is"
+    assert repeated >= NAMES_THAT_REPEAT, "take from the list what does not repeat any more"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_names_are_nouns(path):
+    bare = [
+        part
+        for part in path.relative_to(ROOT).with_suffix("").parts
+        if part.endswith("ing") and "_" not in part and part not in GERUNDS_OF_THE_FIELD
+    ]
+    assert not bare, f"name the object, not the activity: {bare}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_one_object_has_one_name(path):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.arguments):
+            given = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+            for argument in (one for one in given if one.annotation is not None):
+                wanted = PARAMETERS.get(ast.unparse(argument.annotation), argument.arg)
+                # Two settings of a kind are told apart by their names.
+                assert wanted in {one.arg for one in given}, f"call {argument.arg} {wanted}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)
