@@ -1,5 +1,5 @@
-"""Where requests come from and replies go: chat networks, the web page, the command line.
+"""Platforms: chat networks, the web page, the command line.
 
-A platform translates and never decides. It knows `sessions` and the leaves, nothing deeper, and
-no other platform.
+A platform translates messages into requests and replies into messages, and never decides. It knows
+`sessions` and the leaves, nothing deeper, and no other platform.
 """

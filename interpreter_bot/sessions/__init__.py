@@ -1,6 +1,6 @@
-"""What happens when: conversations, each bound to one kernel at a time, and who is told what.
+"""Conversations: the API of all platforms, and the course of every turn.
 
-Here belong the order of things, waiting, stopping, letting go. Never: a network's syntax (that is
-`platforms`), how code is run (`kernels`), what a model is asked (`agent`). `ports` says what this
-room expects of the one above; `cells` is the shortest way through it.
+Here belong the order of turns, waiting, stopping, closing kernels. Never: a network's syntax (that
+is `platforms`), how code is run (`kernels`), what a model is asked (`agent`). `ports` says what a
+platform implements; `script_runs` is the shortest way through this package.
 """

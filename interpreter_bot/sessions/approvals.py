@@ -1,4 +1,4 @@
-"""Whether people are asked before the model's code runs: the strictest that anybody chose.
+"""Whether people are asked before the model's code runs: the strictest setting or choice.
 
 The operator decides for the whole bot (`sessions.approval`) and for a platform (which puts its
 own setting into `Request.approval`); servers, channels and people choose under the name `NAME`,
@@ -6,8 +6,8 @@ each in their own scope. A narrower choice never replaces a wider one, as it doe
 choices: it can ask for more, and never for less. So a person cannot switch off what the operator,
 the server or the channel wants.
 
-Turns apply this to each request, whatever platform it comes from. Platforms have nothing to
-enforce: they store choices under `NAME`, and show what holds by `Archive.approval`.
+Turns apply this to each request of every platform. Platforms have nothing to enforce: they store
+choices under `NAME`, and show the approval in effect by `Queries.approval`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from interpreter_bot.sessions import requests
 from interpreter_bot.store import databases
 
 NAME: Final = "approval"
-"""Under which it is chosen."""
+"""Name of the choice in the store."""
 
 _MILD_FIRST: Final[tuple[requests.Approval, ...]] = get_args(requests.Approval)
 
 
 def strictest(*chosen: object) -> requests.Approval:
-    """Return the strictest of what was chosen; what is none (any more) is as if it were not."""
+    """Return the strictest of the choices; unknown values count as not chosen."""
     return max(
         (one for one in _MILD_FIRST if one in chosen), key=_MILD_FIRST.index, default="never"
     )
@@ -34,7 +34,7 @@ def strictest(*chosen: object) -> requests.Approval:
 async def in_effect(
     scope: values.Scope, database: databases.Database, *at_least: object
 ) -> requests.Approval:
-    """Return what holds in a scope.
+    """Return the approval in effect in a scope.
 
     Args:
         scope: where; every scope around it counts.

@@ -1,4 +1,4 @@
-"""Giving back what a cell made or changed, as far as it is fit to be given."""
+"""Collect the files that a cell made or changed, within the limits for artifacts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MOST_ARTIFACTS: Final = 100
 
 
 class _NullWriter:
-    """Takes the bytes of an artifact that is only counted."""
+    """A writer for an artifact that is only counted, not sent."""
 
     def write(self, data: bytes, /) -> object:
-        """Forget `data`."""
+        """Ignore `data`."""
 
     def complete(self) -> None:
         """Do nothing."""
@@ -29,7 +29,7 @@ class _NullWriter:
 
 
 class ArtifactCollector:
-    """Collects from one workspace for one audience."""
+    """Collects artifacts from one workspace for one sink."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class ArtifactCollector:
         self._workspace = workspace
         self._audience = audience
         self._most_bytes = max(limits.file_bytes, limits.upload_bytes)
-        # A sparse file holds nothing and is read as much: what is copied has a budget too.
+        # A sparse file occupies no disk but is read in full: what is copied has a budget too.
         self._bytes_left = limits.workspace_bytes
 
     async def collect(self, cell: int, mark: workspaces.Mark) -> list[values.Artifact]:
-        """Give back what a cell changed since a mark; what cannot be given is announced.
+        """Send what a cell changed since a mark; announce what cannot be sent.
 
         Returns:
-            What was given.
+            The artifacts sent.
         """
         try:
             changes = await self._workspace.changed(mark)
@@ -100,5 +100,5 @@ _BY_PRODUCTS = frozenset(
 
 
 def _is_by_product(name: str) -> bool:
-    """Say whether programs rather than people asked for a file."""
+    """Say whether a file is a by-product of programs rather than a result for people."""
     return any(part in _BY_PRODUCTS for part in name.split("/"))

@@ -1,4 +1,4 @@
-"""Conversations: what platforms do with them. The one door to everything below."""
+"""Conversations: everything that platforms do with sessions; the only entry from platforms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from interpreter_bot.store import records
 _log = logging.getLogger(__name__)
 
 Notify = Callable[[values.SessionKey, str], Awaitable[None]]
-"""Tells the people of a conversation something, outside of any turn."""
+"""Sends the people of a session a sentence, outside of any turn."""
 
 _EMPTY: Final = "There is nothing to do: write what you want to know, or send a file with it."
 _LONG: Final = "This message is longer than the {most:,} characters that one may have."
@@ -40,7 +40,7 @@ _MOST_UNSAID: Final = 1000
 
 
 class Conversations(queries.Queries):
-    """All of them, of all platforms. Use `open`."""
+    """The sessions of all platforms. Use `open`."""
 
     def __init__(self, services: turns.TurnServices, *, model_notice: str = "") -> None:
         super().__init__(services)
@@ -55,14 +55,14 @@ class Conversations(queries.Queries):
             maxlen=_MOST_UNSAID
         )
         self.model_notice = model_notice
-        """What people should know of the model: how to get one, or that it is but a demo."""
+        """What people should know of the model: how to get one, or that it is only a demo."""
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
         cls, services: turns.TurnServices, *, model_notice: str = ""
     ) -> AsyncIterator[Conversations]:
-        """Hold conversations; at the end they are drained."""
+        """Open the sessions; at the end they are drained."""
         conversations = cls(services, model_notice=model_notice)
         services.pool.on_loss = functools.partial(variable_losses.note_loss, services.database)
         try:
@@ -73,10 +73,10 @@ class Conversations(queries.Queries):
             await services.write_retries.write()
 
     async def handle(self, request: requests.Request, reply: ports.Reply) -> ports.End:
-        """Take one request to its end: when its turn comes, and whatever happens then.
+        """Run one request to its end: wait for its turn, run it.
 
         Returns:
-            The end, which `reply.over` has been told as well.
+            The end, which `reply.ended` has received as well.
         """
         async with contextlib.AsyncExitStack() as stack:
             try:
@@ -92,11 +92,11 @@ class Conversations(queries.Queries):
             return await turns.run_turn(self._services, request, reply, stop=stop)
 
     def is_busy(self, key: values.SessionKey) -> bool:
-        """Whether a turn runs or waits in a conversation."""
+        """Whether a turn runs or waits in a session."""
         return self._lanes.is_busy(key)
 
     async def stop(self, key: values.SessionKey) -> bool:
-        """Stop the turn that runs in a conversation; says whether there was one."""
+        """Stop the turn that runs in a session; return whether there was one."""
         stop = self._stops.get(key)
         if stop is None or stop.is_set():
             return False
@@ -105,14 +105,14 @@ class Conversations(queries.Queries):
         return True
 
     async def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
-        """Take back a request that still waits; says whether it did."""
+        """Withdraw a request that still waits; return whether it did."""
         return self._lanes.withdraw(key, request_id)
 
     async def reset(self, key: values.SessionKey, *, files: bool = False) -> None:
         """Start anew: no variables, and nothing remembered by the model.
 
         Args:
-            key: the conversation, whose turn is stopped first.
+            key: the session, whose turn is stopped first.
             files: delete its files as well.
         """
         async with self._to_ourselves(key):
@@ -126,7 +126,7 @@ class Conversations(queries.Queries):
             await self._services.database.turns.finish(turn.id, records.TurnStatus.DONE)
 
     async def save_table(self, key: values.SessionKey, handle: str) -> str:
-        """Save all of a table of which the head was shown; returns the name of its file.
+        """Save the whole of a table whose head was shown; return its file's name.
 
         Raises:
             BotError: it cannot be had, or a turn runs just now.
@@ -138,8 +138,8 @@ class Conversations(queries.Queries):
             return await exports.save_table(await lease.kernel(), handle)
 
     async def delete(self, key: values.SessionKey) -> None:
-        """Delete a conversation: records, variables, files. What it cost stays counted."""
-        # Or else those who wait would make it anew.
+        """Delete a session: records, variables, files. Its usage stays counted."""
+        # Before anything else: a waiting request would create it anew.
         self._lanes.empty(key)
         async with self._to_ourselves(key):
             await self._let_go(key, files=True)
@@ -156,7 +156,7 @@ class Conversations(queries.Queries):
         person: str = "",
         most: int = 50,
     ) -> tuple[histories.SessionOverview, ...]:
-        """Return the conversations that were used last, the latest first.
+        """Return the most recently used sessions, the latest first.
 
         Args:
             person: only those in which this person asked something.
@@ -167,19 +167,19 @@ class Conversations(queries.Queries):
         return tuple(map(self._overview, found))
 
     def notify_through(self, platform: str, notify: Notify) -> None:
-        """Say how people of a platform are told of what happens outside of turns.
+        """Register how people of a platform are notified outside of turns.
 
-        What there was to tell them before is told by the next `notify_late`.
+        Notifications from before that are sent by the next `notify_late`.
         """
         self._notify[platform] = notify
 
     async def notify_late(self) -> None:
-        """Tell what could not be told before, to platforms that have come since."""
+        """Send notifications that had to wait until their platform was registered."""
         for _ in range(len(self._unsaid)):
             await self.notify(*self._unsaid.popleft())
 
     async def notify(self, key: values.SessionKey, sentence: str) -> None:
-        """Tell the people of a conversation a sentence; whoever cannot be told is logged."""
+        """Send the people of a session a sentence; a failure is only logged."""
         notify = self._notify.get(key.platform)
         if notify is None:
             self._unsaid.append((key, sentence))
@@ -190,7 +190,7 @@ class Conversations(queries.Queries):
             _log.exception("people could not be told: %s", sentence)
 
     async def drain(self) -> None:
-        """Let nobody in any more, and wait until no turn runs.
+        """Refuse new requests, and wait until no turn runs.
 
         Turns may go on for `closing_seconds`, then they are stopped, and at last cancelled; each
         of them is recorded and shown as what it is. Platforms should be open until then.
@@ -211,7 +211,8 @@ class Conversations(queries.Queries):
         await self._lanes.drained()
 
     def _withdrawn(self) -> ports.End:
-        """Say how a request ends that is cancelled while it waits: by its asker, or by our end."""
+        """Return the end of a request that was withdrawn while it waited: by a person, or by
+        shutdown."""
         if self._lanes.is_closed:
             return ports.End(status=ports.Status.FAILED, sentence=lanes.CLOSED)
         return stop_signals.StopSignal().end()
@@ -227,7 +228,7 @@ class Conversations(queries.Queries):
     async def _lane(
         self, request: requests.Request, reply: ports.Reply
     ) -> AsyncIterator[stop_signals.StopSignal]:
-        """Have the conversation's lane; what is given stops the turn when it is set."""
+        """Hold the session's lane; the signal that is given stops the turn when it is set."""
         turn = self._lanes.turn(
             request.key,
             person=request.person.id,
@@ -247,7 +248,7 @@ class Conversations(queries.Queries):
 
     @contextlib.asynccontextmanager
     async def _to_ourselves(self, key: values.SessionKey) -> AsyncIterator[None]:
-        """Stop what runs in a conversation, and have it before whoever waits."""
+        """Stop the session's turn, and hold its lane before all that wait."""
         await self.stop(key)
         async with self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True):
             yield

@@ -1,4 +1,4 @@
-"""The workbench of one turn: its session's kernel and files, in the hands of an agent."""
+"""The environment of one turn: its session's kernel and workspace, for the agent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOT_APPROVED: Final = "The person did not let this code run. Ask them what they
 
 
 class SessionEnvironment:
-    """See `agent.ports.Workbench`, which it is.
+    """A session's kernel and files for one turn; implements `agent.ports.Environment`.
 
     Attributes:
         workspace: the files.
@@ -56,7 +56,7 @@ class SessionEnvironment:
         self._cpu_seconds = 0.0
 
     async def approved(self, code: str) -> str:
-        """Let a person say whether the model's code may run, where the request demands it.
+        """Ask a person whether the model's code may run, if the request demands it.
 
         Returns:
             The code that may run, perhaps edited.
@@ -67,7 +67,7 @@ class SessionEnvironment:
         if self.approval == "never" or (self.approval == "plan" and self._events.cell >= 0):
             return code
         if self.approval == "plan" and not (self._events.has_words or self._was_asked_for_plan):
-            # Once: code is a plan of its own where a model finds no words.
+            # Asked for once: code is a plan of its own if the model finds no words.
             self._was_asked_for_plan = True
             raise errors.BotError(_NO_PLAN)
         approved = await self._events.approve(code)
@@ -76,7 +76,7 @@ class SessionEnvironment:
         return approved
 
     async def run(self, code: str, *, show: Callable[[values.Output], None]) -> values.Finished:
-        """Run code.
+        """Run code in the session's kernel.
 
         Raises:
             BotError: it was not run; the sentence says why.
@@ -86,10 +86,10 @@ class SessionEnvironment:
         if not self._is_sandboxed:
             self._events.notice(UNSANDBOXED)
         if self._mark is None:
-            # Not earlier: files change hands when a kernel is taken, which is no change of theirs.
+            # Not earlier: taking a kernel changes the files' owner, which is no change by the code.
             self._mark = await self.workspace.mark()
         before = await asyncio.to_thread(kernel.process.cpu_seconds)
-        # From here on nothing is awaited until it runs: what has begun in people's eyes must end.
+        # No await from here until the code runs: an execution shown as begun must end.
         await self._events.begin(code)
         if loss is not None:
             show(values.Notice(loss.sentence))
@@ -100,7 +100,7 @@ class SessionEnvironment:
             await concurrency.shielded(self._count(kernel, before))
 
     async def kernel(self) -> executions.Kernel:
-        """Return the session's kernel, once it is there.
+        """Return the session's kernel, once it has started.
 
         Raises:
             KernelError: there is none.
@@ -111,7 +111,7 @@ class SessionEnvironment:
         self._events.progress(_WAITING.format(ahead=ahead) if ahead else "", None)
 
     async def list_files(self) -> Sequence[values.FileInfo]:
-        """List the workspace."""
+        """List the files of the workspace."""
         return await self.workspace.list()
 
     async def read_file(self, name: str, *, start: int, most_bytes: int) -> bytes:
@@ -126,17 +126,17 @@ class SessionEnvironment:
         return part[:most_bytes]
 
     async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
-        """Make pictures small."""
+        """Scale pictures down for the model."""
         return await picture_scaling.scale(await self.kernel(), contents=contents)
 
     async def look(
         self, infos: Sequence[values.FileInfo], most: int
     ) -> list[chat_messages.Picture]:
-        """Return the pictures among files, as a model may look at them.
+        """Return the pictures among files, as a model may see them.
 
         Args:
             infos: the files.
-            most: how many there may be; the first ones, then.
+            most: the most pictures; the first ones are taken.
         """
         names = (await picture_scaling.find(infos, self.workspace))[:most]
         if not names:
@@ -146,7 +146,7 @@ class SessionEnvironment:
         return [dataclasses.replace(one, name=name) for name, one in named if one is not None]
 
     async def collect(self, limits: settings.Limits) -> list[values.Artifact]:
-        """Give back what code changed since it first ran in this turn."""
+        """Collect the files that code changed since it first ran in this turn."""
         if self._mark is None:
             return []
         collector = artifact_collection.ArtifactCollector(
@@ -155,7 +155,7 @@ class SessionEnvironment:
         return await collector.collect(self._events.cell, self._mark)
 
     async def _count(self, kernel: executions.Kernel, before: float) -> None:
-        """Add the processor time of what ran, as far as its kernel lives to tell."""
+        """Record the processor time of the code, if its kernel still lives."""
         after = await asyncio.to_thread(kernel.process.cpu_seconds)
         self._cpu_seconds += max(after - before, 0.0)
         self._events.worked(self._cpu_seconds)
@@ -163,14 +163,14 @@ class SessionEnvironment:
     async def _executed(
         self, kernel: executions.Kernel, code: str, show: Callable[[values.Output], None]
     ) -> values.Finished:
-        """Execute; when cancelled, see the code to its end first, and show and record that too."""
+        """Execute code; when cancelled, wait for its end first, and show and record that too."""
         executing_it = kernel.execute(code, show=show, ask=self._events.ask)
         running = asyncio.create_task(executing_it, name="execution of a turn")
         try:
             await asyncio.wait({running})
         except asyncio.CancelledError:
             try:
-                # Why it is over, the end of the turn says.
+                # The end of the turn says why it was cancelled.
                 await kernel.stop("")
                 await asyncio.wait({running})
             except asyncio.CancelledError:
@@ -186,7 +186,7 @@ class SessionEnvironment:
 
 
 def _ended(running: asyncio.Task[values.Finished]) -> values.Finished:
-    """Say how code ended that nobody waits for any more."""
+    """Return how cancelled code ended."""
     if running.done() and not running.cancelled() and running.exception() is None:
         return running.result()
     return values.Finished(values.Ending.STOPPED, 0.0)

@@ -26,7 +26,7 @@ _TEXTUAL = ("image/svg+xml", "text/html")
 
 
 async def save_table(kernel: executions.Kernel, handle: str) -> str:
-    """Let a kernel write a table that it showed; returns the file's name.
+    """Let the kernel write a table that it showed; return the file's name.
 
     Args:
         kernel: the one that showed it, or its successor, which knows nothing of it.
@@ -55,12 +55,12 @@ def write(turns: Iterable[histories.PastTurn], contents: Mapping[str, bytes]) ->
     """Write a notebook (format 4.5, UTF-8).
 
     Args:
-        turns: what happened.
+        turns: the past turns.
         contents: bytes of pictures and pages, by their SHA-256; a missing one is left out.
     """
     cells = [cell for turn in turns for cell in _cells(turn, contents)]
     for number, cell in enumerate(cells):
-        # The same again, where the library draws lots.
+        # Deterministic ids, where the library draws random ones.
         cell["id"] = f"cell-{number}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     notebook = v4.new_notebook(metadata={"kernelspec": kernel}, cells=cells)
@@ -76,7 +76,7 @@ def _cells(turn: histories.PastTurn, contents: Mapping[str, bytes]) -> list[dict
     for part in turn.parts:
         match part:
             case histories.PastText():
-                # The last words have a final form, in which no link leads nowhere.
+                # The last words have a final form, without dead links.
                 is_last = part is texts[-1] and turn.answer and turn.status != "failed"
                 cells.append(v4.new_markdown_cell(turn.answer if is_last else part.text))
             case histories.PastCode():

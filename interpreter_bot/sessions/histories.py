@@ -1,4 +1,4 @@
-"""What happened in a conversation, for whoever shows it again."""
+"""Past turns and overviews of sessions, with their usage, for display and export."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from interpreter_bot.store import databases, records
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOverview:
-    """One conversation, for a list.
+    """One session, for a list.
 
     Attributes:
-        title: empty until somebody sets it.
+        title: empty until a person sets it.
         model: title of the chosen model; empty for the default.
         used: when it was last used.
         is_busy: a turn runs or waits in it.
-        has_kernel: a live Python holds its variables.
-        memory_bytes: what that Python uses, where that is known.
-        idle_seconds: since that Python last did something.
+        has_kernel: a live kernel holds its variables.
+        memory_bytes: of that kernel, if known.
+        idle_seconds: since that kernel last did something.
     """
 
     key: values.SessionKey
@@ -59,7 +59,7 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PastText:
-    """What the model said, in one step."""
+    """The model's text of one step."""
 
     text: str
 
@@ -74,7 +74,7 @@ class PastCode:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PastDisplay(values.Display):
-    """A picture or a page whose content is asked for by `sha256`.
+    """A picture or a page whose content is loaded by `sha256`.
 
     Attributes:
         mime: text/html, or one of those of `values.Image`.
@@ -98,12 +98,12 @@ PastShown: TypeAlias = (
     | values.Notice
     | PastDisplay
 )
-"""An output as it comes back."""
+"""A past output of any kind."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PastOutput:
-    """What code showed."""
+    """An output of code."""
 
     cell: int
     output: PastShown
@@ -111,7 +111,7 @@ class PastOutput:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PastFinished:
-    """How code ended; missing where the bot died meanwhile."""
+    """How code ended; missing if the bot died before."""
 
     cell: int
     finished: values.Finished
@@ -119,31 +119,31 @@ class PastFinished:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PastNotice:
-    """A sentence of ours."""
+    """A notice of the bot."""
 
     text: str
 
 
 Past: TypeAlias = PastText | PastCode | PastOutput | PastFinished | PastNotice
-"""Something that happened in a turn."""
+"""One part of a past turn."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PastTurn:
-    """One request and what became of it.
+    """One request and its result.
 
     Attributes:
         person: id of who asked.
         request: their words, or their code.
         attachments: names of the files that came along, as they were sent.
         status: running, done, stopped, failed or interrupted (by the death of the bot).
-        answer: the final words, where there are any; of a turn that failed, the sentence that says
+        answer: the final words, if there are any; of a turn that failed, the sentence that says
             why.
         ended: None while it runs.
         parts: what happened, in order.
-        artifacts: files that were given back.
-        request_id: what the platform calls the message; empty where it calls it nothing.
-        spent: what the turn has cost until now; whether that is an estimate is not remembered.
+        artifacts: files that were sent to the person.
+        request_id: the platform's id of the message; empty if it has none.
+        spent: the turn's usage until now; whether that is an estimate is not stored.
     """
 
     id: int
@@ -167,7 +167,7 @@ class PastTurn:
 
 
 async def load(database: databases.Database, session_id: int, *, most: int) -> tuple[PastTurn, ...]:
-    """Return the latest turns of a conversation, in the order in which they began."""
+    """Load the latest turns of a session, in the order in which they began."""
     turns = await database.turns.of_session(session_id, most=most)
     ids = [turn.id for turn in turns]
     parts = _by_turn(await database.parts.of_turns(ids, without=records.PartKind.MEMORY))

@@ -1,7 +1,7 @@
-"""Lanes: one turn at a time in each conversation, and not more than so many in all, fairly.
+"""Lanes: one turn at a time in each session, and a bounded number in all, fairly.
 
-Who waits in a conversation is served in order. Where the bot as a whole is full, of all that
-could go on the person with the fewest running turns is first, then whoever came first.
+Requests of one session are served in order. Where the bot as a whole is full, of all requests that
+could run, that of the person with the fewest running turns is first, then the oldest.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class _Ticket:
 
 
 class Lanes:
-    """All of them. An empty lane takes no memory."""
+    """The lanes of all sessions. An empty lane takes no memory."""
 
     def __init__(self, *, concurrent: int, waiting: int) -> None:
-        """Make them.
+        """Make the lanes.
 
         Args:
             concurrent: turns at once, in all.
@@ -54,12 +54,12 @@ class Lanes:
         self._by_person: collections.Counter[str] = collections.Counter()
         self._arrivals = 0
         self.is_closed = False
-        """Whether nobody is let in any more."""
+        """Whether new requests are refused."""
         self._idle = asyncio.Event()
         self._idle.set()
 
     def is_busy(self, key: values.SessionKey) -> bool:
-        """Whether a turn runs or waits in that conversation."""
+        """Whether a turn runs or waits in that session."""
         return key in self._running or key in self._lanes
 
     @contextlib.asynccontextmanager
@@ -72,14 +72,14 @@ class Lanes:
         waiting: Callable[[int], None],
         is_first: bool = False,
     ) -> AsyncIterator[None]:
-        """Wait for the lane, and have it until the context is left.
+        """Wait for the lane, and hold it until the context is left.
 
         Args:
-            key: the conversation.
-            person: who is served fairly.
+            key: the session.
+            person: the person whose share is counted.
             request_id: for `withdraw`.
-            waiting: called with how many are before this one, whenever that changes.
-            is_first: pass all that wait in this lane; for what people do to the conversation.
+            waiting: called with the number of requests before this one, whenever that changes.
+            is_first: pass all that wait in this lane; for what people do to the session.
 
         Raises:
             LaneError: too many wait, the request was withdrawn, or the bot is being closed.
@@ -92,7 +92,7 @@ class Lanes:
             self._leave(ticket)
 
     def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
-        """Take a request back that still waits; says whether it did."""
+        """Withdraw a request that still waits; return whether it did."""
         for ticket in self._lanes.get(key, ()):
             if ticket.request_id == request_id and not ticket.granted.done():
                 ticket.granted.set_exception(LaneError(_WITHDRAWN))
@@ -100,13 +100,13 @@ class Lanes:
         return False
 
     def empty(self, key: values.SessionKey) -> None:
-        """Send away whoever waits in a conversation; the turn that runs goes on."""
+        """Refuse all that wait in a session; the turn that runs goes on."""
         for ticket in self._lanes.get(key, ()):
             if not ticket.granted.done():
                 ticket.granted.set_exception(LaneError(_EMPTIED))
 
     def close(self) -> None:
-        """Let nobody in any more, and send away whoever waits; running turns go on."""
+        """Refuse new and waiting requests; running turns go on."""
         self.is_closed = True
         for ticket in [ticket for lane in self._lanes.values() for ticket in lane]:
             if not ticket.granted.done():
@@ -144,7 +144,7 @@ class Lanes:
         if self._running.get(ticket.key) is ticket:
             del self._running[ticket.key]
             self._by_person[ticket.person] -= 1
-            self._by_person += collections.Counter()  # forgets whoever is at nothing
+            self._by_person += collections.Counter()  # drops persons without running turns
         else:
             lane = self._lanes[ticket.key]
             lane.remove(ticket)
@@ -155,7 +155,7 @@ class Lanes:
         self._serve()
 
     def _serve(self) -> None:
-        """Let on whoever can go on, and tell the others how many are before them."""
+        """Start the turns that can run, and tell the other requests how many are before them."""
         while len(self._running) < self._concurrent and (ready := self._ready()):
             ticket = ready[0]
             lane = self._lanes[ticket.key]
@@ -168,7 +168,7 @@ class Lanes:
             ticket.granted.set_result(None)
         rank = {ticket: place for place, ticket in enumerate(self._ready(), start=1)}
         for key, lane in self._lanes.items():
-            # The first of a lane waits for its own turn that runs, or for the whole bot.
+            # The first of a lane waits for the turn that runs there, or for the whole bot.
             before = 1 if key in self._running else rank.get(lane[0], 1)
             for place, ticket in enumerate(lane):
                 if ticket.told != before + place and not ticket.granted.done():
@@ -176,16 +176,16 @@ class Lanes:
                     _tell(ticket)
 
     def _ready(self) -> list[_Ticket]:
-        """The heads of lanes where nothing runs, whoever is next first."""
+        """Return the heads of lanes where nothing runs, in the order in which they are served."""
         heads = [lane[0] for key, lane in self._lanes.items() if key not in self._running]
         waiting = [ticket for ticket in heads if not ticket.granted.done()]
         return sorted(waiting, key=lambda one: (self._by_person[one.person], one.number))
 
 
 def _tell(ticket: _Ticket) -> None:
-    """Tell somebody how many are before them; what goes wrong with that is theirs alone."""
+    """Report a request's position in the queue; a failure of its callback is only logged."""
     try:
         ticket.tell(ticket.told)
     except Exception as error:
-        # We are in the midst of another's turn.
+        # Not raised: this runs inside another request's turn.
         ticket.granted.set_exception(error)

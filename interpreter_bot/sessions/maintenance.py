@@ -1,4 +1,4 @@
-"""Looking after conversations nobody is looking at: warnings, orphans, what is kept for nothing."""
+"""Periodic maintenance of sessions: idle warnings, interrupted turns, deletion of old content."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WARNING: Final = (
 
 
 class Maintenance:
-    """Does what nobody asks for."""
+    """Jobs that run by the clock, outside of any turn."""
 
     def __init__(self, services: turns.TurnServices, service: conversations.Conversations) -> None:
         self._services = services
@@ -33,7 +33,7 @@ class Maintenance:
         self._warned: dict[str, float] = {}
 
     def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
-        """Return everything that is to be done by the clock."""
+        """Return all periodic jobs."""
         return (
             schedules.PeriodicJob("warn of reaping", _WARN_SECONDS, self.warn),
             schedules.PeriodicJob(
@@ -47,7 +47,7 @@ class Maintenance:
         )
 
     async def warn(self) -> int:
-        """Tell people whose kernel is about to be let go, once each time; returns how many."""
+        """Warn people whose idle kernel is about to be closed, once each time; return how many."""
         kernels, warning = (
             self._services.config.kernels,
             self._services.config.sessions.warning_seconds,
@@ -72,18 +72,18 @@ class Maintenance:
         return told
 
     async def find_orphans(self) -> None:
-        """Tell people whose turns another bot left behind when it died."""
+        """Find turns that a bot left running when it died, and notify their people."""
         await self.tell(await self._services.database.turns.interrupt_orphans())
 
     async def tell(self, orphans: tuple[records.Turn, ...]) -> None:
-        """Tell the people of turns that were cut off."""
+        """Notify the people of interrupted turns."""
         for session_id in dict.fromkeys(turn.session_id for turn in orphans):
             session = await self._services.database.sessions.get(session_id)
             if session is not None:
                 await self._service.notify(session.key, stop_signals.INTERRUPTED)
 
     async def tidy(self) -> None:
-        """Forget what nothing refers to any more."""
+        """Delete stored content that nothing refers to any more."""
         await self._services.database.events.prune(_EVENTS_AGE)
         await self._services.database.parts.discard_unused_files()
 

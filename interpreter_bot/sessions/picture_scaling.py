@@ -1,7 +1,7 @@
-"""Pictures for a model's eyes: decoded and scaled down by their own session's kernel.
+"""Pictures for the model, decoded and scaled down by their own session's kernel.
 
-The bot looks at no more than the head of a file: what is in a picture from outside is not its
-business. A kernel that lies shows its model a lie, and nothing else.
+The bot reads no more than the head of a file: it never decodes a picture from outside. A kernel
+that lies deceives its own model, and nothing else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CODE: Final = (
 
 
 async def find(infos: Sequence[values.FileInfo], workspace: workspaces.Workspace) -> list[str]:
-    """Return the names of the files that are pictures, whatever they are called."""
+    """Return the names of the files that are pictures, by their content."""
     found = []
     for info in infos:
         try:
@@ -50,7 +50,7 @@ async def scale(
         contents: of others.
 
     Returns:
-        One for each, those of files first; None where there is nothing to be seen.
+        One for each, those of files first; None if it could not be scaled.
     """
     found: dict[int, chat_messages.Picture] = {}
     count = len(names) + len(contents)

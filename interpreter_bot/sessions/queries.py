@@ -1,4 +1,4 @@
-"""What there is of each conversation: history, files, choices, use. Nothing is run here."""
+"""Read sessions: history, files, choices, usage. Nothing is run here."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _NOTEBOOK_TURNS: Final = 500
 
 
 class Queries:
-    """All conversations, as far as they are kept."""
+    """Queries on all stored sessions."""
 
     def __init__(self, services: turns.TurnServices) -> None:
         self._services = services
 
     @property
     def limits(self) -> settings.Limits:
-        """What one conversation's code may use."""
+        """The limits of one session's code."""
         return self._services.config.limits
 
     @property
     def is_sandboxed(self) -> bool:
-        """Whether there are walls around the code."""
+        """Whether code runs in a sandbox."""
         return self._services.pool.is_sandboxed
 
     @property
@@ -45,11 +45,11 @@ class Queries:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Titles of the models there are, the default first."""
+        """Titles of all models, the default first."""
         return self._services.catalogue.titles
 
     async def rename(self, key: values.SessionKey, title: str) -> None:
-        """Give a conversation a title for lists."""
+        """Set the title of a session for lists."""
         session = await self._services.database.sessions.open(key)
         await self._services.database.sessions.entitle(session.id, title)
 
@@ -63,11 +63,11 @@ class Queries:
         return await histories.load(self._services.database, session.id, most=most)
 
     async def kept(self, sha256: str) -> bytes | None:
-        """Return the bytes of a past picture or page; None where they are gone."""
+        """Return the bytes of a past picture or page; None if they are gone."""
         return await self._services.database.files.load(sha256)
 
     async def notebook(self, key: values.SessionKey) -> bytes:
-        """Return a conversation as a Jupyter notebook (nbformat 4, UTF-8)."""
+        """Export a session as a Jupyter notebook (nbformat 4, UTF-8)."""
         past = await self.history(key, most=_NOTEBOOK_TURNS)
         digests = {
             part.output.sha256
@@ -81,7 +81,7 @@ class Queries:
         return await asyncio.to_thread(exports.write, past, present)
 
     async def files(self, key: values.SessionKey) -> tuple[values.FileInfo, ...]:
-        """Return the files of a conversation, by name."""
+        """Return the files of a session, by name."""
         workspace = await self._services.pool.workspace(values.text(key))
         return await workspace.list()
 
@@ -89,7 +89,7 @@ class Queries:
     async def reading(
         self, key: values.SessionKey, name: str
     ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
-        """Open a file of a conversation, to be read in pieces inside the context.
+        """Open a file of a session, to be read in pieces inside the context.
 
         Raises:
             WorkspaceError: there is no such file, or it cannot be read.
@@ -99,7 +99,7 @@ class Queries:
             yield content.info, aiter(content)
 
     async def put(self, key: values.SessionKey, attachment: requests.Attachment) -> str:
-        """Put a file into a conversation's workspace; returns the name it got there.
+        """Put a file into a session's workspace; return its name there.
 
         Raises:
             BotError: it is refused, or could not be had.
@@ -108,18 +108,18 @@ class Queries:
         return (await turn_inputs.put_files(attachment, workspace, self.limits)).name
 
     async def model(self, key: values.SessionKey, *, person: str = "") -> str:
-        """Return the title of the model that a conversation asks; empty where there is none.
+        """Return the title of a session's model; empty if there is none.
 
         Args:
-            key: the conversation.
-            person: id of who would ask; what they chose counts where the conversation chose none.
+            key: the session.
+            person: id of who would ask; their choice counts if the session has none.
         """
         database = self._services.database
         session = await database.sessions.find(key)
-        return await turn_inputs.preferred(session, key, database, self.models, person=person)
+        return await turn_inputs.session_model(session, key, database, self.models, person=person)
 
     def check_model(self, title: str) -> None:
-        """Look whether there is such a model.
+        """Check that there is such a model.
 
         Raises:
             BotError: there is none, or none at all; the sentence says which there are.
@@ -127,7 +127,7 @@ class Queries:
         self._services.catalogue.model(title)
 
     async def choose_model(self, key: values.SessionKey, title: str | None) -> None:
-        """Choose a conversation's model; None goes back to the default.
+        """Choose a session's model; None goes back to the default.
 
         Raises:
             BotError: there is no such model.
@@ -138,12 +138,12 @@ class Queries:
         await self._services.database.sessions.choose_model(session.id, title)
 
     async def usage(self, key: values.SessionKey, person: requests.Person) -> histories.Usage:
-        """Return what a conversation, and a person today, have used."""
+        """Return the usage of a session, and of a person today."""
         usage = self._services.database.usage
         session = await self._services.database.sessions.find(key)
         ever = await usage.of_session(session.id) if session else records.Spending()
         today = await usage.of_person(person.id, platform=key.platform, workspace=key.workspace)
-        allowance = await quotas.limits_in_words(
+        allowance = await quotas.limits_of(
             self._services.config.allowance_on(key.platform), key, person, self._services.database
         )
         return histories.Usage(
@@ -155,13 +155,13 @@ class Queries:
         )
 
     async def choices(self, scope: values.Scope) -> dict[str, Any]:
-        """Return what holds in a scope, by name; the narrowest choice around it counts."""
+        """Return the choices in effect in a scope, by name; the narrowest one counts."""
         return await self._services.database.choices.effective(scope)
 
     async def approval(
         self, scope: values.Scope, at_least: requests.Approval = "never"
     ) -> requests.Approval:
-        """Return whether people in a scope are asked before code runs, for people to see.
+        """Return the approval in effect in a scope, for display.
 
         Args:
             scope: where.
@@ -171,12 +171,12 @@ class Queries:
         return await approvals.in_effect(scope, self._services.database, wanted, at_least)
 
     async def choose(self, scope: values.Scope, name: str, value: object | None) -> None:
-        """Choose for a scope; None forgets, so that a wider choice holds again."""
+        """Store a choice for a scope; None deletes it, so that a wider one is in effect again."""
         if value is None:
             await self._services.database.choices.remove(scope, name)
         else:
             await self._services.database.choices.put(scope, name, value)
 
     async def claim(self, platform: str, event_id: str) -> bool:
-        """Say whether an event is new: of all that ever ask, exactly one hears yes."""
+        """Claim an event: exactly one of all callers, in any process, gets True."""
         return await self._services.database.events.claim(platform, event_id)

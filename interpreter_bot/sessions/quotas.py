@@ -1,7 +1,7 @@
-"""What one person may use in a day, whatever the conversation.
+"""Daily limits per person, over all sessions: check, reserve, record.
 
-A turn that runs is counted by a `TurnReservation`, what is over by the store. A replica of the bot
-sees what others have used as soon as they record it, which they do after each call.
+A turn that runs is counted by a `TurnReservation`, a finished one by the store. A replica of the
+bot sees the usage of others as soon as they record it, which they do after each call.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _log = logging.getLogger(__name__)
 MICROS: Final = 1_000_000
 MONEY: Final = "allowance_money"
 TOKENS: Final = "allowance_tokens"
-"""Names of the choices that hold in place of the settings: a number as text, in either."""
+"""Names of the choices that override the settings: a number as text, in either."""
 
 _USED_UP: Final = "This would be more than the {what} that one person may use in a day. {until}"
 _UNTIL: Final = "It goes on tomorrow (UTC); code that you run yourself costs nothing."
 
 
 def money(spending: records.Spending) -> decimal.Decimal:
-    """Return what was spent, in the currency of the price list."""
+    """Return the money of a stored usage, in the currency of the price list."""
     return decimal.Decimal(spending.money_micros) / MICROS
 
 
 def effective(limits: settings.Allowance, chosen: Mapping[str, Any]) -> settings.Allowance:
-    """Return what a person may use where something was chosen; what is no number counts not."""
+    """Return the limits with the choices applied; a choice that is no number is ignored."""
     wanted = {"money": chosen.get(MONEY), "tokens": chosen.get(TOKENS)}
     given = {name: value for name, value in wanted.items() if value is not None}
     try:
@@ -45,19 +45,19 @@ def effective(limits: settings.Allowance, chosen: Mapping[str, Any]) -> settings
         return limits
 
 
-async def limits_in_words(
+async def limits_of(
     limits: settings.Allowance,
     key: values.SessionKey,
     person: requests.Person,
     database: databases.Database,
 ) -> settings.Allowance:
-    """Return what a person may use, as their workspace or they themselves chose."""
+    """Return a person's limits, as their workspace or they themselves chose."""
     scope = values.Scope(key.platform, key.workspace, person=person.id)
     return effective(limits, await database.choices.effective(scope))
 
 
 def shown(spending: records.Spending) -> ports.Spent:
-    """Say in the words of the port what is recorded."""
+    """Convert a stored usage to the port's."""
     return ports.Spent(
         input_tokens=spending.input_tokens,
         output_tokens=spending.output_tokens,
@@ -66,7 +66,7 @@ def shown(spending: records.Spending) -> ports.Spent:
 
 
 def spending(spent: budgets.Spent, cpu_seconds: float) -> records.Spending:
-    """Say what a turn has used, as it is recorded."""
+    """Convert a turn's usage to the stored form."""
     return records.Spending(
         input_tokens=spent.usage.input_tokens,
         output_tokens=spent.usage.output_tokens,
@@ -76,29 +76,29 @@ def spending(spent: budgets.Spent, cpu_seconds: float) -> records.Spending:
 
 
 class DailyUsage:
-    """What the turns that run here use, of which the store knows only part as yet."""
+    """Usage of the turns that run in this process, of which the store knows only a part."""
 
     def __init__(self) -> None:
         self._tabs: dict[int, TurnReservation] = {}
-        # Of two that ask at once, the second has to see what the first was granted.
+        # Of two requests at once, the second must see the first's reservation.
         self._asking = asyncio.Lock()
 
     def open(
         self, turn_id: int, request: requests.Request, *, limits: settings.Allowance
     ) -> TurnReservation:
-        """Begin to count for a turn, until `close`."""
+        """Open the reservation of a turn, until `close`."""
         whose = (request.key.platform, request.key.workspace, request.person.id)
         reservation = self._tabs[turn_id] = TurnReservation(self, turn_id, whose, limits)
         return reservation
 
     def close(self, turn_id: int) -> None:
-        """Forget a turn, which is in the store now."""
+        """Drop the reservation of a turn, whose usage is in the store now."""
         self._tabs.pop(turn_id, None)
 
     async def ask(
         self, reservation: TurnReservation, worst: budgets.Spent, database: databases.Database
     ) -> str | None:
-        """Say why a person may not use so much in a turn; None, and it is reserved, if they may."""
+        """Reserve usage for a turn; return None, or the sentence why it exceeds a limit."""
         async with self._asking:
             platform, workspace, person = reservation.whose
             used = await database.usage.of_person(
@@ -123,11 +123,11 @@ class DailyUsage:
 
 
 class TurnReservation:
-    """What one turn uses.
+    """The usage of one turn.
 
     Attributes:
         whose: platform, workspace, person.
-        reserved: what it will have used after the call that was granted last, at worst.
+        reserved: the worst-case usage after the last permitted call.
         budget: the turn's own, once it has one.
     """
 
@@ -147,12 +147,12 @@ class TurnReservation:
 
     @property
     def used(self) -> budgets.Spent:
-        """What it has used; while the model is asked, what that may come to."""
+        """Return the usage; during a model call its worst case."""
         spent = self.budget.spent if self.budget is not None else budgets.Spent()
         return self.reserved if self.reserved.steps > spent.steps else spent
 
     def allowance(self, database: databases.Database) -> budgets.Allowance | None:
-        """Return what is to be asked before each spend; None where nothing is limited."""
+        """Return the check to be called before each model call; None if nothing is limited."""
         if self.limits.money is None and self.limits.tokens is None:
             return None
         return functools.partial(self._ask, database)

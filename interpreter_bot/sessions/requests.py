@@ -1,4 +1,4 @@
-"""What comes down from a platform: one message for us, frozen."""
+"""Requests from platforms: one message for the bot, frozen."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Literal, TypeAlias
 from interpreter_bot import values
 
 Approval: TypeAlias = Literal["never", "plan", "every"]
-"""Whether a person is asked before code runs: not at all, once per turn, before each execution."""
+"""Whether a person is asked before code runs: never, once per turn, before each execution."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Person:
-    """Who asks.
+    """The person who sent a request.
 
     Attributes:
-        id: what the platform calls them, unique in its workspace; for counting and permissions.
-        name: for people and for the model; text of theirs, never trusted.
+        id: the platform's, unique in its workspace; for counting and permissions.
+        name: for people and for the model; chosen by the person, never trusted.
     """
 
     id: str
@@ -33,7 +33,7 @@ class Attachment:
         name: as they call it; anything at all.
         open: gives the bytes, in pieces; called at most once. A `BotError` it raises is the
             sentence that says why the file could not be had.
-        size_bytes: as the platform says, where it does; a larger one is refused unopened.
+        size_bytes: as the platform says, if it does; a larger one is refused unopened.
     """
 
     name: str
@@ -43,21 +43,21 @@ class Attachment:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One message for us.
+    """One message for the bot.
 
     Attributes:
-        key: the conversation it belongs to.
+        key: the session it belongs to.
         person: who sent it.
         text: their words, without the mention; or code, see `is_code`.
         attachments: what came along, in order.
         files: names of files of the workspace that were put there for this message.
         is_code: `text` is Python to be run as it is, without a model.
-        id: what the platform calls the message; for the record.
+        id: the platform's id of the message; for the record.
         context: what was said around it that the model should know, such as the thread before
             a mention. Not instructions.
-        model: title of the model to be asked; empty means the conversation's own choice.
-        approval: whether somebody is asked before code runs, as far as the platform's settings
-            say; what people chose is added to it, see `approvals`.
+        model: title of the model to be asked; empty means the session's own choice.
+        approval: whether a person is asked before code runs, by the platform's settings; what
+            people chose is added to it, see `approvals`.
     """
 
     key: values.SessionKey

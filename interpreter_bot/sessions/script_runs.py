@@ -1,4 +1,4 @@
-"""Running cells of raw code in one session: attachments in, outputs and artifacts out."""
+"""Run cells of raw code in one session: attachments in, outputs and artifacts out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNWATCHED: Final = "Nobody watches any more."
 
 
 class ScriptRun:
-    """One session's cells, run one after the other."""
+    """The cells of one session, run one after the other."""
 
     def __init__(
         self, pool: pools.Pool, key: str, *, limits: settings.Limits, audience: ports.OutputSink
@@ -34,8 +34,8 @@ class ScriptRun:
         """Put files into the workspace.
 
         Args:
-            attachments: (name, contents). A name that is taken or cannot be used is changed, and
-                the first cell hears of it.
+            attachments: (name, contents). A name that is taken or cannot be used is changed, which
+                is announced with the first cell.
 
         Raises:
             WorkspaceError: one is refused.
@@ -48,7 +48,7 @@ class ScriptRun:
                 self._audience.announcement(0, told)
 
     async def run(self, cells: Sequence[str]) -> bool:
-        """Run all of them, whatever becomes of the earlier; True if every one ended ok."""
+        """Run all cells, also after one that failed; return True if every one ended ok."""
         async with self._pool.lease(self._key) as lease:
             return await self._run_all(lease, cells)
 
@@ -61,7 +61,7 @@ class ScriptRun:
                 _log.info("cell %d was refused", number, exc_info=error)
                 finished = executions.refused(error)
             except BaseException:
-                # Whatever ends the run, every cell gets its end.
+                # Every cell gets its end, however the run ends.
                 self._give_up(range(number, len(cells)))
                 raise
             self._audience.finished(number, finished)
@@ -69,12 +69,12 @@ class ScriptRun:
         return is_all_ok
 
     async def stop(self) -> None:
-        """Stop the cell that runs now; further ones go on."""
+        """Stop the cell that runs now; later ones go on."""
         if self._running is not None:
             await self._running.stop()
 
     def _give_up(self, numbers: Sequence[int]) -> None:
-        """End the cell that was running, and those that never will, in the audience's eyes."""
+        """Report the end of the cell that was running, and of those that never will."""
         ending = values.Ending.STOPPED
         for number in numbers:
             self._audience.finished(number, values.Finished(ending, 0.0, _ENDED))
@@ -93,7 +93,7 @@ class ScriptRun:
         if kernel.announcement:
             self._audience.announcement(number, kernel.announcement)
             kernel.announcement = ""
-        # After taking the kernel: files change hands then, which is no change of theirs.
+        # After taking the kernel, which changes the files' owner; that is no change by the code.
         mark = await workspace.mark()
         finished = await self._execute(kernel, number, code)
         collector = artifact_collection.ArtifactCollector(
@@ -104,7 +104,7 @@ class ScriptRun:
 
     async def _execute(self, kernel: executions.Kernel, number: int, code: str) -> values.Finished:
         def show(output: values.Output) -> None:
-            # The kernel's listener has no use for this exception, and would wait on for the end.
+            # The kernel's listener could not handle this exception, and would wait for the end.
             if self._fault is None:
                 try:
                     self._audience.output(number, output)

@@ -1,4 +1,4 @@
-"""Ending turns early: who ended them, and the one sentence that says so."""
+"""Signals that stop turns early: who stopped them, and the one sentence that says so."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _KEPT: Final = "Stopped. Variables are kept."
 
 
 class StopSignal(asyncio.Event):
-    """Ends a turn when it is set.
+    """An event that stops a turn when it is set.
 
     Attributes:
-        is_restart: where no person ends it, the bot ends itself.
+        is_restart: set by the bot's own shutdown, not by a person.
     """
 
     is_restart = False
 
     def end(self, text: str = "", *, last: values.Finished | None = None) -> ports.End:
-        """Say how a turn ended that was stopped.
+        """Return the end of a turn that was stopped.
 
         Args:
             text: the model's words until then.
-            last: how the code ended that ran last. It says what it lost itself; that it was
-                stopped is said here, and nowhere else.
+            last: how the last code ended. What it lost is in its own sentence; that it was stopped
+                is said here, and nowhere else.
         """
         if self.is_restart:
             status = ports.Status.INTERRUPTED

@@ -1,8 +1,8 @@
-"""What a model remembers of a conversation, kept in the store turn by turn.
+"""The model's memory of a session, stored turn by turn.
 
-Each turn keeps the messages it added, or all of them where older ones were summarised in it. A
-turn that was cut off, by the death of the bot or before the model was asked, kept none: what is
-known of it is told instead.
+Each turn stores the messages it added, or all of them if older ones were summarised in it. A
+turn that was cut off, by the death of the bot or before the model was asked, stored none: it is
+described from its record instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from interpreter_bot.text import screens
 _log = logging.getLogger(__name__)
 
 _MOST_TURNS: Final = 100
-# So many are left out at a time: each time, the servers' caches of all that follows are lost.
+# The number of turns left out at a time: each time, the servers' caches of all that follows are
+# lost.
 _BATCH: Final = 50
 _PART_CHARACTERS: Final = 1500
 _TURN_CHARACTERS: Final = 12_000
@@ -37,14 +38,14 @@ _CUT_OFF: Final = {
     records.TurnStatus.FAILED: "This turn failed before anything came of it: {answer}",
 }
 RESET: Final[Mapping[str, Any]] = {"messages": [], "is_whole": True}
-"""The memory of a turn in which everything was forgotten."""
+"""The stored memory of a turn in which everything was forgotten."""
 
 
 async def load(database: databases.Database, *, before: int) -> list[chat_messages.Message]:
-    """Return what was said in a conversation before a turn of it.
+    """Load the messages of a session before one of its turns.
 
     Args:
-        database: where it is kept.
+        database: where they are stored.
         before: id of the turn.
     """
     turn = await database.turns.get(before)
@@ -55,13 +56,13 @@ async def load(database: databases.Database, *, before: int) -> list[chat_messag
     turns = await database.turns.of_session(turn.session_id, most=most, before=before)
     ids = [turn.id for turn in turns]
     parts = await database.parts.of_turns(ids, only=records.PartKind.MEMORY)
-    # The others are the pictures that it speaks of.
+    # The other values are the pictures that it refers to.
     kept = {part.turn_id: part.detail for part in parts if part.output is None}
     entries: list[chat_messages.Message] = []
     for turn in turns:
         detail = kept.get(turn.id)
         if detail is None:
-            # What came to nothing is known all the same: people go on from it.
+            # Cut-off turns count too: people refer to them.
             if turn.status in _CUT_OFF:
                 entries += await _of_cut_off(database, turn)
             continue
@@ -81,21 +82,21 @@ async def _with_pictures(
 
 
 def detail(earlier: int, transcript: transcripts.Transcript, *, is_whole: bool) -> dict[str, Any]:
-    """Say what to keep of a turn.
+    """Return the memory to be stored for a turn.
 
     Args:
         earlier: how many messages there were before it.
         transcript: as it is after it.
-        is_whole: older messages were replaced, so that all of them are to be kept anew.
+        is_whole: older messages were replaced, so all of them are stored anew.
     """
     entries = transcript.entries[0 if is_whole else earlier :]
     return {"messages": [chat_messages.to_dict(one) for one in entries], "is_whole": is_whole}
 
 
-def shown(
+def shown_pictures(
     earlier: int, transcript: transcripts.Transcript, *, is_whole: bool
 ) -> list[values.Image]:
-    """Return the pictures to be kept beside `detail`, of which it holds the digests."""
+    """Return the pictures to be stored beside `detail`, which holds their digests."""
     entries = transcript.entries[0 if is_whole else earlier :]
     found = picture_messages.all_of(entries)
     return [values.Image(mime=one.mime, data=one.data) for one in found if one.data]
@@ -104,7 +105,7 @@ def shown(
 def of_code(
     code: str, shown: Iterable[values.Output], finished: values.Finished, most_characters: int
 ) -> list[chat_messages.Message]:
-    """Tell a model of code that the person ran without it."""
+    """Describe to a model code that the person ran without it."""
     screen = screens.Screen()
     for output in shown:
         screen.show(output)

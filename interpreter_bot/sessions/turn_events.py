@@ -1,4 +1,4 @@
-"""The stage of one turn: whatever happens on it is shown to the person and written down."""
+"""Events of one turn, forwarded to its reply and to its recorder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from interpreter_bot.sessions import ports, turn_recording
 
 
 class TurnEvents:
-    """Between the agent (it is its `Watcher`), the reply and the record.
+    """Forwards events of the agent (as its `TurnObserver`) to the reply and the recorder.
 
     Attributes:
         cell: number of the latest execution, from 0; -1 before the first.
@@ -25,11 +25,11 @@ class TurnEvents:
         self._recorder = recorder
 
     def started(self) -> None:
-        """The turn is on."""
+        """The turn has started."""
         self._reply.started()
 
     def step(self, number: int) -> None:
-        """The model is asked."""
+        """The model is called."""
         self._recorder.step(number)
         self._reply.step(number)
 
@@ -44,14 +44,14 @@ class TurnEvents:
         self._reply.writing(delta)
 
     def code(self, code: str) -> None:
-        """The agent wants code run; the workbench says when it really does, by `begin`."""
+        """The agent wants code run; the environment reports its real start by `begin`."""
         self._has_begun = False
 
     async def begin(self, code: str) -> None:
         """Code runs now.
 
         Raises:
-            StoreError: it cannot be written down, so it must not run.
+            StoreError: it cannot be recorded, so it must not run.
         """
         await self._recorder.run(code)
         self._has_begun = True
@@ -60,7 +60,7 @@ class TurnEvents:
         self._reply.code(self.cell, code)
 
     def output(self, output: values.Output) -> None:
-        """The running code shows something."""
+        """The running code shows an output."""
         self._recorder.output(output)
         self._reply.output(self.cell, output)
 
@@ -79,45 +79,45 @@ class TurnEvents:
         self._reply.finished(self.cell, finished)
 
     def finished(self, finished: values.Finished) -> None:
-        """The agent heard of the end, which `end` has told already: of all code that ran."""
+        """Ignore the agent's report: the environment has reported the end of all code by `end`."""
         if not self._has_begun and finished.reason:
             self.notice(finished.reason)
 
     def usage(self, spent: budgets.Spent) -> None:
-        """So much was used until now."""
+        """The usage of the turn until now."""
         self._recorder.spent(spent)
         self._reply.usage(told(spent))
 
     def worked(self, cpu_seconds: float) -> None:
-        """The code has taken so much processor time until now."""
+        """The processor time of the code until now."""
         self._recorder.worked(cpu_seconds)
 
     def notice(self, sentence: str) -> None:
-        """Tell the person something about the turn or the session."""
+        """Send the person a sentence about the turn or the session."""
         self._recorder.notice(sentence)
         self._reply.announcement(max(self.cell, 0), sentence)
 
     def progress(self, text: str, share: float | None) -> None:
-        """Tell the person how far something is; nobody wants to know that tomorrow."""
+        """Show the person progress; it is not recorded."""
         self._reply.progress(text, share)
 
     def announcement(self, cell: int, text: str) -> None:
-        """Tell the person something about a file."""
+        """Send the person a sentence about a file."""
         self._recorder.notice(text)
         self._reply.announcement(cell, text)
 
     def save(self, cell: int, name: str) -> ports.FileWriter | None:
-        """Ask where the bytes of a file go."""
+        """Return the reply's writer for a file."""
         return self._reply.save(cell, name)
 
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
-        """Give a file back."""
+        """Send a file to the person."""
         self._recorder.artifact(artifact)
         self._reply.artifact(cell, artifact)
 
 
 def told(spent: budgets.Spent) -> ports.Spent:
-    """Say what was used in the words of the port."""
+    """Convert a turn's usage to the port's."""
     return ports.Spent(
         steps=spent.steps,
         input_tokens=spent.usage.input_tokens,

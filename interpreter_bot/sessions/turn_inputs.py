@@ -1,4 +1,8 @@
-"""What comes before a model is asked: which one, what about, and with which files."""
+"""The input of a turn before the model is asked: model, question, attachments.
+
+Attachments are stored in the workspace and described for the model. A table's columns are read by
+the session's own kernel: the bot itself never parses a file from outside.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +39,11 @@ _WITHOUT_WORDS: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stored:
-    """What became of attachments.
+    """Attachments after they were stored.
 
     Attributes:
         infos: those that are in the workspace.
-        refusals: of each of the others, what a model is to know.
+        refusals: for each of the others, a sentence for the model.
     """
 
     infos: tuple[values.FileInfo, ...] = ()
@@ -52,7 +56,7 @@ async def store_attachments(
     events: turn_events.TurnEvents,
     limits: settings.Limits,
 ) -> Stored:
-    """Put attachments into the workspace; whatever is refused is said, and the rest goes on."""
+    """Put attachments into the workspace; each refusal is announced, and the rest goes on."""
     infos, refusals = [], []
     for attachment in attachments:
         try:
@@ -98,7 +102,7 @@ async def describe(infos: Sequence[values.FileInfo], kernel: executions.Kernel) 
 async def _looked_into(
     infos: Sequence[values.FileInfo], kernel: executions.Kernel
 ) -> dict[int, str]:
-    """Let the kernel say what is in files, by their number; what it says is not to be trusted."""
+    """Let the kernel describe files, by number; its description is not trusted."""
     if not infos:
         return {}
     script = resources.files("interpreter_bot.sessions").joinpath("describing.txt").read_text()
@@ -125,12 +129,12 @@ async def _looked_into(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TurnQuestion:
-    """What a model is to answer.
+    """The question to a model.
 
     Attributes:
-        earlier: what was said before.
-        told: the person's words, with what came along.
-        seen: pictures that came along.
+        earlier: the messages before it.
+        told: the person's words, with descriptions of attachments.
+        seen: attached pictures.
     """
 
     model: settings.Model
@@ -139,17 +143,17 @@ class TurnQuestion:
     seen: Sequence[chat_messages.Picture] = ()
 
 
-async def title(
+async def model_title(
     request: requests.Request, database: databases.Database, titles: Sequence[str]
 ) -> str:
-    """Return the title of the model that a request is for; empty where there is none at all."""
+    """Return the title of the model for a request; empty if there is none at all."""
     if request.model:
         return request.model
     session = await database.sessions.find(request.key)
-    return await preferred(session, request.key, database, titles, person=request.person.id)
+    return await session_model(session, request.key, database, titles, person=request.person.id)
 
 
-async def preferred(
+async def session_model(
     session: records.Session | None,
     key: values.SessionKey,
     database: databases.Database,
@@ -157,13 +161,13 @@ async def preferred(
     *,
     person: str = "",
 ) -> str:
-    """Return the model that a conversation asks: its own, the one chosen around it, the default.
+    """Return a session's model: its own choice, one chosen around it, or the default.
 
     Args:
-        session: the conversation, where there is one as yet.
+        session: the session, if there is one as yet.
         key: where it takes place.
         database: where choices are.
-        titles: models there are, the default first. What was chosen may be gone from the settings.
+        titles: models there are, the default first. A chosen one may be gone from the settings.
         person: who asks, and may have chosen.
     """
     own = session.model if session is not None else None
@@ -176,13 +180,13 @@ async def preferred(
     return next(iter(titles), "")
 
 
-async def stored(
+async def store_request_attachments(
     request: requests.Request,
     environment: environments.SessionEnvironment,
     events: turn_events.TurnEvents,
     limits: settings.Limits,
 ) -> Stored:
-    """Put what came along into the workspace.
+    """Put the attachments of a request into the workspace.
 
     Raises:
         BotError: there is nothing else in the request, and none of it could be had.
@@ -195,7 +199,7 @@ async def stored(
     return came
 
 
-async def files(
+async def request_files(
     request: requests.Request, came: Stored, environment: environments.SessionEnvironment
 ) -> list[values.FileInfo]:
     """List the files that a request is about."""
@@ -206,13 +210,13 @@ async def files(
     return infos
 
 
-async def told(
+async def question_text(
     request: requests.Request,
     came: Stored,
     infos: Sequence[values.FileInfo],
     environment: environments.SessionEnvironment,
 ) -> str:
-    """Put into words what the person wants, and what came along."""
+    """Compose the question: the person's words, with descriptions of the attachments."""
     parts = (
         _CONTEXT.format(context=request.context) if request.context else "",
         await describe(infos, await environment.kernel()) if infos else "",

@@ -1,4 +1,9 @@
-"""What could not be recorded when it was due: kept for a while, and tried again."""
+"""Record a turn in the store while it happens, so that a bot that is killed loses little of it.
+
+Words and outputs come faster than a database writes. They are gathered, adjacent ones are joined,
+and all of it is written now and then; code is written before it runs. What cannot be written at
+the end of a turn goes into a retry queue.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +30,18 @@ _MOST: Final = 20
 _LONGEST_SECONDS: Final = 3600.0
 
 Write: TypeAlias = Callable[[], Awaitable[bool]]
-"""Writes something down; says whether it could."""
+"""A database write to be repeated; returns whether it succeeded."""
 
 
 class Recorder:
-    """Records one turn: `begin`, whatever happens in it, `close`, `end`.
+    """Records one turn: `begin`, its events, `close`, `end`.
 
     A database that fails in the middle of a turn is logged and does not end the turn: what was
     not written is tried again with what comes next.
 
     Attributes:
-        turn_id: what the store calls the turn; 0 where it has not begun.
-        is_behind: the last try to write something down failed.
+        turn_id: its id in the store; 0 if it has not begun.
+        is_behind: the last write failed.
         model: title of the model that is asked.
     """
 
@@ -58,13 +63,13 @@ class Recorder:
         self._writer: asyncio.Task[None] | None = None
 
     async def begin(self, request: requests.Request) -> records.Session:
-        """The turn begins; from now on it will be seen, whatever happens to us.
+        """Record the beginning of the turn; from now on it is found even if the bot dies.
 
         Returns:
-            The conversation it belongs to.
+            The session it belongs to.
 
         Raises:
-            StoreError: it cannot be written down, so it must not be taken.
+            StoreError: it cannot be recorded, so it must not be run.
         """
         session = self._session = await self._database.sessions.open(request.key)
         turn = await self._database.turns.start(
@@ -80,13 +85,13 @@ class Recorder:
         return session
 
     async def close(self) -> None:
-        """Write no more by itself."""
+        """Stop the periodic writes."""
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.wait({self._writer})
 
     async def end(self, status: records.TurnStatus, *, answer: str) -> bool:
-        """Write down how the turn ended, and what is not written yet.
+        """Record how the turn ended, and all that is not written yet.
 
         Returns:
             Whether all of it is written. If not, it may be tried again.
@@ -114,11 +119,11 @@ class Recorder:
             self._add(_Kind.TEXT, text=delta)
 
     def notice(self, sentence: str) -> None:
-        """The person was told a sentence of ours."""
+        """The person got a notice of the bot."""
         self._add(_Kind.NOTICE, text=sentence)
 
     def output(self, output: values.Output) -> None:
-        """Code showed something."""
+        """Code showed an output."""
         last = self._pending[-1].output if self._pending else None
         if (
             isinstance(output, values.Text)
@@ -131,13 +136,14 @@ class Recorder:
             self._add(_Kind.OUTPUT, output=output)
 
     def memory(self, detail: Mapping[str, Any], shown: Iterable[values.Image] = ()) -> None:
-        """What a model is to know of this turn later, and the pictures that it is to see again."""
+        """Record what the model remembers of this turn later, and the pictures it is shown
+        again."""
         for image in shown:
             self._add(_Kind.MEMORY, output=image)
         self._add(_Kind.MEMORY, detail=detail)
 
     async def run(self, code: str) -> None:
-        """Code is about to run; this is written down first.
+        """Code is about to run; this is written first.
 
         Raises:
             StoreError: it cannot be.
@@ -155,21 +161,21 @@ class Recorder:
         self._is_urgent.set()
 
     def artifact(self, artifact: values.Artifact) -> None:
-        """A file was given back."""
+        """A file was sent to the person."""
         self._artifacts.append(artifact)
 
     def kernel(self, hints: Mapping[str, Any]) -> None:
-        """This is known now of the conversation's kernel."""
+        """Record what is now known of the session's kernel."""
         self._kernel = hints
         self._is_urgent.set()
 
     def spent(self, spent: budgets.Spent) -> None:
-        """So much the turn has cost the model until now."""
+        """The model usage of the turn until now."""
         self._used = quotas.spending(spent, self._used.cpu_seconds)
         self._is_urgent.set()
 
     def worked(self, cpu_seconds: float) -> None:
-        """So much processor time the turn has taken until now."""
+        """The processor time of the turn until now."""
         self._used = dataclasses.replace(self._used, cpu_seconds=cpu_seconds)
 
     async def flush(self) -> None:
@@ -198,7 +204,7 @@ class Recorder:
                 self.is_behind = False
 
     async def _count(self) -> None:
-        """Count what was used since it was counted last: it must not be lost with us."""
+        """Book the usage since the last booking: it must not be lost with the process."""
         used, counted = self._used, self._counted
         if used != counted:
             more = records.Spending(
@@ -229,12 +235,12 @@ class Recorder:
                 async with asyncio.timeout(_PAUSE_SECONDS):
                     await self._is_urgent.wait()
             self._is_urgent.clear()
-            # A write that is cut off at the end of the turn would lose what it had taken.
+            # Cancelling a write at the end of the turn would lose what it had taken from the queue.
             await asyncio.shield(self.flush())
 
 
 class WriteRetries:
-    """Everything that is still to be written, the oldest first. It dies with us."""
+    """Retry queue of failed writes, the oldest first. It is lost with the process."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -244,14 +250,14 @@ class WriteRetries:
         return len(self._due)
 
     def add(self, write: Write) -> None:
-        """Remember what is to be written; where that becomes too much, the oldest is given up."""
+        """Add a write; if there are too many, the oldest is dropped."""
         self._due.append((self._clock(), write))
         if len(self._due) > _MOST:
             self._due.popleft()
             _log.error("what happened in a turn is lost: too much waits to be recorded")
 
     async def write(self) -> None:
-        """Write what can be written; it ends with the first that cannot."""
+        """Retry the writes; stop at the first that fails."""
         while self._due:
             since, write = due = self._due[0]
             if await write():
@@ -264,6 +270,6 @@ class WriteRetries:
                 return
 
     def _forget(self, due: tuple[float, Write]) -> None:
-        # Somebody else may have written it at the same time.
+        # Another task may have written it at the same time.
         if due in self._due:
             self._due.remove(due)

@@ -1,7 +1,7 @@
-"""A turn: one request taken to its end, whatever that is, and remembered.
+"""Run a turn: one request to its recorded end.
 
 start taking a kernel -> attachments into the workspace, described -> the agent's loop, or the
-person's own code -> what changed in the workspace -> links mended -> recorded
+person's own code -> what changed in the workspace -> links fixed -> recorded
 
 It is long because all ways in which a turn can end meet here.
 
@@ -61,12 +61,12 @@ _STATUSES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TurnServices:
-    """What turns are taken with: made once, by `app`.
+    """What all turns share: made once, by `app`.
 
     Attributes:
-        id: which process of the bot this is.
-        daily_usage: what running turns use.
-        write_retries: what could not be recorded yet.
+        id: of this process of the bot.
+        daily_usage: usage of running turns.
+        write_retries: failed writes.
     """
 
     config: settings.Settings
@@ -87,12 +87,12 @@ async def run_turn(
     *,
     stop: stop_signals.StopSignal,
 ) -> ports.End:
-    """Take a request to its end.
+    """Run a request to its end.
 
     Args:
-        services: what it takes.
+        services: shared by all turns.
         request: what is wanted.
-        reply: who is shown everything. The end is shown before it is written down.
+        reply: gets all events. The end is shown before it is recorded.
         stop: set when the turn is to end now.
     """
     started = time.monotonic()
@@ -120,7 +120,7 @@ async def run_turn(
 
 
 async def _catch_all(work: Awaitable[ports.End]) -> ports.End:
-    """Do work; this is the one net for whatever nobody foresaw."""
+    """Turn any exception into a failed End; the only broad `except` of a turn."""
     try:
         return await work
     except errors.BotError as error:
@@ -134,7 +134,7 @@ async def _catch_all(work: Awaitable[ports.End]) -> ports.End:
 async def _record_end(
     services: TurnServices, recorder: turn_recording.Recorder, end: ports.End
 ) -> ports.End:
-    """Write down how a turn ended; what cannot be written now is left to the arrears."""
+    """Record how a turn ended; a failed write goes into the retry queue."""
     await recorder.close()
     if recorder.turn_id:
         status = records.TurnStatus(end.status.value)
@@ -147,10 +147,10 @@ async def _record_end(
 
 
 class _Work:
-    """What is done in one turn.
+    """The work of one turn.
 
     Attributes:
-        events: where all of it can be seen.
+        events: gets all events.
     """
 
     def __init__(
@@ -169,14 +169,14 @@ class _Work:
         self._until = time.monotonic() + services.config.turn.seconds
 
     async def run(self, stop: stop_signals.StopSignal) -> ports.End:
-        """Do it.
+        """Run the turn.
 
         Raises:
             BotError: it could not be done; the sentence says why.
         """
         services = self._services
         self.events.started()
-        # Seen to its end, or else a turn were left behind that runs in the store and nowhere else.
+        # Shielded from cancellation, or else the store would keep a turn that runs nowhere.
         session = await concurrency.shielded(self._recorder.begin(self._request))
         await services.write_retries.write()
         key = values.text(self._request.key)
@@ -203,7 +203,7 @@ class _Work:
     async def _approval(self) -> requests.Approval:
         request = self._request
         if request.is_code:
-            # Who wrote it wants it run.
+            # Code that a person wrote is what they want to run: no approval.
             return "never"
         where = (request.key.platform, request.key.workspace, request.key.channel)
         scope = values.Scope(*where, request.person.id)
@@ -225,18 +225,20 @@ class _Work:
     async def _prepared(
         self, environment: environments.SessionEnvironment
     ) -> turn_inputs.TurnQuestion | None:
-        """Take what came along; then there is a question, or None: code that is to be run."""
+        """Store the attachments; return the question to the model, or None for code to be run."""
         services, request = self._services, self._request
-        stored = await turn_inputs.stored(request, environment, self.events, services.config.limits)
+        stored = await turn_inputs.store_request_attachments(
+            request, environment, self.events, services.config.limits
+        )
         if request.is_code:
             return None
-        title = await turn_inputs.title(request, services.database, services.catalogue.titles)
+        title = await turn_inputs.model_title(request, services.database, services.catalogue.titles)
         model = services.catalogue.model(title)
-        infos = await turn_inputs.files(request, stored, environment)
+        infos = await turn_inputs.request_files(request, stored, environment)
         return turn_inputs.TurnQuestion(
             model=model,
             earlier=await transcript_memory.load(services.database, before=self._recorder.turn_id),
-            told=await turn_inputs.told(request, stored, infos, environment),
+            told=await turn_inputs.question_text(request, stored, infos, environment),
             seen=await environment.look(infos, services.config.turn.pictures)
             if model.can_see
             else (),
@@ -280,11 +282,11 @@ class _Work:
         services, model = self._services, question.model
         transcript = transcripts.Transcript(question.earlier)
         count = len(transcript.entries)
-        # In the same message: it must not go when what was said before becomes too long.
+        # In the same message: it must not be dropped when older messages become too long.
         lost = [self._loss.remark] if self._loss is not None else []
         transcript.add_user_message("\n\n".join([*lost, question.told]), question.seen)
         self._recorder.model = model.title
-        limits = await quotas.limits_in_words(
+        limits = await quotas.limits_of(
             services.config.allowance_on(self._request.key.platform),
             self._request.key,
             self._request.person,
@@ -321,7 +323,7 @@ class _Work:
             is_whole = transcript.entries[:count] != tuple(question.earlier[:count])
             self._recorder.memory(
                 transcript_memory.detail(count, transcript, is_whole=is_whole),
-                transcript_memory.shown(count, transcript, is_whole=is_whole),
+                transcript_memory.shown_pictures(count, transcript, is_whole=is_whole),
             )
         self._unfounded = outcome.unfounded
         status = _STATUSES.get(outcome.ending, ports.Status.FAILED)
@@ -330,7 +332,7 @@ class _Work:
     async def _mended(
         self, end: ports.End, environment: environments.SessionEnvironment
     ) -> ports.End:
-        """Mend the links of the answer, and say which files it only claims."""
+        """Fix the links of the answer, and name the files it only claims."""
         rewritten = links.rewrite(end.text, ())
         files: tuple[str, ...] = ()
         if rewritten.missing:
@@ -338,7 +340,7 @@ class _Work:
                 names = [info.name for info in await environment.list_files()]
                 files = links.rewrite(end.text, names).missing
             except errors.WorkspaceError as error:
-                # Nobody knows which of them exist; the answer is worth more than that.
+                # It is unknown which of them exist; the answer is worth more than that.
                 _log.info("the links of an answer could not be looked into", exc_info=error)
         claimed = self._unfounded
         files = tuple(dict.fromkeys([*files, *claimed.files]))

@@ -1,9 +1,9 @@
-"""Whether the variables of a conversation are still there, so that nobody loses them unawares.
+"""Detect that a session has lost its variables, so that people and model learn of it once.
 
-After each execution the names are written into the conversation's row in the store, with the
-kernel that holds them. Whoever meets another kernel there has lost them: by idleness, eviction,
-a crash or a restart of the bot, whichever it was. It is said once, to people and to the model.
-Why a kernel ended is added to the row when it ends, unless the bot ends with it.
+After each execution the names are written into the session's row in the store, with the kernel
+that holds them. A turn that finds another kernel there has lost them: by idleness, eviction, a
+crash or a restart of the bot. It is said once, to people and to the model. Why a kernel ended is
+added to the row when it ends, unless the bot ends with it.
 
 The row is `records.Session.kernel`: {"kernel": id, "bot": id, "names": […], "more": number,
 "reason": sentence, empty as long as the kernel lives}. An empty document means that nothing is
@@ -34,7 +34,7 @@ class VariableLoss:
     """Variables that are gone.
 
     Attributes:
-        names: of them, the latest first; empty where nobody knows them.
+        names: of them, the latest first; empty if unknown.
         more: how many there were besides.
         reason: a sentence.
     """
@@ -45,7 +45,7 @@ class VariableLoss:
 
     @property
     def sentence(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         listed = _listed(self.names[:_SHOWN], self.more + max(len(self.names) - _SHOWN, 0))
         return (
             "A new Python was started, without the variables of the earlier one"
@@ -54,7 +54,7 @@ class VariableLoss:
 
     @property
     def remark(self) -> str:
-        """The same for a model."""
+        """Return the same for a model."""
         listed = _listed(self.names, self.more)
         return (
             f"[A new Python was started, because the earlier one is gone. {self.reason} What was "
@@ -65,12 +65,12 @@ class VariableLoss:
 
 
 class Variables:
-    """What Python holds for one conversation.
+    """The variables that a session's kernel holds.
 
     Args:
-        kept: what the row says.
-        bot: which process of the bot we are.
-        note: takes what the row shall say.
+        kept: the content of the row.
+        bot: id of this process of the bot.
+        note: writes the new content of the row.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class Variables:
         self._note = note
 
     def lost(self, kernel: executions.Kernel | None) -> VariableLoss | None:
-        """Say what is gone, once; None where nothing is.
+        """Return what is gone, once; None if nothing is.
 
         Args:
-            kernel: the one that the conversation has now, alive or not.
+            kernel: the one that the session has now, alive or not.
         """
         row = self._row
         names, reason = tuple(row.get("names", ())), row.get("reason", "")
@@ -98,7 +98,7 @@ class Variables:
         return VariableLoss(names, row.get("more", 0), reason or known)
 
     def ran(self, kernel: executions.Kernel, *, is_lost: bool) -> None:
-        """Note what a kernel holds after an execution, or held before it died of it."""
+        """Record the variables of a kernel after an execution, or those lost when it died of it."""
         space = kernel.namespace
         row = {
             "kernel": kernel.id,
@@ -118,7 +118,7 @@ class Variables:
 async def note_loss(
     database: databases.Database, address: str, kernel: executions.Kernel, reason: str
 ) -> None:
-    """Note why a conversation's kernel ended, for the case that the bot ends as well."""
+    """Record why a session's kernel ended, in case the bot ends as well."""
     try:
         session = await database.sessions.find(values.key(address))
         if session is None or session.kernel.get("kernel") != kernel.id:
