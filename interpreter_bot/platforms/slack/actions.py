@@ -18,9 +18,9 @@ from interpreter_bot.platforms.slack import (
     interactions,
     message_parsing,
     modals,
-    permissions,
     posted_messages,
     requests_in_flight,
+    services,
 )
 
 _log = logging.getLogger(__name__)
@@ -33,21 +33,20 @@ class ActionHandlers:
 
     def __init__(
         self,
-        known: installations.InstalledWorkspaces,
-        turns: requests_in_flight.RequestsInFlight,
+        shared: services.SlackServices,
+        in_flight: requests_in_flight.RequestsInFlight,
         interaction_handlers: interactions.Interactions,
-        form: modals.Modals,
+        modal_views: modals.Modals,
         home: home_tab.HomeTab,
-        door: permissions.Permissions,
-        thought: home_tab.Feedback,
+        feedback: home_tab.Feedback,
     ) -> None:
-        self._workspaces = known
-        self._turns = turns
+        self._workspaces = shared.workspaces
+        self._permissions = shared.permissions
+        self._in_flight = in_flight
         self._interactions = interaction_handlers
-        self._forms = form
-        self._homes = home
-        self._door = door
-        self._opinions = thought
+        self._modals = modal_views
+        self._home = home
+        self._feedback = feedback
 
     async def action(
         self,
@@ -68,15 +67,15 @@ class ActionHandlers:
         channel = str((body.get("channel") or {}).get("id", ""))
         tell = interactions.teller(respond) if channel else None
         if name == admin_views.CHANGE:
-            work = self._homes.form(workspace, trigger)
+            work = self._home.form(workspace, trigger)
         elif name.startswith("home_"):
-            work = self._homes.press(workspace, user, name, value)
+            work = self._home.press(workspace, user, name, value)
         elif name.startswith(blocks.WHOLE):
             place = _place(workspace, user, channel, body)
             work = self._interactions.send_table(workspace, user, place, value)
         else:
             work = self._pressed(workspace, user, channel, name, value, trigger, tell)
-        self._turns.spawn(interactions.told(work, tell), name)
+        self._in_flight.spawn(interactions.told(work, tell), name)
 
     async def _pressed(
         self,
@@ -88,14 +87,14 @@ class ActionHandlers:
         trigger: str,
         tell: commands.Tell | None,
     ) -> None:
-        doing, form = self._interactions, self._forms
+        doing, form = self._interactions, self._modals
         match name:
             case blocks.STOP:
                 await doing.stop(workspace, user, channel, value)
             case blocks.FEEDBACK:
                 opinion, _, turn = value.partition(" ")
-                await self._door.require(workspace, user, channel)
-                await self._opinions.note(workspace.team, user, turn, opinion)
+                await self._permissions.require(workspace, user, channel)
+                await self._feedback.note(workspace.team, user, turn, opinion)
                 if tell:
                     await tell(_FEEDBACK)
             case blocks.RUN:
@@ -136,13 +135,13 @@ class ActionHandlers:
             case home_views.ASK_FORM:
                 work = doing.ask_about(workspace, user, channel, str(facts["ts"]), text)
             case home_views.EDIT_FORM | home_views.ANSWER_FORM:
-                work = self._forms.decide(workspace, user, channel, str(facts["question"]), text)
+                work = self._modals.decide(workspace, user, channel, str(facts["question"]), text)
             case admin_views.FORM:
-                work = self._homes.choose(workspace, user, view)
+                work = self._home.choose(workspace, user, view)
             case other:
                 _log.info("a form we do not know: %r", other)
                 return
-        self._turns.spawn(interactions.told(work, tell), "form")
+        self._in_flight.spawn(interactions.told(work, tell), "form")
 
 
 def _place(

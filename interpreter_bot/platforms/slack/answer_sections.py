@@ -16,7 +16,6 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from interpreter_bot import settings
 from interpreter_bot.platforms.rendering import message_splitting
 from interpreter_bot.platforms.slack import (
     answers,
@@ -25,6 +24,7 @@ from interpreter_bot.platforms.slack import (
     file_uploads,
     mrkdwn,
     posted_messages,
+    services,
     web_api,
 )
 
@@ -84,25 +84,23 @@ class AnswerSections:
 
     def __init__(
         self,
-        api: web_api.WebApi,
-        sends: file_uploads.FileUploads,
+        shared: services.SlackServices,
         place: posted_messages.Place,
-        config: settings.Slack,
         *,
         heading: str = "",
         payload: dict[str, str] | None = None,
     ) -> None:
         """Show nothing yet; see `live_messages.LiveMessage` for what each is."""
         self.complaints: list[str] = []
-        self._api = api
-        self._uploads = sends
-        self._pictures = PictureBlocks(api, sends)
+        self._api = shared.api
+        self._uploads = shared.uploads
+        self._pictures = PictureBlocks(shared.api, shared.uploads)
         self._place = place
-        self._options = config
+        self._config = shared.config
         self._heading = heading
         self._payload = payload
         self._messages = posted_messages.PostedMessages(
-            api, place, most_characters=config.stream_characters
+            shared.api, place, most_characters=shared.config.stream_characters
         )
         self._root = ""
         # Pictures that stand there, and whether the text before the next one does for good.
@@ -194,9 +192,7 @@ class AnswerSections:
                 shown += made[: len(run)]
                 del made[: len(run)]
             else:
-                texts = message_splitting.split(
-                    self._markdown(run), self._options.stream_characters
-                )
+                texts = message_splitting.split(self._markdown(run), self._config.stream_characters)
                 shown += [blocks.prose(text) for text in texts]
         await self._post([*shown, *below], waiting)
         self._next(len(waiting))
@@ -254,7 +250,7 @@ class AnswerSections:
         self._is_told = False
         self._payload = None
         place = dataclasses.replace(self._place, thread=self.thread)
-        most = self._options.stream_characters
+        most = self._config.stream_characters
         self._messages = posted_messages.PostedMessages(self._api, place, most_characters=most)
 
     async def _tell(self, answer: answers.Answer) -> None:
@@ -282,7 +278,7 @@ class AnswerSections:
         return f"{self._heading}\n\n{text}".strip("\n") if is_first else text
 
     def _markdown(self, pieces: Sequence[answers.Piece]) -> str:
-        return answers.markdown(pieces, with_details=self._options.code == "short")
+        return answers.markdown(pieces, with_details=self._config.code == "short")
 
 
 def _is_picture(block: blocks.Block) -> bool:

@@ -40,21 +40,21 @@ class Handlers:
 
     def __init__(
         self,
-        known: installations.InstalledWorkspaces,
-        turns: requests_in_flight.RequestsInFlight,
-        listener: message_events.MessageEvents,
+        workspaces: installations.InstalledWorkspaces,
+        in_flight: requests_in_flight.RequestsInFlight,
+        messages: message_events.MessageEvents,
         interaction_handlers: interactions.Interactions,
         home: home_tab.HomeTab,
-        form: modals.Modals,
-        handlers: actions.ActionHandlers,
+        modal_views: modals.Modals,
+        action_handlers: actions.ActionHandlers,
     ) -> None:
-        self._forms = form
-        self._presses = handlers
-        self._workspaces = known
-        self._turns = turns
-        self._listener = listener
+        self._workspaces = workspaces
+        self._in_flight = in_flight
+        self._messages = messages
         self._interactions = interaction_handlers
-        self._homes = home
+        self._home = home
+        self._modals = modal_views
+        self._actions = action_handlers
 
     def register(self, app: AsyncApp) -> None:
         """Let an app call us."""
@@ -70,8 +70,8 @@ class Handlers:
         app.command("/interpreter")(self.interpreter)
         app.shortcut(interactions.RUN_SHORTCUT)(self.run_message)
         app.shortcut(interactions.ASK_SHORTCUT)(self.ask_message)
-        app.action(_ANYTHING)(self._presses.action)
-        app.view(_ANYTHING)(self._presses.submitted)
+        app.action(_ANYTHING)(self._actions.action)
+        app.view(_ANYTHING)(self._actions.submitted)
 
     # Events -------------------------------------------------------------------------------
 
@@ -81,24 +81,26 @@ class Handlers:
         """Hear a message."""
         workspace = await self._workspaces.of(context)
         event_id = str(body.get("event_id", ""))
-        self._turns.spawn(self._listener.hear(workspace, event, event_id), "message")
+        self._in_flight.spawn(self._messages.on_event(workspace, event, event_id), "message")
 
     async def home_opened(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
         """Show the home tab, or suggest what to say."""
         workspace = await self._workspaces.of(context)
         user = str(event["user"])
         if event.get("tab") == "messages":
-            work = self._homes.greet(workspace, user, str(event["channel"]))
+            work = self._home.greet(workspace, user, str(event["channel"]))
         else:
-            work = self._homes.show(workspace, user)
-        self._turns.spawn(work, "home")
+            work = self._home.show(workspace, user)
+        self._in_flight.spawn(work, "home")
 
     async def stopped(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
         """Stop what somebody stopped with Slack's own button."""
         workspace = await self._workspaces.of(context)
         channel, root = str(event["channel"]), str(event["thread_ts"])
         user = str(event.get("user", ""))
-        self._turns.spawn(self._interactions.stop_thread(workspace, user, channel, root), "stop")
+        self._in_flight.spawn(
+            self._interactions.stop_thread(workspace, user, channel, root), "stop"
+        )
 
     async def title_changed(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
         """Take over the title that somebody gave a session."""
@@ -110,7 +112,7 @@ class Handlers:
             str(event.get("thread_ts", "")),
             str(event.get("title", "")),
         )
-        self._turns.spawn(interactions.told(work, None), "title")
+        self._in_flight.spawn(interactions.told(work, None), "title")
 
     async def context_changed(self) -> None:
         """Take note that somebody looks at something else, which changes nothing for us."""
@@ -122,7 +124,7 @@ class Handlers:
             return
         team, enterprise = context.team_id or "", context.enterprise_id or ""
         await self._workspaces.uninstall(team, enterprise)
-        self._turns.spawn(self._turns.stop_all(team), "removal")
+        self._in_flight.spawn(self._in_flight.cancel_workspace(team), "removal")
 
     # Commands and shortcuts ---------------------------------------------------------------
 
@@ -142,8 +144,8 @@ class Handlers:
             work = self._interactions.run_code(workspace, user, channel, code)
         else:
             trigger = str(command["trigger_id"])
-            work = self._forms.open_run(workspace, channel, trigger)
-        self._turns.spawn(interactions.told(work, interactions.teller(respond)), "/py")
+            work = self._modals.open_run(workspace, channel, trigger)
+        self._in_flight.spawn(interactions.told(work, interactions.teller(respond)), "/py")
 
     async def interpreter(
         self,
@@ -159,7 +161,7 @@ class Handlers:
         channel, user = str(command["channel_id"]), str(command["user_id"])
         text = str(command.get("text") or "")
         work = self._interactions.command(workspace, user, channel, text, tell)
-        self._turns.spawn(interactions.told(work, tell), "/interpreter")
+        self._in_flight.spawn(interactions.told(work, tell), "/interpreter")
 
     async def run_message(
         self,
@@ -173,7 +175,7 @@ class Handlers:
         workspace = await self._workspaces.of(context)
         channel, user = str(body["channel"]["id"]), str(body["user"]["id"])
         work = self._interactions.run_message(workspace, user, channel, body["message"])
-        self._turns.spawn(interactions.told(work, interactions.teller(respond)), "run message")
+        self._in_flight.spawn(interactions.told(work, interactions.teller(respond)), "run message")
 
     async def ask_message(
         self,
@@ -185,10 +187,10 @@ class Handlers:
         """Open the question about a message."""
         await ack()
         workspace = await self._workspaces.of(context)
-        work = self._forms.open_ask(
+        work = self._modals.open_ask(
             workspace, str(body["channel"]["id"]), str(body["message_ts"]), str(body["trigger_id"])
         )
-        self._turns.spawn(interactions.told(work, interactions.teller(respond)), "ask form")
+        self._in_flight.spawn(interactions.told(work, interactions.teller(respond)), "ask form")
 
 
 def build(

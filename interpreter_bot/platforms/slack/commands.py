@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, values
 from interpreter_bot.platforms.slack import (
     file_uploads,
     message_parsing,
     mrkdwn,
     permissions,
     posted_messages,
-    web_api,
+    services,
 )
 from interpreter_bot.sessions import requests
 from interpreter_bot.text import quantities
-
-if TYPE_CHECKING:
-    from interpreter_bot.sessions import conversations
 
 HELP: Final = """\
 Mention me with a question, or send me a file in a direct message; I write Python, run it and show \
@@ -38,87 +33,21 @@ Say these to me in a thread, or after `/interpreter` for the channel's own Pytho
 "Run this message" and "Ask about this message" do what they say. Edit your message and I answer \
 anew."""
 
-_NAMES: Final = frozenset(
-    {
-        *(
-            "approval",
-            "files",
-            "follow",
-            "help",
-            "limits",
-            "model",
-            "notebook",
-            "py",
-            "reset",
-            "stop",
-        ),
-        "usage",
-    }
-)
-_WITH_ARGUMENT: Final = frozenset({"approval", "files", "follow", "model", "py", "reset"})
-_SWITCH: Final = {"on": True, "off": False}
-_NO_WORD: Final = re.compile(r"\s")
 
 Tell = Callable[[str], Awaitable[None]]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SlackCommand:
-    """One word and what follows it."""
-
-    name: str
-    argument: str = ""
-
-    @property
-    def is_for_mentions(self) -> bool:
-        """Whether it is surely no question: "model" is, "model the data" is not."""
-        if self.name == "py" or not self.argument:
-            return True
-        if self.name == "approval":
-            return self.argument in get_args(requests.Approval)
-        if self.name == "follow":
-            return self.argument in _SWITCH
-        if self.name == "reset":
-            return self.argument == "files"
-        return self.name in ("files", "model") and not _NO_WORD.search(self.argument)
-
-
-def parse(text: str) -> SlackCommand | None:
-    """Read a command; None where a text is none."""
-    name, _, argument = text.strip().partition(" ")
-    first, _, rest = name.partition("\n")
-    if rest:
-        name, argument = first, f"{rest} {argument}"
-    name = name.lower()
-    if name not in _NAMES or (argument.strip() and name not in _WITH_ARGUMENT):
-        return None
-    if name == "py" and not argument.strip():
-        return None
-    return SlackCommand(name, argument.strip())
-
-
-def code_of_mention(text: str, bot_user: str) -> str:
-    """Give the code after `py` in a mention, as it was meant."""
-    said = re.sub(rf"<@{re.escape(bot_user)}(?:\|[^>]*)?>[:,]?", "", text).strip()
-    return message_parsing.code(said[2:].lstrip(" "))
-
-
 class Commands:
-    """Carries them out."""
+    """Carries out commands."""
 
-    def __init__(
-        self,
-        service: conversations.Conversations,
-        api: web_api.WebApi,
-        config: settings.Slack,
-    ) -> None:
-        self._conversations = service
-        self._api = api
-        self._options = config
+    def __init__(self, shared: services.SlackServices) -> None:
+        self._services = shared
+        self._service = shared.service
+        self._config = shared.config
 
     async def run(
         self,
-        command: SlackCommand,
+        command: message_parsing.SlackCommand,
         key: values.SessionKey,
         place: posted_messages.Place,
         profile: permissions.Profile,
@@ -142,19 +71,19 @@ class Commands:
     def _teller(self, place: posted_messages.Place) -> Tell:
         async def tell(text: str) -> None:
             content = {"text": text[:300], "blocks": [{"type": "markdown", "text": text[:11_000]}]}
-            await posted_messages.post(self._api, place, content, place.thread)
+            await posted_messages.post(self._services.api, place, content, place.thread)
 
         return tell
 
     async def _said(
         self,
-        command: SlackCommand,
+        command: message_parsing.SlackCommand,
         key: values.SessionKey,
         place: posted_messages.Place,
         person: requests.Person,
         profile: permissions.Profile,
     ) -> str:
-        service = self._conversations
+        service = self._service
         match command.name:
             case "reset":
                 await service.reset(key, files=command.argument == "files")
@@ -186,7 +115,7 @@ class Commands:
                 return f"{HELP}\n\n_{mrkdwn.defused(notice)}_" if notice else HELP
 
     async def _models(self, key: values.SessionKey) -> str:
-        service = self._conversations
+        service = self._service
         current = await service.model(key)
         if not service.models:
             return service.model_notice or "No model is set up; `/py` runs your own code."
@@ -198,7 +127,7 @@ class Commands:
         return "\n".join(["Models:", *lines])
 
     async def _usage(self, key: values.SessionKey, person: requests.Person) -> str:
-        usage = await self._conversations.usage(key, person)
+        usage = await self._service.usage(key, person)
         here, today = usage.session, usage.today
         money = "" if usage.allowed_money is None else f" of {usage.allowed_money:.2f}"
         tokens = "" if usage.allowed_tokens is None else f" of {usage.allowed_tokens:,}"
@@ -218,23 +147,22 @@ class Commands:
         if argument:
             await self._choose(key, profile, permissions.APPROVAL, argument)
         scope = values.Scope("slack", key.workspace, key.channel)
-        holds = await self._conversations.approval(scope, self._options.approval)
+        holds = await self._service.approval(scope, self._config.approval)
         more = f" `{argument}` would be less than what holds around here."
         return f"Approval here: {holds}.{more if argument not in ('', holds) else ''}"
 
     async def _following(
         self, argument: str, key: values.SessionKey, profile: permissions.Profile
     ) -> str:
-        if argument and argument not in _SWITCH:
+        if argument and argument not in message_parsing.SWITCH:
             raise errors.BotError("Following threads is one of: on, off.")
         if argument:
-            await self._choose(key, profile, permissions.FOLLOWING, _SWITCH[argument])
-        follows = (await self._chosen(key)).follows_threads
-        return f"Answering without a mention here: {'on' if follows else 'off'}."
-
-    async def _chosen(self, key: values.SessionKey) -> permissions.Preferences:
+            await self._choose(
+                key, profile, permissions.FOLLOWING, message_parsing.SWITCH[argument]
+            )
         scope = values.Scope("slack", key.workspace, key.channel)
-        return permissions.effective(await self._conversations.choices(scope), self._options)
+        follows = (await self._services.permissions.preferences(scope)).follows_threads
+        return f"Answering without a mention here: {'on' if follows else 'off'}."
 
     async def _choose(
         self, key: values.SessionKey, profile: permissions.Profile, name: str, value: object
@@ -247,10 +175,10 @@ class Commands:
         if not profile.is_admin and not key.channel.startswith("D"):
             raise errors.BotError("Only admins may change that for a channel.")
         scope = values.Scope("slack", key.workspace, key.channel)
-        await self._conversations.choose(scope, name, value)
+        await self._service.choose(scope, name, value)
 
     async def _send_notebook(self, key: values.SessionKey, place: posted_messages.Place) -> str:
-        data = await self._conversations.notebook(key)
+        data = await self._service.notebook(key)
         file = file_uploads.of_bytes("session.ipynb", data, "", is_image=False)
         return await self._send(place, file)
 
@@ -264,7 +192,7 @@ class Commands:
         """
         spool = file_uploads.UploadSpool()
         try:
-            async with self._conversations.reading(key, name) as (_, chunks):
+            async with self._service.reading(key, name) as (_, chunks):
                 await _copy(chunks, spool)
             spool.complete()
         finally:
@@ -272,7 +200,7 @@ class Commands:
         return await self._send(place, file_uploads.Outgoing(name, spool.file))
 
     async def _send(self, place: posted_messages.Place, file: file_uploads.Outgoing) -> str:
-        complaints = await file_uploads.FileUploads(self._api).send(place, place.thread, [file])
+        complaints = await self._services.uploads.send(place, place.thread, [file])
         return "\n".join(mrkdwn.defused(complaint) for complaint in complaints)
 
 

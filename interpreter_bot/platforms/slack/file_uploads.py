@@ -132,7 +132,7 @@ class FileUploads:
         if not named:
             return []
         await self._complete(place, named, thread=thread)
-        until = time.monotonic() + self._api.options.sharing_seconds
+        until = time.monotonic() + self._api.config.sharing_seconds
         return [
             one for file, one in sent.items() if not await self._look(place, file, _shown, until)
         ]
@@ -146,7 +146,7 @@ class FileUploads:
         size = picture.file.seek(0, io.SEEK_END)
         named = await self._bring(place, picture, picture.name, size)
         await self._complete(place, [named])
-        until = time.monotonic() + self._api.options.sharing_seconds
+        until = time.monotonic() + self._api.config.sharing_seconds
         if not await self._look(place, named["id"], _is_picture, until):
             raise api_errors.SlackError("Slack does not know it for a picture.")
         return named["id"]
@@ -247,7 +247,7 @@ class FileUploads:
         async def find() -> web_api.Answer | None:
             nonlocal is_lost
             is_lost = True
-            until = time.monotonic() + self._api.options.sharing_seconds / 2
+            until = time.monotonic() + self._api.config.sharing_seconds / 2
             return {} if await self._look(place, named[0]["id"], has, until) else None
 
         try:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, values
 from interpreter_bot.platforms.slack import (
     admin_views,
     api_errors,
@@ -18,7 +18,7 @@ from interpreter_bot.platforms.slack import (
     permissions,
     posted_messages,
     requests_in_flight,
-    web_api,
+    services,
 )
 from interpreter_bot.sessions import requests
 
@@ -50,12 +50,12 @@ class Feedback:
     """
 
     def __init__(self, service: conversations.Conversations) -> None:
-        self._conversations = service
+        self._service = service
         self._counting = asyncio.Lock()
 
     async def note(self, team: str, user: str, turn: str, opinion: str) -> None:
         """Keep what somebody thinks of a turn, "up" or "down", instead of what they did before."""
-        service = self._conversations
+        service = self._service
         own = values.Scope("slack", team, person=user)
         name = f"{_TALLY}:{turn}"
         async with self._counting:
@@ -75,7 +75,7 @@ class Feedback:
         return tally["up"], tally["down"]
 
     async def _tally(self, team: str) -> dict[str, int]:
-        chosen: Any = (await self._conversations.choices(values.Scope("slack", team))).get(_TALLY)
+        chosen: Any = (await self._service.choices(values.Scope("slack", team))).get(_TALLY)
         known = chosen if isinstance(chosen, Mapping) else {}
         return {kind: max(int(known.get(kind, 0)), 0) for kind in _KINDS}
 
@@ -85,19 +85,16 @@ class HomeTab:
 
     def __init__(
         self,
-        service: conversations.Conversations,
-        api: web_api.WebApi,
-        door: permissions.Permissions,
-        thought: Feedback,
+        shared: services.SlackServices,
+        feedback: Feedback,
         notify: posted_messages.Notify,
-        config: settings.Slack,
     ) -> None:
-        self._options = config
-        self._opinions = thought
+        self._config = shared.config
+        self._service = shared.service
+        self._api = shared.api
+        self._permissions = shared.permissions
+        self._feedback = feedback
         self._notify = notify
-        self._conversations = service
-        self._api = api
-        self._door = door
 
     async def greet(
         self, workspace: installations.InstalledWorkspace, user: str, channel: str
@@ -127,12 +124,12 @@ class HomeTab:
             SlackError: Slack does not take it.
         """
         try:
-            profile = await self._door.require(workspace, user, "")
+            profile = await self._permissions.require(workspace, user, "")
         except permissions.NotAllowedError as error:
             refused = [blocks.section(mrkdwn.escaped(str(error)))]
             await self._publish(workspace, user, {"type": "home", "blocks": refused})
             return
-        service = self._conversations
+        service = self._service
         own = await service.recent("slack", workspace.team, person=user, most=_MOST)
         nowhere = values.SessionKey("slack", workspace.team)
         usage = await service.usage(nowhere, requests.Person(profile.user, profile.name))
@@ -147,19 +144,19 @@ class HomeTab:
     async def _governed(
         self, workspace: installations.InstalledWorkspace, person: str
     ) -> admin_views.AdminForm:
-        service = self._conversations
+        service = self._service
         name, usage = "", None
         if person:
-            name = (await self._door.profile(workspace, person)).name
+            name = (await self._permissions.profile(workspace, person)).name
             nowhere = values.SessionKey("slack", workspace.team)
             usage = await service.usage(nowhere, requests.Person(person, name))
         return admin_views.AdminForm(
             everybody=await service.recent("slack", workspace.team, most=_MOST),
-            holds=await self._door.lists(workspace),
+            holds=await self._permissions.lists(workspace),
             approval=await service.approval(
-                values.Scope("slack", workspace.team), self._options.approval
+                values.Scope("slack", workspace.team), self._config.approval
             ),
-            feedback=await self._opinions.counted(workspace.team),
+            feedback=await self._feedback.counted(workspace.team),
             person=person,
             name=name,
             usage=usage,
@@ -179,15 +176,15 @@ class HomeTab:
             NotAllowedError: it is not.
             BotError: it cannot be done.
         """
-        profile = await self._door.require(workspace, user, "")
+        profile = await self._permissions.require(workspace, user, "")
         if action == admin_views.PERSON:
             # Whoever is no admin sees no more than before.
             await self.show(workspace, user, person=value)
             return
         if action == home_views.HOME_MODEL:
-            value, title = home_views.model_chosen(value, self._conversations.models)
+            value, title = home_views.model_chosen(value, self._service.models)
             key = await self._checked(workspace, profile, value)
-            await self._conversations.choose_model(key, title)
+            await self._service.choose_model(key, title)
         elif action != home_views.HOME_REFRESH:
             key = await self._checked(workspace, profile, value)
             await self._do(action, key, profile)
@@ -195,14 +192,14 @@ class HomeTab:
 
     async def _do(self, action: str, key: values.SessionKey, profile: permissions.Profile) -> None:
         if action == home_views.HOME_STOP:
-            await self._conversations.stop(key)
+            await self._service.stop(key)
         elif action == home_views.HOME_RESET:
-            await self._conversations.reset(key)
+            await self._service.reset(key)
         elif action == admin_views.KILL and profile.is_admin:
-            await self._conversations.reset(key)
+            await self._service.reset(key)
             await self._tell(key, _KILLED)
         elif action == admin_views.DELETE and profile.is_admin:
-            await self._conversations.delete(key)
+            await self._service.delete(key)
             await self._tell(key, _DELETED)
 
     async def _tell(self, key: values.SessionKey, sentence: str) -> None:
@@ -224,9 +221,7 @@ class HomeTab:
             raise permissions.NotAllowedError("There is no such session.")
         if profile.is_admin:
             return key
-        own = await self._conversations.recent(
-            "slack", workspace.team, person=profile.user, most=_MOST
-        )
+        own = await self._service.recent("slack", workspace.team, person=profile.user, most=_MOST)
         if key not in {overview.key for overview in own}:
             raise permissions.NotAllowedError("That session is not yours.")
         return key
@@ -238,7 +233,7 @@ class HomeTab:
             SlackError: Slack does not take it.
         """
         scope = values.Scope("slack", workspace.team)
-        view = admin_views.form(await self._conversations.choices(scope))
+        view = admin_views.form(await self._service.choices(scope))
         await self._api.call(workspace, "views.open", trigger_id=trigger, view=view)
 
     async def choose(
@@ -249,11 +244,11 @@ class HomeTab:
         Raises:
             BotError: they are none.
         """
-        profile = await self._door.require(workspace, user, "")
+        profile = await self._permissions.require(workspace, user, "")
         if not profile.is_admin:
             raise errors.BotError("Only admins may change that.")
         scope = values.Scope("slack", workspace.team)
         for name, value in admin_views.chosen(view).items():
-            await self._conversations.choose(scope, name, value)
+            await self._service.choose(scope, name, value)
         _log.info("%s of %s changed who may, and how", user, workspace.team)
         await self.show(workspace, user)

@@ -13,13 +13,12 @@ from typing import Any, Final
 
 from slack_bolt.async_app import AsyncRespond
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, values
 from interpreter_bot.platforms.slack import (
     api_errors,
     approvals,
     blocks,
     commands,
-    file_downloads,
     installations,
     live_messages,
     message_order,
@@ -28,8 +27,7 @@ from interpreter_bot.platforms.slack import (
     permissions,
     posted_messages,
     requests_in_flight,
-    thread_history,
-    web_api,
+    services,
 )
 from interpreter_bot.sessions import requests
 
@@ -75,21 +73,18 @@ class Interactions:
 
     def __init__(
         self,
-        turns: requests_in_flight.RequestsInFlight,
-        api: web_api.WebApi,
-        door: permissions.Permissions,
-        known: thread_history.ThreadHistory,
-        fetched: file_downloads.FileDownloads,
-        said: commands.Commands,
-        config: settings.Slack,
+        shared: services.SlackServices,
+        in_flight: requests_in_flight.RequestsInFlight,
+        handled: commands.Commands,
     ) -> None:
-        self._turns = turns
-        self._api = api
-        self._door = door
-        self._threads = known
-        self._downloads = fetched
-        self._commands = said
-        self._options = config
+        self._service = shared.service
+        self._config = shared.config
+        self._api = shared.api
+        self._permissions = shared.permissions
+        self._threads = shared.threads
+        self._downloads = shared.downloads
+        self._in_flight = in_flight
+        self._commands = handled
         self._orders = message_order.MessageOrder()
 
     # Code and questions -------------------------------------------------------------------
@@ -109,11 +104,11 @@ class Interactions:
         place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
         key = values.SessionKey("slack", workspace.team, channel)
         async with self._orders.at((workspace.team, channel, "")):
-            profile = await self._door.require(workspace, user, channel)
-            ready = await self._begun(key, place, profile, code)
-        await ready()
+            profile = await self._permissions.require(workspace, user, channel)
+            start = await self._open_code(key, place, profile, code)
+        await start()
 
-    async def _begun(
+    async def _open_code(
         self,
         key: values.SessionKey,
         place: posted_messages.Place,
@@ -126,8 +121,8 @@ class Interactions:
             key=key, person=person, text=code, is_code=True, id=uuid.uuid4().hex
         )
         heading = live_messages.heading(profile.name, code)
-        show = await self._turns.begin(key, place, request.id, heading=heading)
-        return functools.partial(self._turns.take, request, place, show)
+        entry = await self._in_flight.open(key, place, request.id, heading=heading)
+        return functools.partial(self._in_flight.answer, entry, request)
 
     async def run_message(
         self,
@@ -141,10 +136,11 @@ class Interactions:
         Raises:
             BotError: there is none, or it is not run.
         """
-        profile = await self._door.require(workspace, user, channel)
+        profile = await self._permissions.require(workspace, user, channel)
         code = await self._code_of(workspace, facts)
         place, key = await self._at(workspace, user, channel, facts)
-        await (await self._begun(key, place, profile, code))()
+        start = await self._open_code(key, place, profile, code)
+        await start()
 
     async def _code_of(
         self, workspace: installations.InstalledWorkspace, facts: Mapping[str, Any]
@@ -191,12 +187,12 @@ class Interactions:
         Raises:
             BotError: it is not asked.
         """
-        profile = await self._door.require(workspace, user, channel)
+        profile = await self._permissions.require(workspace, user, channel)
         facts = await self._message(workspace, channel, ts)
         place, key = await self._at(workspace, user, channel, facts)
         author = ""
         if facts.get("user"):
-            author = (await self._door.profile(workspace, str(facts["user"]))).name
+            author = (await self._permissions.profile(workspace, str(facts["user"]))).name
         files = tuple(facts.get("files") or ())
         words = message_parsing.words(str(facts.get("text") or ""))
         request = requests.Request(
@@ -206,11 +202,11 @@ class Interactions:
             attachments=self._downloads.attachments(workspace, files),
             context=f"{author or 'Somebody'}: {words}",
             id=uuid.uuid4().hex,
-            approval=self._options.approval,
+            approval=self._config.approval,
         )
         title = requests_in_flight.title_of(request)
-        show = await self._turns.begin(key, place, request.id, title=title)
-        await self._turns.take(request, place, show)
+        entry = await self._in_flight.open(key, place, request.id, title=title)
+        await self._in_flight.answer(entry, request)
 
     async def _message(
         self, workspace: installations.InstalledWorkspace, channel: str, ts: str
@@ -248,11 +244,13 @@ class Interactions:
         """Carry out `/interpreter …` for the channel's own session."""
         place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
         try:
-            profile = await self._door.require(workspace, user, channel)
+            profile = await self._permissions.require(workspace, user, channel)
         except permissions.NotAllowedError as error:
             await tell(str(error))
             return
-        command = commands.parse(message_parsing.words(text)) or commands.SlackCommand("help")
+        command = message_parsing.parse_command(
+            message_parsing.words(text)
+        ) or message_parsing.SlackCommand("help")
         if command.name == "py":
             await self.run_code(
                 workspace, user, channel, message_parsing.code(text.strip()[2:].lstrip())
@@ -273,11 +271,11 @@ class Interactions:
         Raises:
             BotError: they may not.
         """
-        await self._door.require(workspace, user, channel)
+        await self._permissions.require(workspace, user, channel)
         key, request_id = requests_in_flight.request_of(value)
         if key is None or key.workspace != workspace.team or key.channel != channel:
             return
-        if not await self._turns.withdraw(key, request_id):
+        if not await self._in_flight.cancel(key, request_id):
             raise errors.BotError(_NOTHING)
 
     async def stop_thread(
@@ -286,12 +284,12 @@ class Interactions:
         """Stop what runs in a thread, as Slack's own button has been pressed there."""
         place = posted_messages.Place(workspace, channel, thread=root, asked="", user=user)
         try:
-            await self._door.require(workspace, user, channel)
+            await self._permissions.require(workspace, user, channel)
         except permissions.NotAllowedError as error:
             await posted_messages.whisper(self._api, place, str(error))
             return
         key = values.SessionKey("slack", workspace.team, channel, root)
-        if await self._turns.stop_thread(key, root):
+        if await self._in_flight.cancel_thread(key, root):
             return
         # Whoever began that died before it could say that it is over.
         await self._api.call(
@@ -315,12 +313,12 @@ class Interactions:
         Raises:
             BotError: it cannot be had, or not by this person.
         """
-        await self._door.require(workspace, user, place.channel)
+        await self._permissions.require(workspace, user, place.channel)
         session, _, handle = value.rpartition("/")
         key = requests_in_flight.key_of(session)
         if key is None or (key.workspace, key.channel) != (workspace.team, place.channel):
             raise errors.BotError("There is no such table.")
-        name = await self._turns.conversations.save_table(key, handle)
+        name = await self._service.save_table(key, handle)
         if complaints := await self._commands.send_file(key, place, name):
             raise errors.BotError(complaints)
 
@@ -338,9 +336,9 @@ class Interactions:
             NotAllowedError: they may not use the bot there.
         """
         if channel and root and title:
-            await self._door.require(workspace, user, channel)
+            await self._permissions.require(workspace, user, channel)
             key = values.SessionKey("slack", workspace.team, channel, root)
-            await self._turns.conversations.rename(key, title[:200])
+            await self._service.rename(key, title[:200])
 
     async def whisper(
         self, workspace: installations.InstalledWorkspace, user: str, channel: str, text: str

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
-from interpreter_bot import settings
 from interpreter_bot.platforms.slack import (
     answer_sections,
     answers,
@@ -21,8 +20,8 @@ from interpreter_bot.platforms.slack import (
     file_uploads,
     mrkdwn,
     posted_messages,
+    services,
     streamed_messages,
-    web_api,
 )
 from interpreter_bot.text import quantities, safe_text
 
@@ -41,10 +40,8 @@ class LiveMessage:
 
     def __init__(
         self,
-        api: web_api.WebApi,
-        sends: file_uploads.FileUploads,
+        shared: services.SlackServices,
         place: posted_messages.Place,
-        config: settings.Slack,
         *,
         stop_key: str,
         heading: str = "",
@@ -59,20 +56,19 @@ class LiveMessage:
             payload: facts about the first message, where it is not streamed.
             crowd: says how many answers are being shown, which share Slack's rates.
         """
-        self.api: Final = api
+        self.api: Final = shared.api
+        self.place: Final = place
         self.note = ""
         self.has_begun = False
         self._noted = ""
-        self._uploads = sends
-        self._place = place
-        self._options = config
+        self._uploads = shared.uploads
+        self._config = shared.config
         self.stop_key = stop_key
         self._heading = heading
         self._crowd = crowd
         self.is_stopped = False
-        self.is_unwanted = False
         self._sections = answer_sections.AnswerSections(
-            api, sends, place, config, heading=heading, payload=payload
+            shared, place, heading=heading, payload=payload
         )
         self._stream: streamed_messages.StreamedMessage | None = None
         self._streamed = 0
@@ -96,19 +92,19 @@ class LiveMessage:
         In channels a stream is live for one person only, and all others see its first words until
         it ends: there the answer is posted and edited.
         """
-        has_sessions = self._options.agent_view and self._place.thread and not self._heading
-        if has_sessions and self._place.is_direct:
+        has_sessions = self._config.agent_view and self.place.thread and not self._heading
+        if has_sessions and self.place.is_direct:
             self._has_status = await self._set_status("processing", title)
             if self._has_status:
                 self._stream = streamed_messages.StreamedMessage(
                     self.api,
-                    self._place,
-                    most_characters=self._options.stream_characters,
-                    most_seconds=self._options.stream_seconds,
+                    self.place,
+                    most_characters=self._config.stream_characters,
+                    most_seconds=self._config.stream_seconds,
                 )
                 return
         await self._edit(answers.Answer())
-        if has_sessions and not self._place.is_direct:
+        if has_sessions and not self.place.is_direct:
             self._has_status = await self._set_status("processing", title)
 
     async def status(self, status: Status) -> None:
@@ -119,14 +115,14 @@ class LiveMessage:
     async def _set_status(self, status: Status, title: str = "") -> bool:
         try:
             await self.api.call(
-                self._place.workspace,
+                self.place.workspace,
                 "agents.sessions.setStatus",
                 most_seconds=2.0,
-                channel_id=self._place.channel,
-                thread_ts=self._place.thread,
+                channel_id=self.place.channel,
+                thread_ts=self.place.thread,
                 status=status,
                 title=title or None,
-                initiator_user_id=self._place.user if title else None,
+                initiator_user_id=self.place.user if title else None,
             )
         except api_errors.GoneError:
             raise
@@ -189,7 +185,7 @@ class LiveMessage:
 
     async def pause(self, over: asyncio.Event) -> None:
         """Wait until more can be shown without showing too much, or until it is over."""
-        config, crowd = self._options, self._crowd()
+        config, crowd = self._config, self._crowd()
         if self._stream is None:
             seconds = config.editing_seconds * max(1.0, crowd * _EDITING_SHARE)
         else:
@@ -259,7 +255,7 @@ class LiveMessage:
             return False
         if apart:
             content = {"text": "The table", "blocks": apart}
-            await posted_messages.post(self.api, self._place, content, self.thread)
+            await posted_messages.post(self.api, self.place, content, self.thread)
         return True
 
     async def refuse(self, sentence: str) -> None:
@@ -287,7 +283,7 @@ class LiveMessage:
 
     async def upload(self, batch: Sequence[file_uploads.Outgoing]) -> list[str]:
         """Send files; returns sentences about those that could not be sent."""
-        return await self._uploads.send(self._place, self.thread, batch)
+        return await self._uploads.send(self.place, self.thread, batch)
 
     async def say(self, text: str) -> None:
         """Add a message of its own.
@@ -296,7 +292,7 @@ class LiveMessage:
             SlackError: Slack does not take it.
         """
         content = {"text": text[:300], "blocks": [blocks.prose(text[:11_000])]}
-        await posted_messages.post(self.api, self._place, content, self.thread)
+        await posted_messages.post(self.api, self.place, content, self.thread)
 
 
 def heading(name: str, code: str) -> str:

@@ -1,7 +1,8 @@
-"""Messages: which are for us, from whom, about what; they become requests.
+"""Messages that people send, edit and delete: those that are for the bot become requests.
 
-A mention in a channel comes as two events, and any event may come again, to another replica as
-well: a message is claimed before anything is done about it.
+The path of a message is a line: parse it, see whether it is ours, claim it, see whether its author
+may, make the request, start it. A mention in a channel comes as two events, and any event may come
+again, to another replica as well: a message is claimed before anything is done about it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, values
 from interpreter_bot.platforms.slack import (
     commands,
-    file_downloads,
     installations,
     live_messages,
     message_order,
@@ -24,8 +24,8 @@ from interpreter_bot.platforms.slack import (
     permissions,
     posted_messages,
     requests_in_flight,
+    services,
     thread_history,
-    web_api,
 )
 from interpreter_bot.sessions import requests
 from interpreter_bot.text import quantities
@@ -38,233 +38,56 @@ _ELSEWHERE: Final = (
     "Python waits for an answer to what it asked above, in another process of this bot. Say it "
     "again, which may reach that one; or mention me for something new."
 )
-_Ready: TypeAlias = Callable[[], Awaitable[None]]
+_Start: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class MessageEvents:
-    """Hears messages and answers those that are for us."""
+    """Answers messages that are for the bot."""
 
     def __init__(
         self,
-        turns: requests_in_flight.RequestsInFlight,
-        api: web_api.WebApi,
-        door: permissions.Permissions,
-        known: thread_history.ThreadHistory,
-        fetched: file_downloads.FileDownloads,
-        said: commands.Commands,
-        config: settings.Slack,
+        shared: services.SlackServices,
+        in_flight: requests_in_flight.RequestsInFlight,
+        handled: commands.Commands,
     ) -> None:
-        self._turns = turns
-        self._conversations = turns.conversations
-        self._api = api
-        self._door = door
-        self._threads = known
-        self._downloads = fetched
-        self._commands = said
-        self._options = config
+        self._services = shared
+        self._service = shared.service
+        self._threads = shared.threads
+        self._questions = shared.questions
+        self._in_flight = in_flight
+        self._commands = handled
         self._answers: collections.deque[tuple[str, str, str]]
         self._answers = collections.deque(maxlen=_MOST_ANSWERS)
         self._orders = message_order.MessageOrder()
 
-    async def hear(
+    async def on_event(
         self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any], event_id: str
     ) -> None:
-        """Hear a `message` or an `app_mention`."""
+        """Take a `message` or an `app_mention`: one that is new, edited or deleted."""
         match event.get("subtype"):
             case "message_changed":
-                await self._hear_edit(workspace, event, event_id)
-                return
+                await self._on_edit(workspace, event, event_id)
             case "message_deleted":
                 channel, ts = str(event.get("channel", "")), str(event.get("deleted_ts", ""))
-                await self._turns.withdraw_message(workspace.team, channel, ts)
-                return
-        message = message_parsing.message(event)
-        if message is None or message.user == workspace.bot_user:
-            return
-        self._threads.hear(workspace.team, message)
-        async with self._orders.at((workspace.team, message.channel, message.root)):
-            ready = await self._heard(workspace, message, event_id)
-        if ready is not None:
-            await ready()
+                await self._in_flight.cancel_message(workspace.team, channel, ts)
+            case _:
+                incoming = message_parsing.incoming(event, workspace.bot_user)
+                if incoming is not None:
+                    self._threads.hear(workspace.team, incoming.message)
+                    await self._on_message(workspace, incoming, event_id)
 
-    async def _heard(
-        self,
-        workspace: installations.InstalledWorkspace,
-        message: message_parsing.Message,
-        event_id: str,
-    ) -> _Ready | None:
-        """Claim a message and prepare what it leads to, if anything."""
-        thread = (workspace.team, message.channel, message.root)
-        is_mention = message_parsing.mentions(message.text, workspace.bot_user)
-        is_answer = self._turns.questions.waits(thread, message.user) and not is_mention
-        if not is_answer and not await self._is_for_us(workspace, message):
-            return None
-        if not await self._claim(workspace, message, event_id):
-            return None
-        text = message_parsing.words(message.text, workspace.bot_user)
-        if is_answer and self._turns.questions.tell(thread, message.user, text):
-            self._answers.append((workspace.team, message.channel, message.ts))
-            return None
-        return await self._prepared(workspace, message)
-
-    async def _claim(
-        self,
-        workspace: installations.InstalledWorkspace,
-        message: message_parsing.Message,
-        event_id: str,
-    ) -> bool:
-        """Say whether nobody has taken a message before."""
-        if event_id and not await self._conversations.claim(PLATFORM, event_id):
-            return False
-        name = f"{workspace.team}/{message.channel}/{message.ts}/{message.edited}"
-        return await self._conversations.claim(PLATFORM, name)
-
-    async def _is_for_us(
-        self, workspace: installations.InstalledWorkspace, message: message_parsing.Message
-    ) -> bool:
-        if message.is_direct or message_parsing.mentions(message.text, workspace.bot_user):
-            return True
-        if not message.thread:
-            return False
-        key = self._key(workspace, message, is_channels=False)
-        team, channel, root = workspace.team, message.channel, message.thread
-        is_ours = bool(self._threads.is_channels(team, channel, root))
-        # Asks the database, not Slack: most threads are nothing of ours.
-        past = await self._conversations.history(key, most=_PAST_LOOKED_AT)
-        if not is_ours and not past:
-            return False
-        chosen = await message_requests.chosen(self._conversations, key, self._options)
-        if not chosen.follows_threads:
-            return False
-        thread = await self._threads.read(workspace, channel, root, message.ts)
-        # Where a thread cannot be read, the store remembers who talked with the bot there.
-        people = thread.people if thread.is_whole else thread.people | {t.person for t in past}
-        return people == {message.user} or self._waits_elsewhere(thread, message)
-
-    def _waits_elsewhere(
-        self, thread: thread_history.Thread, message: message_parsing.Message
-    ) -> bool:
-        """Say whether a message answers a question that another process has asked."""
-        is_answer = bool(thread.question) and thread.asks == message.user
-        return is_answer and not self._turns.questions.is_ours(thread.question)
-
-    def _key(
-        self,
-        workspace: installations.InstalledWorkspace,
-        message: message_parsing.Message,
-        *,
-        is_channels: bool,
-    ) -> values.SessionKey:
-        root = "" if is_channels else message.root
-        return values.SessionKey(PLATFORM, workspace.team, message.channel, root)
-
-    async def _prepared(
-        self, workspace: installations.InstalledWorkspace, message: message_parsing.Message
-    ) -> _Ready | None:
-        """Prepare what a message for us leads to; None where nothing more is to be done."""
-        place = posted_messages.place_of(workspace, message)
-        try:
-            profile = await self._door.require(
-                workspace, message.user, message.channel, user_team=message.user_team
-            )
-        except permissions.NotAllowedError as error:
-            await posted_messages.whisper(self._api, place, str(error))
-            return None
-        text = message_parsing.words(message.text, workspace.bot_user)
-        command = commands.parse(text) if not message.files else None
-        if command is None or command.name == "py" or not command.is_for_mentions:
-            return await self._asked(workspace, message, place, profile, text)
-        thread = await self._thread(workspace, message)
-        key = self._key(workspace, message, is_channels=thread.is_channels)
-        return functools.partial(self._commands.run, command, key, place, profile)
-
-    async def _thread(
-        self, workspace: installations.InstalledWorkspace, message: message_parsing.Message
-    ) -> thread_history.Thread:
-        if not message.thread:
-            return thread_history.Thread()
-        return await self._threads.read(workspace, message.channel, message.thread, message.ts)
-
-    async def _asked(
-        self,
-        workspace: installations.InstalledWorkspace,
-        message: message_parsing.Message,
-        place: posted_messages.Place,
-        profile: permissions.Profile,
-        text: str,
-    ) -> _Ready | None:
-        """Make a request of a message, having given a sign first."""
-        known = self._threads.is_channels(workspace.team, message.channel, message.root)
-        key = self._key(workspace, message, is_channels=bool(known))
-        shown: live_messages.LiveMessage | None = None
-        # Without words there may be nothing to do, which would be an odd thing to work on.
-        if not message_requests.is_raw(message, text) and (text or message.files):
-            title = quantities.one_line(text, _TITLE_CHARACTERS) if not message.thread else ""
-            shown = await self._turns.begin(key, place, message.id, title=title)
-        try:
-            request = await self._request(workspace, message, profile)
-        except errors.BotError as error:
-            if shown is None:
-                await posted_messages.whisper(self._api, place, str(error))
-            else:
-                self._turns.forget(shown)
-                await shown.refuse(str(error))
-            return None
-        if shown is None:
-            # Now rather than when it is taken: what is said next waits its turn behind it.
-            heading = live_messages.heading(profile.name, request.text)
-            shown = await self._turns.begin(request.key, place, message.id, heading=heading)
-        self._threads.answer(workspace.team, message)
-        shown.stop_key = requests_in_flight.stop_value(request.key, message.id)
-        return functools.partial(self._take, request, place, shown)
-
-    async def _request(
-        self,
-        workspace: installations.InstalledWorkspace,
-        message: message_parsing.Message,
-        profile: permissions.Profile,
-    ) -> requests.Request:
-        """Make a request of a message.
-
-        Raises:
-            BotError: there is nothing to be done, or it cannot be done here.
-        """
-        thread = await self._thread(workspace, message)
-        is_mention = message_parsing.mentions(message.text, workspace.bot_user)
-        if self._waits_elsewhere(thread, message) and not is_mention:
-            raise errors.BotError(_ELSEWHERE)
-        key = self._key(workspace, message, is_channels=thread.is_channels)
-        person = requests.Person(profile.user, profile.name)
-        return await message_requests.request(
-            self._conversations,
-            self._door,
-            self._downloads,
-            workspace,
-            message_requests.ParsedRequest(message, thread, key, person),
-            config=self._options,
-        )
-
-    async def _take(
-        self,
-        request: requests.Request,
-        place: posted_messages.Place,
-        shown: live_messages.LiveMessage,
-    ) -> None:
-        await self._turns.take(request, place, shown)
-        if request.is_code:
-            return
-        begun = await self._conversations.history(request.key, most=2)
-        if len(begun) < 2:
-            await self._conversations.rename(request.key, requests_in_flight.title_of(request))
-
-    async def _hear_edit(
+    async def _on_edit(
         self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any], event_id: str
     ) -> None:
         """Answer a message anew that its author changed, while it is fresh."""
         facts = event.get("message") or {}
         before = event.get("previous_message") or {}
-        message = message_parsing.message(facts, str(event.get("channel", "")))
-        if message is None or not message.edited or before.get("text") == message.text:
+        channel = str(event.get("channel", ""))
+        incoming = message_parsing.incoming(facts, workspace.bot_user, channel)
+        if incoming is None:
+            return
+        message = incoming.message
+        if not message.edited or before.get("text") == message.text:
             # Slack says that a message changed also when it unfurls a link in it.
             return
         if (facts.get("edited") or {}).get("user") != message.user:
@@ -272,14 +95,149 @@ class MessageEvents:
         if (workspace.team, message.channel, message.ts) in self._answers:
             # It was an answer to Python, which has it.
             return
-        if time.time() - float(message.ts) > self._options.edit_seconds:
+        if time.time() - float(message.ts) > self._services.config.edit_seconds:
             return
-        async with self._orders.at((workspace.team, message.channel, message.root)):
-            if not await self._is_for_us(workspace, message):
+        await self._on_message(workspace, incoming, event_id, is_edit=True)
+
+    async def _on_message(
+        self,
+        workspace: installations.InstalledWorkspace,
+        incoming: message_parsing.IncomingMessage,
+        event_id: str,
+        *,
+        is_edit: bool = False,
+    ) -> None:
+        """Take one message along the line."""
+        message = incoming.message
+        thread = (workspace.team, message.channel, message.root)
+        async with self._orders.at(thread):
+            waits = not incoming.is_mention and self._questions.waits(thread, message.user)
+            is_answer = waits and not is_edit
+            if not is_answer and not await self._is_ours(workspace, incoming):
                 return
             if not await self._claim(workspace, message, event_id):
                 return
-            await self._turns.withdraw_message(workspace.team, message.channel, message.ts)
-            ready = await self._prepared(workspace, message)
-        if ready is not None:
-            await ready()
+            if is_edit:
+                await self._in_flight.cancel_message(workspace.team, message.channel, message.ts)
+            if is_answer and self._questions.tell(thread, message.user, incoming.text):
+                self._answers.append((workspace.team, message.channel, message.ts))
+                return
+            start = await self._permitted(workspace, incoming)
+        if start is not None:
+            await start()
+
+    async def _is_ours(
+        self,
+        workspace: installations.InstalledWorkspace,
+        incoming: message_parsing.IncomingMessage,
+    ) -> bool:
+        message = incoming.message
+        if message.is_direct or incoming.is_mention:
+            return True
+        if not message.thread:
+            return False
+        key = message_requests.session_key(workspace, message, is_channels=False)
+        is_known = self._threads.is_channels(workspace.team, message.channel, message.thread)
+        # Asks the database, not Slack: most threads are nothing of ours.
+        past = await self._service.history(key, most=_PAST_LOOKED_AT)
+        if not is_known and not past:
+            return False
+        scope = values.Scope(PLATFORM, key.workspace, key.channel)
+        if not (await self._services.permissions.preferences(scope)).follows_threads:
+            return False
+        thread = await self._read_thread(workspace, message)
+        # Where a thread cannot be read, the store remembers who talked with the bot there.
+        people = thread.people if thread.is_whole else thread.people | {t.person for t in past}
+        return people == {message.user} or self._answers_elsewhere(thread, message)
+
+    def _answers_elsewhere(
+        self, thread: thread_history.Thread, message: message_parsing.Message
+    ) -> bool:
+        """Say whether a message answers a question that another process has asked."""
+        is_answer = bool(thread.question) and thread.asks == message.user
+        return is_answer and not self._questions.is_ours(thread.question)
+
+    async def _read_thread(
+        self, workspace: installations.InstalledWorkspace, message: message_parsing.Message
+    ) -> thread_history.Thread:
+        if not message.thread:
+            return thread_history.Thread()
+        return await self._threads.read(workspace, message.channel, message.thread, message.ts)
+
+    async def _claim(
+        self,
+        workspace: installations.InstalledWorkspace,
+        message: message_parsing.Message,
+        event_id: str,
+    ) -> bool:
+        """Say whether no process has taken a message before."""
+        if event_id and not await self._service.claim(PLATFORM, event_id):
+            return False
+        name = f"{workspace.team}/{message.channel}/{message.ts}/{message.edited}"
+        return await self._service.claim(PLATFORM, name)
+
+    async def _permitted(
+        self,
+        workspace: installations.InstalledWorkspace,
+        incoming: message_parsing.IncomingMessage,
+    ) -> _Start | None:
+        """See whether the author may; give what starts the message's command or request."""
+        message = incoming.message
+        place = posted_messages.place_of(workspace, message)
+        try:
+            profile = await self._services.permissions.require(
+                workspace, message.user, message.channel, user_team=message.user_team
+            )
+        except permissions.NotAllowedError as error:
+            await posted_messages.whisper(self._services.api, place, str(error))
+            return None
+        if incoming.command is None:
+            return await self._request(incoming, place, profile)
+        thread = await self._read_thread(workspace, message)
+        key = message_requests.session_key(workspace, message, is_channels=thread.is_channels)
+        return functools.partial(self._commands.run, incoming.command, key, place, profile)
+
+    async def _request(
+        self,
+        incoming: message_parsing.IncomingMessage,
+        place: posted_messages.Place,
+        profile: permissions.Profile,
+    ) -> _Start | None:
+        """Make a request of a message, having given a sign first."""
+        message, workspace = incoming.message, place.workspace
+        is_known = self._threads.is_channels(workspace.team, message.channel, message.root)
+        key = message_requests.session_key(workspace, message, is_channels=bool(is_known))
+        entry: requests_in_flight.InFlight | None = None
+        # Without words there may be nothing to do, which would be an odd thing to work on.
+        if not incoming.is_code and (incoming.text or message.files):
+            title = quantities.one_line(incoming.text, _TITLE_CHARACTERS)
+            entry = await self._in_flight.open(
+                key, place, message.id, title="" if message.thread else title
+            )
+        try:
+            thread = await self._read_thread(workspace, message)
+            if self._answers_elsewhere(thread, message) and not incoming.is_mention:
+                raise errors.BotError(_ELSEWHERE)
+            request = await message_requests.build(
+                self._services, workspace, incoming, thread, profile
+            )
+        except errors.BotError as error:
+            if entry is None:
+                await posted_messages.whisper(self._services.api, place, str(error))
+            else:
+                await self._in_flight.refuse(entry, str(error))
+            return None
+        if entry is None:
+            # Now rather than when it is taken: what is said next waits its turn behind it.
+            heading = live_messages.heading(profile.name, request.text)
+            entry = await self._in_flight.open(request.key, place, message.id, heading=heading)
+        self._threads.answer(workspace.team, message)
+        return functools.partial(self._start, entry, request)
+
+    async def _start(self, entry: requests_in_flight.InFlight, request: requests.Request) -> None:
+        await self._in_flight.answer(entry, request)
+        if request.is_code:
+            return
+        begun = await self._service.history(request.key, most=2)
+        if len(begun) < 2:
+            await self._service.rename(request.key, requests_in_flight.title_of(request))

@@ -1,4 +1,4 @@
-"""Reading what Slack sends: text, code and files of messages. Pure."""
+"""Parse what Slack sends: text, code, files and commands of messages. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,29 @@ import dataclasses
 import html
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
+from interpreter_bot.sessions import requests
+
+SWITCH: Final = {"on": True, "off": False}
+
+_COMMANDS: Final = frozenset(
+    [
+        "approval",
+        "files",
+        "follow",
+        "help",
+        "limits",
+        "model",
+        "notebook",
+        "py",
+        "reset",
+        "stop",
+        "usage",
+    ]
+)
+_WITH_ARGUMENT: Final = frozenset({"approval", "files", "follow", "model", "py", "reset"})
+_BLANK: Final = re.compile(r"\s")
 _SMART: Final = {
     **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
     **dict.fromkeys("\u201c\u201d\u201e\u201f", '"'),
@@ -56,6 +77,81 @@ class Message:
         return self.thread or self.ts
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlackCommand:
+    """One word and what follows it."""
+
+    name: str
+    argument: str = ""
+
+    @property
+    def is_for_mentions(self) -> bool:
+        """Whether it is surely no question: "model" is, "model the data" is not."""
+        if self.name == "py" or not self.argument:
+            return True
+        if self.name == "approval":
+            return self.argument in get_args(requests.Approval)
+        if self.name == "follow":
+            return self.argument in SWITCH
+        if self.name == "reset":
+            return self.argument == "files"
+        return self.name in ("files", "model") and not _BLANK.search(self.argument)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IncomingMessage:
+    """A message as it concerns the bot, parsed once when it comes.
+
+    Attributes:
+        message: as Slack sent it.
+        text: its words, without the mention of the bot.
+        is_mention: it mentions the bot.
+        is_code: it is code to be run as it is: `py …`, or a snippet without words.
+        code: what follows `py`; empty where the code is in a snippet.
+        command: what else the bot is told to do; None for a question.
+    """
+
+    message: Message
+    text: str
+    is_mention: bool
+    is_code: bool = False
+    code: str = ""
+    command: SlackCommand | None = None
+
+
+def incoming(event: Mapping[str, Any], bot_user: str, channel: str = "") -> IncomingMessage | None:
+    """Parse a message somebody sent; None where it is not one of a person's."""
+    sent = message(event, channel)
+    if sent is None or sent.user == bot_user:
+        return None
+    text = words(sent.text, bot_user)
+    is_mention = mentions(sent.text, bot_user)
+    if sent.files:
+        is_code = not text and len(sent.files) == 1 and is_snippet(sent.files[0])
+        return IncomingMessage(sent, text, is_mention, is_code=is_code)
+    command = parse_command(text)
+    if command is not None and command.name == "py":
+        code = code_of_mention(sent.text, bot_user)
+        return IncomingMessage(sent, text, is_mention, is_code=True, code=code)
+    if command is not None and not command.is_for_mentions:
+        command = None
+    return IncomingMessage(sent, text, is_mention, command=command)
+
+
+def parse_command(text: str) -> SlackCommand | None:
+    """Read a command; None where a text is none."""
+    name, _, argument = text.strip().partition(" ")
+    first, _, rest = name.partition("\n")
+    if rest:
+        name, argument = first, f"{rest} {argument}"
+    name = name.lower()
+    if name not in _COMMANDS or (argument.strip() and name not in _WITH_ARGUMENT):
+        return None
+    if name == "py" and not argument.strip():
+        return None
+    return SlackCommand(name, argument.strip())
+
+
 def message(event: Mapping[str, Any], channel: str = "") -> Message | None:
     """Read a message; None where it is not one of a person's."""
     if event.get("subtype", "") not in _SUBTYPES or event.get("bot_id") or not event.get("user"):
@@ -83,8 +179,17 @@ def mentions(text: str, user: str) -> bool:
 def words(text: str, bot_user: str = "") -> str:
     """Turn a text into what the person saw as they wrote it, without the mention of the bot."""
     if bot_user:
-        text = re.sub(rf"<@{re.escape(bot_user)}(?:\|[^>]*)?>[:,]?", "", text)
+        text = _without_mention(text, bot_user)
     return html.unescape(_TOKEN.sub(_shown, text)).strip()
+
+
+def code_of_mention(text: str, bot_user: str) -> str:
+    """Give the code after `py` in a mention, as it was meant."""
+    return code(_without_mention(text, bot_user).strip()[2:].lstrip(" "))
+
+
+def _without_mention(text: str, user: str) -> str:
+    return re.sub(rf"<@{re.escape(user)}(?:\|[^>]*)?>[:,]?", "", text)
 
 
 def _shown(found: re.Match[str]) -> str:

@@ -12,23 +12,17 @@ from interpreter_bot.platforms.slack import (
     approvals,
     home_views,
     installations,
-    permissions,
-    web_api,
+    services,
 )
 
 
 class Modals:
     """Opens forms and takes answers."""
 
-    def __init__(
-        self,
-        api: web_api.WebApi,
-        door: permissions.Permissions,
-        questions: approvals.Questions,
-    ) -> None:
-        self._api = api
-        self._door = door
-        self._questions = questions
+    def __init__(self, shared: services.SlackServices) -> None:
+        self._api = shared.api
+        self._permissions = shared.permissions
+        self._questions = shared.questions
 
     async def open_run(
         self, workspace: installations.InstalledWorkspace, channel: str, trigger: str
@@ -124,7 +118,7 @@ class Modals:
         if question is None:
             raise errors.BotError(approvals.LATE)
         if user != question.user:
-            profile = await self._door.require(workspace, user, channel)
+            profile = await self._permissions.require(workspace, user, channel)
             if not (question.code and profile.is_admin):
                 raise errors.BotError("Only the person who asked may answer that.")
         return question

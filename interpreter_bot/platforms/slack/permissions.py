@@ -91,8 +91,8 @@ class Permissions:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
-        self._options = config
-        self._conversations = service
+        self._config = config
+        self._service = service
         self._profiles = cachetools.TTLCache[tuple[str, str], Profile](
             _MOST_KNOWN, _FRESH_SECONDS, timer=clock
         )
@@ -113,7 +113,7 @@ class Permissions:
         Raises:
             NotAllowedError: they may not; the sentence says why.
         """
-        config = self._options
+        config = self._config
         if config.allowed_workspaces and workspace.team not in config.allowed_workspaces:
             raise NotAllowedError("I do not work in this workspace.")
         lists = await self.lists(workspace)
@@ -145,8 +145,11 @@ class Permissions:
 
     async def lists(self, workspace: installations.InstalledWorkspace) -> Preferences:
         """Say who may in a workspace: what its admins chose, else the settings."""
-        scope = values.Scope("slack", workspace.team)
-        return effective(await self._conversations.choices(scope), self._options)
+        return await self.preferences(values.Scope("slack", workspace.team))
+
+    async def preferences(self, scope: values.Scope) -> Preferences:
+        """Say what holds in a workspace or channel."""
+        return effective(await self._service.choices(scope), self._config)
 
     async def _members(
         self, workspace: installations.InstalledWorkspace, group: str
@@ -198,7 +201,7 @@ class Permissions:
         )
         is_stranger = bool(facts.get("is_stranger")) or not is_same
         is_chief = bool(facts.get("is_admin") or facts.get("is_owner"))
-        is_admin = user in self._options.admins or (is_chief and not is_stranger)
+        is_admin = user in self._config.admins or (is_chief and not is_stranger)
         is_guest = bool(facts.get("is_restricted") or facts.get("is_ultra_restricted"))
         is_bot = bool(facts.get("is_bot") or facts.get("deleted"))
         return Profile(user, str(name), team, is_guest, is_stranger, is_bot, is_admin)

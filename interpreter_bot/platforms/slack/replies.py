@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import phrases
 from interpreter_bot.platforms.slack import (
     answers,
@@ -24,14 +24,14 @@ from interpreter_bot.platforms.slack import (
     file_uploads,
     live_messages,
     mrkdwn,
-    posted_messages,
+    services,
 )
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text, screens
 
 _log = logging.getLogger(__name__)
 
-Stop: TypeAlias = Callable[[], Awaitable[object]]
+Cancel: TypeAlias = Callable[[], Awaitable[object]]
 
 
 @dataclasses.dataclass(slots=True)
@@ -49,28 +49,25 @@ class SlackReply:
 
     def __init__(
         self,
-        show: live_messages.LiveMessage,
-        place: posted_messages.Place,
-        questions: approvals.Questions,
-        config: settings.Slack,
+        shared: services.SlackServices,
+        live: live_messages.LiveMessage,
         *,
         session: str,
         is_code: bool,
-        stop: Stop,
+        cancel: Cancel,
     ) -> None:
         """Say nothing yet.
 
         Args:
             session: names the conversation in buttons.
             is_code: the request is raw code.
-            stop: ends the turn.
+            cancel: ends the turn.
         """
-        self._show = show
+        self._message = live
         self._session = session
-        self._stop = stop
-        self._place = place
-        self._questions = questions
-        self._options = config
+        self._cancel = cancel
+        self._questions = shared.questions
+        self._config = shared.config
         self._is_code = is_code
         self._answer = answers.Answer()
         self._results = cell_results.CellResults()
@@ -90,13 +87,13 @@ class SlackReply:
 
     def queued(self, ahead: int) -> None:
         """See the port."""
-        self._show.note = f"Waiting: {ahead} before this" if ahead else ""
+        self._message.note = f"Waiting: {ahead} before this" if ahead else ""
         self._changed.set()
 
     def started(self) -> None:
         """See the port."""
-        self._show.note = ""
-        self._show.has_begun = True
+        self._message.note = ""
+        self._message.has_begun = True
         self._changed.set()
 
     def step(self, number: int) -> None:
@@ -109,7 +106,7 @@ class SlackReply:
     def progress(self, text: str, share: float | None) -> None:
         """See the port."""
         said = phrases.waiting_sentence(text, share)
-        self._show.note = quantities.one_line(said, answers.FIELD_CHARACTERS)
+        self._message.note = quantities.one_line(said, answers.FIELD_CHARACTERS)
         self._changed.set()
 
     def text(self, delta: str) -> None:
@@ -130,7 +127,7 @@ class SlackReply:
         """See the port."""
         self._flush_words()
         self._cell = _Cell(cell, code)
-        if self._options.code == "full" and not self._is_code:
+        if self._config.code == "full" and not self._is_code:
             readable = safe_text.revealed(code)
             self._answer.paragraph(mrkdwn.python(readable.text, readable.warning))
         self._task("Running Python", "in_progress")
@@ -147,20 +144,22 @@ class SlackReply:
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:
         """See the port."""
-        thread = await self._show.settled(self._answer, self._live)
-        return await approvals.ask(self._show.api, self._questions, self._place, thread, request)
+        thread = await self._message.settled(self._answer, self._live)
+        return await approvals.ask(
+            self._message.api, self._questions, self._message.place, thread, request
+        )
 
     async def approve(self, cell: int, code: str) -> str | None:
         """See the port."""
         self._flush_words()
-        thread = await self._show.settled(self._answer, self._live)
-        await self._show.status("suspended")
+        thread = await self._message.settled(self._answer, self._live)
+        await self._message.status("suspended")
         try:
             return await approvals.approve(
-                self._show.api, self._questions, self._place, thread, code
+                self._message.api, self._questions, self._message.place, thread, code
             )
         finally:
-            await self._show.status("processing")
+            await self._message.status("processing")
 
     def finished(self, cell: int, finished: values.Finished) -> None:
         """See the port."""
@@ -235,16 +234,16 @@ class SlackReply:
 
     async def _progress(self) -> None:
         try:
-            await self._show.progress(self._answer, self._live)
-            if self._show.is_stopped:
+            await self._message.progress(self._answer, self._live)
+            if self._message.is_stopped:
                 # Slack tells of its button by an event, too, which may go to another process.
-                await self._stop()
+                await self._cancel()
         except api_errors.GoneError:
             raise
         except api_errors.SlackError as error:
             # The end is shown all the same, if Slack takes it then.
             _log.info("progress could not be shown", exc_info=error)
-        await self._show.pause(self._over)
+        await self._message.pause(self._over)
 
     async def _finish(self, end: ports.End) -> None:
         below = [block for block in [self._table] if block is not None]
@@ -255,23 +254,23 @@ class SlackReply:
         if not (self._answer.has_anything or self._made or self._table):
             self._answer.paragraph("_Done; there is nothing to show._")
         try:
-            await self._show.finish(self._answer, below, is_rewritten=self._is_rewritten)
+            await self._message.finish(self._answer, below, is_rewritten=self._is_rewritten)
         except api_errors.GoneError:
             raise
         except api_errors.SlackError as error:
             _log.warning("an answer could not be shown", exc_info=error)
             await self._apologize(error)
-        complaints = list(self._show.complaints)
+        complaints = list(self._message.complaints)
         if self._made:
             batch, self._made = self._made, []
-            complaints += await self._show.upload(batch)
+            complaints += await self._message.upload(batch)
         if complaints:
-            await self._show.say("\n".join(mrkdwn.defused(c) for c in complaints))
+            await self._message.say("\n".join(mrkdwn.defused(c) for c in complaints))
 
     async def _apologize(self, error: errors.BotError) -> None:
         """Say that the answer could not be said, as plainly as can be."""
         with contextlib.suppress(api_errors.SlackError):
-            await self._show.say(f"The answer could not be shown: {mrkdwn.defused(str(error))}")
+            await self._message.say(f"The answer could not be shown: {mrkdwn.defused(str(error))}")
 
     def _flush_words(self) -> None:
         self._answer.text(self._defuser.rest())
@@ -288,7 +287,7 @@ class SlackReply:
             self._changed.set()
             return
         details = ""
-        if self._options.code == "short":
+        if self._config.code == "short":
             readable = safe_text.revealed(cell.code).text
             details = mrkdwn.defused(answers.shorten(readable))[: answers.FIELD_CHARACTERS]
         shown = mrkdwn.defused(output)[: answers.FIELD_CHARACTERS]

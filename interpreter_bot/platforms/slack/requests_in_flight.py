@@ -7,24 +7,19 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from interpreter_bot import settings, values
+from interpreter_bot import values
 from interpreter_bot.platforms.slack import (
     api_errors,
-    approvals,
-    file_uploads,
     live_messages,
     posted_messages,
     replies,
+    services,
     thread_history,
-    web_api,
 )
 from interpreter_bot.sessions import ports, requests
 from interpreter_bot.text import quantities
-
-if TYPE_CHECKING:
-    from interpreter_bot.sessions import conversations
 
 _log = logging.getLogger(__name__)
 
@@ -33,33 +28,31 @@ _SEPARATOR: Final = "/"
 _LAST_WORDS_SECONDS: Final = 5.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(eq=False, slots=True)
 class InFlight:
-    """A request that is not answered yet, though it may not have begun."""
+    """A request from the first sign of life to the last word of its answer.
+
+    Attributes:
+        key: its session, as far as it is known yet.
+        request_id: unique in its channel.
+        live: shows the answer, beginning with the sign of life.
+        is_cancelled: it was taken back, perhaps before it was handed on.
+    """
 
     key: values.SessionKey
     request_id: str
+    live: live_messages.LiveMessage
+    is_cancelled: bool = False
 
 
 class RequestsInFlight:
     """All requests of this process, a task each. They belong to this; `drain` sees their end."""
 
-    def __init__(
-        self,
-        service: conversations.Conversations,
-        api: web_api.WebApi,
-        known: thread_history.ThreadHistory,
-        questions: approvals.Questions,
-        config: settings.Slack,
-    ) -> None:
-        self.conversations: Final = service
-        self.questions: Final = questions
-        self._api = api
-        self._threads = known
-        self._options = config
-        self._uploads = file_uploads.FileUploads(api)
+    def __init__(self, shared: services.SlackServices) -> None:
+        self._services = shared
+        self._service = shared.service
         self._tasks: set[asyncio.Task[None]] = set()
-        self._underway: dict[live_messages.LiveMessage, InFlight] = {}
+        self._entries: dict[tuple[str, str, str], InFlight] = {}
         self.is_closing = False
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -89,7 +82,7 @@ class RequestsInFlight:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def begin(
+    async def open(
         self,
         key: values.SessionKey,
         place: posted_messages.Place,
@@ -97,11 +90,11 @@ class RequestsInFlight:
         *,
         title: str = "",
         heading: str = "",
-    ) -> live_messages.LiveMessage:
-        """Give the first sign of an answer, which can be withdrawn from now on.
+    ) -> InFlight:
+        """Give the first sign of an answer, which can be cancelled from now on.
 
         Args:
-            key: the conversation, as far as it is known yet.
+            key: the session, as far as it is known yet.
             place: where it is shown.
             request_id: of the request that is to be answered.
             title: of a session that begins with it.
@@ -110,112 +103,94 @@ class RequestsInFlight:
         Raises:
             SlackError: Slack does not take it.
         """
-        show = self._show(key, place, request_id, heading=heading)
-        self._underway[show] = InFlight(key, request_id)
-        try:
-            await show.begin(title)
-        except BaseException:
-            self.forget(show)
-            raise
-        return show
-
-    async def take(
-        self,
-        request: requests.Request,
-        place: posted_messages.Place,
-        show: live_messages.LiveMessage,
-    ) -> None:
-        """Answer a request of which a sign was given; it has its place in the lane at once."""
-        self._underway[show] = InFlight(request.key, request.id)
-        try:
-            await self._take(request, place, show)
-        finally:
-            self.forget(show)
-        if not place.thread:
-            team, root = place.workspace.team, show.thread
-            self._threads.remember(team, place.channel, root, is_channels=True)
-
-    async def _take(
-        self,
-        request: requests.Request,
-        place: posted_messages.Place,
-        show: live_messages.LiveMessage,
-    ) -> None:
-        reply = replies.SlackReply(
-            show,
+        is_channels = not place.thread and not key.thread
+        live = live_messages.LiveMessage(
+            self._services,
             place,
-            self.questions,
-            self._options,
+            stop_key=stop_value(key, request_id),
+            heading=heading,
+            payload={"kernel": thread_history.CHANNELS_OWN} if is_channels else None,
+            crowd=functools.partial(self._crowd, key.workspace),
+        )
+        entry = self._entries[_id(key, request_id)] = InFlight(key, request_id, live)
+        try:
+            await live.begin(title)
+        except BaseException:
+            self._close(entry)
+            raise
+        return entry
+
+    async def refuse(self, entry: InFlight, sentence: str) -> None:
+        """Say why a request is not answered, though there was a sign that it would be.
+
+        Raises:
+            SlackError: Slack does not take it.
+        """
+        self._close(entry)
+        await entry.live.refuse(sentence)
+
+    async def answer(self, entry: InFlight, request: requests.Request) -> None:
+        """Answer a request of which a sign was given; it has its place in the lane at once."""
+        entry.key = request.key
+        entry.live.stop_key = stop_value(request.key, request.id)
+        try:
+            await self._answer(entry, request)
+        finally:
+            self._close(entry)
+        place = entry.live.place
+        if not place.thread:
+            self._services.threads.remember(
+                place.workspace.team, place.channel, entry.live.thread, is_channels=True
+            )
+
+    async def _answer(self, entry: InFlight, request: requests.Request) -> None:
+        reply = replies.SlackReply(
+            self._services,
+            entry.live,
             session=stop_key(request.key),
             is_code=request.is_code,
-            stop=functools.partial(self.withdraw, request.key, request.id),
+            cancel=functools.partial(self.cancel, request.key, request.id),
         )
         pump = asyncio.create_task(reply.pump(), name="slack pump")
         try:
-            if show.is_unwanted:
+            if entry.is_cancelled:
                 reply.ended(ports.End(status=ports.Status.STOPPED))
             else:
-                await self.conversations.handle(request, reply)
+                await self._service.handle(request, reply)
             await pump
         finally:
             # Also when the bot is told to end: what happened is still said, if that is quick.
             await asyncio.wait([pump], timeout=_LAST_WORDS_SECONDS)
             pump.cancel()
 
-    def _show(
-        self, key: values.SessionKey, place: posted_messages.Place, request_id: str, *, heading: str
-    ) -> live_messages.LiveMessage:
-        is_channels = not place.thread and not key.thread
-        return live_messages.LiveMessage(
-            self._api,
-            self._uploads,
-            place,
-            self._options,
-            stop_key=stop_value(key, request_id),
-            heading=heading,
-            payload={"kernel": thread_history.CHANNELS_OWN} if is_channels else None,
-            crowd=functools.partial(self._crowd, key.workspace),
-        )
-
     def _crowd(self, team: str) -> int:
-        return sum(in_flight.key.workspace == team for in_flight in self._underway.values())
+        return sum(entry.key.workspace == team for entry in self._entries.values())
 
-    def forget(self, show: live_messages.LiveMessage) -> None:
+    def _close(self, entry: InFlight) -> None:
         """Expect a request no longer."""
-        self._underway.pop(show, None)
+        self._entries.pop(_id(entry.key, entry.request_id), None)
 
-    async def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
+    async def cancel(self, key: values.SessionKey, request_id: str) -> bool:
         """Take back a request: it waits no longer, or is stopped. False if it is over."""
-        found = self._find(key, request_id)
-        if found is None:
+        entry = self._entries.get(_id(key, request_id))
+        if entry is None:
             return False
-        show, known = found
         # Should it not even wait yet, it never begins.
-        show.is_unwanted = True
-        if await self.conversations.withdraw(known.key, request_id):
+        entry.is_cancelled = True
+        if await self._service.withdraw(entry.key, request_id):
             return True
-        if show.has_begun:
-            return await self.conversations.stop(known.key)
+        if entry.live.has_begun:
+            return await self._service.stop(entry.key)
         return True
 
-    def _find(
-        self, key: values.SessionKey, request_id: str
-    ) -> tuple[live_messages.LiveMessage, InFlight] | None:
-        # Whose kernel a thread uses may not have been known when the button was made.
-        wanted = (key.workspace, key.channel, request_id)
-        for show, known in self._underway.items():
-            if (known.key.workspace, known.key.channel, known.request_id) == wanted:
-                return show, known
-        return None
-
-    async def withdraw_message(self, team: str, channel: str, ts: str) -> None:
+    async def cancel_message(self, team: str, channel: str, ts: str) -> None:
         """Take back whatever was asked by a message, however it was worded."""
-        for in_flight in list(self._underway.values()):
-            is_there = (in_flight.key.workspace, in_flight.key.channel) == (team, channel)
-            if is_there and in_flight.request_id.partition("-")[0] == ts:
-                await self.withdraw(in_flight.key, in_flight.request_id)
+        for entry in list(self._entries.values()):
+            is_there = (entry.key.workspace, entry.key.channel) == (team, channel)
+            if is_there and entry.request_id.partition("-")[0] == ts:
+                await self.cancel(entry.key, entry.request_id)
 
-    async def stop_thread(self, key: values.SessionKey, root: str) -> bool:
+    async def cancel_thread(self, key: values.SessionKey, root: str) -> bool:
         """Stop whatever is answered in a thread; what runs in other threads goes on.
 
         Returns:
@@ -223,19 +198,24 @@ class RequestsInFlight:
         """
         place = (key.workspace, key.channel)
         found = [
-            in_flight
-            for show, in_flight in self._underway.items()
-            if show.thread == root and (in_flight.key.workspace, in_flight.key.channel) == place
+            entry
+            for entry in self._entries.values()
+            if entry.live.thread == root and (entry.key.workspace, entry.key.channel) == place
         ]
-        for in_flight in found:
-            await self.withdraw(in_flight.key, in_flight.request_id)
+        for entry in found:
+            await self.cancel(entry.key, entry.request_id)
         return bool(found)
 
-    async def stop_all(self, team: str) -> None:
+    async def cancel_workspace(self, team: str) -> None:
         """Stop everything of a workspace the bot was removed from."""
-        for in_flight in list(self._underway.values()):
-            if in_flight.key.workspace == team:
-                await self.withdraw(in_flight.key, in_flight.request_id)
+        for entry in list(self._entries.values()):
+            if entry.key.workspace == team:
+                await self.cancel(entry.key, entry.request_id)
+
+
+def _id(key: values.SessionKey, request_id: str) -> tuple[str, str, str]:
+    # Whose kernel a thread uses may not have been known when a button was made.
+    return key.workspace, key.channel, request_id
 
 
 def title_of(request: requests.Request) -> str:

@@ -25,21 +25,17 @@ from interpreter_bot import logs, settings
 from interpreter_bot.platforms.slack import (
     actions,
     api_errors,
-    approvals,
     bolt_handlers,
     commands,
-    file_downloads,
     home_tab,
     http_server,
     installations,
     interactions,
     message_events,
     modals,
-    permissions,
     posted_messages,
     requests_in_flight,
-    thread_history,
-    web_api,
+    services,
 )
 
 if TYPE_CHECKING:
@@ -70,10 +66,11 @@ async def running(
     async with contextlib.AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
         known, flow = await _workspaces(config, engine, session)
-        api = web_api.WebApi(session, config, known)
-        notify = posted_messages.Notifier(api, known).notify
-        turns, handlers = _parts(service, config, api, known, notify)
-        stack.push_async_callback(turns.drain, config.drain_seconds)
+        shared = services.build(service, config, known, session)
+        notify = posted_messages.Notifier(shared.api, known).notify
+        in_flight = requests_in_flight.RequestsInFlight(shared)
+        handlers = _handlers(shared, in_flight, notify)
+        stack.push_async_callback(in_flight.drain, config.drain_seconds)
         service.notify_through("slack", notify)
         app = bolt_handlers.build(
             known, config.signing_secret.get_secret_value(), config.api_base_url
@@ -158,28 +155,28 @@ async def _log_in(
     )
 
 
-def _parts(
-    service: conversations.Conversations,
-    config: settings.Slack,
-    api: web_api.WebApi,
-    known: installations.InstalledWorkspaces,
+def _handlers(
+    shared: services.SlackServices,
+    in_flight: requests_in_flight.RequestsInFlight,
     notify: posted_messages.Notify,
-) -> tuple[requests_in_flight.RequestsInFlight, bolt_handlers.Handlers]:
-    read = thread_history.ThreadHistory(api)
-    door = permissions.Permissions(api, config, service)
-    fetched = file_downloads.FileDownloads(api, config, most_bytes=service.limits.upload_bytes)
-    said = commands.Commands(service, api, config)
-    questions = approvals.Questions()
-    turns = requests_in_flight.RequestsInFlight(service, api, read, questions, config)
-    parts = (turns, api, door, read, fetched, said, config)
-    listener = message_events.MessageEvents(*parts)
-    interaction_handlers = interactions.Interactions(*parts)
-    thought = home_tab.Feedback(service)
-    home = home_tab.HomeTab(service, api, door, thought, notify, config)
-    form = modals.Modals(api, door, questions)
-    handlers = actions.ActionHandlers(known, turns, interaction_handlers, form, home, door, thought)
-    return turns, bolt_handlers.Handlers(
-        known, turns, listener, interaction_handlers, home, form, handlers
+) -> bolt_handlers.Handlers:
+    said = commands.Commands(shared)
+    listener = message_events.MessageEvents(shared, in_flight, said)
+    interaction_handlers = interactions.Interactions(shared, in_flight, said)
+    feedback = home_tab.Feedback(shared.service)
+    home = home_tab.HomeTab(shared, feedback, notify)
+    modal_views = modals.Modals(shared)
+    action_handlers = actions.ActionHandlers(
+        shared, in_flight, interaction_handlers, modal_views, home, feedback
+    )
+    return bolt_handlers.Handlers(
+        shared.workspaces,
+        in_flight,
+        listener,
+        interaction_handlers,
+        home,
+        modal_views,
+        action_handlers,
     )
 
 

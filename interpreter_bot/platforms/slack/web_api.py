@@ -98,7 +98,7 @@ class WebApi:
         known: installations.InstalledWorkspaces,
     ) -> None:
         self.session: Final = session
-        self.options: Final = config
+        self.config: Final = config
         self._workspaces = known
         self._clients: dict[str, AsyncWebClient] = {}
         self._lanes: collections.OrderedDict[tuple[str, str], _Lane] = collections.OrderedDict()
@@ -165,7 +165,7 @@ class WebApi:
 
     def _lane(self, team: str, channel: str) -> _Lane:
         key = (team, channel)
-        lane = self._lanes.pop(key, None) or _Lane(self.options.posting_seconds)
+        lane = self._lanes.pop(key, None) or _Lane(self.config.posting_seconds)
         self._lanes[key] = lane
         while len(self._lanes) > _MOST_LANES:
             oldest = next(iter(self._lanes))
@@ -272,7 +272,7 @@ class WebApi:
         if client is None or client.token != workspace.token:
             client = AsyncWebClient(
                 token=workspace.token,
-                base_url=self.options.api_base_url,
+                base_url=self.config.api_base_url,
                 session=self.session,
                 timeout=_TIMEOUT_SECONDS,
                 # Trying again is what this class is for.

@@ -1,0 +1,70 @@
+"""The services that the parts of the Slack platform share, made once at startup."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.slack import (
+    approvals,
+    file_downloads,
+    file_uploads,
+    installations,
+    permissions,
+    thread_history,
+    web_api,
+)
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from interpreter_bot.sessions import conversations
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SlackServices:
+    """What the parts of the platform share.
+
+    Attributes:
+        config: the platform's settings.
+        service: answers requests.
+        workspaces: where the bot is installed, and what it is called there.
+        api: calls Slack.
+        permissions: says who may use the bot.
+        threads: knows what was said in a thread.
+        downloads: fetches files that people send.
+        uploads: sends files.
+        questions: those that wait for a person's answer.
+    """
+
+    config: settings.Slack
+    service: conversations.Conversations
+    workspaces: installations.InstalledWorkspaces
+    api: web_api.WebApi
+    permissions: permissions.Permissions
+    threads: thread_history.ThreadHistory
+    downloads: file_downloads.FileDownloads
+    uploads: file_uploads.FileUploads
+    questions: approvals.Questions
+
+
+def build(
+    service: conversations.Conversations,
+    config: settings.Slack,
+    workspaces: installations.InstalledWorkspaces,
+    session: aiohttp.ClientSession,
+) -> SlackServices:
+    """Make the services of one platform, which share one HTTP session."""
+    api = web_api.WebApi(session, config, workspaces)
+    return SlackServices(
+        config=config,
+        service=service,
+        workspaces=workspaces,
+        api=api,
+        permissions=permissions.Permissions(api, config, service),
+        threads=thread_history.ThreadHistory(api),
+        downloads=file_downloads.FileDownloads(api, config, most_bytes=service.limits.upload_bytes),
+        uploads=file_uploads.FileUploads(api),
+        questions=approvals.Questions(),
+    )
