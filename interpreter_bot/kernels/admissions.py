@@ -1,7 +1,7 @@
-"""Admission of starts: so many kernels start at a time, first come first served.
+"""Admission of kernel starts: a bounded number at a time, first come first served.
 
-A start is nearly all computing. A hundred side by side take longer than one after the other, and
-the first of them as long as the last.
+A start is nearly all computing. A hundred in parallel take longer than one after the other, and the
+first of them as long as the last.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-# Nobody needs to hear of a shorter wait, nor more often.
+# A shorter wait need not be reported, nor a change more often than this.
 _TOLD_SECONDS = 1.0
 
 
 class Admissions:
-    """The places of those that start now, and the queue before them."""
+    """Places for the starts that run now, and the queue of those that wait."""
 
     def __init__(self, places: int) -> None:
-        """Make them, all free.
+        """Create the places, all free.
 
         Args:
-            places: how many start at a time; 0 means as many as there are cores for us.
+            places: how many starts run at a time; 0 means one per core of this process.
         """
         self._places = places or len(os.sched_getaffinity(0))
         self._taken = 0
@@ -31,12 +31,12 @@ class Admissions:
 
     @property
     def is_free(self) -> bool:
-        """Whether a start would begin at once, and keep nobody waiting."""
-        # A place is free only as long as nobody waits for one.
+        """Whether a start would begin at once, and delay no other."""
+        # A place is free only as long as the queue is empty.
         return self._taken < self._places
 
     def ahead(self, key: str) -> int:
-        """Count the starts that are before a waiting one; 0 where it does not wait."""
+        """Count the starts before a waiting one; 0 if it does not wait."""
         if key not in self._queue:
             return 0
         return self._places + list(self._queue).index(key)
@@ -44,12 +44,13 @@ class Admissions:
     async def tell(
         self, key: str, start: asyncio.Future[Any], waiting: Callable[[int], None]
     ) -> None:
-        """Say how many starts are before one, whenever that changed, until it is over.
+        """Report how many starts are before one whenever the number changed, until the start is
+        done.
 
         Args:
-            key: whose start it is.
+            key: of the start, as in `place`.
             start: the whole of it.
-            waiting: called with the number; with 0 last, where it was called at all.
+            waiting: called with the number; with 0 last, if it was called at all.
         """
         told = 0
         try:
@@ -63,10 +64,10 @@ class Admissions:
 
     @contextlib.asynccontextmanager
     async def place(self, key: str) -> AsyncIterator[None]:
-        """Wait for a place, and have it until the context is left.
+        """Wait for a place, and hold it until the context is left.
 
         Args:
-            key: whose start it is, for `ahead`; of those that wait, each has its own.
+            key: of the start, for `ahead`; unique among those that wait.
         """
         if self.is_free:
             self._taken += 1
@@ -83,14 +84,14 @@ class Admissions:
             await granted
         except asyncio.CancelledError:
             if not granted.cancelled():
-                # The place came in the moment in which nobody wanted it any more.
+                # The place was granted at the moment of the cancellation.
                 self._hand_on()
             raise
         finally:
             del self._queue[key]
 
     def _hand_on(self) -> None:
-        """Give a place to whoever waits longest."""
+        """Give the place to the start that has waited longest."""
         for granted in self._queue.values():
             if not granted.done():
                 granted.set_result(None)

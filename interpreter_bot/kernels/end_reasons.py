@@ -1,4 +1,4 @@
-"""What a kernel died of, in sentences for people. Pure."""
+"""Why a kernel ended, in sentences for people. Pure."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ LOST = "Its variables are gone; files in /mnt/data are kept."
 
 
 def out_of_memory(limit_bytes: int) -> str:
-    """Say that the session used more memory than it may have."""
+    """Sentence: the session used more memory than allowed, and was killed."""
     size = quantities.size(limit_bytes)
     return f"The code used more memory than the {size} it may have, and was killed."
 
 
 def partly_out_of_memory(limit_bytes: int) -> str:
-    """Say that a process was killed for memory which was not the one that runs the code."""
+    """Sentence: a process other than the kernel's was killed for memory."""
     size = quantities.size(limit_bytes)
     return f"A process that the code started was killed: together they used more than {size}."
 
 
 def crash(status: int | None) -> str:
-    """Say how a kernel ended by itself.
+    """Sentence: the kernel ended by itself.
 
     Args:
-        status: its wait status; None where nobody could say.
+        status: its wait status; None if unknown.
     """
     if status is None:
         return "The Python process ended unexpectedly."
@@ -54,12 +54,12 @@ def crash(status: int | None) -> str:
 
 
 def over_memory(limit_bytes: int) -> str:
-    """Say the same where it is the bot that kills."""
+    """Sentence: the bot ends the kernel for its memory."""
     return f"The code used more memory than the {quantities.size(limit_bytes)} it may have."
 
 
 def workspace_full(limits: settings.Limits) -> str:
-    """Say that /mnt/data grew over its limits."""
+    """Sentence: /mnt/data grew over its limits."""
     size = quantities.size(limits.workspace_bytes)
     return (
         f"The code filled /mnt/data beyond its {size} or {limits.workspace_files:,} files. "

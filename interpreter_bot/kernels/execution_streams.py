@@ -1,7 +1,7 @@
-"""Hearing what a kernel says about one execution, and answering what it asks.
+"""The message streams of one execution: its outputs, its reply, its input requests.
 
-Everything heard is hostile: foreign parents are dropped, floods are throttled and then ended,
-and nothing here waits without somebody outside holding a deadline.
+Every message is hostile: foreign parents are dropped, floods are throttled and then ended, and
+nothing here waits without a deadline held by the caller.
 
 Above 300 lines: three channels of one execution feed one state machine.
 """
@@ -25,16 +25,16 @@ _BREATH_MESSAGES: Final = 16
 _BREATH_BYTES: Final = 256 * 1024
 _BREATH_READING_SECONDS: Final = 0.005
 _MOST_MESSAGES: Final = 100_000
-# As many displays as are shown, each as large as may be, take half of it.
+# As many displays as are shown, each of the largest size, take half of it.
 _MOST_READING_SECONDS: Final = 4.0
 _MOST_MALFORMED: Final = 100
 _MOST_QUESTIONS: Final = 100
 _PROMPT_CHARACTERS: Final = 2000
 _IDLE_SECONDS: Final = 5.0
-# Where output is known to be lost, the idle may be too.
+# Where output is known to be lost, the idle status may be, too.
 _LOST_IDLE_SECONDS: Final = 0.5
 _MOST_RENEWALS: Final = 10
-# A kernel that ends closes its sockets before it is seen to have ended.
+# A kernel that ends closes its sockets before its end is noticed.
 _DEATH_SECONDS: Final = 1.0
 _LARGEST: Final = zmtp.MOST_BYTES // settings.MIB
 _LOST: Final = "Some of the output was lost on the way."
@@ -49,14 +49,14 @@ Ask = Callable[[values.InputRequested], Awaitable[str]]
 
 
 class Objection(Protocol):
-    """Ends a kernel that broke the rules."""
+    """Callback that ends a kernel which broke the protocol's rules."""
 
     def __call__(self, ending: values.Ending, reason: str) -> None:
-        """Take the ending and the sentence for people."""
+        """End the kernel with this ending and sentence for people."""
 
 
 class ExecutionStream:
-    """One execution's ears."""
+    """Reader of one execution's shell, iopub and stdin messages."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ExecutionStream:
 
     @property
     def is_asking(self) -> bool:
-        """Whether the code waits for a person; that time is not the code's."""
+        """Whether the code waits for a person; that time is not counted as the code's."""
         return self._asking_since is not None
 
     @property
@@ -107,7 +107,7 @@ class ExecutionStream:
         return self._seconds_asked + (time.monotonic() - since if since is not None else 0.0)
 
     def start(self, code: str) -> asyncio.Task[None]:
-        """Send the code; the task returned ends when the execution is over."""
+        """Send the code; the returned task ends when the execution has ended."""
         over = asyncio.create_task(self._see_through(code), name="execution")
         self._tasks = [over]
         return over
@@ -121,7 +121,7 @@ class ExecutionStream:
             "allow_stdin": self._ask is not None,
             "stop_on_error": True,
         }
-        # A kernel that does not read keeps this waiting, which is part of the code's time.
+        # A kernel that does not read delays this, which counts as the code's time.
         self._request_id = await self._request(content)
         self._tasks.append(asyncio.create_task(self._hear_output(), name="output"))
         if self._ask is not None:
@@ -129,10 +129,10 @@ class ExecutionStream:
         await self._await_over()
 
     async def _request(self, content: dict[str, object]) -> str:
-        """Send the request, on new connections where those that there were broke meanwhile.
+        """Send the request, on new connections if the present ones are broken.
 
         Raises:
-            KernelLostError: in vain; the kernel has been objected to.
+            KernelLostError: both attempts failed; the kernel is being ended.
         """
         with contextlib.suppress(sockets.LostSocket):
             return await self._connection.send("shell", "execute_request", content)
@@ -143,7 +143,7 @@ class ExecutionStream:
         raise errors.KernelLostError
 
     async def listen_on(self, seconds: float) -> None:
-        """Listen a moment longer to a kernel that is gone."""
+        """Read for a moment longer what a dead kernel had sent."""
         hearing = self._tasks[1:2]
         heard = -1
         while hearing and not hearing[0].done() and heard != self._heard:
@@ -151,7 +151,7 @@ class ExecutionStream:
             await asyncio.wait(hearing, timeout=seconds)
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop reading."""
         for task in self._tasks:
             task.cancel()
         results = await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -160,10 +160,10 @@ class ExecutionStream:
                 raise result
 
     async def _next(self, name: clients.Name) -> jupyter_messages.Message:
-        """Return the next message about our request."""
+        """Return the next message about this execution's request."""
         malformed = 0
         while True:
-            # What is dropped costs time as well.
+            # Dropped messages cost time as well.
             self._heard += 1
             if self._heard % _BREATH_MESSAGES == 0 or self._has_heard_much():
                 await self._breathe()
@@ -184,7 +184,7 @@ class ExecutionStream:
                 await self._lose(name)
 
     async def _lose(self, name: clients.Name) -> None:
-        """Go on without what was lost; ends a kernel with which that is no use."""
+        """Reconnect after a lost channel, or end a kernel that is unusable without it."""
         self._renewals += 1
         if name == "iopub" and self._renewals <= _MOST_RENEWALS:
             try:
@@ -195,23 +195,23 @@ class ExecutionStream:
                 self._say(_LOST)
                 self._expect_idle_soon()
                 return
-        # Elsewhere it would be in vain: what was under way is addressed to who we were.
+        # Reconnecting the other channels is in vain: replies are addressed to the former identity.
         await self._object_to_silence()
 
     async def _object_to_silence(self) -> None:
-        """End a kernel that cannot be talked to, unless it is about to end by itself."""
+        """End a kernel that does not answer, unless it is about to end by itself."""
         await asyncio.sleep(_DEATH_SECONDS)
         self._object("The Python process broke its connections.")
         await asyncio.sleep(_IDLE_SECONDS)
 
     def _expect_idle_soon(self) -> None:
-        """Wait no longer for an idle than it takes, now that it may be lost."""
+        """Shorten the wait for the idle status, which may be lost."""
         if self._idle_wait is not None:
             now = asyncio.get_running_loop().time()
             self._idle_wait.reschedule(now + _LOST_IDLE_SECONDS)
 
     def _say(self, sentence: str) -> None:
-        """Say what happened to the output, once however often it did."""
+        """Show a notice about the output, at most once each."""
         if sentence not in self._said:
             self._said.add(sentence)
             self._show(values.Notice(sentence))
@@ -248,13 +248,13 @@ class ExecutionStream:
             self._connection.reading_seconds += time.thread_time() - began
 
     def _has_heard_much(self) -> bool:
-        """Say whether what came since the last breath took long to read."""
+        """Return whether the messages since the last pause took long to read."""
         size_bytes = self._connection.received_bytes - self._breathed_at_bytes
         seconds = self._connection.reading_seconds - self._breathed_at_seconds
         return size_bytes > _BREATH_BYTES or seconds > _BREATH_READING_SECONDS
 
     async def _breathe(self) -> None:
-        """Let others have the event loop, the longer the more was heard, and what it took."""
+        """Yield the event loop: the longer, the more was read and the longer that took."""
         connection = self._connection
         size_bytes = connection.received_bytes - self._breathed_at_bytes
         seconds = connection.reading_seconds - self._breathed_at_seconds
@@ -282,7 +282,7 @@ class ExecutionStream:
             if answer is not None:
                 content: dict[str, object] = {"value": answer, "status": "ok"}
                 parent = message.msg_id
-                # What is lost here is found out, and objected to, by whoever hears the next.
+                # If it is lost, the next receive notices and handles it.
                 with contextlib.suppress(sockets.LostSocket):
                     await self._connection.send("stdin", "input_reply", content, parent_id=parent)
         self._object("The code asked for input more often than anyone would answer.")

@@ -1,8 +1,8 @@
-"""Running one piece of code in one kernel, to one of seven endings.
+"""Execution of one piece of code in one kernel, to one of seven endings.
 
-Finished means the kernel's reply *and* its idle, both for our request. Three other things may
-come first: the kernel dies, time runs out, or somebody steps in. Stepping in is an interrupt,
-which keeps variables, and a kill where code does not react to it.
+Finished means the kernel's reply *and* its idle status, both for this request. Three other things
+may come first: the kernel dies, time runs out, or the execution is stopped. Stopping is an
+interrupt, which keeps variables, and a kill where code does not react to it.
 
 Above 300 lines: one state machine from code to one of seven endings.
 """
@@ -27,29 +27,29 @@ _log = logging.getLogger(__name__)
 
 _LAST_OUTPUT_SECONDS: Final = 0.05
 _INTERRUPTS_SECONDS: Final = 1.0
-# What is read of an execution, in relation to what is shown: the same display may come anew.
+# What is read of an execution, in relation to what is shown: the same display may be updated.
 _READ_SHARE: Final = 4
 
 
 class Process(Protocol):
-    """What executing needs of the process behind a kernel; a provisioner has it."""
+    """What an execution needs of the process behind a kernel; provisioners implement it."""
 
     ended: asyncio.Event
 
     async def send_signal(self, signum: int) -> None:
-        """Signal the kernel's main process; nothing happens when it is gone."""
+        """Signal the kernel's main process; does nothing when it is gone."""
 
     async def kill(self) -> None:
         """Kill everything in the session."""
 
     async def wait_status(self) -> int | None:
-        """Return the wait status of a kernel that ended, where there is one."""
+        """Return the wait status of a kernel that ended, if known."""
 
     def oom_kills(self) -> int:
-        """Count the session's processes that were killed for memory."""
+        """Count the session's processes that the OOM killer killed."""
 
     def cpu_seconds(self) -> float:
-        """Return the session's processor time so far; 0 once it is over."""
+        """Return the session's processor time so far; 0 once it has ended."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ class _Intervention:
 
 
 class Kernel:
-    """A live interpreter. One execution at a time; further ones wait in order.
+    """A live kernel. One execution at a time; further ones wait in order.
 
     Attributes:
-        id: no other kernel ever had it.
+        id: unique among all kernels ever.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class Kernel:
         self._died_of = "It ended unexpectedly."
         self.last_used = time.monotonic()
         self.namespace = variable_names.VariableNames()
-        """What code has defined in it, as it was told last."""
+        """Names that code has defined in it, as of the last reply."""
         self.announcement = ""
-        """What to tell people before the first output: why the former kernel is gone."""
+        """Sentence for people before the first output: why the former kernel is gone."""
 
     @property
     def is_alive(self) -> bool:
@@ -97,7 +97,7 @@ class Kernel:
 
     @property
     def loss_reason(self) -> str:
-        """Why it is gone, as the end of a sentence about it; what is known of it."""
+        """Why the kernel ended, as the end of a sentence; empty if unknown."""
         return self._condemned.reason if self._condemned else self._died_of
 
     @property
@@ -113,7 +113,7 @@ class Kernel:
         ask: execution_streams.Ask | None = None,
         seconds: float | None = None,
     ) -> values.Finished:
-        """Run code and say how it ended; never raises for what the code does.
+        """Run code and return how it ended; never raises for what the code does.
 
         Args:
             code: Python, with IPython's additions.
@@ -143,7 +143,7 @@ class Kernel:
         oom_kills = self.process.oom_kills()
 
         def show_unless_stopped(output: values.Output) -> None:
-            # Who stopped it knows that; where it stood meanwhile is nothing that went wrong.
+            # The person who stopped it knows that; the traceback is no error of the code.
             if not (self._is_stopped and _is_interrupt(output)):
                 show(output)
 
@@ -171,7 +171,7 @@ class Kernel:
             await listener.close()
             self._connection.rest()
             if listener.has_lost_output and self.is_alive:
-                # Should that fail, the next execution finds out and says so.
+                # If that fails, the next execution notices and reports it.
                 with contextlib.suppress(sockets.LostSocket):
                     await self._connection.renew_output()
 
@@ -182,7 +182,7 @@ class Kernel:
         deadline: float,
         limit: float,
     ) -> _Intervention | None:
-        """Wait for the end; steps in where it does not come by itself."""
+        """Wait for the end; interrupt or kill where it does not come by itself."""
         death = asyncio.create_task(self.process.ended.wait(), name="kernel's death")
         try:
             while True:
@@ -203,7 +203,7 @@ class Kernel:
                     late = _Intervention(values.Ending.TIMED_OUT, reason)
                     return await self._step_in(late, over, death)
         except asyncio.CancelledError:
-            # Nobody waits any more, but code that nobody watches must not run on.
+            # The caller was cancelled, but code must not run on unsupervised.
             abandoned = _Intervention(values.Ending.STOPPED, "The execution was abandoned.")
             await self._step_in(abandoned, over, death)
             raise
@@ -237,7 +237,7 @@ class Kernel:
         oom_kills: int,
         started: float,
     ) -> values.Finished:
-        """Show what the dead kernel still had said, and say what it died of."""
+        """Show what the dead kernel had still sent, and return why it ended."""
         await listener.listen_on(_LAST_OUTPUT_SECONDS)
         seconds = time.monotonic() - started
         if stepped_in is not None:
@@ -263,16 +263,16 @@ class Kernel:
         return stepping_in.result().ending is values.Ending.STOPPED
 
     async def stop(self, reason: str = "Stopped.") -> None:
-        """Interrupt the running execution; variables survive where the code lets them."""
+        """Interrupt the running execution; variables survive if the code lets it."""
         self.interrupt_with_reason(values.Ending.STOPPED, reason)
 
     def interrupt_with_reason(self, ending: values.Ending, reason: str) -> None:
-        """Interrupt the running execution, if there is one, for a reason of our own."""
+        """Interrupt the running execution, if there is one, with the bot's own reason."""
         if self._stepping_in is not None and not self._stepping_in.done():
             self._stepping_in.set_result(_Intervention(ending, reason))
 
     def kill_with_reason(self, ending: values.Ending, reason: str) -> None:
-        """Kill the kernel now, whatever it does."""
+        """Kill the kernel now, whether idle or busy."""
         if self._condemned is None and self.is_alive:
             self._condemned = _Intervention(ending, reason, is_deadly=True)
             if self._stepping_in is not None and not self._stepping_in.done():
@@ -281,7 +281,7 @@ class Kernel:
                 self._killing = asyncio.create_task(self.process.kill(), name="condemned kernel")
 
     async def close(self) -> None:
-        """Kill it and leave nothing behind."""
+        """Kill the kernel and close its connection."""
         await self.process.kill()
         self._connection.close()
 
@@ -303,5 +303,5 @@ def _finished(status: str, stepped_in: _Intervention | None, seconds: float) -> 
 
 
 def refused(error: errors.BotError) -> values.Finished:
-    """Say that nothing was run, and why."""
+    """Describe an execution that never ran, and why."""
     return values.Finished(values.Ending.REFUSED, 0.0, str(error))

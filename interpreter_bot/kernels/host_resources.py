@@ -1,7 +1,7 @@
-"""What all kernels of one bot stand on: the fork server, control groups, directories, user ids.
+"""Host resources shared by all kernels of this process: fork server, cgroups, directories, uids.
 
-Opening it first cleans up after a bot that was killed: its processes ended with its sockets, but
-its control groups and runtime directories did not.
+Opening them first cleans up after a bot that was killed: its processes ended with its sockets, but
+its cgroups and runtime directories did not.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from interpreter_bot.kernels.provisioning import (
     provisioners,
 )
 
-# A socket's address ends at 107 bytes, and its own name below this takes some.
+# A Unix socket's path may have 107 bytes, and the name of the socket itself takes some.
 _PATH_BYTES = 107 - len("/01234567/k-0")
 
 _log = logging.getLogger(__name__)
 
 
 class HostResources:
-    """See the module's docstring. Use `open`."""
+    """Shared host resources; see the module. Use `open`."""
 
     def __init__(
         self, host_context: provisioners.ProvisionerContext, sandbox: settings.Sandbox
@@ -48,7 +48,7 @@ class HostResources:
     async def open(
         cls, config: settings.Settings, files: workspaces.Workspaces, directory: pathlib.Path
     ) -> AsyncIterator[HostResources]:
-        """Start everything, bottom-up.
+        """Open everything, bottom-up.
 
         Args:
             config: the settings in effect.
@@ -56,9 +56,9 @@ class HostResources:
             directory: where they are.
 
         Raises:
-            SandboxError: the walls cannot be built here.
+            SandboxError: this machine cannot build the sandbox.
             KernelStartError: the kernels' Python cannot be used.
-            SettingsError: so are directories, or the provisioner.
+            SettingsError: a directory or the provisioner cannot be used.
         """
         raise_open_files()
         await asyncio.to_thread(launchers.check, config.kernels.provisioner)
@@ -94,10 +94,10 @@ class HostResources:
             await asyncio.to_thread(remove, runtime)
 
     async def revive(self) -> None:
-        """Start the fork server again, should it have died; all its kernels died with it.
+        """Restart the fork server if it died; all its kernels died with it.
 
         Raises:
-            KernelStartError: it does not come back.
+            KernelStartError: it does not start again.
         """
         async with self._reviving:
             server = self.host_context.server
@@ -109,10 +109,10 @@ class HostResources:
     async def attach(
         self, launched: launchers.LaunchedKernel, workspace: workspaces.Workspace
     ) -> None:
-        """Give a kernel its session's files.
+        """Mount a session's workspace in its kernel.
 
         Raises:
-            KernelStartError: they cannot be mounted, or the kernel is gone.
+            KernelStartError: it cannot be mounted, or the kernel is gone.
         """
         uid = launched.provisioner.host_uid
         try:
@@ -127,7 +127,7 @@ class HostResources:
 
 @functools.cache
 def memory_bytes(proc: pathlib.Path = pathlib.Path("/proc/self")) -> int:
-    """Return the machine's memory, or what a control group leaves us of it.
+    """Return the machine's memory, or the cgroup's share of it that this process may use.
 
     Args:
         proc: where `cgroup` and `mountinfo` are read; tests point it elsewhere.
@@ -137,19 +137,19 @@ def memory_bytes(proc: pathlib.Path = pathlib.Path("/proc/self")) -> int:
 
 
 def raise_open_files() -> None:
-    """Open as many files as we ever may: a shell's usual 1024 are soon used up.
+    """Raise the limit of open files to the hard limit: a shell's usual 1024 are soon used up.
 
-    Descriptors that sessions keep in flight count for us too, where they run as our user.
+    Descriptors that sessions keep in flight count for the bot too, where they run as its user.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _make_workspaces(directory: pathlib.Path) -> None:
-    """Make the directory of all workspaces.
+    """Create the directory of all workspaces.
 
     Raises:
-        SettingsError: it cannot be made or written to.
+        SettingsError: it cannot be created or written to.
     """
     try:
         directory.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -160,10 +160,10 @@ def _make_workspaces(directory: pathlib.Path) -> None:
 
 
 def own_directory(directory: pathlib.Path) -> pathlib.Path:
-    """Make a directory of this process alone, and remove those of processes that died.
+    """Create a directory of this process alone, and remove those of dead processes.
 
     Raises:
-        SettingsError: the place is not ours to write to.
+        SettingsError: the parent directory cannot be written to.
     """
     pid = os.getpid()
     try:
@@ -193,6 +193,6 @@ def remove(directory: pathlib.Path) -> None:
 def _is_alive(name: str) -> bool:
     pid, _, ticks = name.partition("-")
     if not (pid.isdigit() and ticks.isdigit()):
-        # Not one of ours: whoever put it there may want it.
+        # Not made by a bot: it may belong to another program.
         return True
     return sessions.start_ticks(int(pid)) == int(ticks)

@@ -1,4 +1,7 @@
-"""Starting kernels through jupyter_client, so that another provisioner can take ours' place."""
+"""Start of kernels through jupyter_client, so that another provisioner can replace ours.
+
+`_NEEDED` lists what a provisioner must offer beyond jupyter_client's own interface.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +41,10 @@ _DEATH_SECONDS = 5.0
 
 
 def check(name: str) -> None:
-    """Make sure that a provisioner can be used, before any kernel is wanted.
+    """Check that a provisioner can be used, before any kernel is wanted.
 
     Args:
-        name: of its entry point, as `kernels.provisioner` says.
+        name: of its entry point, as in `kernels.provisioner`.
 
     Raises:
         SettingsError: there is none of that name, or it lacks something; the sentence says what.
@@ -64,38 +67,38 @@ def check(name: str) -> None:
 
 
 def _offers(kind: type, name: str) -> bool:
-    """Say whether a class has something, or declares that its objects will."""
+    """Return whether a class has an attribute, or declares that its objects will."""
     declared = (inspect.get_annotations(one) for one in inspect.getmro(kind))
     return hasattr(kind, name) or any(name in names for names in declared)
 
 
 class _Manager(jupyter_client.AsyncKernelManager):
-    """Ends kernels by killing what they live in, so it keeps no control channel to ask them."""
+    """Kernel manager without a control channel: kernels end by being killed, not asked."""
 
     def _connect_control_socket(self) -> None:
         """Connect nothing: a confined kernel listens on no such channel."""
 
     async def begin(self) -> None:
-        """Start the kernel as `start_kernel` does, without the 10 ms that it sleeps."""
+        """Start the kernel as `start_kernel` does, without its sleep of 10 ms."""
         command, options = await self.pre_start_kernel()
         await self._launch_kernel(command, **options)
         await self.post_start_kernel(**options)
 
     async def _async_wait(self, pollinterval: float = 0.1) -> None:
-        """Wait for the end itself, which jupyter_client would ask for again and again."""
+        """Wait for the end itself, instead of polling as jupyter_client does."""
         if self.provisioner is not None:
             await self.provisioner.wait()
 
 
 @dataclasses.dataclass(slots=True)
 class LaunchedKernel:
-    """A kernel, and what started it.
+    """A started kernel with its provisioner and manager.
 
     Attributes:
         kernel: ready to execute.
-        provisioner: attaches workspaces, and knows what the session uses.
+        provisioner: attaches workspaces, and measures what the session uses.
         manager: jupyter_client's, which ends it.
-        workspace: what is attached to it, once it is.
+        workspace: the attached one, if any.
     """
 
     kernel: executions.Kernel
@@ -104,13 +107,13 @@ class LaunchedKernel:
     workspace: workspaces.Workspace | None = None
 
     async def close(self) -> None:
-        """Kill the kernel and leave nothing of it behind."""
+        """Kill the kernel and clean up after it."""
         await self.kernel.close()
         await self.manager.shutdown_kernel(now=True)
 
 
 class Launcher:
-    """Starts kernels on one ground."""
+    """Starter of kernels on one host."""
 
     def __init__(
         self, kernels: settings.Kernels, host_context: provisioners.ProvisionerContext
@@ -173,7 +176,7 @@ class Launcher:
                 raise errors.KernelStartError
             opening.result()
         except sockets.LostSocket as error:
-            # Its sockets close before it is seen to have ended, which is to be said in the log.
+            # Its sockets close before its end is noticed, which belongs into the log.
             await asyncio.wait({ended}, timeout=_DEATH_SECONDS)
             raise errors.KernelStartError from error
         finally:

@@ -1,4 +1,4 @@
-"""Holding on to a session's kernel while somebody works for the session."""
+"""Leases: a session's kernel is neither evicted nor reaped while one is held."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ OnWait: TypeAlias = Callable[[int], None]
 
 
 class Lease:
-    """A hold on one session's kernel, from `Pool.lease`."""
+    """Lease of one session's kernel, from `Pool.lease`."""
 
     def __init__(self, take: Callable[[OnWait | None], Awaitable[executions.Kernel]]) -> None:
         self._take = take
 
     async def kernel(self, *, waiting: OnWait | None = None) -> executions.Kernel:
-        """Return the session's kernel, as often as one is needed.
+        """Return the session's kernel; may be called repeatedly.
 
-        Always a live one: where the former was lost meanwhile, another one is started, whose
-        `announcement` says so.
+        It is always alive: if the former one was lost, another is started, whose `announcement`
+        says so.
 
         Args:
             waiting: called once the wait is a long one, with how many starts are before this one,
-                whenever that changed; and with 0 when it need not wait any more.
+                whenever that changed; and with 0 when the wait is over.
 
         Raises:
-            KernelStartError: none could be started; asking again tries again.
+            KernelStartError: none could be started; another call tries again.
             PoolFullError: every kernel is in use and no more fit.
         """
         return await self._take(waiting)
 
 
 class HolderCounts:
-    """Who holds what, by session; a session may be held several times."""
+    """Number of leases held, by session."""
 
     def __init__(self) -> None:
         self._counts: collections.Counter[str] = collections.Counter()
@@ -44,11 +44,11 @@ class HolderCounts:
         return key in self._counts
 
     def add(self, key: str) -> None:
-        """Count one holder more."""
+        """Count one more lease."""
         self._counts[key] += 1
 
     def remove(self, key: str) -> None:
-        """Count one holder less."""
+        """Count one lease less."""
         self._counts[key] -= 1
         if not self._counts[key]:
             del self._counts[key]

@@ -1,4 +1,4 @@
-"""Choosing what to show of a display: the richest form we know that is what it says. Pure."""
+"""Choice of what to show of a display's MIME bundle: the richest valid form. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from interpreter_bot.text import safe_text
 _HANDLE: Final = re.compile(r"t[0-9]{1,12}")
 TABLE_MIME: Final = "application/vnd.interpreter-bot.table+json"
 PREVIEW_MIME: Final = "application/vnd.interpreter-bot.preview+png"
-"""A PNG of the richest form, for who cannot show that."""
+"""A PNG of the richest form, for platforms that cannot show that."""
 TITLE_MIME: Final = "application/vnd.interpreter-bot.title"
 _TITLE_CHARACTERS: Final = 200
 _PREVIEW_CHARACTERS: Final = 4_000_000
 _PLAIN_CHARACTERS: Final = 100_000
-# Indenting makes much of little: a million lists in each other would be gigabytes.
+# Indenting expands: a million nested lists would be gigabytes.
 _JSON_CHARACTERS: Final = 1_000_000
 _COLUMNS: Final = 100
 _ROWS: Final = 200
@@ -46,16 +46,16 @@ def choose(
     display_id: str | None = None,
     is_update: bool = False,
 ) -> values.Shown:
-    """Make an output of a bundle; when nothing in it can be shown, an empty result.
+    """Build an output from a bundle; an empty result if nothing in it can be shown.
 
     Args:
         data: forms by MIME type, as a kernel sent them.
-        most_bytes: how large the chosen form may be, as encoded.
+        most_bytes: size limit of the chosen form, as encoded.
         display_id: handed through.
         is_update: handed through.
 
     Raises:
-        TooLargeError: the richest form is larger than that.
+        DisplayTooLargeError: the richest form is larger than that.
     """
     for mime, kind, read in _FORMS:
         if mime not in data:
@@ -73,7 +73,7 @@ def choose(
 
 
 def _completed(shown: values.Shown, data: dict[str, object]) -> values.Shown:
-    """Add a preview to what need not be shown everywhere, and a title to a page."""
+    """Add a preview to forms that not every platform shows, and a title to a page."""
     if isinstance(shown, values.Html):
         title = " ".join(
             safe_text.clipped(_joined(data.get(TITLE_MIME)), _TITLE_CHARACTERS).split()
@@ -109,7 +109,7 @@ def _joined(form: object) -> str:
 
 
 def _size(form: object, most_bytes: int) -> int:
-    """Measure a text; what is no text is measured by who reads it."""
+    """Return the size of a text form in bytes; other forms are measured by their readers."""
     text = _joined(form)
     if text.isascii() or len(text) > most_bytes:
         return len(text)
@@ -152,7 +152,7 @@ def _html(form: object) -> values.Html | None:
 
 def _latex(form: object) -> values.Latex | None:
     text = _joined(form)
-    # Half a formula is none.
+    # A cut formula is invalid.
     if not text.strip() or len(text) > _PLAIN_CHARACTERS:
         return None
     return values.Latex(latex=safe_text.clean(text))

@@ -1,7 +1,7 @@
-"""Looking after one kernel: what its session has in memory and on disk, a few times a second.
+"""Monitor of one kernel's session: its memory and disk, checked a few times a second.
 
-A session that rests is looked at every five minutes: as long as none of its processes ran, it has
-what it had. Whether one did costs a microsecond to know, where a look takes thousands.
+An idle session is checked every five minutes: as long as none of its processes ran, its usage is
+unchanged. Finding out whether one ran costs a microsecond, a check costs thousands.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 TICK_SECONDS: Final = 0.25
-"""Between two looks at a busy session. Longer after a look that itself took longer."""
+"""Pause between two checks of a busy session. Longer after a check that itself took longer."""
 
-# What code left running is looked at less often where a control group bounds its memory.
+# Background code is checked less often where a cgroup bounds its memory.
 _IDLE_TICKS: Final = 8
-# Even one that seems to rest: whoever slipped through one look is not to stay unseen for good.
+# Even an idle session: what one check missed must not stay unseen for good.
 _REST_SECONDS: Final = 300.0
 _GROWTH_BYTES: Final = settings.MIB
 _HEADROOM_BYTES: Final = 64 * settings.MIB
@@ -40,13 +40,13 @@ _FAILURES: Final = 20
 
 
 class SessionMonitor:
-    """Watches one kernel. Only ever one thread works for it.
+    """Monitor of one kernel. At most one thread works for it at a time.
 
     Attributes:
         launched: the kernel.
-        disk_bytes: what its session had on disk when it was last looked at.
-        has_grown: whether that is a megabyte more than the look before.
-        looked: set once its disk was looked at since the last `request_check`, and when it ended.
+        disk_bytes: its session's disk usage at the last check.
+        has_grown: whether that is a megabyte more than at the check before.
+        looked: set once its disk was checked since the last `request_check`, and when it ended.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class SessionMonitor:
         self._written_bytes = 0
 
     async def watch(self) -> None:
-        """Look whenever `tick` or `request_check` ask for it, until the kernel ends."""
+        """Check whenever `tick` or `request_check` ask for it, until the kernel ends."""
         failures = 0
         try:
             while True:
@@ -91,7 +91,7 @@ class SessionMonitor:
             self.looked.set()
 
     def tick(self, *, is_wanted: bool) -> None:
-        """Have a look taken where there may be something to see; comes at each tick."""
+        """Request a check if one is due; called at each tick."""
         self._is_over = not (is_wanted and self.launched.kernel.is_alive)
         if self._is_over or self._is_due():
             self._roused.set()
@@ -105,9 +105,9 @@ class SessionMonitor:
         return now >= self._next_idle_look and sessions.have_moved(self._clocks)
 
     def request_check(self) -> None:
-        """Ask for a look as soon as can be; `looked` is set after it.
+        """Request a check as soon as possible; `looked` is set after it.
 
-        At once where nothing ran since the last one.
+        At once if no process ran since the last one.
         """
         if self._next_look < math.inf and not sessions.have_moved(self._clocks):
             self.has_grown = False
@@ -118,22 +118,22 @@ class SessionMonitor:
         self._roused.set()
 
     def written_bytes(self) -> int:
-        """Count what the session's processes wrote since the last time, to wherever it was."""
+        """Return what the session's processes wrote since the last call, to any target."""
         total = self._processes.written_bytes()
         self._written_bytes, before = total, self._written_bytes
         return total - before
 
     async def _has_looked(self) -> bool:
-        """Look once; False where that failed."""
+        """Check once; False if that failed."""
         self._roused.clear()
         is_hurried, self._is_hurried = self._is_hurried, False
         began, self._next_look = time.monotonic(), math.inf
         try:
-            # Before the look: who runs during it is looked at again.
+            # Before the check: processes that run during it cause another one.
             self._clocks = await self._in_thread(self._processes.clocks)
             await self.look()
         except (errors.WorkspaceError, OSError) as error:
-            # A session that ends while it is looked at takes its files and processes along.
+            # A session that ends during the check takes its files and processes along.
             _log.debug("a session could not be looked at: %s", error)
             self._look_on()
             return False
@@ -146,10 +146,10 @@ class SessionMonitor:
         return True
 
     async def look(self) -> None:
-        """Look once, and step in where a limit is passed.
+        """Check once, and interrupt or kill the kernel where a limit is exceeded.
 
         Raises:
-            WorkspaceError: its files cannot be looked at, perhaps because it just ended.
+            WorkspaceError: its files cannot be read, perhaps because it just ended.
             OSError: the same of its processes.
         """
         counted_bytes = self.launched.provisioner.memory_bytes()
@@ -163,7 +163,7 @@ class SessionMonitor:
             await self._judge_files(self.launched.workspace)
 
     def _look_on(self) -> None:
-        """See to it that there is another look, even if nothing runs until then."""
+        """Ensure another check, even if no process runs until then."""
         self._clocks = {}
 
     async def _judge_memory(self) -> sessions.LimitViolation:
@@ -186,7 +186,7 @@ class SessionMonitor:
         return verdict
 
     async def _judge_sockets(self, counted_bytes: int) -> sessions.LimitViolation:
-        """Add what waits in sockets that the control group does not count."""
+        """Add what waits in sockets that the cgroup does not count."""
         waiting_bytes = await self._in_thread(self._processes.uncounted_bytes)
         most_bytes = self._limits.memory_bytes + _HEADROOM_BYTES
         if not waiting_bytes or counted_bytes + waiting_bytes <= most_bytes:
@@ -195,23 +195,23 @@ class SessionMonitor:
         return sessions.LimitViolation.HIDING
 
     def _condemn_hiding(self, seen: sessions.Reading | deleted_files.Deleted | str) -> None:
-        # Should all sessions end like this, the bot has no right to look: as root it needs
+        # Should all sessions end like this, the bot lacks the right to read: as root it needs
         # CAP_SYS_PTRACE.
         _log.warning("session keeps what it uses from being seen: %s", seen)
         self.launched.kernel.kill_with_reason(values.Ending.STOPPED, end_reasons.HIDING)
 
     async def _judge_files(self, workspace: workspaces.Workspace) -> None:
-        """Find how much the workspace has of what it may have; over 1 is too much."""
+        """Compare the workspace with its limits; kill or interrupt the kernel if it is over."""
         usage = await workspace.usage()
         deleted = await self._in_thread(self._deleted, workspace)
         before, self.disk_bytes = self.disk_bytes, usage.bytes + deleted.bytes
-        # What the session had when it was first looked at may be of last year.
+        # What the session had at the first check may be of last year.
         self.has_grown = self._has_been_seen and self.disk_bytes > before + _GROWTH_BYTES
         self._has_been_seen = True
         is_known = not (deleted.hidden or deleted.is_late or usage.is_partial)
         if not is_known or self._shared != deleted.shared:
             self._look_on()
-        # Found on the way, and judged with the rest of the memory at the next look.
+        # Found by the same reading, and judged with the rest of the memory at the next check.
         self._shared = deleted.shared
         if self._unseen_files.is_over(is_hidden=deleted.hidden > 0, is_late=deleted.is_late):
             self._condemn_hiding(deleted)
@@ -236,7 +236,7 @@ class SessionMonitor:
         elif share > _DEADLY_SHARE or (not kernel.is_busy and not self._was_over):
             kernel.kill_with_reason(values.Ending.STOPPED, reason)
         elif not self._was_over:
-            # Once: code that comes later may be deleting what this one left.
+            # Once: later code may be deleting the excess.
             self._was_over = True
             kernel.interrupt_with_reason(values.Ending.STOPPED, reason)
 

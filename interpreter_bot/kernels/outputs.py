@@ -1,4 +1,4 @@
-"""From a kernel's messages to outputs, within one execution's budget. Pure."""
+"""Kernel messages translated to outputs, within one execution's budget. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MESSAGE_CHARACTERS: Final = 2000
 _TRACEBACK_CHARACTERS: Final = 20_000
 _DISPLAY_ID_CHARACTERS: Final = 128
 _UPDATES_PER_DISPLAY: Final = 20
-# One ends an execution; the others are forged, or shown by code that goes on.
+# One error ends an execution; the others are forged, or shown by code that goes on.
 _ERRORS: Final = 10
 _DISPLAYS: Final = frozenset({"execute_result", "display_data", "update_display_data"})
 
@@ -22,19 +22,19 @@ Outputs = tuple[values.Output, ...]
 
 
 def prompt(text: str) -> str:
-    """Make the prompt of an input request harmless, and bound it."""
+    """Return the prompt of an input request, made harmless and bounded."""
     return safe_text.clipped(text, _MESSAGE_CHARACTERS)
 
 
 class Reader:
-    """Reads the outputs of one execution; what is over its limits becomes one notice each.
+    """Reader of one execution's outputs; exceeding a limit gives one notice each.
 
     Attributes:
         dropped_displays: how many displays were not shown because there were too many.
     """
 
     def __init__(self, limits: settings.Limits) -> None:
-        """`limits` holds for everything that is read."""
+        """`limits` apply to everything that is read."""
         self.dropped_displays = 0
         self._limits = limits
         self._cleaners = {"stdout": safe_text.Cleaner(), "stderr": safe_text.Cleaner()}
@@ -47,7 +47,7 @@ class Reader:
         self._last_clear: values.Clear | None = None
 
     def read(self, message: jupyter_messages.Message) -> Outputs:
-        """Translate one message; what is not an output gives none."""
+        """Translate one message; a message that is no output gives none."""
         outputs = self._translate(message.msg_type, message.content)
         if outputs:
             last = outputs[-1]
@@ -71,7 +71,7 @@ class Reader:
         if not isinstance(sent, str) or not sent or self._is_cut:
             return ()
         stream: Literal["stdout", "stderr"] = "stderr" if name == "stderr" else "stdout"
-        # What was printed counts, before it is cleaned: escapes cost time and show nothing.
+        # Printed text counts before it is cleaned: escapes cost time and show nothing.
         kept = safe_text.head(sent, self._bytes_left)
         self._bytes_left -= len(kept.encode())
         text = self._cleaners[stream].feed(kept)
@@ -84,7 +84,7 @@ class Reader:
         return (*outputs, values.Notice(notice))
 
     def _clear(self, clear: values.Clear) -> Outputs:
-        # After something was dropped it would clear what nothing can come in the place of.
+        # After something was dropped, a clear would remove output that nothing can replace.
         if self._is_cut or self.dropped_displays:
             return ()
         # Nothing was shown since the last one, and a clear that waits adds nothing to it.
@@ -116,7 +116,7 @@ class Reader:
             self._updates_left -= 1
             if self._updates_left < 0 or display_id in self._known_ids:
                 return self._updates_left >= 0
-        # An update of what an earlier execution showed is also something new in this one.
+        # An update of an earlier execution's display is also something new in this one.
         self._displays_left -= 1
         if self._displays_left < 0:
             return False
@@ -134,7 +134,7 @@ class Reader:
 
 
 def _display_id(transient: object) -> str | None:
-    """Return the identity of a display; one that is too long or strange is none."""
+    """Return the identity of a display; None for one that is too long or not printable."""
     name = transient.get("display_id") if isinstance(transient, dict) else None
     if not isinstance(name, str) or not name or len(name) > _DISPLAY_ID_CHARACTERS:
         return None
@@ -154,7 +154,7 @@ def _error(content: dict[str, object]) -> values.Error:
     message = safe_text.clipped(whole, _MESSAGE_CHARACTERS)
     sent = content.get("traceback")
     lines = [line for line in sent if isinstance(line, str)] if isinstance(sent, list) else []
-    # Longer than ours ever is, but bounded before it is looked at.
+    # Longer than the guest's own tracebacks, but bounded before it is searched.
     sent_text = safe_text.bounded("\n".join(lines), 16 * _TRACEBACK_CHARACTERS).rstrip()
     return values.Error(name, message, _traceback(sent_text, _ending(name, message), whole))
 

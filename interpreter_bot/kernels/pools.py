@@ -1,6 +1,4 @@
-"""Kernels by session: started once however many ask, a few ready ahead, let go when unused.
-
-Longer than 300 lines, because taking, starting, evicting and forgetting race for one state.
+"""Pool of kernels by session: started once for all callers, spares ready ahead, reaped when idle.
 
 Above 300 lines: leases, starts, evictions and losses change the same maps between two awaits.
 """
@@ -35,7 +33,7 @@ _AS_ASKED = "The session was ended."
 _RESTARTED = "A new Python was started, without the variables of the earlier one. {reason}"
 
 Loss: TypeAlias = Callable[[str, executions.Kernel, str], Awaitable[None]]
-"""Takes a session's key, the kernel that it had, and the reason, a sentence."""
+"""Callback with a session's key, its former kernel, and the reason, a sentence."""
 
 
 class Pool:
@@ -55,9 +53,9 @@ class Pool:
         self._starting: dict[str, asyncio.Task[launchers.LaunchedKernel]] = {}
         self._holders = leases.HolderCounts()
         self.on_loss: Loss | None = None
-        """Called when a session has lost its kernel, unless somebody asked for that."""
+        """Called when a session has lost its kernel, unless a person asked for that."""
         self._admissions = admissions.Admissions(config.kernels.starts)
-        # Starters ask for room one after the other: together they would evict too much.
+        # Starters look for room one after the other: together they would evict too many.
         self._finding_room = asyncio.Lock()
         self._reserved = 0
         self._shutdowns = shutdowns.Shutdowns()
@@ -74,14 +72,14 @@ class Pool:
     async def open(
         cls, config: settings.Settings, *, is_ephemeral: bool = False
     ) -> AsyncIterator[Pool]:
-        """Clean up after a bot that died, start the fork server and the first spares.
+        """Clean up after a dead bot, start the fork server and the first spares.
 
         Args:
             config: the settings in effect.
             is_ephemeral: no file of a session outlives this pool, or this process.
 
         Raises:
-            SandboxError: the walls cannot be built here.
+            SandboxError: this machine cannot build the sandbox.
             KernelStartError: the kernels' Python cannot be used.
         """
         directory = config.paths.data / "workspaces"
@@ -102,22 +100,22 @@ class Pool:
 
     @property
     def is_sandboxed(self) -> bool:
-        """Whether there are walls around the kernels."""
+        """Whether the kernels are sandboxed."""
         return self._settings.sandbox.enabled
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """What code in a kernel may import: versions by the names they are installed by."""
+        """Packages that code in a kernel may import, with their versions."""
         return self._host.host_context.server.packages
 
     @property
     def live(self) -> MappingProxyType[str, launchers.LaunchedKernel]:
-        """The kernels that sessions have, by session."""
+        """Live kernels, by session."""
         return MappingProxyType(self._live)
 
     @property
     def spare_count(self) -> int:
-        """How many kernels stand by."""
+        """How many spare kernels are ready."""
         return len(self._spares)
 
     async def workspace(self, key: str) -> workspaces.Workspace:
@@ -126,10 +124,10 @@ class Pool:
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str) -> AsyncIterator[leases.Lease]:
-        """Hold a session's kernel: as long as anybody does, it is neither evicted nor reaped.
+        """Lease a session's kernel: while a lease is held, it is neither evicted nor reaped.
 
-        One is being started from here on, where the session has none; should that fail,
-        `Lease.kernel` tries again. Limits, and who asks for its end, still end a held one.
+        If the session has none, its start begins now; should that fail, `Lease.kernel` tries again.
+        Limits, and requests to end it, still end a leased kernel.
         """
         self._holders.add(key)
         try:
@@ -142,13 +140,13 @@ class Pool:
                 launched.kernel.last_used = time.monotonic()
 
     async def take(self, key: str, waiting: leases.OnWait | None = None) -> executions.Kernel:
-        """Return the session's kernel; without a `lease` it may be let go whenever it is idle.
+        """Return the session's kernel; without a `lease` it may be evicted whenever it is idle.
 
         Its `announcement` says so where an earlier one died.
 
         Args:
             key: of the session.
-            waiting: as `leases.Lease.kernel` has it.
+            waiting: as in `leases.Lease.kernel`.
 
         Raises:
             KernelStartError: none could be started.
@@ -161,7 +159,7 @@ class Pool:
         starting = self._begin(key)
         if waiting is not None:
             await self._admissions.tell(key, starting, waiting)
-        # One asker going away must not take the kernel from the others.
+        # The cancellation of one caller must not take the kernel from the others.
         return (await asyncio.shield(starting)).kernel
 
     def _has_kernel(self, key: str) -> bool:
@@ -170,7 +168,7 @@ class Pool:
         return is_alive and key not in self._forgetting
 
     def _begin(self, key: str) -> asyncio.Task[launchers.LaunchedKernel]:
-        """Start a session's kernel, or find it being started."""
+        """Start a session's kernel, or return the start under way."""
         starting = self._starting.get(key)
         if starting is None:
             forgetting = self._forgetting.get(key)
@@ -185,16 +183,16 @@ class Pool:
         self._starting.pop(key, None)
         self._spares.refill_soon()
         if not starting.cancelled() and (error := starting.exception()) is not None:
-            # Whoever waits is told; should nobody wait any more, it is not lost.
+            # Callers get the exception; should none wait any more, it is in the log.
             _log.warning("no kernel could be started: %s", error)
 
     async def _start(
         self, key: str, *, after: asyncio.Task[None] | None
     ) -> launchers.LaunchedKernel:
         if after is not None:
-            # Its new files are not to be taken for the old ones.
+            # Its new files must not be deleted with the old ones.
             await asyncio.wait({after})
-        # Its files change hands only when its last process is gone.
+        # The owner of its files changes only when its last process is gone.
         await self._shutdowns.wait_for(key)
         if (former := self._live.pop(key, None)) is not None:
             await self._shutdowns.close(former)
@@ -235,7 +233,7 @@ class Pool:
         """Reserve room for a kernel.
 
         Returns:
-            A spare that fills it, where one stands by; else a claim on the one on its way, if any.
+            A ready spare that fills it, if any; else a claim on the spare being started, if any.
 
         Raises:
             PoolFullError: every kernel is in use and no more fit.
@@ -259,10 +257,10 @@ class Pool:
         return spares.has_room(self._settings.kernels, self._live.values(), others)
 
     async def _evict(self) -> None:
-        """Let the longest idle kernel go; never one that is busy or held.
+        """Evict the longest idle kernel; never one that is busy or leased.
 
         Raises:
-            PoolFullError: all are.
+            PoolFullError: all are busy or leased.
         """
         idle = [
             (launched.kernel.last_used, key)
@@ -286,13 +284,13 @@ class Pool:
             await self.on_loss(key, launched.kernel, reason)
 
     async def reap(self) -> int:
-        """Let kernels go that died, or that nobody used for long; returns how many."""
+        """Close kernels that died or were idle for too long; returns how many."""
         self._spares.refill_soon()
         oldest = time.monotonic() - self._settings.kernels.idle_seconds
         count = 0
         for key, launched in list(self._live.items()):
             kernel = launched.kernel
-            # Each end takes time, in which any of the others may have been taken or replaced.
+            # Each close takes time, in which any of the others may have been taken or replaced.
             if self._live.get(key) is not launched or kernel.is_busy:
                 continue
             if not kernel.is_alive:
@@ -305,14 +303,14 @@ class Pool:
         return count
 
     async def release(self, key: str) -> None:
-        """Let a session's kernel go, because somebody asked for it."""
+        """Close a session's kernel, at a person's request."""
         await self._release(key, self._starting.get(key))
 
     async def forget(self, key: str) -> None:
-        """Let a session's kernel go and delete its files; who takes one meanwhile waits."""
+        """Close a session's kernel and delete its files; a start in between waits."""
         forgetting = self._forgetting.get(key)
         if forgetting is None:
-            # Starts that come later wait for us, so it must not be these that we wait for.
+            # Later starts wait for this task, so it must not wait for them.
             starting = self._starting.get(key)
             forgetting = asyncio.create_task(self._forget(key, starting), name=f"forget {key}")
             self._forgetting[key] = forgetting

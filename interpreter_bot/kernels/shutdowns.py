@@ -1,4 +1,4 @@
-"""Ending kernels: to the end, even if whoever asked for it goes away meanwhile."""
+"""Shutdown of kernels in tasks that survive cancellation of the caller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from interpreter_bot.kernels import launchers
 
 
 class Shutdowns:
-    """All kernels that are being ended."""
+    """All kernels that are being closed."""
 
     def __init__(self) -> None:
         self._all: set[asyncio.Task[None]] = set()
@@ -23,7 +23,7 @@ class Shutdowns:
 
         Args:
             launched: the kernel.
-            key: the session it belonged to; see `gone`.
+            key: the session it belonged to; see `wait_for`.
         """
         ending = asyncio.create_task(launched.close(), name="end kernel")
         self._all.add(ending)
@@ -34,16 +34,16 @@ class Shutdowns:
         await asyncio.shield(ending)
 
     async def wait_for(self, key: str) -> None:
-        """Wait until nothing runs any more of what a session had."""
+        """Wait until nothing of a session's closed kernel runs any more."""
         if (ending := self._by_key.get(key)) is not None:
             await asyncio.wait({ending})
 
     async def wait_for_any(self) -> None:
-        """Wait until one of them is over; there must be one."""
+        """Wait until one of them is closed; there must be one."""
         await asyncio.wait(self._all, return_when=asyncio.FIRST_COMPLETED)
 
     async def wait_for_all(self) -> list[BaseException | None]:
-        """Wait until all are over; returns what became of each."""
+        """Wait until all are closed; returns the exception of each, or None."""
         return await asyncio.gather(*self._all, return_exceptions=True)
 
     def _ended(self, key: str, ending: asyncio.Task[None]) -> None:

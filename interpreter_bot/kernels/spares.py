@@ -1,4 +1,4 @@
-"""Kernels that stand by, already started and confined, for sessions to come."""
+"""Spare kernels, already started and confined, and whether one more fits on this machine."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _IDLE_KERNEL_BYTES = 64 * settings.MIB
 
 _log = logging.getLogger(__name__)
 
-# Leaves the cores to whoever has just taken one.
+# Leaves the cores to the session that has just taken one.
 _PAUSE_SECONDS = 0.05
 
 
 def has_room(
     kernels: settings.Kernels, live: Iterable[launchers.LaunchedKernel], others: int
 ) -> bool:
-    """Say whether one more kernel fits beside those there are.
+    """Return whether one more kernel fits beside the present ones.
 
     Args:
         kernels: the settings, which bound their number or their memory.
-        live: those that sessions have. What is left of one that died takes no room.
-        others: how many there are beside these: standing by, being started, being ended.
+        live: those of sessions. What is left of one that died takes no room.
+        others: how many there are besides: spares, being started, being closed.
     """
     alive = [launched for launched in live if launched.kernel.is_alive]
     unused = others + 1
@@ -38,7 +38,7 @@ def has_room(
 
 
 class Spares:
-    """A few of them, made up for as they are taken and as room allows."""
+    """Spare kernels, replaced as they are taken and as room allows."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class Spares:
         may_launch: Callable[[], bool],
         end: Callable[[launchers.LaunchedKernel], Awaitable[None]],
     ) -> None:
-        """Keep none yet.
+        """Start with none.
 
         Args:
-            count: how many are to stand by.
+            count: how many to keep ready.
             launch: starts a kernel.
-            may_launch: says whether one more kernel fits, and keeps no session waiting.
+            may_launch: returns whether one more kernel fits, and delays no session.
             end: closes a kernel.
         """
         self._count = count
@@ -66,16 +66,16 @@ class Spares:
         self._refilling: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        """Count those that stand by; the one on its way is not ready."""
+        """Count the ready ones; the one being started is not ready."""
         return len(self._ready)
 
     @property
     def places(self) -> int:
-        """How many places they take, with the one on its way unless it is claimed."""
+        """How many places they take, with the one being started unless it is claimed."""
         return len(self._ready) + (self._is_launching and self._claim is None)
 
     async def take(self) -> launchers.LaunchedKernel | None:
-        """Return one that is alive, if there is any."""
+        """Return a live one, if there is any."""
         while self._ready:
             launched = self._ready.pop()
             if launched.kernel.is_alive:
@@ -85,7 +85,7 @@ class Spares:
         return None
 
     def claim(self) -> asyncio.Future[launchers.LaunchedKernel | None] | None:
-        """Have the one on its way, for `receive`; None where there is none, or it is claimed."""
+        """Claim the one being started, for `receive`; None if there is none, or it is claimed."""
         if not self._is_launching or self._claim is not None:
             return None
         self._claim = asyncio.get_running_loop().create_future()
@@ -99,12 +99,12 @@ class Spares:
             return await claim
         except asyncio.CancelledError:
             if not claim.cancelled() and (launched := claim.result()) is not None:
-                # It came in the moment in which nobody wanted it any more.
+                # It came at the moment of the cancellation.
                 self._ready.append(launched)
             raise
 
     def refill_soon(self) -> None:
-        """Bring them up to their number in the background."""
+        """Start the missing ones in the background."""
         if self._refilling is None or self._refilling.done():
             self._refilling = asyncio.create_task(self._refill(), name="refill spares")
 
@@ -132,7 +132,7 @@ class Spares:
             self._ready.append(launched)
 
     async def close(self) -> list[launchers.LaunchedKernel]:
-        """Start no more; returns those that stand by, which are the caller's to close."""
+        """Start no more; returns the ready ones, which are the caller's to close."""
         if self._refilling is not None:
             self._refilling.cancel()
             await asyncio.gather(self._refilling, return_exceptions=True)

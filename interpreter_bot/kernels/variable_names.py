@@ -1,7 +1,7 @@
-"""The names that a kernel's variables have, as it tells after each execution. Pure.
+"""Names of a kernel's variables, as reported after each execution. Pure.
 
-They come from where hostile code runs, and end up before people and models: only what can be a
-name in Python is taken for one, of a bounded length, and only so many of them.
+They come from where hostile code runs, and are shown to people and models: only valid Python
+identifiers are accepted, of a bounded length, and only so many of them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _MOST_READ: Final = 100
 _MOST_COUNTED: Final = 1000
 _NAME_CHARACTERS: Final = 40
 # Letters, digits and the underscore of scripts that are written from left to right: others could
-# turn the sentence around in which a name stands, and combining marks pile up on it.
+# reverse the sentence that contains a name, and combining marks pile up on it.
 _DIRECTIONS: Final = frozenset({"L", "EN", "ON"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VariableNames:
-    """What is defined.
+    """Defined names.
 
     Attributes:
         names: the latest first.
@@ -34,7 +34,7 @@ class VariableNames:
 
 
 def read(content: Mapping[str, object]) -> VariableNames | None:
-    """Read what a reply says; None where it says nothing that makes sense."""
+    """Read the names of a reply; None if it has none in a valid form."""
     told = content.get("variables")
     if not isinstance(told, dict):
         return None

@@ -1,9 +1,9 @@
-"""Looking after what no single system call bounds: sessions' memory and their files on disk.
+"""Watchdog over what no single system call bounds: sessions' memory and their disk usage.
 
-Memory is watched only where there is no control group to bound it. Disk has no portable quota:
-what code writes between two looks is how far a workspace can grow over its limit. Each session
-has a guard of its own, so that one with much to look at costs nobody else a look; all of them
-share one clock, whose ticks are all that a hundred resting sessions cost.
+Memory is watched only where no cgroup bounds it. Disk has no portable quota: what code writes
+between two checks is how far a workspace can grow over its limit. Each session has a monitor of its
+own, so that one with much to check delays no other; all share one clock, whose ticks are all that a
+hundred idle sessions cost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from interpreter_bot.kernels import end_reasons, launchers, monitors
 
 _log = logging.getLogger(__name__)
 
-# Theirs alone: what keeps all of them waiting keeps nobody else, and no kernel from being killed.
+# The watchdog's own threads: slow checks delay no other work, and no kill.
 _THREADS: Final = 4
 _FULL_DISK_SECONDS: Final = 1.0
 _LITTLE_BYTES: Final = 64 * settings.MIB
@@ -34,14 +34,14 @@ _RECOVERY_SECONDS: Final = 1.0
 async def watching(
     live: Mapping[str, launchers.LaunchedKernel], directory: pathlib.Path, limits: settings.Limits
 ) -> AsyncIterator[None]:
-    """Look after kernels as `watch` does, as long as the context is open."""
+    """Watch kernels as `watch` does, as long as the context is open."""
 
     async def watch_on() -> None:
         while True:
             try:
                 await watch(live, directory, limits)
             except Exception:
-                # Whatever nobody foresaw: limits that nobody watches any more would be worse.
+                # Any exception: limits that are not watched any more would be worse.
                 _log.critical("the watchdog fell, and is started again", exc_info=True)
                 await asyncio.sleep(_RECOVERY_SECONDS)
 
@@ -56,11 +56,11 @@ async def watching(
 async def watch(
     live: Mapping[str, launchers.LaunchedKernel], directory: pathlib.Path, limits: settings.Limits
 ) -> None:
-    """Look after all live kernels for ever.
+    """Watch all live kernels for ever.
 
     Args:
         live: the kernels by session; read anew at each tick.
-        directory: that of all workspaces, whose disk is not to be filled.
+        directory: that of all workspaces, whose disk must not be filled.
         limits: of each session.
     """
     threads = futures.ThreadPoolExecutor(_THREADS, "watchdog")
@@ -95,7 +95,7 @@ async def watch(
                     _log.error("the disk of %s is nearly full", directory)
                 was_full = is_full
     finally:
-        # What still looks is done in a moment, and nobody waits for what it sees.
+        # Checks under way end in a moment, and their result is not needed.
         threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -108,10 +108,10 @@ def _is_full(directory: pathlib.Path, limits: settings.Limits) -> bool:
 
 
 async def _kill_largest_disk_user(everyone: Sequence[monitors.SessionMonitor]) -> None:
-    """End the kernel whose session holds most of a full disk, busy or not.
+    """Kill the kernel whose session holds most of a full disk, busy or not.
 
-    The others go only if that is not enough, and none that holds little and does not grow: its
-    end would help nobody.
+    The others are killed only if that is not enough, and none that holds little and does not grow:
+    its end would free nothing.
     """
     for monitor in everyone:
         monitor.request_check()
@@ -131,10 +131,10 @@ def _resident_bytes() -> int:
 
 
 async def _kill_largest_writer(everyone: Sequence[monitors.SessionMonitor]) -> None:
-    """End the kernel that writes most, because the bot's own memory is running out.
+    """Kill the kernel that writes most, because the bot's own memory is running out.
 
-    What a session sends is bounded where it is read. Should something grow all the same, whoever
-    writes most is the likeliest to be behind it.
+    What a session sends is bounded where it is read. Should something grow all the same, the
+    largest writer is the likeliest cause.
     """
     written = await asyncio.to_thread(lambda: [monitor.written_bytes() for monitor in everyone])
     if everyone:

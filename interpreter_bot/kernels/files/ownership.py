@@ -1,4 +1,4 @@
-"""Handing a session's files from the user id of its last kernel to that of the next."""
+"""Change of owner: a session's files pass from the user id of its last kernel to the next."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _log = logging.getLogger(__name__)
 def change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> None:
     """Make a session's files belong to the user id of its kernel. Blocks.
 
-    Only root gives each kernel an id of its own. No kernel runs in the workspace now, but one
-    did: links are handed over themselves, never what they point to, and nothing outside the
-    workspace or its file system is touched. The root changes hands last, so that what was
-    interrupted is done again.
+    Only as root does each kernel have an id of its own. No kernel runs in the workspace now, but
+    one did: ownership changes for links themselves, never for what they point to, and nothing
+    outside the workspace or its file system is touched. The root changes last, so that an
+    interrupted change is repeated.
 
     Args:
         root: the workspace's directory.
         uid: the new owner.
-        kernel_uids: all that kernels may have.
+        kernel_uids: all ids that kernels may have.
 
     Raises:
         OSError: the workspace cannot be opened.
@@ -35,7 +35,7 @@ def change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> N
     try:
         if os.fstat(descriptor).st_uid == uid:
             return
-        # The fork server, which is none of the owners, has to walk as far as the root.
+        # The fork server, which owns neither directory, has to walk as far as the root.
         for directory in (root.parent, root.parent.parent):
             directory.chmod(0o711)
         left = _change_owner_below(descriptor, uid, kernel_uids)
@@ -47,7 +47,7 @@ def change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> N
 
 
 def _change_owner_below(root: int, uid: int, kernel_uids: Container[int]) -> int:
-    """Hand over all that lies below a directory; returns how much was left as it was."""
+    """Change the owner of all below a directory; returns how many entries stayed as they were."""
     left = 0
     waiting = [b""]
     while waiting:
@@ -55,7 +55,7 @@ def _change_owner_below(root: int, uid: int, kernel_uids: Container[int]) -> int
         try:
             directory = safe_open.open_directory(root, path)
         except OSError:
-            # Nested deeper than anybody can name, or another file system.
+            # Nested deeper than any path can name, or another file system.
             left += 1
             continue
         try:
@@ -67,7 +67,7 @@ def _change_owner_below(root: int, uid: int, kernel_uids: Container[int]) -> int
                 try:
                     os.chown(name, uid, uid, dir_fd=directory, follow_symlinks=False)
                 except PermissionError:
-                    # Somebody made it immutable.
+                    # It is immutable.
                     left += 1
                 if stat.S_ISDIR(status.st_mode):
                     waiting.append(path + b"/" + name if path else name)
@@ -77,9 +77,9 @@ def _change_owner_below(root: int, uid: int, kernel_uids: Container[int]) -> int
 
 
 def _is_strange(status: os.stat_result, kernel_uids: Container[int]) -> bool:
-    """Say whether a file has other names, and was no kernel's: they may be names elsewhere.
+    """Return whether a file has other names and no kernel's owner: those may lie elsewhere.
 
-    A kernel can give several names only to files of its own; the bot gives none to any.
+    A kernel can create hard links only to its own files; the bot creates none.
     """
     has_names = status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)
     return has_names and status.st_uid not in kernel_uids

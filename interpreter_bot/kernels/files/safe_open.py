@@ -1,9 +1,9 @@
-"""Opening, moving and deleting below a directory that hostile code writes to meanwhile.
+"""Safe open, move and delete below a directory while hostile code writes to it.
 
-Nothing here follows a link, leaves the directory or its file system, waits for a fifo, or
-recurses. Directories are held as descriptors; paths are bytes relative to them. Every function
-blocks, for as long as the disk takes. `scans` looks around with these, `transfers` reads
-and writes with them.
+Nothing here follows a link, leaves the directory or its file system, waits for a fifo, or recurses.
+Directories are held as descriptors; paths are bytes relative to them. Every function blocks, for as
+long as the disk takes. `scans` lists and measures with these, `transfers` reads and writes with
+them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from collections.abc import Iterator
 
 from interpreter_bot import errors
 
-_LONGEST_PATH_BYTES = 4095 - len("/mnt/data/")  # of PATH_MAX: nobody inside can name more
+_LONGEST_PATH_BYTES = 4095 - len("/mnt/data/")  # of PATH_MAX: code inside cannot name more
 _MOST_REMOVALS = 20_000_000
 _BATCH = 1000
 _OPENAT2 = 437  # the same number on every architecture Python knows but alpha
 _RENAME_NOREPLACE = 1
 _RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
-# NONBLOCK also ends the wait for somebody's lease (fcntl F_SETLEASE), not only for a fifo.
+# NONBLOCK also ends the wait for a lease (fcntl F_SETLEASE), not only for a fifo.
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _DIRECTORY = _READING | os.O_DIRECTORY
 _HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -44,7 +44,7 @@ class _How(ctypes.Structure):
 
 
 def refusal(status: os.stat_result) -> str:
-    """Why such a thing is not read, as the end of a sentence "x was left out: it …"; or empty."""
+    """Return why such a file is not read, as the end of "x was left out: it …"; empty if it is."""
     if stat.S_ISLNK(status.st_mode):
         return "it is a link"
     if not stat.S_ISREG(status.st_mode):
@@ -62,8 +62,8 @@ def open_file(root: int, path: bytes) -> int:
         path: relative to it, of plain components.
 
     Raises:
-        FileMissingError: nothing such lies there, or something that is refused.
-        WorkspaceError: the machine is in trouble (descriptors, memory, disk).
+        FileMissingError: there is no such file, or it is refused.
+        WorkspaceError: the machine is short of descriptors, memory or disk.
     """
     try:
         descriptor = _open(root, path, _READING)
@@ -82,7 +82,7 @@ def open_directory(root: int, path: bytes, *, is_forced: bool = False) -> int:
     Args:
         root: descriptor of the directory that must not be left.
         path: relative to it, of plain components.
-        is_forced: where its mode shuts us out although we own it, change the mode.
+        is_forced: change the mode of a directory that its owner is not permitted to open.
 
     Raises:
         OSError: as of open(2); ELOOP or ENOTDIR for what is no directory (any more).
@@ -95,7 +95,8 @@ def open_directory(root: int, path: bytes, *, is_forced: bool = False) -> int:
             raise
         handle = _open(root, path, _HANDLE)
         try:
-            # The way round by /proc changes the mode of what is held, whatever its name is now.
+            # The path by /proc changes the mode of the open directory, not of what has its name
+            # now.
             os.chmod(f"/proc/self/fd/{handle}", 0o700)
         finally:
             os.close(handle)
@@ -123,19 +124,19 @@ def place(source: int, name: str, target: int, new_name: str) -> None:
         code = ctypes.get_errno()
         if code not in (errno.ENOSYS, errno.EINVAL, errno.EPERM):
             raise OSError(code, os.strerror(code))
-    # Some file systems cannot. The file has two names for a moment, and is refused meanwhile.
+    # Some file systems lack it. The file has two names for a moment, and is refused until then.
     os.link(name, new_name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
     os.unlink(name, dir_fd=source)
 
 
 def remove_tree(parent: int, name: str) -> None:
-    """Delete `name` in the directory `parent` and all below it, however deep. Missing is fine.
+    """Delete `name` in the directory `parent` and all below it, at any depth. Missing is fine.
 
-    Subdirectories are moved up beside their parent before it goes, so neither depth nor length
-    of paths matters. Whoever writes there should be dead by now.
+    Subdirectories are moved up beside their parent before it is removed, so neither depth nor
+    length of paths matters. The processes that write there should be dead by now.
 
     Raises:
-        OSError: something cannot be deleted, or is made faster than deleted.
+        OSError: something cannot be deleted, or is created faster than deleted.
     """
     budget = iter(range(_MOST_REMOVALS))
     prefix = f".{secrets.token_hex(8)}-"
@@ -152,7 +153,7 @@ def remove_tree(parent: int, name: str) -> None:
 
 
 def _flatten(root: int, name: str, prefix: str, budget: Iterator[int]) -> None:
-    """Delete a directory of `root`, having moved its own directories into `root`."""
+    """Delete a directory of `root`, having moved its subdirectories into `root`."""
     directory = open_directory(root, os.fsencode(name), is_forced=True)
     try:
         while batch := _names(directory):
@@ -160,7 +161,7 @@ def _flatten(root: int, name: str, prefix: str, budget: Iterator[int]) -> None:
                 number = _spend(budget)
                 if not _remains(directory, child):
                     continue
-                # One must be able to write to a directory to move it, for the sake of its "..".
+                # Moving a directory requires write permission to it, for its "..".
                 os.close(open_directory(directory, os.fsencode(child), is_forced=True))
                 os.rename(child, f"{prefix}{number}", src_dir_fd=directory, dst_dir_fd=root)
     finally:
@@ -176,14 +177,14 @@ def _spend(budget: Iterator[int]) -> int:
 
 
 def _remains(directory: int, name: str) -> bool:
-    """Delete a file or an empty directory; True if it is a directory that holds something."""
+    """Delete a file or an empty directory; True if it is a directory that is not empty."""
     try:
         os.unlink(name, dir_fd=directory)
         return False
     except FileNotFoundError:
         return False
     except (IsADirectoryError, PermissionError) as e:
-        first = e  # unlink(2) of a directory says the one, or in POSIX's words the other
+        first = e  # unlink(2) of a directory gives EISDIR, or in POSIX EPERM
     try:
         os.rmdir(name, dir_fd=directory)
     except FileNotFoundError:
@@ -198,13 +199,13 @@ def _remains(directory: int, name: str) -> bool:
 
 
 def _names(directory: int) -> list[str]:
-    """The first names in a directory, few enough to hold."""
+    """Return the first names in a directory, a bounded number."""
     with os.scandir(directory) as entries:
         return [entry.name for entry in itertools.islice(entries, _BATCH)]
 
 
 def _open(root: int, path: bytes, flags: int) -> int:
-    """Open what lies strictly below `root`, by whichever way the kernel offers."""
+    """Open what lies strictly below `root`, by openat2 or else component by component."""
     if len(path) > _LONGEST_PATH_BYTES:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     if path != b"." and any(part in (b"", b".", b"..") for part in path.split(b"/")):
@@ -212,7 +213,7 @@ def _open(root: int, path: bytes, flags: int) -> int:
     try:
         return _openat2(root, path, flags)
     except OSError as e:
-        # EPERM is what seccomp says of calls it was not told about, in older Docker at least.
+        # EPERM is what older Docker's seccomp profile answers to unknown calls.
         if e.errno not in (errno.ENOSYS, errno.EPERM):
             raise
     return _walk(root, path, flags)
@@ -239,7 +240,7 @@ def _openat2(root: int, path: bytes, flags: int) -> int:
 
 
 def _walk(root: int, path: bytes, flags: int) -> int:
-    """Open component by component. None is "..", so whatever moves meanwhile, we stay below.
+    """Open component by component. None is "..", so concurrent moves cannot lead outside.
 
     Only directories are compared with the root's device: overlayfs has others for its files.
     """

@@ -1,9 +1,9 @@
-r"""Looking through a directory that hostile code writes to: what is there, how much it holds.
+r"""Scan of a directory that hostile code writes to: what it holds, and how much.
 
-What people and models see of a path is `shown(path)`. Control, format and bidirectional
-characters, look-alikes of the slash and bytes that are no UTF-8 become `\xNN`, and so does the
-backslash itself. That is reversible: a file called anything at all is listed and can be read by
-the name it is listed under, and two files never share one. Everything here blocks.
+People and models see a path as `display_name(path)`. Control, format and bidirectional characters,
+look-alikes of the slash and bytes that are no UTF-8 become `\xNN`, and so does the backslash
+itself. That is reversible: a file of any name is listed and can be read by the name it is listed
+under, and two files never share one. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from interpreter_bot.kernels.files import safe_open
 PATH_BYTES = 1024
 """Longest relative path that is listed and read."""
 DEPTH = 64
-"""Directories below each other that are looked into."""
+"""Deepest nesting of directories that is scanned."""
 
-# The escape's own sign, what passes for a slash, and letters that show nothing.
+# The escape's own sign, look-alikes of the slash, and invisible letters.
 _DECEIVING = frozenset(
     "\\\u2044\u2215\u2216\u29f5\u29f8\u29f9\ufe68\uff0f\uff3c\u115f\u1160\u2800\u3164\uffa0"
 )
@@ -35,15 +35,15 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _UNREADABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EXDEV)
 
 Identity: TypeAlias = tuple[int, int, int, int]
-"""Inode, bytes, and the times of change and of inode change in ns: new once it is written to."""
+"""Inode, bytes, and the times of change and of inode change in ns: new after each write."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """Something a scan found: a regular file with one name, or a thing refused.
+    """A scanned file: a regular one with one name, or a refused one.
 
     Attributes:
-        info: for people; of a refused thing only the name means something.
+        info: for people; of a refused one only the name is meaningful.
         path: the true relative path.
         identity: tells whether it changed.
         refusal: why it cannot be read; empty for a file that can.
@@ -57,10 +57,10 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scan:
-    """What a bounded look through a directory found, in no order.
+    """Result of a bounded scan of a directory, in no order.
 
     Attributes:
-        entries: files and refused things; directories that could be opened are not among them.
+        entries: files and refused ones; directories that could be opened are not among them.
         is_truncated: there was more than the bound.
     """
 
@@ -70,15 +70,15 @@ class Scan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DirectoryUsage:
-    """What a directory holds on disk.
+    """Disk usage of a directory.
 
     Attributes:
         bytes: blocks in use, hard links once; a sparse file counts what it holds.
         files: entries of every kind, directories too, the root itself not.
-        is_partial: counting stopped early; the figures are at least so much.
+        is_partial: counting stopped early; the figures are lower bounds.
         is_over: a limit is exceeded, or something cannot be counted.
-        is_uncountable: something is nested too deeply, or closed to us; not known where counting
-            stopped early because a limit is far exceeded.
+        is_uncountable: something is nested too deeply, or not permitted to be read; unknown where
+            counting stopped early because a limit is far exceeded.
     """
 
     bytes: int
@@ -89,12 +89,12 @@ class DirectoryUsage:
 
 
 def is_plain(character: str) -> bool:
-    """Whether one character shows as what it is."""
+    """Return whether a character is visible and unambiguous."""
     return character.isprintable() and character not in _DECEIVING
 
 
 def display_name(path: bytes) -> str:
-    """A path made safe to show, reversibly; see the module."""
+    """Return a path made safe to show, reversibly; see the module."""
     text = path.decode("utf-8", "surrogateescape")
     if all(map(is_plain, text)):
         return text
@@ -106,10 +106,10 @@ def _escaped(character: str) -> str:
 
 
 def fs_name(name: str) -> bytes:
-    """The path that `display_name` shows as `name`.
+    """Return the path that `display_name` shows as `name`.
 
     Raises:
-        FileMissingError: no file can be shown as that.
+        FileMissingError: no file has that display name.
     """
     try:
         path = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), name.encode())
@@ -121,7 +121,7 @@ def fs_name(name: str) -> bytes:
 
 
 def scan(root: int, most_entries: int) -> Scan:
-    """Look through the directory `root`, top first, meeting at most `most_entries` entries."""
+    """Scan the directory `root`, top first, at most `most_entries` entries."""
     found: list[Entry] = []
     waiting = collections.deque([b""])
     budget = most_entries
@@ -151,7 +151,7 @@ def scan(root: int, most_entries: int) -> Scan:
 
 
 def _entry(path: bytes, status: os.stat_result) -> Entry | None:
-    """A file or a thing refused; None for a directory to look into."""
+    """Return a file or a refused entry; None for a directory to scan."""
     if _too_far(path):
         return _refused(path, "it is nested too deeply")
     if stat.S_ISDIR(status.st_mode):
@@ -165,7 +165,9 @@ def _entry(path: bytes, status: os.stat_result) -> Entry | None:
 
 
 def _refused(path: bytes, reason: str) -> Entry:
-    """What is out of reach; its times are no news, as a directory's change with its content."""
+    """Build the entry of what cannot be read; without times, as a directory's change with its
+    content.
+    """
     name = display_name(path[:PATH_BYTES]) + "…" * (len(path) > PATH_BYTES)
     return Entry(values.FileInfo(name, 0, 0), path, (0, 0, 0, 0), reason)
 
@@ -177,9 +179,9 @@ def _too_far(path: bytes) -> bool:
 def measure(root: int, *, most_bytes: int, most_files: int, overshoot: int = 1) -> DirectoryUsage:
     """Count the blocks and entries below `root`.
 
-    It stops as soon as either figure exceeds `overshoot` times its limit. Directories closed
-    by their mode are opened to their owner, lest they hide anything. Files that were deleted
-    but are held open are not to be found this way.
+    It stops as soon as either figure exceeds `overshoot` times its limit. Directories that their
+    mode closes to their owner are opened, so that they hide nothing. Deleted files that are still
+    open are not found this way.
     """
     held, files, is_hidden = 0, 0, False
     linked: set[tuple[int, int]] = set()
@@ -219,7 +221,7 @@ def measure(root: int, *, most_bytes: int, most_files: int, overshoot: int = 1) 
 
 @contextlib.contextmanager
 def _listing(descriptor: int) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """The entries of an open directory, which is closed afterwards."""
+    """Iterate over the entries of an open directory, which is closed afterwards."""
     try:
         with os.scandir(descriptor) as items:
             yield items

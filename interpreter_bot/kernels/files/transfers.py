@@ -1,9 +1,9 @@
-"""Files on their way into a workspace and out of it, a chunk at a time.
+"""Transfer of files into and out of a workspace, a chunk at a time.
 
-An upload grows in a staging directory beside the one the sandbox sees, and appears whole under
-a name that nothing has yet. Each holds a lock on its file for as long as it lives, so leftovers
-of a bot that died are told from uploads that another replica is busy with. Both ways are one
-module, though a long one, because they share their threads and their distrust of what is there.
+An upload grows in a staging directory beside the one the sandbox sees, and appears whole under an
+unused name. Each upload holds a lock on its file as long as it lives, which distinguishes leftovers
+of a dead bot from the uploads of another replica. Both directions share their threads and their
+distrust of the directory, hence one module.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHUNK_BYTES = 256 * settings.KIB
 """Most that is read at once."""
 STAGING = ".incoming"
 """Name of the staging directory, a sibling of the directory that the sandbox sees."""
-# Compressing file systems hold little of what is well compressed.
+# Compressing file systems use few blocks for what compresses well.
 _HOLLOW_TIMES = 16
 _HOLLOW_BYTES = settings.MIB
 
@@ -36,10 +36,10 @@ _T = TypeVar("_T")
 
 
 async def in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Call what blocks in a thread and, even when cancelled, come back only after it is done.
+    """Call a blocking function in a thread; even when cancelled, return only after it is done.
 
     `asyncio.to_thread` leaves the thread behind when it is cancelled; it might then write to a
-    descriptor that was closed under it and has become another file.
+    descriptor that was closed in between and now belongs to another file.
     """
     context = contextvars.copy_context()
     future = asyncio.get_running_loop().run_in_executor(
@@ -52,13 +52,13 @@ async def in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwa
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({future})
         if not future.cancelled():
-            future.exception()  # seen, and of no interest any more
+            future.exception()  # retrieved, so that asyncio does not log it
         raise
 
 
 @contextlib.contextmanager
 def in_words() -> Iterator[None]:
-    """Turn what the operating system says about files into sentences for people."""
+    """Translate the operating system's errors about files into sentences for people."""
     try:
         yield
     except OSError as e:
@@ -68,7 +68,7 @@ def in_words() -> Iterator[None]:
 
 
 async def file_work(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Do `in_thread` what only touches our files.
+    """Call a blocking file function `in_thread`.
 
     Raises:
         WorkspaceError: the operating system refused.
@@ -78,12 +78,12 @@ async def file_work(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwa
 
 
 def open_root(root: pathlib.Path) -> int:
-    """Open a workspace's directory; those above it are not the sandbox's to change."""
+    """Open a workspace's directory; the sandbox cannot change those above it."""
     return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 class Upload:
-    """One file on its way in. Every method blocks; `close` undoes what was not committed."""
+    """One file on its way into a workspace. Methods block; `close` undoes an uncommitted upload."""
 
     def __init__(self, root: pathlib.Path, name: str, limits: settings.Limits) -> None:
         self._root_path = root
@@ -95,7 +95,7 @@ class Upload:
         self._written = self._held = 0
 
     def begin(self) -> None:
-        """Make the staged file.
+        """Create the staged file.
 
         Raises:
             WorkspaceFullError: not even an empty file fits.
@@ -129,7 +129,7 @@ class Upload:
             rest = rest[os.write(self._file, rest) :]
 
     def commit(self) -> values.FileInfo:
-        """Let the file appear.
+        """Make the file appear in the workspace.
 
         Raises:
             WorkspaceFullError: it no longer fits.
@@ -138,8 +138,8 @@ class Upload:
         if os.geteuid() == 0:
             os.fchown(self._file, owner.st_uid, owner.st_gid)
         os.fchmod(self._file, 0o644)
-        # One at a time, in all replicas: the second must see what the first has added. Let go in
-        # the same call, or threads that wait would leave none in which to let go.
+        # One at a time, in all replicas: the second must count what the first has added. Released
+        # in the same call, or waiting threads would leave none in which to release it.
         fcntl.flock(self._staging, fcntl.LOCK_EX)
         try:
             self._check_room()
@@ -150,7 +150,7 @@ class Upload:
         return values.FileInfo(name, self._written, status.st_mtime_ns)
 
     def close(self) -> None:
-        """Let go of everything; a file that was not committed is gone."""
+        """Release everything; an uncommitted file is deleted."""
         self._open.close()
 
     def _placed(self) -> str:
@@ -194,7 +194,7 @@ class Upload:
 
 
 def _numbered(name: str) -> Iterator[str]:
-    """`data.csv`, `data (2).csv`, … and in the end something that nobody has."""
+    """Yield `data.csv`, `data (2).csv`, … and finally random, unused names."""
     stem, suffix = os.path.splitext(name)
     yield name
     for number in range(2, 1000):
@@ -204,7 +204,7 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 class Content:
-    """The bytes of an open file, as many as it had when it was opened; fewer if it shrinks.
+    """Bytes of an open file, as many as it had when it was opened; fewer if it shrinks.
 
     Iterate over it (asynchronously) for chunks of at most `CHUNK_BYTES`.
 
@@ -231,7 +231,7 @@ class Content:
         path = scans.fs_name(self.info.name)
         root = open_root(self._root)
         try:
-            # A file object, not a descriptor: its lock keeps closing from overtaking reading.
+            # A file object, not a descriptor: its lock prevents closing during a read.
             self._file = os.fdopen(safe_open.open_file(root, path), "rb")
         finally:
             os.close(root)
@@ -245,10 +245,10 @@ class Content:
         self._held_bytes = status.st_blocks * 512
 
     def check_held(self) -> None:
-        """Refuse a file that holds next to nothing of its size: copied, it would hold all of it.
+        """Refuse a sparse file with almost no blocks: a copy of it would use its full size.
 
         Raises:
-            FileTooLargeError: it does.
+            FileTooLargeError: it is one.
         """
         size_bytes = self.info.size_bytes
         if size_bytes > _HOLLOW_BYTES and self._held_bytes * _HOLLOW_TIMES < size_bytes:
@@ -260,14 +260,14 @@ class Content:
             self._file.close()
 
     async def skip(self, size_bytes: int) -> None:
-        """Leave out so many of the bytes that come next."""
+        """Skip the next `size_bytes` bytes."""
         assert self._file is not None, "read inside `async with`"  # noqa: S101
         skipped = min(size_bytes, self._remaining)
         await file_work(self._file.seek, skipped, os.SEEK_CUR)
         self._remaining -= skipped
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield chunks; a second iteration goes on where the first one stopped.
+        """Yield chunks; a second iteration continues where the first one stopped.
 
         Raises:
             WorkspaceError: reading failed.
@@ -283,7 +283,7 @@ class Content:
 
 
 def sweep(root: pathlib.Path) -> int:
-    """Delete staged files that nobody works on; returns how many. Blocks."""
+    """Delete staged files that no upload holds; returns how many. Blocks."""
     count = 0
     with contextlib.suppress(FileNotFoundError), os.scandir(root.parent / STAGING) as staged:
         for entry in staged:

@@ -1,9 +1,9 @@
-"""Workspaces: each session's own directory, seen as /mnt/data by the code it runs.
+"""Workspaces: each session's own directory, which its code sees as /mnt/data.
 
-Whatever lies there is hostile, and may change while we look. Files go by the names that
+All content is hostile, and may change during a scan. Files go by the names that
 `scans.display_name` gives them: relative, harmless to print, and never two files of one name. No
-method hands out a path (but `directory`, for those who build the walls), so that a workspace
-can come to live on another machine.
+method returns a path (except `directory`, for provisioning), so that a workspace can move to
+another machine.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ NAME_BYTES = 200
 _DATA = "data"
 _REMOVED = ".removed-"
 _MOST_SKIPPED = 100
-_OVERSHOOT = 2  # so that a little over its limits is told from far over
+_OVERSHOOT = 2  # so that slightly over the limits is distinguished from far over
 _SUFFIX = re.compile(r"(?:\.tar)?\.[^. ]{1,16}\Z")
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d) *(?:\.|\Z)", re.IGNORECASE)
 
 
 class Writable(Protocol):
-    """What a file is copied into; called in a thread."""
+    """Target of a file's copy; called in a thread."""
 
     def write(self, data: bytes, /) -> object:
-        """Take all of `data`."""
+        """Write all of `data`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mark:
-    """What a workspace held at one moment; of use to `Workspace.changed` alone."""
+    """Snapshot of a workspace's files, for `Workspace.changed` alone."""
 
     identities: Mapping[bytes, scans.Identity]
     is_truncated: bool
@@ -50,14 +50,14 @@ class Mark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changes:
-    """What is new or different since a mark.
+    """New and changed files since a mark.
 
     Attributes:
         files: regular files, by name; they may change again before they are read.
         skipped: (name, reason) of what will not be read; the reason ends the sentence
             "x was left out: …". At most 100.
-        is_truncated: there is, or at the mark there was, more than was looked at, or more was
-            skipped. What was not looked at then may be taken for new now.
+        is_truncated: there is, or at the mark there was, more than was scanned, or more was
+            skipped. What the mark did not scan may count as new now.
     """
 
     files: tuple[values.FileInfo, ...]
@@ -66,11 +66,11 @@ class Changes:
 
 
 def safe_name(name: str) -> str:
-    """Make one harmless path component of whatever somebody calls a file.
+    """Make one harmless path component of any file name.
 
     The last part of a path, NFC, at most `NAME_BYTES` of UTF-8 with its suffix kept, without
-    anything invisible, without what shells, Windows or Markdown links trip over at the ends or
-    in between, and never empty. Deterministic, and leaves its own results as they are.
+    invisible characters and those with a meaning to shells, Windows or Markdown links, and never
+    empty. Deterministic and idempotent.
     """
     text = re.split(r"[/\\]", name.rstrip("/\\ "))[-1]
     text = "".join(map(_harmless, unicodedata.normalize("NFC", text)))
@@ -106,19 +106,19 @@ class Workspace:
 
     @property
     def directory(self) -> pathlib.Path:
-        """The directory that becomes /mnt/data. For provisioning only."""
+        """The host directory that becomes /mnt/data. For provisioning only."""
         return self._root
 
     @property
     def name(self) -> str:
-        """What `Workspaces.name_of` gave its session: stable, printable, says nothing."""
+        """Stable printable name from `Workspaces.name_of`; tells nothing about the session."""
         return self._root.parent.name
 
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
         """Store a file that a person sent, under its `safe_name`.
 
-        It appears whole or not at all. Where something has that name, the new file gets a
-        number ("data (2).csv"): nothing is ever replaced.
+        It appears whole or not at all. If the name is taken, the new file gets a number ("data
+        (2).csv"): nothing is ever replaced.
 
         Returns:
             The file under the name it got.
@@ -137,7 +137,7 @@ class Workspace:
             await transfers.in_thread(upload.close)
 
     async def list(self) -> tuple[values.FileInfo, ...]:
-        """The regular files by name, looking at no more than `workspace_files` entries."""
+        """List the regular files by name, among at most `workspace_files` entries."""
         found = await transfers.file_work(self._scan)
         return _sorted(entry.info for entry in found.entries if not entry.refusal)
 
@@ -167,7 +167,7 @@ class Workspace:
     async def collect(
         self, info: values.FileInfo, into: Writable, *, most_bytes: int
     ) -> values.Artifact:
-        """Copy a file that code made, whatever it holds by now.
+        """Copy a file that code made, with its present content.
 
         Args:
             info: the file; only its name counts.
@@ -188,13 +188,13 @@ class Workspace:
         return values.Artifact(info.name, size_bytes, digest.hexdigest())
 
     async def mark(self) -> Mark:
-        """Remember what is there."""
+        """Take a snapshot of the present files."""
         found = await transfers.file_work(self._scan)
         identities = {entry.path: entry.identity for entry in found.entries}
         return Mark(identities, is_truncated=found.is_truncated)
 
     async def changed(self, since: Mark) -> Changes:
-        """What was made or written to since a mark. Bounded as `list` is."""
+        """Return what was created or written since a mark. Bounded as `list` is."""
         found = await transfers.file_work(self._scan)
         new = [e for e in found.entries if since.identities.get(e.path) != e.identity]
         truncated = found.is_truncated or since.is_truncated
@@ -206,15 +206,15 @@ class Workspace:
         )
 
     async def usage(self) -> scans.DirectoryUsage:
-        """What it holds on disk, counted up to twice its limits. Quick, so look often.
+        """Measure its disk usage, up to twice its limits. Quick, so call it often.
 
-        Who decides by the figures should heed `is_uncountable` too: something is nested so
-        deeply, or closed to us, that they leave it out.
+        Decisions by the figures should heed `is_uncountable` too: something is nested so deeply, or
+        not permitted to be read, that they leave it out.
         """
         return await transfers.file_work(self._measure)
 
     async def remove(self) -> None:
-        """Delete it and everything in it; its kernel should be dead. Missing is fine."""
+        """Delete the workspace and everything in it; its kernel should be dead. Missing is fine."""
         await transfers.file_work(self._remove)
 
     def _scan(self) -> scans.Scan:
@@ -231,14 +231,14 @@ class Workspace:
     def _remove(self) -> None:
         own = self._root.parent
         doomed = _REMOVED + secrets.token_hex(16)
-        # Out of the way first: the session may come back before the last file is gone.
+        # Renamed first: the session may come back before the last file is deleted.
         with _opened(own.parent) as parent, contextlib.suppress(FileNotFoundError):
             os.rename(own.name, doomed, src_dir_fd=parent, dst_dir_fd=parent)
             safe_open.remove_tree(parent, doomed)
 
 
 class Workspaces:
-    """All of them, in one directory that is ours alone."""
+    """All workspaces, in one directory that only the bot may read."""
 
     def __init__(self, directory: pathlib.Path, limits: settings.Limits) -> None:
         self._directory = directory
@@ -246,22 +246,22 @@ class Workspaces:
 
     @staticmethod
     def name_of(session_key: str) -> str:
-        """The name of a session's workspace: 32 hex digits, whatever the key consists of."""
+        """Return the name of a session's workspace: 32 hex digits of a hash, for any key."""
         return hashlib.sha256(session_key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     async def of(self, session_key: str) -> Workspace:
-        """A session's workspace, made where there is none. Only we may look into a new one."""
+        """Return a session's workspace, created if missing, readable only by the bot."""
         workspace = self._named(self.name_of(session_key))
         await transfers.file_work(_make, workspace.directory)
         return workspace
 
     async def existing(self) -> tuple[Workspace, ...]:
-        """Those that exist, by name."""
+        """List the existing workspaces, by name."""
         names = await transfers.file_work(self._names)
         return tuple(self._named(name) for name in names if re.fullmatch("[0-9a-f]{32}", name))
 
     async def sweep(self) -> None:
-        """Clear away what a bot that died left half done. For the start, before anything else."""
+        """Clean up what a dead bot left half done. For the start, before anything else."""
         for workspace in await self.existing():
             await transfers.file_work(transfers.sweep, workspace.directory)
         await transfers.file_work(self._remove_leftovers)

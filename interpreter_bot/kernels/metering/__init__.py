@@ -1,5 +1,5 @@
-"""What sessions use, measured from /proc where no control group counts for us.
+"""Metering of sessions from /proc, where no cgroup counts for the bot.
 
-Only measures; `kernels.monitors` and `kernels.watchdogs` decide what follows. Processes that are
-looked at are hostile: a look is bounded in time and bytes.
+Only measures; `kernels.monitors` and `kernels.watchdogs` decide what follows. The processes are
+hostile: each reading is bounded in time and bytes.
 """

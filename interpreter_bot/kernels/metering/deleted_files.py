@@ -1,15 +1,14 @@
-"""Disk that is held by deleted files: open, or only mapped. No walk over names sees it.
+"""Disk space of deleted files that are open or mapped, which no directory walk sees.
 
-Of an open file the size is known, and of a mapped one where we may look into `map_files`, which
-takes root. A plain user sees how far into the file the mapping reaches, which is a lower bound:
-programs map files as a whole, but nobody has to. So `_FEW_UNKNOWN` files count by that, and were
-there more, each counts as the largest file that can be made. The bound that remains for a plain
-user is `_FEW_UNKNOWN` files of the largest size; where control of the disk matters more than that,
+The size of an open file is known, and that of a mapped one where `map_files` is readable, which
+takes root. A plain user sees how far into the file the mapping reaches, a lower bound: programs
+usually map files as a whole, but need not. So `_FEW_UNKNOWN` files count by that, and if there are
+more, each counts as the largest file that can be made. What remains uncounted for a plain user is
+`_FEW_UNKNOWN` files of the largest size; where control of the disk matters more than that,
 `disk_reserve_bytes` protects the machine.
 
-Shared memory that is no file looks like a deleted one, and is found by the same look: `shared`
-counts it, in the same way. No piece of it is larger than `_SHARED_BYTES`; `guest/filters` sees to
-that.
+Anonymous shared memory looks like a deleted file, and is found by the same reading: `shared` counts
+it, in the same way. No piece of it is larger than `_SHARED_BYTES`; `guest/seccomp` ensures that.
 
 Not seen: files in flight between two sockets, at most `open_files` for each user of the machine.
 """
@@ -35,7 +34,7 @@ _FEW_SHARED: Final = 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Disk:
-    """The file system that counts.
+    """The file system whose deleted files count.
 
     Attributes:
         device: its number as `stat` has it.
@@ -49,7 +48,7 @@ class Disk:
 
     @classmethod
     def of(cls, directory: pathlib.Path, file_bytes: int) -> Disk:
-        """Describe the one that a directory is on.
+        """Describe the file system of a directory.
 
         Raises:
             OSError: the directory is gone.
@@ -71,12 +70,12 @@ class Disk:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Deleted:
-    """What deleted files hold.
+    """Space held by deleted files.
 
     Attributes:
-        bytes: each file once, however many hold it.
-        hidden: processes that did not let themselves be looked at, or had too much.
-        is_late: there was no time for everything.
+        bytes: each file once, however many processes hold it.
+        hidden: processes that could not be read, or had too many files.
+        is_late: the time was too short for everything.
         shared: memory, which is on no disk.
     """
 
@@ -87,12 +86,12 @@ class Deleted:
 
 
 def count(shown: Mapping[int, int], disk: Disk, *, allowance: procfs.TimeBudget) -> Deleted:
-    """Count what processes hold of files that have no name any more.
+    """Count the space of deleted files that processes hold.
 
     Args:
-        shown: process ids, to the numbers that show them; the first is the session's init.
+        shown: process ids, to the thread ids to read them by; the first is the session's init.
         disk: the file system that counts.
-        allowance: for how long.
+        allowance: time budget.
     """
     counting = _Counting(disk)
     hidden = 0
@@ -103,10 +102,10 @@ def count(shown: Mapping[int, int], disk: Disk, *, allowance: procfs.TimeBudget)
         try:
             counting.look(number)
         except PermissionError:
-            # Init is ours, and forbids everybody to look.
+            # Init is the bot's own, and undumpable.
             hidden += pid != init and procfs.is_hiding(number)
         except OSError:
-            # It is gone. Of a process that only a thread stood for, another may be left.
+            # It is gone. If only a thread represented the process, another thread may remain.
             hidden += number != pid
     return Deleted(counting.bytes, hidden, is_late=False, shared=counting.shared)
 
@@ -121,7 +120,7 @@ class _Counting:
 
     @property
     def bytes(self) -> int:
-        """What was seen so far."""
+        """Bytes counted so far."""
         unknown = [size for inode, size in self._unknown.items() if inode not in self._known]
         if len(unknown) > _FEW_UNKNOWN:
             unknown = [self._disk.file_bytes] * len(unknown)
@@ -129,16 +128,16 @@ class _Counting:
 
     @property
     def shared(self) -> memory.Held:
-        """Pieces of shared memory: few as far as they are mapped, of many each in full."""
+        """Pieces of shared memory: few count as far as they are mapped, many each in full."""
         if len(self._shared) <= _FEW_SHARED:
             return self._shared
         return {key: max(size, _SHARED_BYTES) for key, size in self._shared.items()}
 
     def look(self, number: int) -> None:
-        """Look at one process.
+        """Read one process.
 
         Raises:
-            PermissionError: it hides, or has too much to look at.
+            PermissionError: it hides, or has too many files.
             OSError: it is gone.
         """
         names = os.listdir(f"/proc/{number}/fd")
@@ -167,7 +166,9 @@ class _Counting:
             return  # Unmapped by now.
 
     def _is_there(self, number: int, mapping: procfs.Mapping) -> bool:
-        """Whether it is only called "x (deleted)", so that a walk counts it."""
+        """Return whether the file's real name ends in " (deleted)", so that a directory walk counts
+        it.
+        """
         path = os.fsencode(f"/proc/{number}/root") + mapping.path + b" (deleted)"
         with contextlib.suppress(OSError):
             return os.lstat(path).st_ino == mapping.inode

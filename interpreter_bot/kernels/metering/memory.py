@@ -1,13 +1,19 @@
-"""Memory of a group of processes: what they map, and what no mapping shows.
+"""Memory of a session's processes: what they map, and what is in no mapping.
 
-Files in memory, tmpfs and socket buffers need no mapping; what of them cannot be counted is
+Cheap upper bounds come first, exact figures only as far as needed. A process counts with its
+proportional set, resident and swapped out (pages shared with the fork server count by share), and
+with its page tables. Not seen: swapped-out shared memory that is no file of the session's, and
+memory outside all processes, which the sandbox denies. Shared memory of which only a page is mapped
+any more is found by `deleted_files`.
+
+Files in memory, tmpfs and socket buffers need no mapping; the uncountable is
 bounded:
 
-* Sockets. No file of /proc says how much waits in a unix socket. Up to `_FEW_SOCKETS` of them
+- Sockets. No file of /proc says how much waits in a unix socket. Up to `_FEW_SOCKETS` of them
   pass uncounted: with the stock settings 208 KiB each, and twice that where both ends of the
   internet's protocols keep a queue; 104 and 208 MiB together. Beyond, each counts as all it can
-  hold. `guest/seccomp` and `guest/confinement` see to it that no code can make one hold more.
-* Pipes. The machine gives a user 64 MiB (`pipe-user-pages-soft`) and 8 KiB for each pipe more;
+  hold. The sandbox keeps code from enlarging their queues (`guest/seccomp`, `guest/confinement`).
+- Pipes. The machine gives a user 64 MiB (`pipe-user-pages-soft`) and 8 KiB for each pipe more;
   `_MOST_DESCRIPTORS` makes that 192 MiB together.
 """
 
@@ -29,7 +35,7 @@ _SHARED: Final = (b"/memfd:", b"/dev/shm/")
 _TEMPORARY: Final = ("/tmp", "/dev/shm")  # noqa: S108 - of the session, each a tmpfs
 _FEW_SOCKETS: Final = 512
 _STOCK_BYTES: Final = 212_992
-# Those who sent to a datagram socket may be closed already, ten messages ago.
+# The senders of up to ten queued datagrams may be closed already.
 _QUEUED_DATAGRAMS: Final = 11
 _UNIX_SOCKET: Final = re.compile(
     rb"^[0-9a-f]+: [0-9A-F]{8} 0{8} [0-9A-F]{8} (\d{4}) ", re.MULTILINE
@@ -50,14 +56,14 @@ _MAPPING: Final = re.compile(
 def memfd_bytes(shown: Mapping[int, int], apart_from: Iterable[int]) -> tuple[Held, set[int]]:
     """Count each memfd and shared memory file that is open, mapped or not.
 
-    Nothing is opened: `stat` of /proc/PID/fd/N looks at the very file, whatever its name says.
+    Nothing is opened: `stat` of /proc/PID/fd/N reads the very file, whichever name it has.
 
     Args:
-        shown: the processes, to the numbers that show them.
+        shown: process ids, to the thread ids to read them by.
         apart_from: devices that are counted as a whole.
 
     Returns:
-        the files, and the processes that hide or have more descriptors than are looked at.
+        the files, and the processes that hide or have too many descriptors.
     """
     held: Held = {}
     hidden: set[int] = set()
@@ -90,7 +96,7 @@ def tmpfs_bytes(shown: Iterable[int]) -> Held:
     """Count what the session's own /tmp and /dev/shm hold, deleted files too.
 
     Args:
-        shown: numbers of processes; whichever lets itself be looked at speaks for all.
+        shown: thread ids to read processes by; the first readable one is used.
     """
     number = _witness(shown, "mnt")
     held: Held = {}
@@ -105,11 +111,11 @@ def tmpfs_bytes(shown: Iterable[int]) -> Held:
 
 
 def socket_bytes(shown: Iterable[int], *, has_group: bool = False) -> int:
-    """Bound what waits in sockets, in bytes; 0 where there are few. See the module.
+    """Bound what waits in sockets, in bytes; 0 if there are few. See the module.
 
     Args:
-        shown: numbers of processes, as above. They all have one network.
-        has_group: a control group counts what waits in unix sockets, and nothing else for sure.
+        shown: thread ids, as above. All processes have one network namespace.
+        has_group: a cgroup counts what waits in unix sockets, and nothing else for sure.
     """
     number = _witness(shown, "net")
     if not number:
@@ -125,7 +131,7 @@ def socket_bytes(shown: Iterable[int], *, has_group: bool = False) -> int:
 
 
 def _queue_bytes() -> int:
-    """What can wait to be sent by, or be read from, one socket."""
+    """Return how much one socket can queue for sending or reading."""
     return max(_STOCK_BYTES, _setting_bytes("wmem_default"), _setting_bytes("rmem_default"))
 
 
@@ -138,20 +144,20 @@ def _setting_bytes(name: str) -> int:
 
 
 def _witness(shown: Iterable[int], kind: str) -> int:
-    """A process that shows a namespace which is not ours, as without walls it would be."""
+    """Return a process in a namespace other than the bot's; 0 if there is none."""
     ours = (0, procfs.namespace("self", kind))
     return next((n for n in shown if procfs.namespace(n, kind) not in ours), 0)
 
 
 @dataclasses.dataclass(slots=True)
 class MemoryCount:
-    """What was counted.
+    """Counted memory.
 
     Attributes:
         bytes: an upper bound where `is_exact` is false; a lower one where `is_late` is true.
-        hidden: processes that did not let themselves be looked at.
-        is_exact: every process was looked at, and what is shared counts once.
-        is_late: there was no time for everything.
+        hidden: processes that could not be read.
+        is_exact: every process was read, and shared memory counts once.
+        is_late: the time was too short for everything.
     """
 
     bytes: int = 0
@@ -162,11 +168,11 @@ class MemoryCount:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is worth knowing.
+    """Required precision.
 
     Attributes:
-        enough_bytes: an upper bound not over this is good enough.
-        most_bytes: nor does it matter by how much this is exceeded; None where it does.
+        enough_bytes: an upper bound not over this is precise enough.
+        most_bytes: counting stops beyond this; None to count everything.
     """
 
     enough_bytes: int = 0
@@ -180,13 +186,13 @@ def count(
     *,
     allowance: procfs.TimeBudget,
 ) -> MemoryCount:
-    """Count the memory of processes, and of what they hold.
+    """Count the memory of processes, and of the files in memory that they hold.
 
     Args:
-        shown: process ids, to the numbers that show them; the first is the session's init.
-        held: memory that counts in full, mapped or not, and is not to count twice.
-        bounds: how exact to be.
-        allowance: for how long.
+        shown: process ids, to the thread ids to read them by; the first is the session's init.
+        held: memory that counts in full, mapped or not, and must not count twice.
+        bounds: how precise to be.
+        allowance: time budget.
     """
     sizes = {pid: procfs.most_bytes(number) for pid, number in shown.items()}
     extra = sum(held.values())
@@ -198,8 +204,8 @@ def count(
     if quick.is_late or not held or is_known or counting.is_over(quick.bytes - extra):
         quick.is_exact = quick.is_exact and not held
         return quick
-    # Only now is it worth some ten times as much to tell what of it was counted twice. All have
-    # to be looked at: what one of them maps is not known before.
+    # Finding what was counted twice costs about ten times as much, so it is done only now. All
+    # processes have to be read: what one of them maps is not known before.
     left = dict(held)
     counting = _Counting(shown, sizes, Bounds(0, bounds.most_bytes), allowance)
     exact = counting.walk(lambda number: _mapped_bytes(number, left), 0)
@@ -221,11 +227,11 @@ class _Counting:
         self._allowance = allowance
 
     def is_over(self, size: int) -> bool:
-        """Whether so much is too much, whatever else there is."""
+        """Return whether so much exceeds the upper bound of interest."""
         return self._bounds.most_bytes is not None and size > self._bounds.most_bytes
 
     def walk(self, measure: Callable[[int], int], extra: int) -> MemoryCount:
-        """Sum up all processes, largest first, until enough is known."""
+        """Sum up all processes, largest first, until the result is precise enough."""
         init = next(iter(self._shown), 0)
         found, rest = MemoryCount(extra), sum(self._sizes.values())
         for pid in sorted(self._sizes, key=self._sizes.__getitem__, reverse=True):
@@ -241,12 +247,12 @@ class _Counting:
             try:
                 found.bytes += measure(self._shown[pid])
             except PermissionError:
-                # Init is ours, forbids everybody to look, and has the fork server's pages.
+                # Init is the bot's own, undumpable, and has the fork server's pages.
                 if pid != init and procfs.is_hiding(self._shown[pid]):
                     found.hidden.add(pid)
                     found.bytes += self._sizes[pid]
             except OSError:
-                # It is gone. Of a process that only a thread stood for, another may be left.
+                # It is gone. If only a thread represented the process, another thread may remain.
                 if self._shown[pid] != pid:
                     found.hidden.add(pid)
         found.is_exact = True
@@ -259,7 +265,7 @@ def _proportional_bytes(number: int) -> int:
 
 
 def _mapped_bytes(number: int, held: Held) -> int:
-    """The same, taking off `held` what it maps of that."""
+    """As `_proportional_bytes`, subtracting from `held` what the process maps of it."""
     if not procfs.shared_bytes(number):
         return _proportional_bytes(number)
     text = procfs.look(f"/proc/{number}/smaps")

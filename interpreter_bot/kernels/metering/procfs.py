@@ -1,7 +1,10 @@
-"""Reading /proc of hostile processes, and holding on to them by descriptors.
+"""Readings of hostile processes from /proc, and process descriptors (pidfds).
 
-A process descriptor means the same process for ever; a number may be another's a moment later.
-A look is bounded in time and bytes: the processes decide what stands there.
+A process descriptor means the same process for ever; a pid may be another's a moment later. A
+reading is bounded in time and bytes, as the processes control its content. /proc shows a process by
+its first thread. If that ended before the others, everything it shows is empty while the others
+hold memory and files: `shown_by` finds a thread to read instead, which answers under /proc as if it
+were a process of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from collections.abc import Iterator
 from typing import Final
 
 MOST_BYTES: Final = 8 * 1024 * 1024
-"""As much of any one file is read."""
+"""Most that is read of any one file."""
 
 _ENDED: Final = (b"Z", b"X")
 _EXITING: Final = 4
@@ -31,23 +34,23 @@ _DELETED: Final = re.compile(
 
 
 def pid_of(pidfd: int) -> int:
-    """Translate a process descriptor into a pid as we count them."""
+    """Return the pid of a process descriptor, in this pid namespace."""
     text = pathlib.Path(f"/proc/self/fdinfo/{pidfd}").read_text()
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pid:"))
 
 
 def send_signal(pidfd: int, signum: int) -> None:
-    """Signal a process; nothing happens when it is gone, or the descriptor is none (-1)."""
+    """Signal a process; does nothing when it is gone, or the descriptor is none (-1)."""
     if pidfd >= 0:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, signum)
 
 
 class TimeBudget:
-    """How long one look may take. Processor time, so that a busy machine is not blamed.
+    """Time limit of one reading, in processor time, so that a busy machine does not shorten it.
 
-    Time by the clock counts too, but ten times as much of it: locks of a process that is
-    looked at may be held against us.
+    Wall time counts too, but ten times as much is allowed: the process that is read may hold kernel
+    locks.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -56,20 +59,20 @@ class TimeBudget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the look has to stop; ask in the thread that it began in."""
+        """Whether the reading has to stop; call it in the thread that began the reading."""
         return time.thread_time() > self._processor_end or time.monotonic() > self._clock_end
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mapping:
-    """A mapping of a deleted file.
+    """Mapping of a deleted file.
 
     Attributes:
-        addresses: as they are called in `map_files`.
+        addresses: its name in `map_files`.
         device: of the file system, which need not be what `stat` says (btrfs).
         inode: number of the file there.
         end_bytes: where in the file the mapping ends.
-        path: the name it had, as the session saw it.
+        path: the file's former name, as the session saw it.
     """
 
     addresses: str
@@ -80,7 +83,7 @@ class Mapping:
 
 
 def read(path: str) -> bytes:
-    """Read a file; empty when its process is gone, or does not let us."""
+    """Read a file; empty when its process is gone, or it is not permitted."""
     try:
         return look(path)
     except OSError:
@@ -99,36 +102,39 @@ def look(path: str) -> bytes:
 
 
 def clock_nanoseconds(pid: int) -> int:
-    """Processor time of a process, all its threads together; -1 when it is gone.
+    """Return the processor time of a process with all its threads; -1 when it is gone.
 
-    No file is read, so it costs half a microsecond. A thread that runs this very moment is up to
-    one tick of the scheduler ahead of it.
+    Reads no file, so it costs half a microsecond. A thread that runs this very moment is up to one
+    scheduler tick ahead of it.
     """
     try:
-        # How Linux numbers the clocks of other processes, see clock_getcpuclockid(3).
+        # Linux's clock ids of other processes, see clock_getcpuclockid(3).
         return time.clock_gettime_ns(~pid << 3 | _SCHEDULED)
     except OSError:
         return -1
 
 
 def stat(pid: int) -> list[bytes]:
-    """/proc/PID/stat from the state on; empty when gone. A name may hold `)` and spaces."""
+    """Return the fields of /proc/PID/stat from the state on; empty when gone.
+
+    The name, which may hold `)` and spaces, is left out.
+    """
     return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def has_ended(fields: list[bytes]) -> bool:
-    """Whether that is the `stat` of a thread that is gone, waited for or not."""
+    """Return whether these `stat` fields are of a thread that has ended, waited for or not."""
     return not fields or fields[0] in _ENDED
 
 
 def is_hiding(pid: int) -> bool:
-    """Whether one that did not let us look did so on purpose: who just exits does not, either."""
+    """Return whether an unreadable process hides on purpose; one that just exits does not."""
     fields = stat(pid)
     return not has_ended(fields) and not int(fields[6]) & _EXITING
 
 
 def shown_by(pid: int) -> int:
-    """The number under which to look at a process: its own, or that of a thread.
+    """Return the id by which to read a process: its own, or that of a thread.
 
     Returns:
         0 when all its threads ended: it holds nothing any more.
@@ -139,7 +145,7 @@ def shown_by(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """The children of all threads; empty when it is gone, and its children are init's."""
+    """List the children of all threads; empty when it is gone, and its children are init's."""
     lists = (read(f"/proc/{pid}/task/{task}/children") for task in _tasks(pid))
     return [int(child) for one in lists for child in one.split()]
 
@@ -152,7 +158,7 @@ def _tasks(pid: int) -> list[int]:
 
 
 def namespace(pid: int | str, kind: str) -> int:
-    """Identify a namespace of a process; 0 when that is gone or hides."""
+    """Return the inode of a process's namespace; 0 when it is gone or hides."""
     try:
         return os.stat(f"/proc/{pid}/ns/{kind}").st_ino
     except OSError:
@@ -160,20 +166,21 @@ def namespace(pid: int | str, kind: str) -> int:
 
 
 def most_bytes(pid: int) -> int:
-    """An upper bound of its memory: resident, swapped out, and page tables. Not 0 while it lives.
+    """Return an upper bound of its memory: resident, swapped out, page tables. Not 0 while it
+    lives.
 
-    Pages that are shared count in full. `status` may be read of whoever hides.
+    Shared pages count in full. `status` is readable even of a process that hides.
     """
     return _sum(_HELD, pid)
 
 
 def table_bytes(pid: int) -> int:
-    """Memory of its page tables, which no mapping shows."""
+    """Return the memory of its page tables, which are in no mapping."""
     return _sum(_TABLES, pid)
 
 
 def shared_bytes(pid: int) -> int:
-    """What it maps of files in memory, resident, each page in full."""
+    """Return its resident mappings of files in memory, each page in full."""
     return _sum(_SHARED, pid)
 
 
@@ -182,7 +189,7 @@ def _sum(rows: re.Pattern[bytes], pid: int) -> int:
 
 
 def deleted_mappings(pid: int) -> Iterator[Mapping]:
-    """Mappings of files that were deleted, or whose names look as if.
+    """Iterate over its mappings of deleted files, or of files whose names look as if.
 
     Raises:
         PermissionError: the process hides, or has more mappings than are read.
@@ -191,7 +198,7 @@ def deleted_mappings(pid: int) -> Iterator[Mapping]:
     text = look(f"/proc/{pid}/maps")
     if len(text) >= MOST_BYTES:
         raise PermissionError
-    # An expression takes six times as long as the kernel for all of the text; few lines matter.
+    # A regular expression over all of the text takes six times as long as the system call.
     lines = [line for line in text.splitlines() if line.endswith(b" (deleted)")]
     for found in filter(None, map(_DELETED.match, lines)):
         start, end, offset, major, minor, inode, path = found.groups()

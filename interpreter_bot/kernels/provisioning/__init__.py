@@ -1,6 +1,6 @@
-"""How a kernel comes to be and what holds it: never what code means.
+"""Start and confinement of kernels, as seen from the host; never what code means.
 
-Fork servers, the walls as the host sees them, control groups and the watching of what a
-session uses live here. Executing code, reading outputs and keeping workspaces do not: that
-story continues in `interpreter_bot.kernels`, and inside the walls in `interpreter_bot.guest`.
+Fork servers, the sandbox as the host sees it and cgroups live here. Executing code, reading outputs
+and keeping workspaces do not: that continues in `interpreter_bot.kernels`, and inside the sandbox
+in `interpreter_bot.guest`.
 """

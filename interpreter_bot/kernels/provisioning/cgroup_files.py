@@ -1,7 +1,7 @@
-"""The file system of control groups: where the bot's own groups are, and the moves on it.
+"""The cgroup file system: the cgroups of this process, and operations on their files.
 
-Everything here is blocking and works on directories; what a session may use, and which groups
-there are, is told in `cgroups`.
+Everything here is blocking and works on directories; limits of a session, and which cgroups there
+are, are the subject of `cgroups`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from interpreter_bot.kernels.metering import sessions
 _log = logging.getLogger(__name__)
 
 MAIN: Final = "interpreter-bot.main"
-"""The leaf the bot moves itself into: a group (v2) has processes or bounded children, not both."""
+"""Leaf that the bot moves itself into: a cgroup v2 has processes or bounded children, not both."""
 _REMOVE_SECONDS: Final = 2.0
 _INSTANCE: Final = re.compile(r"interpreter-bot-(\d+)-(\d+)-(\d+)\.\d+")
 _numbers: Final = itertools.count(1)
@@ -31,7 +31,7 @@ _ESCAPE: Final = re.compile(rb"\\([0-7]{3})")
 
 
 def write(directory: str, file: str, value: str | int) -> None:
-    """Write one of a group's files; it is never created. Raises OSError as the kernel answers."""
+    """Write one of a cgroup's files; it is never created. Raises OSError as the kernel answers."""
     descriptor = os.open(f"{directory}/{file}", os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, str(value).encode("ascii"))
@@ -40,20 +40,22 @@ def write(directory: str, file: str, value: str | int) -> None:
 
 
 def processes(directory: str) -> set[int]:
-    """Process ids in a group itself, not beneath it. Empty when it is gone."""
+    """Return the process ids in a cgroup itself, not beneath it. Empty when it is gone."""
     try:
         text = pathlib.Path(directory, "cgroup.procs").read_text("ascii")
     except OSError:
         return set()
-    return {int(line) for line in text.split()} - {0}  # 0 stands for one we cannot see.
+    return {int(line) for line in text.split()} - {
+        0
+    }  # 0 stands for a process of another pid namespace.
 
 
 def kill(directory: str, *, forks_of: str) -> None:
-    """Send SIGKILL to every process of a group, without waiting. Never raises OSError.
+    """Send SIGKILL to every process of a cgroup, without waiting. Never raises OSError.
 
     Args:
-        directory: the group.
-        forks_of: where its `pids.max` is, set to 0 first so that nothing outruns the signals.
+        directory: the cgroup.
+        forks_of: where its `pids.max` is, set to 0 first so that no fork escapes the signals.
     """
     try:
         write(directory, "cgroup.kill", 1)
@@ -72,8 +74,8 @@ def _signal(pids: set[int], directory: str) -> None:
         for pid in pids:
             with contextlib.suppress(OSError):
                 handles[pid] = os.pidfd_open(pid)
-        # Read again: a number given to somebody else since is no longer listed, and what is
-        # still listed is what the handle was opened for.
+        # Read again: a recycled pid is no longer listed, and for one still listed the handle is
+        # right.
         for pid in processes(directory) & handles.keys():
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(handles[pid], signal.SIGKILL)
@@ -83,7 +85,9 @@ def _signal(pids: set[int], directory: str) -> None:
 
 
 def remove(directory: str, *, seconds: float = _REMOVE_SECONDS) -> bool:
-    """Remove an emptied group, waiting while killed processes leave it; whether it is gone."""
+    """Remove an emptied cgroup, waiting while killed processes leave it; returns whether it is
+    gone.
+    """
     deadline = time.monotonic() + seconds
     pause_seconds = 0.002
     while True:
@@ -102,7 +106,7 @@ def remove(directory: str, *, seconds: float = _REMOVE_SECONDS) -> bool:
 
 
 def remove_tree(directory: str) -> bool:
-    """Kill what is in a group and in those right beneath it, and remove them; whether gone."""
+    """Kill and remove a cgroup and those right beneath it; returns whether they are gone."""
     beneath = [f"{directory}/{name}" for name in children(directory)]
     for each in (*beneath, directory):
         kill(each, forks_of=each)
@@ -110,7 +114,7 @@ def remove_tree(directory: str) -> bool:
 
 
 def children(directory: str) -> list[str]:
-    """Names of the groups right beneath a group. Empty when it is gone."""
+    """Return the names of the cgroups right beneath one. Empty when it is gone."""
     try:
         with os.scandir(directory) as entries:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -119,18 +123,18 @@ def children(directory: str) -> list[str]:
 
 
 def own(proc: pathlib.Path) -> tuple[str | None, dict[str, str]]:
-    """Find the groups this process is in.
+    """Find the cgroups of this process.
 
     Args:
         proc: the directory with `cgroup` and `mountinfo`, such as /proc/self.
 
     Returns:
-        the directory in version 2, if there is one; and per controller that in version 1, or
-        the root of its hierarchy where the mount does not show our place.
+        the directory in version 2, if there is one; and per controller that in version 1, or the
+        root of its hierarchy where the mount does not show this process's cgroup.
 
     Raises:
         OSError: the two files cannot be read.
-        ValueError: they are in no form we know.
+        ValueError: they are in an unknown format.
     """
     paths: dict[str, str] = {}
     for line in proc.joinpath("cgroup").read_text("utf-8", "surrogateescape").splitlines():
@@ -153,7 +157,7 @@ def own(proc: pathlib.Path) -> tuple[str | None, dict[str, str]]:
 
 
 def memory_bounds(proc: pathlib.Path) -> list[int]:
-    """List what the groups that this process is in may have of memory, as far as they tell.
+    """List the memory limits of this process's cgroups, as far as readable.
 
     Args:
         proc: as in `own`.
@@ -163,7 +167,7 @@ def memory_bounds(proc: pathlib.Path) -> list[int]:
     except (OSError, ValueError):
         return []
     bounds = []
-    # Each group of version 2 tells its own bound, the root of all none; one of version 1 all.
+    # A cgroup of version 2 has only its own limit, the root none; one of version 1 has all.
     for place in [pathlib.Path(unified), *pathlib.Path(unified).parents] if unified else []:
         with contextlib.suppress(OSError):
             bounds += [int(word) for word in _words(str(place), "memory.max") if word != "max"]
@@ -179,7 +183,7 @@ def _unescaped(field: bytes) -> str:
 
 
 def _seen(path: str, root: str, point: str) -> str | None:
-    """Where a group lies under a mount of `root` at `point`; None where it is not shown."""
+    """Return where a cgroup is under a mount of `root` at `point`; None if it is not shown."""
     inside = os.path.relpath(path, root)
     if inside.split("/")[0] == ".." or path.startswith("/.."):
         return None
@@ -188,25 +192,25 @@ def _seen(path: str, root: str, point: str) -> str | None:
 
 
 def claim(group: str, controllers: Iterable[str]) -> str:
-    """Make a version 2 group ready to have bounded groups beneath, if it was delegated to us.
+    """Prepare a delegated version 2 cgroup for bounded children.
 
     Where needed, its processes move into the leaf `MAIN` beneath it.
 
     Args:
-        group: the group this process is in.
-        controllers: what must be enabled for the groups beneath.
+        group: the cgroup of this process.
+        controllers: to be enabled for its children.
 
     Returns:
-        the directory to make groups in.
+        the directory to create cgroups in.
 
     Raises:
-        OSError: it is not ours, lacks controllers, or the kernel refuses.
+        OSError: it is not delegated, lacks controllers, or the kernel refuses.
     """
     base = os.path.dirname(group) if os.path.basename(group) == MAIN else group
     wanted = set(controllers)
     if lacking := wanted - _words(base, "cgroup.controllers"):
         raise OSError(f"{base} has no {', '.join(sorted(lacking))} controller")
-    # The root of all groups may have processes and bounded children, and says no type.
+    # The root cgroup may have processes and bounded children, and has no type.
     is_root = not os.path.exists(f"{base}/cgroup.type")
     if not is_root and not _is_ours(base):
         raise OSError(f"{base} is not delegated to the bot (systemd: Delegate=yes)")
@@ -228,7 +232,7 @@ def claim(group: str, controllers: Iterable[str]) -> str:
 
 
 def enable(directory: str, controllers: Iterable[str]) -> None:
-    """Let the groups right beneath a version 2 group be bounded. Raises OSError."""
+    """Enable controllers for the children of a version 2 cgroup. Raises OSError."""
     write(directory, "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(controllers)))
 
 
@@ -243,7 +247,9 @@ def _move(pids: set[int], directory: str) -> None:
 
 
 def _is_ours(base: str) -> bool:
-    """Whether all of a group was handed to us, so that moving its processes hurts nobody."""
+    """Return whether a whole cgroup is delegated to this process, so that its processes may be
+    moved.
+    """
     if not os.access(f"{base}/cgroup.procs", os.W_OK) or not os.access(base, os.W_OK):
         return False
     for mark in ("user.delegate", "trusted.delegate"):  # Set by systemd for Delegate=yes.
@@ -252,20 +258,20 @@ def _is_ours(base: str) -> bool:
                 return True
     if os.path.ismount(base):  # A container's own namespace of groups.
         return True
-    # To root everything is writable, which says nothing; and a group shared with, say, a shell
-    # is not ours to rearrange.
+    # To root everything is writable, which proves nothing; and a cgroup shared with, say, a shell
+    # must not be rearranged.
     return os.geteuid() != 0 and processes(base) <= {os.getpid()}
 
 
 def instance_name() -> str:
-    """A new name for a directory that holds groups of this process, and says whose it is."""
+    """Return a new name for a directory of this process's cgroups, which identifies the process."""
     pid = os.getpid()
     number = next(_numbers)
     return f"interpreter-bot-{pid}-{sessions.start_ticks(pid)}-{_namespace()}.{number}"
 
 
 def is_left_over(name: str) -> bool:
-    """Whether `name` is of a bot in our pid namespace that is no more."""
+    """Return whether `name` is of a bot in this pid namespace that has ended."""
     match = _INSTANCE.fullmatch(name)
     if match is None:
         return False

@@ -1,12 +1,12 @@
-"""Control groups: memory, processes and cpu of one session, bounded and accounted together.
+"""Cgroups: memory, processes and cpu of one session, bounded and accounted together.
 
-What is usable is found by doing: `Cgroups.probe` makes a group, sets limits, moves a process
-in and removes it all. Version 2 is taken where a subtree was delegated to us, else version 1
-where its hierarchies are writable, else none; nothing here raises for want of control groups.
+What is usable is found by trying: `Cgroups.probe` creates a cgroup, sets limits, moves a process in
+and removes it all. Version 2 is used where a subtree was delegated, else version 1 where its
+hierarchies are writable, else none; nothing here raises for want of cgroups.
 
-Ours are named `interpreter-bot-<pid>-<start>-<pid namespace>.<n>/kernel-<name>` and lie beneath
-the group the bot itself is in, so whatever bounds the bot bounds its kernels too. The name
-says whose they are: `sweep` removes what dead bots left and touches nothing of a live one.
+The bot's are named `interpreter-bot-<pid>-<start>-<pid namespace>.<n>/kernel-<name>` and lie
+beneath the bot's own cgroup, so its limits bound its kernels too. The name identifies the owner:
+`sweep` removes what dead bots left and touches nothing of a live one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NEEDED: Final = ("memory", "pids", "cpu")
 _PERIOD_MICROSECONDS: Final = 100_000
 _SMALLEST_QUOTA_MICROSECONDS: Final = 1_000
 _SPARE_PROCESSES: Final = 2
-"""The namespace's init, and one to spare for whoever tidies up."""
+"""The namespace's init, and one to spare for clean-up."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 _READINGS: Final = {
@@ -49,19 +49,19 @@ _READINGS: Final = {
 
 
 class Group:
-    """The control group of one session, in one directory (v2) or one per hierarchy (v1)."""
+    """The cgroup of one session, in one directory (v2) or one per hierarchy (v1)."""
 
     def __init__(self, version: Literal[1, 2], places: dict[str, str]) -> None:
-        """`places` maps each controller to this group's directory, in order of joining."""
+        """`places` maps each controller to this cgroup's directory, in order of joining."""
         self._version: Literal[1, 2] = version
         self._places = places
         self._directories = tuple(dict.fromkeys(places.values()))
 
     def add(self, pid: int) -> None:
-        """Move a process, with all its threads, into the group; it takes no children along.
+        """Move a process, with all its threads but without its children, into the cgroup.
 
-        The first write waits for an RCU grace period (5 to 30 ms on a busy machine), the rest
-        cost 0.1. A process that enters by itself does not wait, see `entrances`.
+        The first write waits for an RCU grace period (5 to 30 ms on a busy machine), the rest cost
+        0.1. A process that enters by itself does not wait, see `entrances`.
 
         Raises:
             errors.KernelStartError: it is gone, or may not be moved.
@@ -73,13 +73,14 @@ class Group:
             raise errors.KernelStartError from error
 
     def entrances(self) -> list[int]:
-        """Open what a single-threaded process writes `0` to, once each, to enter by itself.
+        """Open the files to which a single-threaded process writes `0`, once each, to enter by
+        itself.
 
-        On version 1 that costs 0.1 ms in all. The descriptors are the
-        caller's to close, and must be closed in the process before it runs any user code.
+        On version 1 that costs 0.1 ms in all. The descriptors are the caller's to close, and must
+        be closed in the process before it runs any user code.
 
         Raises:
-            errors.KernelStartError: the group is gone.
+            errors.KernelStartError: the cgroup is gone.
         """
         name = "tasks" if self._version == 1 else "cgroup.procs"
         opened: list[int] = []
@@ -93,15 +94,17 @@ class Group:
         return opened
 
     def memory_bytes(self) -> int:
-        """Memory in use, without file cache that the kernel would drop first. 0 once removed."""
+        """Return the memory in use, without reclaimable file cache. 0 once removed."""
         return max(0, self._read("usage") - self._read("cache"))
 
     def oom_kills(self) -> int:
-        """Processes killed for memory so far. Read it before `remove`."""
+        """Return the number of processes killed by the OOM killer. Read it before `remove`."""
         return self._read("ooms")
 
     def cpu_seconds(self) -> float:
-        """Cpu time used by all processes, also ended ones; 0 where the kernel does not say."""
+        """Return the cpu time of all processes, also ended ones; 0 where the kernel does not count
+        it.
+        """
         return self._read("cpu") / (1e9 if self._version == 1 else 1e6)
 
     def kill(self) -> None:
@@ -110,7 +113,7 @@ class Group:
             cgroup_files.kill(directory, forks_of=self._places["pids"])
 
     async def remove(self) -> bool:
-        """Kill what is inside and remove the group, off the event loop, within 2 seconds.
+        """Kill what is inside and remove the cgroup, off the event loop, within 2 seconds.
 
         Returns:
             whether it is gone; if not, the log says so and a later `sweep` will find it.
@@ -118,7 +121,7 @@ class Group:
         return await asyncio.to_thread(self.remove_now)
 
     def remove_now(self) -> bool:
-        """Like `remove`, blocking."""
+        """Remove the cgroup as `remove` does, blocking."""
         self.kill()
         return all([cgroup_files.remove(directory) for directory in self._directories])
 
@@ -126,7 +129,7 @@ class Group:
         controller, file, *key = _READINGS[self._version][what]
         try:
             text = pathlib.Path(self._places[controller], file).read_text("ascii")
-        except (OSError, KeyError):  # Removed meanwhile, or not offered by this kernel.
+        except (OSError, KeyError):  # Removed by now, or not offered by this kernel.
             return 0
         if not key:
             return int(text)
@@ -135,17 +138,17 @@ class Group:
 
 
 class Cgroups:
-    """What this machine offers of control groups, and the groups this process made.
+    """Cgroups usable on this machine, and those that this process created.
 
     Attributes:
-        version: 2, 1, or 0 where there are none to use.
+        version: 2, 1, or 0 if none are usable.
         reason: one line for the log and the doctor: where they are, or why there are none.
     """
 
     def __init__(
         self, version: Literal[0, 1, 2], reason: str, *, bases: dict[str, str] | None = None
     ) -> None:
-        """`bases` maps each controller to the directory ours go beneath. Use `probe`."""
+        """`bases` maps each controller to the directory of this process's cgroups. Use `probe`."""
         self.version: Literal[0, 1, 2] = version
         self.reason = reason
         self._bases = bases or {}
@@ -155,12 +158,12 @@ class Cgroups:
     def probe(
         cls, mode: Literal["auto", "off"], *, proc: pathlib.Path = pathlib.Path("/proc/self")
     ) -> Cgroups:
-        """Find out by doing what can be used; blocks for some 10 ms.
+        """Find usable cgroups by trying; blocks for some 10 ms.
 
         Under version 2 the bot moves itself into a leaf beside its kernels where it must.
 
         Args:
-            mode: `off` looks at nothing and answers none.
+            mode: `off` tries nothing and returns none.
             proc: where to read `cgroup` and `mountinfo`; tests point it elsewhere.
         """
         if mode == "off":
@@ -206,23 +209,23 @@ class Cgroups:
     def create(
         self, name: str, limits: settings.Limits, *, headroom_bytes: int = 64 * settings.MIB
     ) -> Group:
-        """Make a group and set its limits: some 0.5 ms, so groups can be made ahead.
+        """Create a cgroup and set its limits: some 0.5 ms, so it can be done ahead.
 
         Args:
-            name: unique among the live groups of this process.
+            name: unique among the live cgroups of this process.
             limits: memory (with swap), processes and cpu of the session.
-            headroom_bytes: added for what a kernel brings before any user code.
+            headroom_bytes: added for the kernel's own memory before any user code.
 
         Raises:
             ValueError: the name is not 1 to 64 of letters, digits, `_`, `.` and `-`.
-            errors.SandboxError: there are no control groups here.
-            errors.KernelStartError: the group could not be made; nothing is left of it.
+            errors.SandboxError: no cgroups are usable here.
+            errors.KernelStartError: the cgroup could not be created; nothing is left of it.
         """
         if not _NAME.fullmatch(name):
             raise ValueError(f"not a name for a control group: {name!r}")
         if self.version == 0:
             raise errors.SandboxError(f"This machine has {self.reason}.")
-        # The prefix keeps a name from meeting the kernel's own files, such as `tasks`.
+        # The prefix keeps a name from colliding with the kernel's own files, such as `tasks`.
         places = {c: f"{b}/{self._instance}/kernel-{name}" for c, b in self._bases.items()}
         made: list[str] = []
         try:
@@ -237,7 +240,7 @@ class Cgroups:
         return Group(self.version, places)
 
     async def sweep(self) -> int:
-        """Kill and remove what bots left that died; returns how many of them there were.
+        """Kill and remove the cgroups of dead bots; returns how many bots there were.
 
         Bots of other pid namespaces are left alone: whether they live cannot be seen.
         """
@@ -252,11 +255,11 @@ class Cgroups:
         return len(swept)
 
     async def close(self) -> None:
-        """Kill and remove every group of this process that is still there."""
+        """Kill and remove every remaining cgroup of this process."""
         await asyncio.to_thread(self.close_now)
 
     def close_now(self) -> None:
-        """Like `close`, blocking."""
+        """Close as `close` does, blocking."""
         for base in dict.fromkeys(self._bases.values()):
             cgroup_files.remove_tree(f"{base}/{self._instance}")
 
@@ -282,7 +285,7 @@ def _bound(
     try:
         cgroup_files.write(cpu, "cpu.cfs_quota_us", quota)
     except OSError as error:
-        # Version 1 refuses a share larger than what bounds the bot; then that bounds it too.
+        # Version 1 refuses a quota larger than the bot's own; then that bounds the session too.
         if error.errno != errno.EINVAL:
             raise
 

@@ -1,6 +1,6 @@
-"""JSON packets with descriptors over Unix sockets, for the event loop.
+"""Control channels for the event loop: JSON packets with descriptors over Unix sockets.
 
-The other ends are the fork server and the first process of each kernel: our code, but running
+The other ends are the fork server and the init process of each kernel: this project's code, but
 beside hostile code, so sizes and shapes are checked like anything foreign.
 """
 
@@ -22,7 +22,7 @@ _DESCRIPTORS = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Packet:
-    """One message.
+    """One control message.
 
     Attributes:
         content: a JSON object.
@@ -33,17 +33,17 @@ class Packet:
     descriptors: tuple[int, ...] = ()
 
     def text(self, name: str) -> str:
-        """Return a text of `content`, empty where there is none."""
+        """Return a text field of `content`, empty if there is none."""
         value = self.content.get(name)
         return value if isinstance(value, str) else ""
 
     def close(self) -> None:
-        """Close the descriptors, of a packet that is not used."""
+        """Close the descriptors of an unused packet."""
         for descriptor in self.descriptors:
             os.close(descriptor)
 
     def number(self, name: str) -> int:
-        """Return a whole number of `content`, 0 where there is none."""
+        """Return a whole-number field of `content`, 0 if there is none."""
         value = self.content.get(name)
         return value if isinstance(value, int) else 0
 
@@ -57,7 +57,7 @@ class ControlChannel:
 
     @classmethod
     def pair(cls) -> tuple[ControlChannel, socket.socket]:
-        """Make a channel and the blocking socket at its other end."""
+        """Create a channel and the blocking socket at its other end."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(ours), theirs
 
@@ -106,7 +106,7 @@ class ControlChannel:
         return Packet(content, tuple(descriptors))
 
     def close(self) -> None:
-        """Close our end; whoever holds the other notices."""
+        """Close this end; the other end is notified."""
         self._endpoint.close()
 
 

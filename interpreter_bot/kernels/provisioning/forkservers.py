@@ -1,4 +1,4 @@
-"""The host's side of a fork server: start it with nothing of ours in it, ask it for kernels."""
+"""The host's side of a fork server: start it without the bot's secrets, request kernels."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _log = logging.getLogger(__name__)
 _PRELOAD_SECONDS = 120.0
 _STOP_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
-# In a row. All kernels end with their server, and one that is late may only be short of a core.
+# In a row. All kernels end with their server, and a late answer may only mean a busy machine.
 _MOST_SILENCES = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Readiness:
-    """What a fork server said of itself once it was ready.
+    """A fork server's report once it is ready.
 
     Attributes:
         python: version of its Python.
         missing: modules that could not be preloaded, with the reason.
-        data_bytes: private writable memory that every kernel starts with, on paper.
-        threads: of its own; anything above one is a module's that was preloaded.
+        data_bytes: private writable memory that every kernel starts with, nominally.
+        threads: of its own; more than one come from a preloaded module.
     """
 
     python: str
@@ -43,7 +43,7 @@ class Readiness:
 
 
 class ForkServer:
-    """One per kernel Python. Use as an async context manager."""
+    """Fork server, one per kernel Python. Use as an async context manager."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class ForkServer:
         Args:
             kernels: which Python, and what it preloads.
             limits: of each kernel.
-            sandbox: whether there are walls, and whose user ids are behind them.
-            workspaces: the directory of all.
-            private: what kernels must not come to see.
+            sandbox: whether kernels are confined, and their user ids.
+            workspaces: the directory of all workspaces.
+            private: paths that kernels must not see.
         """
         self._private = private
         self._kernels = kernels
@@ -102,9 +102,9 @@ class ForkServer:
         """Start the process and wait until everything is preloaded.
 
         Raises:
-            SandboxError: the walls cannot be built on this machine; the sentence says which.
+            SandboxError: this machine cannot build the sandbox; the sentence says why.
             KernelStartError: the kernel's Python cannot be used.
-            SettingsError: kernels would see what is private.
+            SettingsError: kernels would see private paths.
         """
         environment = await asyncio.to_thread(python_environments.interrogate, self._kernels.python)
         if self._sandbox.enabled:
@@ -124,7 +124,7 @@ class ForkServer:
             async with asyncio.timeout(_PRELOAD_SECONDS):
                 await self._await_readiness()
         except BaseException as error:
-            # One that is half started must not be asked for kernels.
+            # A half-started server must not be asked for kernels.
             self._process.kill()
             if isinstance(error, TimeoutError):
                 raise errors.KernelStartError("The fork server was not ready in time.") from error
@@ -175,7 +175,7 @@ class ForkServer:
             _log.warning("not preloaded: %s (%s)", name, reason)
 
     def _map_ids(self) -> None:
-        """Give the server, which a root bot started, a range of user ids that are nobody's."""
+        """Map a range of unused user ids into the namespace of a server that a root bot started."""
         if self._process is None:
             raise errors.KernelStartError
         first, count = self._sandbox.first_uid, self._sandbox.uid_count
@@ -203,8 +203,8 @@ class ForkServer:
     async def _ask(
         self, request: dict[str, object], descriptors: Sequence[int] = ()
     ) -> control_channels.Packet:
-        """Ask, and collect the answer even if whoever asked goes away: it is nobody else's."""
-        # Copies, because the asker closes its own when it goes away.
+        """Send a request and collect its answer, even if the caller is cancelled."""
+        # Copies, because a cancelled caller closes its own.
         owned = [os.dup(descriptor) for descriptor in descriptors]
         exchange = asyncio.create_task(self._exchange(request, owned), name="ask fork server")
         try:
@@ -237,7 +237,7 @@ class ForkServer:
         return answer
 
     async def _answer_to(self, wanted: object) -> control_channels.Packet:
-        """Wait for one answer; those that come too late are nobody's any more."""
+        """Wait for one answer; late ones to earlier requests are dropped."""
         while True:
             answer = await self._receive()
             self._silences = 0
@@ -245,23 +245,23 @@ class ForkServer:
                 return answer
             answer.close()
             if about not in self._unanswered:
-                # Whose answer this is cannot be known, and a workspace may have been in it.
+                # The request of this answer is unknown, and a workspace may have been in it.
                 self._give_up("it answered something else")
                 raise errors.KernelStartError
             self._unanswered.discard(about)
 
     def _give_up(self, reason: str) -> None:
-        """Kill a server that cannot be trusted any more; the next start gets another."""
+        """Kill a server that cannot be trusted any more; the next start replaces it."""
         _log.critical("the fork server is killed: %s", reason)
         if self._process is not None:
             self._process.kill()
 
     async def fork(self, spec: dict[str, object], descriptors: Sequence[int]) -> None:
-        """Fork the first process of a kernel.
+        """Fork the init process of a kernel.
 
         Args:
-            spec: what `guest/inits` needs to know.
-            descriptors: the link to that process, then its listening sockets.
+            spec: for `guest/init_processes`.
+            descriptors: the control channel of that process, then its listening sockets.
 
         Raises:
             KernelStartError: it could not be forked.
@@ -281,7 +281,7 @@ class ForkServer:
         return answer.descriptors[0]
 
     async def close(self) -> None:
-        """End the server; kernels it forked end by their own links to us."""
+        """End the server; kernels it forked end by their own control channels."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -294,6 +294,6 @@ class ForkServer:
 
 
 def _discard(exchange: asyncio.Task[control_channels.Packet]) -> None:
-    """Close what came for somebody who went away."""
+    """Close the descriptors of an answer whose caller was cancelled."""
     if not exchange.cancelled() and exchange.exception() is None:
         exchange.result().close()

@@ -1,4 +1,4 @@
-"""What one kernel is given: limits, a user id, and sockets at addresses that only the bot knows."""
+"""The spec of a kernel: its limits, a user id, and sockets at addresses that only the bot knows."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from interpreter_bot import settings
 CHANNELS = ("shell", "iopub", "stdin")
 _BACKLOG = 8
 
-# V8, which draws Altair's charts, reserves 64 GiB that it never fills. What is filled is bounded
-# by RLIMIT_DATA, the control group and the watch.
+# V8, which draws Altair's charts, reserves 64 GiB that it never fills. What is filled is bounded by
+# RLIMIT_DATA, the cgroup and the watchdog.
 _ADDRESS_ALLOWANCE_BYTES = 128 * settings.GIB
-# What a new thread takes of the address space, so not more than is usual.
+# Address space of each new thread, so not more than is usual.
 _STACK_BYTES = 8 * settings.MIB
 _DEEP_STACK_BYTES = 64 * settings.MIB
 
 
 class Uids:
-    """User ids for kernels, each used again only after all others."""
+    """Allocator of user ids, each reused only after all others."""
 
     def __init__(self, *, count: int, first_uid: int) -> None:
         self._count = count
         self._first_uid = first_uid
-        # Ids of kernels that ended a moment ago, perhaps under another bot, are not reused soon.
+        # Ids of kernels that ended a moment ago, perhaps of another bot, are not reused soon.
         self._last = int.from_bytes(os.urandom(4)) % (count - 1)
 
     def take(self) -> tuple[int, int]:
@@ -38,14 +38,14 @@ class Uids:
 
 
 def listen(directory: pathlib.Path) -> list[socket.socket]:
-    """Make a directory of our own, and a listening socket in it for each channel.
+    """Create a directory, and a listening socket in it for each channel.
 
     Args:
         directory: must not exist yet.
     """
     directory.mkdir(mode=0o700, parents=True)
     listeners = []
-    # A socket tells whoever has it the path it was bound by. This one means nothing in a kernel.
+    # A socket reveals the path it was bound by. This one means nothing in a kernel.
     place = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for number in range(1, len(CHANNELS) + 1):
@@ -73,19 +73,19 @@ def build(
     affinity: list[int],
     unwalled_home: str,
 ) -> dict[str, object]:
-    """Describe a kernel for `guest/inits`.
+    """Describe a kernel for `guest/init_processes`.
 
     Args:
         kernel_id: a name for log lines.
         key: signs its messages.
-        uid: its user id as the fork server's user namespace counts them.
+        uid: its user id in the fork server's user namespace.
         limits: bound it. The fork server adds to DATA what every kernel begins with.
-        affinity: processors to stay on, where no control group bounds the share of the cores.
-        unwalled_home: its working directory, should there be no walls; else empty.
+        affinity: processors to stay on, where no cgroup bounds the share of the cores.
+        unwalled_home: its working directory without a sandbox; else empty.
     """
     resources = _resources(limits)
     if unwalled_home:
-        # Counts all processes of the host's user, not just the session's.
+        # RLIMIT_NPROC counts all processes of the host's user, not just the session's.
         del resources["NPROC"]
     return {
         "id": kernel_id,
@@ -105,8 +105,8 @@ def _resources(limits: settings.Limits) -> dict[str, int | list[int]]:
         "NPROC": limits.processes,
         "NOFILE": limits.open_files,
         "FSIZE": limits.file_bytes,
-        # Not 0, which a handler that dumps are piped to ignores, being the host's root: 1 is the
-        # kernel's word for no dump at all.
+        # Not 0, which is ignored by a handler that dumps are piped to, as it runs as the host's
+        # root: 1 is the kernel's value for no dump at all.
         "CORE": 1,
         "MEMLOCK": 64 * settings.KIB,
         "MSGQUEUE": 0,
@@ -126,7 +126,7 @@ def some_processors(cores: float) -> list[int]:
 
 
 def _proc_files(limits: settings.Limits) -> dict[str, str]:
-    """Say in /proc what the session has, not what the host has, where libraries read it."""
+    """Build /proc files with the session's resources, where libraries read the host's."""
     total = limits.memory_bytes // settings.KIB
     rows = {"MemTotal": total, "MemFree": total, "MemAvailable": total}
     rows |= dict.fromkeys(("Buffers", "Cached", "Shmem", "SReclaimable", "Active", "Inactive"), 0)

@@ -1,8 +1,8 @@
-"""Kernels from the fork server, as a provisioner that jupyter_client can start and stop.
+"""Provisioner of kernels from the fork server, which jupyter_client starts and stops.
 
-The life of one: listening sockets are made here, in a directory the kernel never sees; the fork
-server forks the first process of a pid namespace; that goes into a control group, and only then
-forks the kernel. A workspace is attached at once or, for a kernel that stood by, later.
+The life of a kernel: listening sockets are created here, in a directory the kernel never sees; the
+fork server forks the init process of a pid namespace; that enters a cgroup, and only then forks the
+kernel. A workspace is attached at once or, for a spare kernel, later.
 
 Above 300 lines: jupyter_client asks one class for all of it.
 """
@@ -33,20 +33,20 @@ from interpreter_bot.kernels.provisioning import (
 _log = logging.getLogger(__name__)
 
 _ATTACH_SECONDS = 10.0
-# By whether it was used: else nobody waits for them, and a busy machine may be slow.
+# By whether it was used: no person waits for unused ones, and a busy machine may be slow.
 _LAST_WORDS_SECONDS = {True: 0.5, False: 5.0}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProvisionerContext:
-    """What every kernel of one bot stands on.
+    """Host resources that every kernel of one bot needs.
 
     Attributes:
         server: forks them.
-        groups: hold them; may hold nothing.
+        groups: their cgroups; there may be none.
         limits: bound them.
         runtime: directory for their sockets.
-        uids: hands out user ids as the fork server's user namespace counts them.
+        uids: allocator of user ids in the fork server's user namespace.
     """
 
     server: forkservers.ForkServer
@@ -57,7 +57,7 @@ class ProvisionerContext:
 
 
 class ForkProvisioner(provisioning.KernelProvisionerBase):
-    """See the module's docstring. `host_context` comes through the kernel spec's metadata."""
+    """Provisioner of one kernel; `host_context` comes through the kernel spec's metadata."""
 
     host_context: ProvisionerContext = traitlets.Any()
     host_uid: int
@@ -74,7 +74,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         self._status: int | None = None
         self._listening: asyncio.Task[None] | None = None
         self._attached: asyncio.Future[None] | None = None
-        self._is_used = False  # By anybody who would ask what it died of.
+        self._is_used = False  # Whether a session could ask why it ended.
         self._gone = asyncio.Event()
         self.host_uid = 0
         self.ended = asyncio.Event()
@@ -85,19 +85,19 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         return self._pid != 0
 
     def oom_kills(self) -> int:
-        """How many processes of this session were killed for memory."""
+        """Return how many processes of this session the OOM killer killed."""
         return self._group.oom_kills() if self._group is not None else 0
 
     def memory_bytes(self) -> int | None:
-        """What the session uses as its control group counts it; None without one."""
+        """Return the session's memory as its cgroup counts it; None without one."""
         return self._group.memory_bytes() if self._group is not None else None
 
     def cpu_seconds(self) -> float:
-        """Processor time of the session so far; 0 once it is over."""
+        """Return the processor time of the session so far; 0 once it has ended."""
         return (self._group or self.processes()).cpu_seconds() if self._pid else 0.0
 
     def processes(self) -> sessions.SessionProcesses:
-        """Return a view of the session's processes, for counting where no group does."""
+        """Return the session's processes, for metering where no cgroup counts."""
         return sessions.SessionProcesses(self._pid)
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         return filled
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> dict[str, Any]:
-        """Fork a kernel and return how to reach it.
+        """Fork a kernel and return its connection information.
 
         Raises:
             KernelStartError: it could not be started; nothing is left of it.
@@ -158,7 +158,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         self._pid = procfs.pid_of(self._init_fd)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._init_fd, self._init_ended)
-        # It enters its group by itself: doing that to another process waits for all processors.
+        # It enters its cgroup by itself: moving another process waits for all processors.
         entrances = self._group.entrances() if self._group is not None else []
         try:
             await self._link.send({"op": "go"}, entrances)
@@ -171,7 +171,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
 
     @property
     def _unwalled_home(self) -> pathlib.Path:
-        """Where a kernel without walls finds its workspace, which it may get only later."""
+        """Where an unconfined kernel finds its workspace, which may be attached later."""
         return (self._directory or self.host_context.runtime) / "data"
 
     async def _expect(self, event: str, count: int) -> tuple[int, ...]:
@@ -195,7 +195,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
                     self._attached.set_result(None)
             elif packet.text("event") == "failed":
                 _log.error("kernel %s: %s", self.kernel_id, packet.text("reason"))
-        # The first process is gone, and with it everything in the namespace.
+        # The init process is gone, and with it everything in the namespace.
         self.ended.set()
 
     async def attach(self, workspace: pathlib.Path) -> None:
@@ -244,7 +244,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         self.ended.set()
 
     async def wait_status(self) -> int | None:
-        """Wait a moment for the wait status of a kernel that just ended."""
+        """Wait briefly for the wait status of a kernel that just ended."""
         if self._listening is not None:
             await asyncio.wait({self._listening}, timeout=_LAST_WORDS_SECONDS[self._is_used])
         return self._status
@@ -256,9 +256,9 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         return os.waitstatus_to_exitcode(self._status) if self._status is not None else -1
 
     async def wait(self) -> int | None:
-        """Wait until nothing of the session runs any more.
+        """Wait until all processes of the session have ended.
 
-        Its first process outlives all others of its namespace.
+        Its init process outlives all others of its namespace.
         """
         if self._init_fd >= 0:
             await self._gone.wait()
@@ -270,20 +270,20 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             procfs.send_signal(self._kernel_fd, signum)
 
     async def kill(self, restart: bool = False) -> None:
-        """Kill everything in the session; the end of its first process is everybody's."""
+        """Kill everything in the session; the namespace ends with its init process."""
         if self.ended.is_set() and not self._is_used:
-            await self.wait_status()  # So that the log knows what it died of.
+            await self.wait_status()  # So that the log says why it ended.
         for descriptor in (self._init_fd, self._kernel_fd):
             procfs.send_signal(descriptor, signal.SIGKILL)
         if self._group is not None:
             await asyncio.to_thread(self._group.kill)
 
     async def terminate(self, restart: bool = False) -> None:
-        """Kill: there is nothing in a confined kernel that a gentler end would save."""
+        """Kill the kernel: a confined kernel has nothing that a gentler end would save."""
         await self.kill(restart=restart)
 
     async def cleanup(self, restart: bool = False) -> None:
-        """Remove what the kernel left on the host: descriptors, sockets, control group."""
+        """Remove what the kernel left on the host: descriptors, sockets, cgroup."""
         loop = asyncio.get_running_loop()
         if self._link is not None:
             self._link.close()

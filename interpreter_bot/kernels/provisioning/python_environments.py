@@ -1,4 +1,4 @@
-"""The Python that kernels run in: where it lives, and the clean process it is started as."""
+"""The Python environment of kernels: where it lies, and the clean process it is started as."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from importlib import metadata
 from interpreter_bot import errors
 
 _GUEST = pathlib.Path(__file__).resolve().parents[2] / "guest" / "__main__.py"
-# Names and versions are read off the directories' names, which is what the standard for installed
-# packages promises: reading every package's own description takes 0.2 s.
+# Names and versions come from the directories' names, as the standard for installed packages
+# guarantees: reading every package's metadata takes 0.2 s.
 _PROBE = """
 import json, os, sys
 found = {}
@@ -27,17 +27,17 @@ for entry in sys.path:
             found[package] = [version, os.path.exists(os.path.join(entry, name, "REQUESTED"))]
 print(json.dumps([sys.prefix, sys.base_prefix, sys.executable, sys.path, found]))
 """
-# What user code is promised, as the project's own metadata lists it.
+# Packages that user code is promised, as the project's own metadata lists them.
 _PROMISED = re.compile(r"([\w.-]+).*extra == 'analysis'")
 _MOST_PACKAGES = 60
 TOOLS = "/opt/bin"
-"""Where the sandbox has programs that packages bring."""
-# Of an environment: whoever makes one of a whole directory may have put anything else beside.
+"""Directory in the sandbox for programs that packages bring."""
+# Of an environment: anything else may lie beside these, if it was made of a whole directory.
 _PARTS = (
     *("bin", "conda-meta", "etc", "include", "lib", "lib32", "lib64", "libexec", "pyvenv.cfg"),
     *("sbin", "share", "ssl"),
 )
-# What the sandbox shows of the system at its own place, beside small files of /etc.
+# System directories that the sandbox shows at the same path, beside small files of /etc.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 WALLED_HOME = "/tmp/home"  # noqa: S108 - in a tmpfs that each kernel has to itself
 _FOR_OPENBLAS = (
@@ -50,13 +50,13 @@ _FOR_OPENBLAS = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Environment:
-    """A Python environment.
+    """Python environment of kernels.
 
     Attributes:
         executable: its interpreter.
         readable: what must be visible in the sandbox, beside the system's.
         hidden: directories below those that must not.
-        path: what PATH is for programs it starts.
+        path: PATH for programs it starts.
         packages: versions of what code may import, by the names they are installed by.
     """
 
@@ -70,8 +70,8 @@ class Environment:
 def spawn(
     environment: Environment, control: int, *, cores: int, home: str = WALLED_HOME
 ) -> subprocess.Popen[bytes]:
-    """Start the process with an empty hand: no environment, no descriptors, no terminal."""
-    # By a name that tells kernels nothing of where we are installed; see `guest/__main__`.
+    """Start the fork server's process without inherited environment, descriptors or terminal."""
+    # By a descriptor, which hides from kernels where the bot is installed; see `guest/__main__`.
     place = os.open(_GUEST.parents[1], os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         start = f"/proc/self/fd/{place}/{_GUEST.parent.name}/{_GUEST.name}"
@@ -89,7 +89,7 @@ def spawn(
 
 
 def interrogate(python: pathlib.Path) -> Environment:
-    """Ask a Python where it lives.
+    """Inspect a Python environment by running its interpreter.
 
     Raises:
         KernelStartError: it cannot be run.
@@ -120,7 +120,7 @@ def interrogate(python: pathlib.Path) -> Environment:
         for place in dict.fromkeys([*filter(os.path.lexists, parts), *outside])
         if not place.startswith("/usr")
     ]
-    # Where we are, and where an installation of us leaves files.
+    # The bot's own directory, and where an installation of it leaves files.
     hidden = [str(_GUEST.parents[1])]
     hidden += [f"{entry}/{_GUEST.parents[1].name}" for entry in path if "site-packages" in entry]
     return Environment(
@@ -133,14 +133,14 @@ def interrogate(python: pathlib.Path) -> Environment:
 
 
 def refuse_exposed(environment: Environment, private: Sequence[pathlib.Path]) -> None:
-    """Refuse to show kernels what is nobody's but the bot's.
+    """Refuse an environment that would show private paths to kernels.
 
     Args:
         environment: of the kernels.
         private: files and directories, whether they exist or not.
 
     Raises:
-        SettingsError: one of them lies in what kernels may read.
+        SettingsError: kernels may read one of them.
     """
     for path in private:
         real = pathlib.Path(os.path.realpath(path))
@@ -153,11 +153,11 @@ def refuse_exposed(environment: Environment, private: Sequence[pathlib.Path]) ->
 
 
 def _packages(found: Mapping[str, Sequence[object]], *, is_ours: bool) -> dict[str, str]:
-    """Choose from what is installed what is worth telling, and not what it needs in turn.
+    """Choose the installed packages worth listing, without their dependencies.
 
     Args:
         found: version and whether it was asked for by name, by package.
-        is_ours: our own environment, where the bot's needs are installed too.
+        is_ours: the bot's own environment, where its dependencies are installed too.
     """
     try:
         requirements = metadata.requires("interpreter-bot") or ()
@@ -178,7 +178,7 @@ def _normal(name: str) -> str:
 
 
 def _clean_environment(environment: Environment, *, cores: int, home: str) -> dict[str, str]:
-    """Build the environment of every kernel: an allow-list, nothing of the bot's."""
+    """Build the environment variables of every kernel: an allow-list, none of the bot's."""
     fixed = {
         "PATH": environment.path,
         "HOME": home,
@@ -188,7 +188,7 @@ def _clean_environment(environment: Environment, *, cores: int, home: str) -> di
         "MPLCONFIGDIR": f"{home}/.matplotlib",
         "PYTHONSAFEPATH": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
-        # One pool of memory: a second allocator's threads would not survive the fork.
+        # One memory pool: a second allocator's threads would not survive the fork.
         "ARROW_DEFAULT_MEMORY_POOL": "system",
     }
     return fixed | {name: str(cores) for name in _FOR_OPENBLAS}

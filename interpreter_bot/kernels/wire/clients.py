@@ -1,4 +1,4 @@
-"""The bot's end of a kernel's three channels, bounded against what the other end may send."""
+"""Client of a kernel's three channels, bounded against what the kernel may send."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _RENEWAL_SECONDS = 2.0
 
 
 class Client:
-    """Shell, iopub and stdin of one kernel."""
+    """Shell, iopub and stdin channels of one kernel."""
 
     def __init__(self, info: dict[str, object]) -> None:
         """Connect nothing yet.
 
         Args:
-            info: connection information as jupyter_client words it; `ipc` or `tcp`.
+            info: connection information in jupyter_client's form; `ipc` or `tcp`.
         """
         key = info["key"]
         self._signer = jupyter_messages.Signer(key if isinstance(key, bytes) else str(key).encode())
@@ -32,20 +32,20 @@ class Client:
             "stdin": sockets.Socket("DEALER", _address(info, "stdin")),
         }
         self.reading_seconds = 0.0
-        """What reading messages took so far of the event loop, which is everybody's."""
+        """Time that reading messages has taken of the event loop so far."""
 
     @property
     def received_bytes(self) -> int:
-        """All that came so far, for whoever paces the reading."""
+        """Bytes received so far on all channels."""
         return sum(channel.received_bytes for channel in self._channels.values())
 
     async def open(self) -> None:
-        """Connect, and wait until the kernel hears and is heard; whoever calls holds a deadline.
+        """Connect, and wait until the channels work both ways; the caller holds a deadline.
 
-        Again, too: what was under way is lost then.
+        May be called again; what was under way is lost then.
 
         Raises:
-            LostChannel: the kernel went away, or does not speak as kernels do.
+            LostSocket: the kernel went away, or does not speak the protocol.
         """
         # Input requests come to the identity that sent the code.
         identity = os.urandom(16).hex().encode()
@@ -60,7 +60,7 @@ class Client:
         """Connect all channels anew, between executions.
 
         Raises:
-            LostChannel: the kernel does not answer any more.
+            LostSocket: the kernel does not answer any more.
         """
         try:
             async with asyncio.timeout(_RENEWAL_SECONDS):
@@ -70,10 +70,10 @@ class Client:
             raise sockets.LostSocket from error
 
     async def renew_output(self) -> None:
-        """Listen to the output anew; what of it was under way is lost.
+        """Connect the iopub channel anew; data under way is lost.
 
         Raises:
-            LostChannel: the kernel does not answer there any more.
+            LostSocket: the kernel does not answer there any more.
         """
         channel = self._channels["iopub"]
         try:
@@ -81,7 +81,7 @@ class Client:
                 await channel.connect()
                 await channel.shake_hands()
                 await channel.subscribe(b"")
-                # The kernel welcomes nobody to what it believes we listen to still.
+                # The kernel welcomes only subscriptions that it believes to be new.
                 await channel.subscribe(os.urandom(8).hex().encode())
                 await self._await_welcome()
         except TimeoutError as error:
@@ -89,9 +89,9 @@ class Client:
             raise sockets.LostSocket from error
 
     async def _await_welcome(self) -> None:
-        """Wait until the kernel has seen our subscription; before that it speaks to nobody."""
+        """Wait until the kernel has seen the subscription; before that it sends nothing."""
         while True:
-            # Whoever floods us here must not keep the deadline from being seen.
+            # A flood here must not keep the deadline from being noticed.
             await asyncio.sleep(0)
             with contextlib.suppress(jupyter_messages.MalformedMessage):
                 message = await self.receive("iopub")
@@ -104,7 +104,7 @@ class Client:
         """Send a message; returns its id. Waits as long as the kernel does not read.
 
         Raises:
-            LostChannel: it cannot be sent, unless it is renewed.
+            LostSocket: it cannot be sent, unless the channel is renewed.
         """
         msg_id, frames = self._signer.pack(msg_type, content, parent_id=parent_id)
         await self._channels[name].send(frames)
@@ -114,10 +114,10 @@ class Client:
         """Wait for the next message.
 
         Raises:
-            ForeignMessage: it is not about the request named by `about`.
-            OversizedMessage: it is too large and left out; the next may not be.
-            MalformedMessage: what came is none; the next may be.
-            LostChannel: there will be none, unless it is renewed.
+            ForeignMessage: it is not about the request `about`.
+            OversizedMessage: it is too large and skipped; the next may not be.
+            MalformedMessage: it is invalid; the next may not be.
+            LostSocket: there will be none, unless the channel is renewed.
         """
         frames = await self._channels[name].receive()
         began = time.thread_time()
@@ -127,7 +127,7 @@ class Client:
             self.reading_seconds += time.thread_time() - began
 
     def rest(self) -> None:
-        """Hold nothing of what came and is not whole, as long as nobody listens."""
+        """Drop unfinished messages, as long as no execution reads."""
         for channel in self._channels.values():
             channel.drop_unfinished()
 

@@ -1,7 +1,7 @@
-"""Jupyter messages on the wire (protocol 5.3): signing ours, and reading theirs with suspicion.
+"""Jupyter messages on the wire (protocol 5.3): signed when sent, checked when received.
 
-The signature only proves that the sender is inside the sandbox, and user code is: whatever is
-read here may be forged, so every field is checked for its type and size.
+The signature only proves that the sender is inside the sandbox, and user code is: anything read
+here may be forged, so every field is checked for its type and size.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _DELIMITER: Final = b"<IDS|MSG>"
 _PARTS: Final = 5
 _ID_CHARACTERS: Final = 256
 _VERSION: Final = "5.3"
-# Read, an empty list of two bytes takes sixty, and an entry of ten a hundred and a microsecond:
-# what is far beyond any display is not read.
+# Parsed, an empty list of two bytes takes sixty, and an entry of ten a hundred and a microsecond:
+# what is far beyond any display is not parsed.
 _MOST_CONTAINERS: Final = 50_000
 _MOST_VALUES: Final = 100_000
-# Real headers have less than one; what is about another execution costs no more to drop than this.
+# Real headers have less than 1 KiB; dropping a foreign message costs no more than this.
 _MOST_HEADER_BYTES: Final = 64 * 1024
-# Time to read a number grows with the square of its length. None that is shown has so many.
+# Time to parse a number grows with the square of its length. No displayed one has so many.
 _MOST_DIGITS: Final = 64
-# Looking past them takes long, where there is one in every few characters of a very long text.
+# Skipping them takes long, if there is one in every few characters of a very long text.
 _MOST_ESCAPES: Final = 4_000_000
 _STRUCTURE: Final = b'"[{,'
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(_STRUCTURE))
-# Those of a name and of a text.
+# Of a name and of a text.
 _QUOTES_A_VALUE: Final = 4
 
 
@@ -56,11 +56,11 @@ class OversizedMessage(MalformedMessage):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Message:
-    """What a kernel said.
+    """Message of a kernel.
 
     Attributes:
         msg_id: its own id.
-        msg_type: such as "stream"; may be anything.
+        msg_type: such as "stream"; may be any text.
         parent_id: the request it claims to be about, or empty.
         content: a JSON object of any shape.
         metadata: likewise.
@@ -74,7 +74,7 @@ class Message:
 
 
 class Signer:
-    """Packs and unpacks the messages of one connection."""
+    """Packer and unpacker of signed messages of one connection."""
 
     def __init__(self, key: bytes) -> None:
         """`key` is the HMAC key that both ends know."""
@@ -91,7 +91,7 @@ class Signer:
         self, msg_type: str, content: dict[str, object], *, parent_id: str = ""
     ) -> tuple[str, list[bytes]]:
         """Build the frames of a message; returns its id and them."""
-        # Not a number that counts: replies to what comes next could be forged beforehand.
+        # Not a counter: replies to later requests could be forged beforehand.
         msg_id = os.urandom(16).hex()
         header = {
             "msg_id": msg_id,
@@ -113,17 +113,17 @@ class Signer:
         about: str = "",
         most_bytes: int = zmtp.MOST_BYTES,
     ) -> Message:
-        """Read a message; buffers that follow it are ignored.
+        """Check and parse a message; buffers that follow it are ignored.
 
         Args:
             frames: of one message.
-            about: the request it has to be about; what is about another is not read.
+            about: the expected request; messages about others are not parsed.
             most_bytes: of all frames together.
 
         Raises:
             ForeignMessage: it is about another request.
-            IntricateMessage: it holds more values, or longer ones, than are read.
-            MalformedMessage: it is not one, not signed with our key, or too large.
+            IntricateMessage: it holds more values, or longer ones, than are parsed.
+            MalformedMessage: it is invalid, not signed with this key, or too large.
         """
         if sum(map(len, frames)) > most_bytes:
             raise MalformedMessage
@@ -157,7 +157,7 @@ def _load(part: zmtp.Part) -> dict[str, object]:
     if len(part) > _MOST_CONTAINERS and _is_intricate(part):
         raise IntricateMessage
     try:
-        # Bytes would be taken for UTF-16 or UTF-32 where they look like it.
+        # Bytes could be mistaken for UTF-16 or UTF-32.
         loaded = _DECODER.decode(str(part, "utf-8"))
     except (ValueError, RecursionError) as error:
         raise MalformedMessage from error
@@ -182,12 +182,12 @@ _DECODER: Final = json.JSONDecoder(parse_int=_whole, parse_float=_broken)
 
 
 def _is_intricate(part: zmtp.Part) -> bool:
-    """Say whether a document holds more than is read, without reading it."""
+    """Return whether a document holds too many values to be parsed, without parsing it."""
     if not _is_too_much(part):
         return False
     if part.count(b"\\") > _MOST_ESCAPES:
         return True
-    # What was printed is text: leave quotes, brackets and commas only, then no strings.
+    # Printed text is one string: leave quotes, brackets and commas only, then remove strings.
     part = part.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
     if part.count(b'"') > _QUOTES_A_VALUE * _MOST_VALUES:
         return True
@@ -204,6 +204,6 @@ def _identifier(fields: dict[str, object], name: str) -> str:
     if not isinstance(value, str) or len(value) > _ID_CHARACTERS:
         raise MalformedMessage
     if not value.isascii() or not value.isprintable():
-        # It may come to be written to a log.
+        # It may be written to a log.
         raise MalformedMessage
     return value

@@ -1,7 +1,7 @@
-"""One channel of a kernel: a socket that is read from only while somebody waits for a message.
+"""Socket of one channel, read only while a task waits for a message.
 
-What nobody waits for stays with the kernel, as its own memory. There is no buffer of asyncio's in
-between: a message that is there already is read without a switch of tasks.
+What is not waited for stays with the kernel, as its own memory. There is no buffer of asyncio's in
+between: a message that has arrived is read without a switch of tasks.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Address = str | tuple[str, int]
 
 _Read = TypeVar("_Read")
 _CHUNK_BYTES = 64 * 1024
-# Read without once having waited: then others come first.
+# Read without once having waited: then other tasks come first.
 _BREATH_BYTES = settings.MIB
-# Commands are few bytes each, and sent by the thousand only by who wants to keep us busy.
+# Commands are few bytes each, and sent by the thousand only by a hostile kernel.
 _BREATH_COMMANDS = 100
 _BREATH_SECONDS = 0.005
 
@@ -32,7 +32,9 @@ class LostSocket(errors.KernelError):
 
 
 class Socket:
-    """A client's end. One task at a time receives; connecting again replaces what was."""
+    """Client's end of a channel. One task at a time receives; connecting again replaces the
+    connection.
+    """
 
     def __init__(self, kind: str, address: Address) -> None:
         """Connect nothing yet.
@@ -50,17 +52,17 @@ class Socket:
         self._unwaited_bytes = 0
         self._command_count = 0
         self.received_bytes = 0
-        """All that came so far, over all connections."""
+        """Bytes received so far, over all connections."""
 
     async def connect(self, identity: bytes = b"") -> None:
-        """Connect and introduce ourselves, without waiting for the other side to do so.
+        """Connect and send the greeting, without waiting for the other side's.
 
         Args:
-            identity: by which a ROUTER finds us. It may refuse one that it had before, until
-                it has seen that whoever had it went away.
+            identity: by which a ROUTER addresses this client. It may refuse one that it had before,
+                until it has noticed that the former connection is closed.
 
         Raises:
-            LostChannel: nobody listens there.
+            LostSocket: the kernel does not listen there.
         """
         self.close()
         self._decoder = zmtp.Decoder(self._kind)
@@ -71,19 +73,19 @@ class Socket:
         await self._send(zmtp.opening(self._kind, identity))
 
     async def shake_hands(self) -> None:
-        """Wait until the other side has introduced itself; whoever calls holds a deadline.
+        """Wait for the other side's greeting; the caller holds a deadline.
 
         Raises:
-            LostChannel: it went away, or is none that we can talk to.
+            LostSocket: it went away, or is incompatible.
         """
         while not self._checked(self._decoder.greet):
             await self._read()
 
     async def subscribe(self, topic: bytes) -> None:
-        """Ask for what begins with `topic`, after hands were shaken: libzmq refuses it before.
+        """Subscribe to what begins with `topic`, after the handshake: libzmq refuses it before.
 
         Raises:
-            LostChannel: the other side went away.
+            LostSocket: the other side went away.
         """
         await self._send(zmtp.subscription(topic))
 
@@ -91,7 +93,7 @@ class Socket:
         """Send a message; waits as long as the other side does not read.
 
         Raises:
-            LostChannel: it went away.
+            LostSocket: it went away.
         """
         await self._send(zmtp.message(parts))
 
@@ -99,8 +101,8 @@ class Socket:
         """Wait for the next message.
 
         Raises:
-            OversizedMessage: it is left out; the next may be read.
-            LostChannel: there will be none, unless we connect again.
+            OversizedMessage: it is skipped; the next may be read.
+            LostSocket: there will be none, unless `connect` is called again.
         """
         while True:
             event = self._checked(self._decoder.next)
@@ -112,11 +114,11 @@ class Socket:
                 await self._obey(event)
 
     def drop_unfinished(self) -> None:
-        """Let go of what there is of a message that is not whole."""
+        """Drop the received part of an unfinished message."""
         self._decoder.drop_unfinished()
 
     def close(self) -> None:
-        """Close the socket; whoever waits is told that the channel is lost."""
+        """Close the socket; waiting tasks get LostSocket."""
         endpoint, self._socket = self._socket, None
         if endpoint is None:
             return
@@ -144,7 +146,7 @@ class Socket:
             raise LostSocket from error
 
     async def _read(self) -> None:
-        """Read what is there, or wait until something is."""
+        """Read what has arrived, or wait until something does."""
         if self._unwaited_bytes > _BREATH_BYTES:
             self._unwaited_bytes = 0
             await asyncio.sleep(0)
@@ -184,7 +186,8 @@ class Socket:
                 raise LostSocket from error
             finally:
                 if 0 < sent_bytes < len(data) and endpoint is self._socket:
-                    # Whoever sent gave up half-way: what would follow could not be told from it.
+                    # The sender was cancelled half-way: what follows could not be told from its
+                    # message.
                     self.close()
         raise LostSocket
 
@@ -219,12 +222,12 @@ async def _connected(address: Address) -> socket.socket:
     """Connect to a socket.
 
     Raises:
-        OSError: nobody listens there, or nobody accepts.
+        OSError: no process listens there, or accepts.
     """
     if isinstance(address, str):
         endpoint = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with _closed_on_failure(endpoint):
-            # At once or not at all: too many who wait already are no reason to wait.
+            # At once or not at all: a full backlog is no reason to wait.
             endpoint.connect(address)
         return endpoint
     loop = asyncio.get_running_loop()

@@ -1,10 +1,10 @@
 """ZMTP 3, the protocol beneath Jupyter's messages, as far as a client of kernels needs it. Pure.
 
 Greeting, the NULL mechanism and frames, after https://rfc.zeromq.org/spec/23. Why not libzmq: it
-gathers a message unseen, however many parts it has, and holds whole messages that nobody waits
-for. Here what a header announces is judged before a byte of it is stored.
+gathers a message before the application sees it, of any number of parts, and holds whole messages
+that are not waited for. Here the sizes in a header are checked before a byte of it is stored.
 
-We say that we speak 3.0, so that a peer of 3.1 takes a subscription in the form that both know.
+The greeting announces 3.0, so that a peer of 3.1 accepts a subscription in the form that both know.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from interpreter_bot import settings
 MOST_BYTES: Final = 16 * settings.MIB
 """Of one message, over all its parts."""
 MOST_PARTS: Final = 64
-# What is too large is read over, so that what follows it is heard; this far and no further.
+# What is too large is skipped, so that what follows can be read; this far and no further.
 _MOST_SKIPPED_BYTES: Final = 4 * MOST_BYTES
 _MOST_SKIPPED_PARTS: Final = 16 * MOST_PARTS
 _MOST_COMMAND_BYTES: Final = 1024
-# Between two messages. A peer's heartbeat, unheard for hours, stays far below.
+# Between two messages. A peer's heartbeat, unread for hours, stays far below.
 _MOST_COMMANDS: Final = 10_000
 
 _MORE: Final = 1
@@ -46,29 +46,29 @@ Part = bytes | bytearray
 
 
 class BrokenProtocolError(Exception):
-    """What came cannot be read on from: the connection is of no more use."""
+    """Invalid bytes: the connection is unusable."""
 
 
 class MessageTooLargeError(Exception):
-    """A message is over its limits and is being left out; what follows it can be read."""
+    """A message is over its limits and is being skipped; what follows it can be read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ZmtpCommand:
-    """The peer said something about the connection; `answer` is a frame to send it, or nothing.
+    """Command of the peer about the connection; `answer` is a frame to send it, or nothing.
 
-    Of what commands there are, only the question whether we are there is answered.
+    Only a PING is answered.
     """
 
     answer: bytes = b""
 
 
 def opening(kind: str, identity: bytes) -> bytes:
-    """Build what a client sends before anything else: its greeting and its READY.
+    """Build a client's first bytes: its greeting and its READY.
 
     Args:
         kind: `DEALER` or `SUB`.
-        identity: by which a ROUTER finds us again; at most 255 bytes, the first not zero.
+        identity: by which a ROUTER recognizes this client; at most 255 bytes, the first not zero.
     """
     greeting = (_SIGNATURE + b"\x03\x00" + _MECHANISM).ljust(_GREETING_BYTES, b"\0")
     properties = _property(b"Socket-Type", kind.encode()) + _property(b"Identity", identity)
@@ -105,13 +105,13 @@ def _property(name: bytes, value: bytes) -> bytes:
 
 
 class Decoder:
-    """Reads what one peer sends, in whatever pieces it comes; holds at most one message.
+    """Incremental decoder of one peer's bytes; holds at most one message.
 
     Feed it, then call `greet` until it is true, and `next` until it returns None.
     """
 
     def __init__(self, kind: str) -> None:
-        """`kind` is what we are: `DEALER` or `SUB`."""
+        """`kind` is this end's type: `DEALER` or `SUB`."""
         self._peers = _PEERS[kind]
         self._buffer = b""
         self._at = 0
@@ -128,17 +128,17 @@ class Decoder:
         self._command_count = 0
 
     def feed(self, data: bytes) -> None:
-        """Take what came."""
+        """Add received bytes."""
         # At most a header is left of what came before: bodies are moved out as they come.
         left = self._buffer[self._at :]
         self._buffer = left + data if left else data
         self._at = 0
 
     def greet(self) -> bool:
-        """Read the greeting and READY; says whether both came, and messages can be sent and read.
+        """Read the greeting and READY; returns whether both came, so that messages can follow.
 
         Raises:
-            BrokenProtocolError: the peer is none that we can talk to.
+            BrokenProtocolError: the peer is incompatible.
         """
         if not self._is_greeted and not self._read_greeting():
             return False
@@ -147,10 +147,10 @@ class Decoder:
         return self._is_ready
 
     def next(self) -> list[Part] | ZmtpCommand | None:
-        """Return a whole message, or a command; None where that takes more bytes.
+        """Return a whole message, or a command; None if that takes more bytes.
 
         Raises:
-            TooLargeError: the message under way is left out; said once.
+            MessageTooLargeError: the message under way is being skipped; raised once.
             BrokenProtocolError: nothing after this can be read.
         """
         while self._read_frame():
@@ -160,7 +160,7 @@ class Decoder:
         return None
 
     def drop_unfinished(self) -> None:
-        """Hold nothing of a message that is not yet whole, and leave out its rest."""
+        """Drop the received part of an unfinished message, and skip its rest."""
         self._buffer, self._at = self._buffer[self._at :], 0
         if self._part_count:
             self._is_skipping = True
@@ -228,7 +228,7 @@ class Decoder:
             raise MessageTooLargeError
 
     def _read_body(self) -> bool:
-        """Take what there is of the frame under way; says whether that is all of it."""
+        """Take the available bytes of the frame under way; returns whether that is all of it."""
         start = self._at
         end = min(start + self._missing_bytes, len(self._buffer))
         self._missing_bytes -= end - start
@@ -262,13 +262,14 @@ class Decoder:
                 raise BrokenProtocolError("a socket of another kind")
             self._is_ready = True
         elif name == b"PING":
-            # Two bytes say how long the peer remembers us; what follows is to be returned.
+            # Two bytes say how long the peer remembers the connection; what follows is to be
+            # returned.
             return ZmtpCommand(_command(b"PONG", data[2:]))
         return ZmtpCommand()
 
 
 def _properties(data: bytes) -> dict[bytes, bytes]:
-    """Read what a READY says of its sender, by names in lower case."""
+    """Parse the properties of a READY, by names in lower case."""
     read: dict[bytes, bytes] = {}
     while data:
         name, data = data[1 : 1 + data[0]], data[1 + data[0] :]
