@@ -56,3 +56,11 @@ def test_every_module_it_names_is_there():
         name for name in re.findall(r"`([a-z_]+)`", flows) if name not in known and name != "take"
     ]
     assert not missing
+
+
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "tests/README.md"])
+def test_what_a_text_links_to_is_there(name):
+    text = (ROOT / name).read_text("utf-8")
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
+    folder = (ROOT / name).parent
+    assert [link for link in links if not (folder / link).exists()] == []
