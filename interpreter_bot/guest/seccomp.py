@@ -169,6 +169,8 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 # Everything about interfaces, bridges, drivers and namespaces. The sockets that the bot connected
 # are in the host's network namespace, and would answer about that.
 _SIOC_FIRST, _SIOC_BEYOND = 0x890B, 0x8A00
+# What psutil asks first of each interface; one that is not there it passes over.
+_SIOCGIFMTU = 0x8921
 _PR_SET_SECCOMP, _PR_FUTEX_HASH = 22, 78
 # Change notifications of directories that all share. And open-file-description locks, whose number
 # and memory the kernel does not count; the answer is that of a kernel without them.
@@ -220,7 +222,8 @@ def _arguments(column: int) -> bytes:
     clone = _instruction(_LOAD, _FIRST_ARGUMENT) + _instruction(_JUMP_SET, _NAMESPACES, 0, 1)
     clone += _answer(errno.EPERM) + _instruction(_AND, _THREAD | _SHARED_FILES)
     clone += _instruction(_JUMP_EQUAL, _THREAD, 0, 1) + _answer(errno.EPERM) + allow
-    ioctl = second + _instruction(_JUMP_GREATER_EQUAL, _SIOC_BEYOND, 2, 0)
+    ioctl = second + _only(_SIOCGIFMTU, _answer(errno.ENODEV))
+    ioctl += _instruction(_JUMP_GREATER_EQUAL, _SIOC_BEYOND, 2, 0)
     ioctl += _instruction(_JUMP_GREATER_EQUAL, _SIOC_FIRST, 0, 1) + _answer(errno.EPERM)
     ioctl += _refused((_TIOCSTI, _TIOCLINUX))
     close_range = third + _instruction(_JUMP_SET, _CLOSE_RANGE_UNSHARE, 0, 1)

@@ -181,6 +181,24 @@ TELLING = {
 }
 
 
+async def test_what_asks_for_figures_of_interfaces_finds_none_and_goes_on(run):
+    ran = await run(
+        boxes.code("""
+        import psutil
+        print(psutil.net_if_stats(), list(psutil.net_if_addrs()))
+        for name in sorted(os.listdir("/proc/self/fd")):
+            path = f"/proc/self/fd/{name}"
+            if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
+                attempt(lambda: fcntl.ioctl(int(name), 0x8921, struct.pack('16s24x', b'lo')))
+        """)
+    )
+
+    stats, *answers = ran.text.splitlines()
+    assert stats == "{} ['lo']"
+    assert answers == ["ENODEV"] * len(answers)
+    assert len(answers) >= 3
+
+
 @pytest.mark.parametrize("what", TELLING)
 async def test_no_socket_tells_of_the_hosts_network(run, what):
     ran = await run(
