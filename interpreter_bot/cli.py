@@ -1,4 +1,4 @@
-"""The command line: reads it, then the settings, and calls the command's module.
+"""The command line: parse it, load the settings, and call the command's module.
 
 Exit status: 0 all went well, 1 something that ran did not, 2 nothing was run. What takes long to
 import is imported once it is known to be needed.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from interpreter_bot import settings
 
 _REFUSED: Final = 2
-# They take seconds until they can say anything of their own.
+# Commands that take seconds until they can print anything of their own.
 _SLOW: Final = frozenset({"run", "ask", "execute", "doctor"})
 
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has enough; what is still buffered has nowhere to go.
+        # The reader of stdout has closed it; what is still buffered has nowhere to go.
         sys.stdout = None
         return 1
 
@@ -52,7 +52,7 @@ def _dotted(location: tuple[int | str, ...]) -> str:
 
 
 def _settings(options: argparse.Namespace) -> settings.Settings:
-    """Read the settings.
+    """Load the settings.
 
     Raises:
         SettingsError: they are wrong, or turn the sandbox off where only a flag may.
@@ -64,7 +64,7 @@ def _settings(options: argparse.Namespace) -> settings.Settings:
     try:
         config = settings.load(options.config)
     except pydantic.ValidationError as error:
-        # What was given is not repeated: it may be a secret in the wrong place.
+        # The given values are not repeated: one may be a secret in the wrong place.
         faults = error.errors(include_url=False, include_input=False)
         lines = [
             f"The setting {_dotted(fault['loc'])} is wrong: {fault['msg']}." for fault in faults

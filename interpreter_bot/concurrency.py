@@ -1,4 +1,4 @@
-"""Finishing what must not be left half done, whoever goes away meanwhile."""
+"""Work that ends early, by a stop or a timeout, or that survives cancellation."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class EarlyEnd(enum.Enum):
 async def run_until_stopped(
     work: Coroutine[None, None, T], *, stop: asyncio.Event | None, seconds: float
 ) -> T | EarlyEnd:
-    """Do work until it is done, `stop` is set or time is over; then it is cancelled, and over.
+    """Run work until it is done, `stop` is set or time is over; then cancel it and wait for its
+    end.
 
-    What the work raises, and our own cancellation, pass through.
+    What the work raises, and the caller's own cancellation, pass through.
     """
     working = asyncio.create_task(work, name="turn")
     stopping = asyncio.create_task((stop or asyncio.Event()).wait(), name="stop of a turn")
@@ -36,7 +37,7 @@ async def run_until_stopped(
         )
         if not working.done():
             working.cancel()
-            # Not `await working`: that could not tell its cancellation from our own.
+            # Not `await working`: that could not tell its cancellation from the caller's.
             await asyncio.wait({working})
         if working.cancelled():
             is_stopped = stop is not None and stop.is_set()
@@ -47,13 +48,13 @@ async def run_until_stopped(
         if not working.done():
             working.cancel()
         while not working.done():
-            # Cancelled once more: the first is passed on, but not before the code has been ended.
+            # Cancelled once more: the first is passed on, but not before the work has ended.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({working})
 
 
 async def shielded(work: Coroutine[Any, Any, T]) -> T:
-    """Do work that a cancellation must not cut off; it is raised when the work is done.
+    """Run work to its end despite a cancellation of the caller, which is raised afterwards.
 
     For work that is short, and bounded in time by itself.
     """

@@ -1,4 +1,4 @@
-"""Everything that can go wrong and has a sentence for it.
+"""Exceptions with a sentence for people.
 
     BotError
     ├── SettingsError            the configuration cannot be used
@@ -15,8 +15,8 @@
     ├── StoreError               the database cannot be used, or what was asked for is gone
     └── PlatformLostError        a chat platform cannot be reached, and may be tried again
 
-`str(error)` is the sentence for the person; detail goes to the log and to `__cause__`.
-The docstring of each class is its sentence where none is given.
+`str(error)` is the sentence for the person; detail goes to the log and to `__cause__`. The
+docstring of each class is its sentence where none is given.
 """
 
 from __future__ import annotations

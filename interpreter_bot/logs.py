@@ -1,7 +1,7 @@
-"""Where log records go: to stderr, one line each, without secrets.
+"""Logging to stderr, one line per record, secrets redacted.
 
-`cli` calls `configure` once; everybody else only asks for a logger. Redaction sits in the
-formatter and not in a filter, because only there is the text of a traceback known.
+`cli` calls `configure` once; all other modules only ask for a logger. Redaction is in the formatter
+and not in a filter, because only there is the text of a traceback known.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import logging
 from collections.abc import Iterable
 
 _SHORTEST_SECRET = 4
-# At the lowest level, these write down whole requests: what people said, and their pictures.
+# At the lowest level, these log whole requests: people's words and pictures.
 _TALKATIVE = ("openai", "httpx2", "httpcore2")
 _REDACTED = "[redacted]"
-# Foreign text in a message must neither forge a second line nor talk to a terminal.
+# Foreign text in a message must neither forge a second line nor control a terminal.
 _ESCAPES = {
     code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
     for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
@@ -25,11 +25,11 @@ _secrets: set[str] = set()
 
 
 def redact(secrets: Iterable[str]) -> None:
-    """Keep these strings out of the log from now on, message and traceback alike.
+    """Redact these strings from the log from now on, message and traceback alike.
 
     Args:
-        secrets: tokens, keys, passwords. Those under four characters are passed over: they
-            would blot out half of every line.
+        secrets: tokens, keys, passwords. Those under four characters are passed over: they would
+            redact half of every line.
     """
     _secrets.update(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET)
 
@@ -61,7 +61,7 @@ class _Lines(logging.Formatter):
         return (f"{text}\n{trace}" if trace else text).translate(_ESCAPES)
 
     def _trace(self, record: logging.LogRecord) -> str:
-        """Say the traceback and the stack, if the record carries them."""
+        """Return the traceback and the stack, if the record carries them."""
         parts = []
         if record.exc_info:
             parts.append(self.formatException(record.exc_info))
@@ -71,7 +71,7 @@ class _Lines(logging.Formatter):
 
 
 class _JsonLines(_Lines):
-    """One object a line: time, level, logger, message and, where there is one, the trace."""
+    """One JSON object a line: time, level, logger, message and, where there is one, the trace."""
 
     def format(self, record: logging.LogRecord) -> str:
         # Redacted before it is encoded: a secret with a quote in it looks different after.

@@ -11,12 +11,12 @@ from apscheduler.schedulers import asyncio as schedulers
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """What is done again and again.
+    """Periodic job.
 
     Attributes:
         name: for the log.
-        seconds: between two times.
-        run: does it once. What it raises is logged, and it is done again next time.
+        seconds: between two runs.
+        run: runs it once. What it raises is logged, and it runs again next time.
     """
 
     name: str
@@ -26,9 +26,9 @@ class PeriodicJob:
 
 @contextlib.asynccontextmanager
 async def scheduled(*jobs: PeriodicJob) -> AsyncIterator[None]:
-    """Do jobs as long as the context is open."""
-    # One that is late is done once, not once for each time that was missed; and it is done, however
-    # late: by default a run that begins a second late is dropped.
+    """Run jobs periodically as long as the context is open."""
+    # A late job runs once, not once for each missed time; and it runs, however late: by default a
+    # run that begins a second late is dropped.
     scheduler = schedulers.AsyncIOScheduler(
         timezone="UTC", job_defaults={"coalesce": True, "misfire_grace_time": None}
     )

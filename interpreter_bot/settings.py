@@ -1,9 +1,9 @@
-"""What the operator can set: environment variables, then `interpreter-bot.toml`, then defaults.
+"""The operator's settings: environment variables, then `interpreter-bot.toml`, then defaults.
 
-A variable is named `INTERPRETER_BOT_<GROUP>__<NAME>`, a TOML key `[group] name`. `Settings()`
-is read in `cli` only; each layer receives its own group. Units are in the names. Every default
-of `Limits` is what people know from hosted interpreters. Keys and tokens of other services come
-from the variables that everybody knows, such as `OPENAI_API_KEY`, and stay out of files.
+A variable is named `INTERPRETER_BOT_<GROUP>__<NAME>`, a TOML key `[group] name`. `Settings()` is
+read in `cli` only; each layer receives its own group. Units are in the names. Every default of
+`Limits` is what people know from hosted interpreters. Keys and tokens of other services come from
+their usual variables, such as `OPENAI_API_KEY`, and stay out of files.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-# Variables by the names that everybody knows, and the settings that they are.
+# Usual variables of other services, and the settings they set.
 _KNOWN: Final = {
     "DISCORD_TOKEN": ("discord", "token"),
     "SLACK_BOT_TOKEN": ("slack", "bot_token"),
@@ -66,14 +66,14 @@ _KNOWN: Final = {
 
 
 class _Known(pydantic_settings.PydanticBaseSettingsSource):
-    """Reads those variables."""
+    """Settings source that reads those variables."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Give nothing field by field: they lie deeper."""
+        """Return nothing field by field: the settings are nested."""
         return None, field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        """Give all that are set to something."""
+        """Return all that are set and not empty."""
         found: dict[str, Any] = {}
         for variable, (group, name) in _KNOWN.items():
             if value := os.environ.get(variable):
@@ -82,7 +82,7 @@ class _Known(pydantic_settings.PydanticBaseSettingsSource):
 
 
 class Settings(pydantic_settings.BaseSettings):
-    """All of it."""
+    """All settings."""
 
     model_config = pydantic_settings.SettingsConfigDict(
         env_prefix="INTERPRETER_BOT_",
@@ -126,19 +126,19 @@ class Settings(pydantic_settings.BaseSettings):
     """Discord."""
 
     def allowance_on(self, platform: str) -> Allowance:
-        """Return what one person may use in a day; never boundless where anybody may come."""
+        """Return the daily allowance of one person; limited where the bot is open to all."""
         is_open = platform == "discord" and self.discord.is_open
         if not is_open or self.allowance != Allowance():
             return self.allowance
         return Allowance(tokens=STRANGERS_TOKENS)
 
     def for_one_session(self) -> Settings:
-        """Return the same for a command that needs one kernel, and none standing by."""
+        """Return a copy for a command that needs one kernel, and no spares."""
         return self.model_copy(update={"kernels": self.kernels.model_copy(update={"spares": 0})})
 
     @property
     def private_paths(self) -> tuple[pathlib.Path, ...]:
-        """What no code in a kernel may come to see: what there is, and what will be made."""
+        """Paths that no code in a kernel may see, whether they exist or will be created."""
         files = (pathlib.Path(".env"), pathlib.Path(str(self.model_config["toml_file"])))
         named = [self.paths.data, self.paths.runtime, *(path for path in files if path.exists())]
         if self.web.token_file is not None:
@@ -156,13 +156,13 @@ class Settings(pydantic_settings.BaseSettings):
         dotenv_settings: pydantic_settings.PydanticBaseSettingsSource,
         file_secret_settings: pydantic_settings.PydanticBaseSettingsSource,
     ) -> tuple[pydantic_settings.PydanticBaseSettingsSource, ...]:
-        """Put the TOML file beneath the environment."""
+        """Order the sources: the TOML file beneath the environment."""
         toml = pydantic_settings.TomlConfigSettingsSource(settings_cls)
         return init_settings, env_settings, _Known(settings_cls), toml
 
 
 def load(file: pathlib.Path | None) -> Settings:
-    """Read the settings, from a named file instead of the usual one where there is one.
+    """Load the settings, from a named file instead of the usual one if given.
 
     Raises:
         ValidationError: a value is wrong.

@@ -1,4 +1,8 @@
-"""The one text for a conversation's key, by which kernels and workspaces are found; and back."""
+"""Frozen values that cross the layers: keys, outputs, endings, files.
+
+An *output* is one thing an execution showed. Every output has a plain text, so a platform that
+cannot draw it still has something to print. Sizes are bytes, times seconds.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import Literal, TypeAlias
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SessionKey:
-    """Which conversation: unique per platform. Parts that a platform does not have are empty."""
+    """Key of a conversation: unique per platform. Parts that a platform does not have are empty."""
 
     platform: str
     workspace: str = ""
@@ -21,7 +25,7 @@ class SessionKey:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a choice holds. What is empty is not narrowed: `Scope()` is everywhere."""
+    """Scope of a choice. Empty parts are not narrowed: `Scope()` is everywhere."""
 
     platform: str = ""
     workspace: str = ""
@@ -42,7 +46,7 @@ class Ending(enum.StrEnum):
     CRASHED = "crashed"
     """The kernel died by itself (segfault, `os._exit`) or broke the protocol."""
     STOPPED = "stopped"
-    """Somebody (or a limit other than time and memory) stopped it; see `Finished.reason`."""
+    """A person (or a limit other than time and memory) stopped it; see `Finished.reason`."""
     REFUSED = "refused"
     """Nothing was run."""
 
@@ -82,7 +86,7 @@ class Error:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Display:
-    """What displays share: a fall-back text, and an identity where it may be redrawn.
+    """Base of displays: a fallback text, and an identity if it may be redrawn.
 
     Attributes:
         plain: the object's own `text/plain`, bounded.
@@ -186,19 +190,19 @@ class Result(Display):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Clear:
-    """What was shown so far is to be removed; with `wait`, only when something follows."""
+    """Removal of all earlier output; with `wait`, only when something follows."""
 
     wait: bool
 
     @property
     def plain(self) -> str:
-        """Nothing to say."""
+        """Empty text."""
         return ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Notice:
-    """A sentence of ours among the outputs, such as that output was cut."""
+    """The bot's own sentence among the outputs, such as that output was cut."""
 
     text: str
 
@@ -210,7 +214,7 @@ class Notice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InputRequested:
-    """Running code called `input()` (or `getpass`) and waits for an answer."""
+    """Request for input: running code called `input()` (or `getpass`) and waits for an answer."""
 
     prompt: str
     is_password: bool
@@ -250,11 +254,11 @@ class FileInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Artifact:
-    """A file that code made and we give back.
+    """File that code made and the bot gives back.
 
     Attributes:
         name: relative path in the workspace.
-        size_bytes: bytes that were read, which is what `sha256` is about.
+        size_bytes: bytes that were read, which `sha256` is of.
         sha256: lower-case hex digest.
     """
 
@@ -264,24 +268,24 @@ class Artifact:
 
 
 Output: TypeAlias = Text | Error | Image | Html | Table | Latex | Json | Result | Clear | Notice
-"""Everything an execution can show."""
+"""Any output of an execution."""
 
 Shown: TypeAlias = Image | Html | Table | Latex | Json | Result
-"""The outputs that are displays."""
+"""Outputs that are displays."""
 
 
 def text(key: SessionKey) -> str:
-    """Write a key so that no two keys look the same, whatever their parts hold."""
+    """Write a key as text, unambiguously for any content of its parts."""
     parts = (key.platform, key.workspace, key.channel, key.thread)
     return "/".join(urllib.parse.quote(part, safe="", errors="surrogatepass") for part in parts)
 
 
 def cache_key(key: SessionKey) -> str:
-    """Name a conversation to a model's server, which learns nothing from it."""
+    """Return an opaque name of a conversation for a model server's prompt cache."""
     return hashlib.sha256(f"prompt cache of {text(key)}".encode()).hexdigest()[:32]
 
 
 def key(address: str) -> SessionKey:
-    """Read what `text` wrote."""
+    """Parse what `text` wrote."""
     parts = (urllib.parse.unquote(part, errors="surrogatepass") for part in address.split("/"))
     return SessionKey(*parts)

@@ -1,5 +1,5 @@
-"""The one place where things are put together: opened bottom-up, closed top-down.
+"""Composition root: everything is opened bottom-up and closed top-down here.
 
-`pooling` opens kernels alone, `conversing` everything that platforms need. Apart, because a command
-that only runs code would otherwise spend half of its time on importing what it never uses.
+`kernel_pool` opens kernels alone, `conversation_service` everything that platforms need. Apart,
+because a command that only runs code would otherwise spend half of its time on unused imports.
 """

@@ -1,4 +1,4 @@
-"""Conversations: kernels, models, memory, and what looks after them."""
+"""Opening of the conversation service: kernels, models, store, and their maintenance."""
 
 from __future__ import annotations
 
@@ -35,10 +35,13 @@ _DEMO: Final = (
 
 @contextlib.contextmanager
 def spool_directory(data: pathlib.Path) -> Iterator[None]:
-    """Let temporary files lie there; what a bot that was killed left behind is removed.
+    """Put this process's temporary files below `data`; removes those of a killed bot.
+
+    Artifacts are copied before they are sent, up to gigabytes. The system's own directory may be in
+    memory, as under systemd and on new distributions, or on a disk whose free space is not watched.
 
     Raises:
-        OSError: the directory cannot be made.
+        OSError: the directory cannot be created.
     """
     directory = data / "spool"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,8 +64,8 @@ async def open_conversations(
 
     Args:
         config: the settings in effect.
-        environment: where keys of models are.
-        is_ephemeral: nothing of it outlives it: no file, no memory.
+        environment: holds the keys of models.
+        is_ephemeral: leaves nothing behind: no file, no memory.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.
@@ -90,7 +93,7 @@ async def open_conversations(
 async def _models(
     config: settings.Settings, environment: Mapping[str, str], stack: contextlib.AsyncExitStack
 ) -> tuple[catalogues.Catalogue, str]:
-    """Return the models there are, and what people should know of them."""
+    """Open the models, and return a notice about them for people."""
     models = config.models or await catalogues.discover(environment)
     servers: dict[str, on_demand.EmbeddedServer] = {}
     notice = ""
@@ -124,7 +127,7 @@ def _memory(
 def _keys(
     models: Iterable[settings.Model], environment: Mapping[str, str]
 ) -> dict[str, pydantic.SecretStr]:
-    """Collect the models' keys, and keep them out of every log."""
+    """Collect the models' keys, and redact them from every log."""
     names = {model.api_key_variable for model in models} & environment.keys()
     logs.redact(environment[name] for name in names)
     return {name: pydantic.SecretStr(environment[name]) for name in names}

@@ -1,4 +1,4 @@
-"""Kernels, and what looks after them: all that running code needs."""
+"""Opening of the kernel pool with its reaper: all that running code needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REAP_SECONDS = 30.0
 async def open_pool(
     config: settings.Settings, *, is_ephemeral: bool = False
 ) -> AsyncIterator[pools.Pool]:
-    """Open the pool of kernels and whatever looks after it.
+    """Open the pool of kernels and its periodic reaper.
 
     Args:
         config: the settings in effect.
@@ -31,5 +31,5 @@ async def open_pool(
 
 
 def reap_job(pool: pools.Pool) -> schedules.PeriodicJob:
-    """Let kernels go that nobody uses any more."""
+    """Return the periodic job that reaps idle kernels."""
     return schedules.PeriodicJob("reap kernels", _REAP_SECONDS, pool.reap)

@@ -1,5 +1,5 @@
-"""One module a command: what it does with the settings and its options.
+"""Subcommands, one module each: what it does with the settings and its options.
 
 Each has `run`, which returns the exit status; the options of all are in `options`. What a command
-prints is in `platforms/console`; what it works with is built by `app`.
+prints is in `platforms/console`; what it works with is opened by `app`.
 """

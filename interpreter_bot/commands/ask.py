@@ -26,10 +26,10 @@ _CODE = "/py"
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """Take one turn for each prompt; 0 if every one was answered, else 1.
+    """Run one turn for each prompt; 0 if every one was answered, else 1.
 
     Raises:
-        BotError: nothing was asked.
+        BotError: no turn was run.
     """
     interruption.check_files(options.file)
     prompts: list[str] = options.prompt
@@ -79,7 +79,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 is_answered = is_answered and end.status is ports.Status.DONE
                 # Files come with the first question; they stay for the others.
                 attachments.clear()
-        # What was not answered in a chat was seen, and asked again where it mattered.
+        # In a chat, the person saw an unanswered question, and could ask again.
         return 0 if is_answered or not prompts else interruption.FAILED
 
     return interruption.run(work, writer, keeper)

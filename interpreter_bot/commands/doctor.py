@@ -14,11 +14,11 @@ from interpreter_bot.kernels import pools
 
 
 class Finding(Protocol):
-    """One line of a report; what the words mean is said where it is made."""
+    """One line of the report; see `diagnosis.Finding`."""
 
     @property
     def name(self) -> str:
-        """Of a wall, a limit, or something else that is needed."""
+        """Name of a wall, a limit, or another requirement."""
 
     @property
     def is_active(self) -> bool:
@@ -38,7 +38,7 @@ class Finding(Protocol):
 
 
 def as_lines(findings: Sequence[Finding], level: str) -> str:
-    """One line each, two more where something is missing, and the level last."""
+    """Write one line per finding, two more where something is missing, and the level last."""
     width = max((len(finding.name) for finding in findings), default=0)
     lines: list[str] = []
     for finding in findings:
@@ -51,7 +51,7 @@ def as_lines(findings: Sequence[Finding], level: str) -> str:
 
 
 def as_json(findings: Sequence[Finding], level: str) -> str:
-    """One object on one line."""
+    """Write all findings as one JSON object on one line."""
     rows = [
         {
             "name": finding.name,
@@ -70,7 +70,7 @@ def _line(text: str) -> str:
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """Examine the machine; 0 if it is fit to run strangers' code, else 1."""
+    """Diagnose the machine; 0 if it is fit to run strangers' code, else 1."""
     found = diagnosis.diagnose(config, pools.Pool.open)
     level = diagnosis.level(found)
     say = as_json if options.json else as_lines

@@ -21,7 +21,7 @@ from interpreter_bot.sessions import ports, script_runs
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """Run all cells; 0 if every one ended ok and everything was kept, else 1.
+    """Run all cells; 0 if every one ended ok and every file was kept, else 1.
 
     Raises:
         BotError: nothing was run.

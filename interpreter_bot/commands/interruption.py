@@ -1,4 +1,4 @@
-"""Working for somebody at a terminal: signals, files to bring along, output that is read late.
+"""Terminal commands: signals, input files, and output that is read late.
 
 Ctrl-C stops what runs and keeps its variables; a second one, or SIGTERM, ends everything in order.
 """
@@ -23,10 +23,10 @@ _LAST_WORDS_SECONDS: Final = 1.0
 
 
 class Interrupter:
-    """What a signal finds: something to stop, or only the way out.
+    """Reaction to signals: stop what runs, or end the command.
 
     Attributes:
-        stop_it: stops what runs now; None while there is nothing that could be.
+        stop_it: stops what runs now; None while there is nothing to stop.
     """
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ class Interrupter:
         self._stopping: asyncio.Future[object] | None = None
 
     def stop_by(self, stop: Callable[[], Awaitable[object]]) -> None:
-        """Stop the next thing in this way, whatever became of an earlier one."""
+        """Set how to stop what runs next; forgets earlier stops."""
         self.stop_it = stop
         self._stopping = None
 
     def stop(self) -> None:
-        """Stop what runs; the second time, or before there is anything, end everything."""
+        """Stop what runs; the second time, or if nothing runs, end everything."""
         if self.stop_it is None or self._stopping is not None:
             self.end()
         else:
@@ -53,14 +53,14 @@ class Interrupter:
 
 
 Work: TypeAlias = Callable[[Interrupter], Awaitable[int]]
-"""Does it, and returns the exit status."""
+"""Command's work under an interrupter; returns the exit status."""
 
 
 def check_files(paths: Iterable[pathlib.Path]) -> None:
-    """Look whether files are there, before anything is started.
+    """Check that files exist, before anything is started.
 
     Raises:
-        InputFileError: one is not.
+        InputFileError: one does not.
     """
     for path in paths:
         if not path.exists() or path.is_dir():
@@ -84,7 +84,7 @@ async def chunks(path: pathlib.Path) -> AsyncIterator[bytes]:
 def run(
     work: Work, writer: stdout_writer.StdoutWriter, keeper: saved_files.SavedFiles | None
 ) -> int:
-    """Do the work; returns the exit status, which is no success where something was not kept."""
+    """Do the work; returns the exit status, which is a failure if a file could not be kept."""
     try:
         status = asyncio.run(_run_and_write(work, writer))
     except stdout_writer.UnreadError as error:
@@ -94,18 +94,18 @@ def run(
 
 
 async def _run_and_write(work: Work, writer: stdout_writer.StdoutWriter) -> int:
-    """Run everything, and wait for the readers only once nothing is left of it."""
+    """Run everything, and wait for the readers only once nothing else is left."""
     with _interruptible() as interruption:
         try:
             status = await work(interruption)
         except BaseException as error:
-            # What was shown so far goes out, to a reader who is there.
+            # Output so far is written out, if there is a reader.
             with contextlib.suppress(OSError):
                 await asyncio.wait_for(writer.drain(), _LAST_WORDS_SECONDS)
             if not isinstance(error, asyncio.CancelledError):
                 raise
             return REFUSED if interruption.stop_it is None else FAILED
-        # There is nothing to stop any more: the next signal ends the wait.
+        # Nothing is left to stop: the next signal ends the wait.
         interruption.stop_it = None
         try:
             await writer.drain()
@@ -116,7 +116,7 @@ async def _run_and_write(work: Work, writer: stdout_writer.StdoutWriter) -> int:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[Interrupter]:
-    """Have signals from the first moment, so that nothing is left behind."""
+    """Handle signals from the first moment, so that nothing is left behind."""
     loop = asyncio.get_running_loop()
     interruption = Interrupter()
     loop.add_signal_handler(signal.SIGINT, interruption.stop)

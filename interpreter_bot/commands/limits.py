@@ -1,4 +1,4 @@
-"""`interpreter-bot limits`: what one session may use."""
+"""`interpreter-bot limits`: print what one session may use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _AT_THE_LIMIT = {
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """Print the limits in force."""
+    """Print the limits in effect."""
     limits: dict[str, float] = config.limits.model_dump()
     limits["address_space_bytes"] = kernel_specs.address_space_bytes(config.limits)
     if options.json:

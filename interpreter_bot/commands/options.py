@@ -1,4 +1,4 @@
-"""All commands and their options, apart from what the commands do.
+"""Command-line options of all commands, apart from what the commands do.
 
 It imports next to nothing, so that help, the version and a mistyped command are answered at once.
 """
@@ -36,7 +36,7 @@ the output was not read to its end; 2 if nothing was run."""
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read a command line; ends the process where it asks for help, or is wrong.
+    """Parse a command line; ends the process where it asks for help, or is wrong.
 
     Returns:
         The options, and with them `module`, the command's in this package, and `log_level`.
@@ -64,7 +64,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
             else argparse.HelpFormatter,
         )
         add_options(command)
-        # What a person watches says its own sentences; what nobody watches warns in its log.
+        # Interactive commands print their own sentences; unattended ones warn in their log.
         command.set_defaults(
             module="execute" if name == "exec" else name,
             log_level="warning" if name == "run" else "error",
@@ -73,10 +73,10 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 class _Version(argparse.Action):
-    """Looks the version up only where it is asked for."""
+    """Option that looks the version up only if asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Print it and end."""
+        """Print the version and exit."""
         parser.exit(message=f"{_NAME} {metadata.version(_NAME)}\n")
 
 

@@ -1,4 +1,4 @@
-"""`interpreter-bot run`: be the bot, on every platform that is set up."""
+"""`interpreter-bot run`: run the bot on every platform that is set up."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _NOTHING: Final = (
 )
 _FAILED, _REFUSED = 1, 2
 _FIRST_WAIT_SECONDS: Final = 1.0
-# Discord takes a bot's token away that begins more than a thousand sessions a day.
+# Discord revokes the token of a bot that begins more than a thousand sessions a day.
 _LONGEST_WAIT_SECONDS: Final = 120.0
 _UNFORESEEN: Final = "Something went wrong that nobody foresaw; what, is in the log."
 
 _Opening = Callable[[], AbstractAsyncContextManager[str]]
-"""Opens a platform, as often as it is called; gives a sentence about where it is."""
+"""Opens a platform, repeatedly if called so; yields a sentence about where it is."""
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
-    """Be the bot until somebody says that it is enough.
+    """Run the bot until a signal.
 
     Raises:
         BotError: it could not be started.
@@ -59,7 +59,7 @@ async def _run(config: settings.Settings, environment: Mapping[str, str]) -> int
 async def run_bot(
     config: settings.Settings, environment: Mapping[str, str], end: asyncio.Event
 ) -> int:
-    """Be the bot until `end` is set; returns the exit status.
+    """Run the bot until `end` is set; returns the exit status.
 
     Raises:
         BotError: nothing could be opened; the sentence says why.
@@ -71,7 +71,7 @@ async def run_bot(
 def _openings(
     config: settings.Settings, service: conversations.Conversations
 ) -> dict[str, _Opening]:
-    """Return the platforms that are set up, by what people call them."""
+    """Return the platforms that are set up, by their names for people."""
     openings: dict[str, _Opening] = {}
     if config.web.enabled:
         openings["The web page"] = functools.partial(
@@ -87,10 +87,10 @@ def _openings(
 
 
 class _Platforms:
-    """All of them, each on its own: one that cannot be opened takes no other down.
+    """All platforms, each independent: one that cannot be opened does not affect the others.
 
-    One that is lost is opened again, after waits that grow: the world outside may heal. One that
-    refuses us for good, as with a wrong token, is given up.
+    One that is lost is opened again, after waits that grow: the outage may end. One that refuses
+    for good, as with a wrong token, is given up.
     """
 
     def __init__(self, openings: dict[str, _Opening]) -> None:
@@ -133,7 +133,8 @@ class _Platforms:
                 self._fail(name, str(error), end)
                 return
             except Exception:
-                # Foreign libraries read what comes from outside: nobody else is to fall with one.
+                # Foreign libraries read what comes from outside: one platform's failure must not
+                # end others.
                 _log.exception("a platform ended in an error")
                 told = errors.PlatformLostError(_UNFORESEEN)
             else:
@@ -161,7 +162,7 @@ class _Platforms:
             self._open.discard(name)
 
     def _lose(self, name: str, error: Exception, wait_seconds: float) -> None:
-        """Say that one is tried again; with all details when it is lost, not each time."""
+        """Report that one is tried again; with all details when it is lost, not each time."""
         sentence = (
             f"{name} failed: {error} It is tried again in {quantities.duration(wait_seconds)}."
         )
@@ -173,7 +174,7 @@ class _Platforms:
         _say(sentence)
 
     def _fail(self, name: str, sentence: str, end: asyncio.Event) -> None:
-        """Give one up; where none is left, there is nothing to be."""
+        """Give one up; ends the bot when none is left."""
         _say(f"{name} failed: {sentence}")
         self._lost.discard(name)
         self._failed.add(name)
@@ -187,7 +188,7 @@ def _say(sentence: str) -> None:
 
 @contextlib.contextmanager
 def _ending() -> Iterator[asyncio.Event]:
-    """Give what a first signal sets; a second one cancels whatever is done."""
+    """Yield the event that a first signal sets; a second one cancels the task."""
     loop = asyncio.get_running_loop()
     end = asyncio.Event()
     task = asyncio.current_task()

@@ -1,5 +1,6 @@
-"""What protects this machine, found by trying it on a real kernel.
+"""Diagnosis of this machine's sandbox, found by trying it on a real kernel.
 
-Above `kernels`, beside `app`: the report of a start and of `interpreter-bot doctor`. What is tried
-inside a kernel (`wall_checks`, `limit_checks`) is sent to it as source and imports nothing of ours.
+Above `kernels`, beside `app`: the report at a start and of `interpreter-bot doctor`. The checks
+inside a kernel (`wall_checks`, `limit_checks`) are sent to it as source and import nothing else of
+this project.
 """

@@ -1,7 +1,7 @@
-"""What is lost with each wall, and how to get it: by what is true of this machine.
+"""Advice: what is lost without each protection, and how to get it on this machine.
 
-Nothing here decides whether a wall stands; that is found by doing. What files of /proc say only
-chooses among the sentences.
+Nothing here decides whether a protection works; that is found by trying. What files of /proc say
+only chooses among the sentences.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
 
 
 def advice_for(reason: str, sandbox: settings.Sandbox) -> str:
-    """Say how to get the walls up on this machine, after they failed for `reason`."""
+    """Return how to make the sandbox work on this machine, after it failed for `reason`."""
     found = [*_about_namespaces(), *_about_reason(reason), *_about_ids(sandbox)]
     if not found and is_container():
         found.append(_DOCKER)
@@ -165,7 +165,7 @@ def _about_ids(sandbox: settings.Sandbox) -> list[str]:
 
 
 def is_container() -> bool:
-    """Whether this looks like the inside of a container."""
+    """Return whether this looks like the inside of a container."""
     return any(os.path.exists(path) for path in ("/.dockerenv", "/run/.containerenv"))
 
 

@@ -1,7 +1,7 @@
-"""What protects this machine from the code people run: found by doing, never by versions.
+"""Diagnosis of the sandbox on this machine: found by trying, never by versions.
 
-Two small kernels are started and try to get through every wall. Each wall gets a line: whether
-it stands, what is lost without it, how to get it, and what was seen.
+Two small kernels are started and try to get through every wall. Each wall gets a finding: whether
+it holds, what is lost without it, how to get it, and what was seen.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from interpreter_bot.kernels.metering import sessions
 from interpreter_bot.text import quantities
 
 _SOCKET_PATH_BYTES: Final = 107
-# A session may keep as many in flight between sockets as it may open, which count for the bot's
-# own user too where they have one.
+# A session may keep as many in flight between sockets as it may open, which count for the bot too
+# where both run as the same user.
 _SESSIONS_OF_FILES: Final = 4
 _INSIDE: Final = {
     "read-only root": "read_only_root",
@@ -60,7 +60,7 @@ class Finding:
     """One line of the doctor's report.
 
     Attributes:
-        name: of a wall, a limit, or something else that is needed.
+        name: of a wall, a limit, or another requirement.
         is_active: whether it holds.
         consequence: what is lost without it.
         fix: how to get it; where it is active, how to get it elsewhere.
@@ -75,13 +75,13 @@ class Finding:
 
 
 def diagnose(config: settings.Settings, open_pool: probes.OpenPool) -> tuple[Finding, ...]:
-    """Look at everything, in about three seconds; never raises for what this machine lacks.
+    """Run all checks, in about three seconds; never raises for what this machine lacks.
 
-    The walls are tried whatever `sandbox.enabled` says. Runs an event loop of its own.
+    The walls are tried even where `sandbox.enabled` is false. Runs an event loop of its own.
 
     Args:
         config: the settings in effect.
-        open_pool: `pools.Pool.open`, which stands above this room.
+        open_pool: `pools.Pool.open`.
     """
     about_host = (_disk(config), _runtime(config), _open_files(config))
     told = _Complaints()
@@ -97,11 +97,11 @@ def diagnose(config: settings.Settings, open_pool: probes.OpenPool) -> tuple[Fin
 
 
 def level(findings: Sequence[Finding]) -> str:
-    """Sum up: "full", "standard", "reduced" or "none".
+    """Summarize as "full", "standard", "reduced" or "none".
 
-    Full is every wall and memory of a session bounded by a control group; standard is every
-    wall; none is anything less. "reduced" stands for a kernel behind Landlock and a system call
-    filter alone, which nothing here builds.
+    Full is every wall and the memory of a session bounded by a cgroup; standard is every wall; none
+    is anything less. "reduced" stands for a kernel behind Landlock and seccomp alone, which nothing
+    here builds.
     """
     active = {finding.name for finding in findings if finding.is_active}
     if not active >= _WALLS:
@@ -110,14 +110,14 @@ def level(findings: Sequence[Finding]) -> str:
 
 
 class _Complaints(logging.Handler):
-    """Keeps what is logged as an error: the reason why a kernel did not start is only there."""
+    """Log handler that collects errors: only they say why a kernel did not start."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.sentences: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one."""
+        """Collect the message of one record."""
         self.sentences.append(record.getMessage())
 
 
@@ -132,7 +132,7 @@ def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.S
     if isinstance(error, errors.SettingsError):
         fix = "Set paths or TMPDIR to directories that the bot may write to."
     elif isinstance(error, errors.KernelStartError) and not complaints:
-        # The Python itself, before any wall.
+        # The Python itself failed, before any wall.
         fix = "Set kernels.python to an interpreter with ipykernel, or run `make setup`."
     else:
         fix = advice.advice_for(reason, sandbox)
@@ -192,7 +192,7 @@ def _memory(seen: probes.Seen) -> tuple[Finding, Finding]:
 
 def _workspace(seen: probes.Seen) -> Finding:
     end = seen.workspace
-    # Stopped for nothing else: nobody else knows this session.
+    # Stopped for no other reason: this session is known to no other code.
     is_active = end.ending is values.Ending.STOPPED
     detail = f"ended as {end.ending} after {quantities.duration(end.seconds)} by the bot's watchdog"
     return _finding("workspace", is_active, detail if is_active else f"{end.ending}: {end.reason}")

@@ -1,7 +1,7 @@
-"""What a kernel gets beyond its limits: sent there as text by `probes`, and run there.
+"""Checks of a kernel's limits: sent to it as source by `probes`, and run there.
 
-Like `wall_checks`: every check returns (what went through, what was seen), and needs the standard
-library only.
+As in `wall_checks`, every check returns (what exceeded the limit, what was seen), and needs the
+standard library only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SPIN_SECONDS = 0.5
 
 
 def _answer(action: Callable[[], object]) -> str:
-    """Name the error that an action is refused with."""
+    """Return the name of the error that an action fails with."""
     try:
         action()
     except OSError as error:
@@ -33,7 +33,7 @@ def _answer(action: Callable[[], object]) -> str:
 
 def _await(children: list[int]) -> None:
     for pid in children:
-        # Whatever else handles SIGCHLD in this process may have been faster.
+        # Another handler of SIGCHLD in this process may have been faster.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
 
@@ -92,7 +92,7 @@ def cpu(told: Told) -> Seen:
 
 
 def file_size(told: Told) -> Seen:
-    """Make a file larger than allowed; it is sparse."""
+    """Create a sparse file larger than allowed."""
     path = "/tmp/doctor"  # noqa: S108 - in a tmpfs that each kernel has to itself
     with open(path, "wb") as file:
         answer = _answer(lambda: os.ftruncate(file.fileno(), told["file_bytes"] + 1))
@@ -117,7 +117,7 @@ def open_files(told: Told) -> Seen:
 
 
 def temporary(told: Told) -> Seen:
-    """Fill what is memory and looks like files."""
+    """Fill the tmpfs directories, which are memory."""
     answers = {place: _fill(place, told) for place in ("/tmp", "/dev/shm")}  # noqa: S108
     wrong = [f"{p}: {n}" for p, n in answers.items() if n != "ENOSPC"]
     size = told["temporary_bytes"] // _MIB

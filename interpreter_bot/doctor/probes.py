@@ -1,7 +1,7 @@
-"""Trying the walls of real kernels, from within and from without; `diagnosis` judges what is seen.
+"""Probes of real kernels' walls, from inside and outside; `diagnosis` judges the results.
 
-Small limits make it quick, and what is true of them is true of larger ones. The pool comes from
-the caller: it stands above us.
+Small limits make it quick, and what is true of them is true of larger ones. The pool comes from the
+caller.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _EXECUTION_SECONDS: Final = 15.0
 _MOST_SECRETS: Final = 50
 _KINDS: Final = ("user", "pid", "mnt", "net", "ipc", "uts")
 _HOLD: Final = "import os, time\nheld = bytes({chunk})\n"
-# In memfds, which no limit of a process bounds, or in several processes where there are none;
-# then it waits for whoever only looks at times.
+# In memfds, which no limit of a process bounds, or in several processes where there are none; then
+# the code waits for a watchdog that only checks at times.
 _OVER_MEMORY: Final = (
     _HOLD
     + "try:\n"
@@ -63,32 +63,32 @@ def _doctor(told):
 
 
 class Kernel(Protocol):
-    """What is needed of a kernel."""
+    """The part of a kernel that probes need."""
 
     async def execute(
         self, code: str, *, show: Callable[[values.Output], None], seconds: float | None = None
     ) -> values.Finished:
-        """Run code and say how it ended."""
+        """Run code and return how it ended."""
 
 
 class Launched(Protocol):
-    """What is needed of a kernel that a pool started."""
+    """The part of a pool's started kernel that probes need."""
 
     @property
     def kernel(self) -> Kernel:
-        """Runs code."""
+        """The kernel, which runs code."""
 
     @property
     def provisioner(self) -> provisioners.ForkProvisioner:
-        """Started it."""
+        """The provisioner that started it."""
 
 
 class Pool(Protocol):
-    """What is needed of a pool."""
+    """The part of a pool that probes need."""
 
     @property
     def live(self) -> Mapping[str, Launched]:
-        """Its kernels by session."""
+        """Live kernels by session."""
 
     async def take(self, key: str) -> object:
         """Start a kernel for a session."""
@@ -102,9 +102,9 @@ class Outside:
     """A session as the host sees it.
 
     Attributes:
-        uids: host user ids of its first process, which runs no code of a user, and its kernel.
+        uids: host user ids of its init, which runs no user code, and its kernel.
         uid: that of its kernel.
-        namespaces: kind to the identity of its kernel's namespace; empty where it did not show.
+        namespaces: kind to the identity of its kernel's namespace; empty if unreadable.
     """
 
     uids: frozenset[int]
@@ -114,15 +114,15 @@ class Outside:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
-    """Everything that was seen.
+    """Results of all probes.
 
     Attributes:
         inside: by check of `wall_checks` and `limit_checks`: (what went through, what was seen).
         outside: two sessions.
         memory: how the session ended that used too much.
-        oom_kills: how many of its processes its control group had killed.
+        oom_kills: how many of its processes the OOM killer killed in its cgroup.
         workspace: how the session ended that wrote too much.
-        groups_version: of control groups; 0 without.
+        groups_version: of cgroups; 0 without.
         groups_reason: where they are, or why there are none.
     """
 
@@ -136,10 +136,10 @@ class Seen:
 
 
 async def probe(config: settings.Settings, open_pool: OpenPool) -> Seen:
-    """Start two small kernels and try everything; leaves nothing behind.
+    """Start two small kernels and run all checks; leaves nothing behind.
 
     Raises:
-        BotError, OSError: there was no kernel to be had.
+        BotError, OSError: no kernel could be started.
     """
     with tempfile.TemporaryDirectory(prefix="ib-", ignore_cleanup_errors=True) as name:
         small = _small(config, pathlib.Path(name))
@@ -171,7 +171,7 @@ def _small(config: settings.Settings, directory: pathlib.Path) -> settings.Setti
 
 
 def _secrets(config: settings.Settings) -> list[str]:
-    """List files that are really there: ours, and those that the settings in effect name."""
+    """List files that exist: the bot's own, and those that the settings in effect name."""
     found = [pathlib.Path(settings.__file__), *config.private_paths]
     with contextlib.suppress(OSError):
         found += sorted(config.paths.data.iterdir())[:_MOST_SECRETS]
@@ -182,7 +182,7 @@ def _secrets(config: settings.Settings) -> list[str]:
 def _canaries(
     directory: pathlib.Path, small: settings.Settings, config: settings.Settings
 ) -> Iterator[dict[str, Any]]:
-    """Put out what must not be found: a file, a variable, a descriptor, two listeners."""
+    """Create what kernels must not find: a file, a variable, a descriptor, two listeners."""
     file = directory / "canary"
     file.write_text("canary")
     variable = f"DOCTOR_{os.urandom(8).hex()}"
@@ -240,7 +240,7 @@ async def _try(one: Launched, two: Launched, told: dict[str, Any], limits: setti
 async def _look(
     kernel: Kernel, file: str, told: dict[str, Any]
 ) -> dict[str, tuple[list[str], str]]:
-    """Let a kernel run one of our files; what it does not answer is missing in the result."""
+    """Run one file of checks in a kernel; unanswered checks are missing in the result."""
     text = pathlib.Path(__file__).with_name(file).read_text("utf-8")
     _, printed = await _run(kernel, f"{text}\n{_LOOK}\n_doctor({told!r})")
     for line in printed.splitlines():
@@ -262,22 +262,22 @@ async def _run(kernel: Kernel, code: str) -> tuple[values.Finished, str]:
 
 
 def _outside(provisioner: provisioners.ForkProvisioner) -> Outside:
-    """Look at a session that runs nothing yet: its first process, then its kernel.
+    """Inspect a session that runs nothing yet: its init, then its kernel.
 
     Raises:
-        KernelStartError: there are no such two.
+        KernelStartError: it has less than two processes.
     """
     pids = provisioner.processes().pids()
     if len(pids) < 2:
         raise errors.KernelStartError
-    # The first process lets nobody look at its namespaces; the kernel is in the same, or deeper.
+    # Init's namespaces are unreadable; the kernel is in the same, or deeper ones.
     namespaces = {kind: _namespace(pids[-1], kind) for kind in _KINDS}
     uids = _uids(pids[-1])
     return Outside(_uids(pids[0]) | uids, max(uids), namespaces)
 
 
 def _uids(pid: int) -> frozenset[int]:
-    """Real, effective, saved and file system user ids as the host counts them."""
+    """Return the real, effective, saved and file system user ids as the host counts them."""
     text = pathlib.Path(f"/proc/{pid}/status").read_text("utf-8")
     line = next(line for line in text.splitlines() if line.startswith("Uid:"))
     return frozenset(map(int, line.split()[1:]))
@@ -290,5 +290,5 @@ def _namespace(pid: int | str, kind: str) -> str:
 
 
 def own_namespaces() -> dict[str, str]:
-    """Return the bot's own, for comparison."""
+    """Return the bot's own namespaces, for comparison."""
     return {kind: _namespace("self", kind) for kind in _KINDS}

@@ -1,8 +1,8 @@
-"""What a kernel finds out about its own walls: sent there as text by `probes`, and run there.
+"""Checks of a kernel's walls: sent to it as source by `probes`, and run there.
 
 Every check tries what its wall forbids and returns (what went through, what was seen): the wall
-stands where nothing went through. Needs the standard library only; nothing here reaches for
-anything beyond this machine's loopback.
+holds if nothing went through. Needs the standard library only; nothing here reaches beyond this
+machine's loopback.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _word(number: int) -> str:
 
 
 def _answer(action: Callable[[], object]) -> str:
-    """Name the error that an action is refused with."""
+    """Return the name of the error that an action fails with."""
     try:
         action()
     except OSError as error:
@@ -75,18 +75,18 @@ def _create(directory: str) -> None:
 
 
 def read_only_root(_: Told) -> Seen:
-    """Write where nobody may."""
+    """Try to write in read-only places."""
     libraries = [f"{prefix}/lib" for prefix in (sys.prefix, sys.base_prefix)]
     places = dict.fromkeys(["/", "/usr", "/etc", "/dev", *libraries])
     answers = {place: _answer(lambda: _create(place)) for place in places}  # noqa: B023
-    # Mere file modes would answer as well; only a read-only mount holds against their owner.
+    # Mere file modes would refuse as well; only a read-only mount holds against their owner.
     wrong = [f"{place} is writable" for place, answer in answers.items() if answer == _ALLOWED]
     wrong += [f"{p} is mounted writable" for p in places if not os.statvfs(p).f_flag & _ST_RDONLY]
     return wrong, ", ".join(f"{place}: {answer}" for place, answer in answers.items())
 
 
 def files(told: Told) -> Seen:
-    """Read files that exist on the host, by every way into it."""
+    """Try to read files that exist on the host, by every path to them."""
     roots = ("", "/proc/1/root", "/proc/self/root", "/proc/1/cwd", "/mnt/data/../..")
     wrong = [f"{r}{path} can be read" for path in told["files"] for r in roots if _shows(r + path)]
     held = " ".join(sorted(os.listdir("/")))
@@ -106,7 +106,7 @@ def _bytes_of(path: str) -> bytes:
 
 
 def proc(told: Told) -> Seen:
-    """Look for processes of the host, and for doors to its kernel."""
+    """Look for processes of the host, and for writable files of its kernel."""
     pids = [name for name in os.listdir("/proc") if name.isdigit()]
     bot = bytes.fromhex(told["cmdline"])
     wrong = [f"the bot shows as {pid}" for pid in pids if _bytes_of(f"/proc/{pid}/cmdline") == bot]
@@ -119,7 +119,7 @@ def proc(told: Told) -> Seen:
 
 
 def environment(told: Told) -> Seen:
-    """Look for a variable of the bot's."""
+    """Look for a variable of the bot's environment."""
     name = told["variable"]
     wrong = ["the bot's environment is inherited"] if name in os.environ else []
     for pid in ("1", "self"):
@@ -129,14 +129,14 @@ def environment(told: Told) -> Seen:
 
 
 def host_name(told: Told) -> Seen:
-    """Ask what this machine is called."""
+    """Compare the host name with the host's."""
     name = os.uname().nodename
     wrong = [f"it is called {name}, as the host is"] if name == told["host_name"] else []
     return wrong, f"it is called {name}"
 
 
 def descriptors(told: Told) -> Seen:
-    """Look for a file that the bot held open when it started us."""
+    """Look for a file that the bot held open when it started the kernel."""
     wrong, numbers = [], [int(name) for name in os.listdir("/proc/self/fd")]
     for number in numbers:
         try:
@@ -150,7 +150,7 @@ def descriptors(told: Told) -> Seen:
 
 
 def network(told: Told) -> Seen:
-    """Reach for listeners of the bot's on this very machine; never for anything beyond."""
+    """Try to reach listeners of the bot on this very machine; never anything beyond."""
     names = [name for _, name in socket.if_nameindex()]
     wrong = [f"there is an interface {name}" for name in names if name != "lo"]
     with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
@@ -170,7 +170,7 @@ def _status() -> dict[str, str]:
 
 
 def privileges(_: Told) -> Seen:
-    """Read what the kernel says we may do."""
+    """Read capabilities and NoNewPrivs."""
     status = _status()
     sets = [name for name in status if name.startswith("Cap")]
     wrong = [f"{name} is {status[name]}" for name in sets if int(status[name], 16)]
@@ -181,7 +181,7 @@ def privileges(_: Told) -> Seen:
 
 
 def system_calls(_: Told) -> Seen:
-    """Make calls that the filter denies."""
+    """Make calls that the seccomp filter denies."""
     answers = {name: _call(numbers, *args) for name, (numbers, args) in _CALLS.items()}
     denied = (errno.EPERM, errno.ENOSYS)
     wrong = [f"{name}: {_word(number)}" for name, number in answers.items() if number not in denied]
@@ -191,7 +191,7 @@ def system_calls(_: Told) -> Seen:
 
 
 def nested(_: Told) -> Seen:
-    """Make a user namespace, and see whether it would be refused without the filter, too."""
+    """Try to make a user namespace, and check that it would be refused without the filter, too."""
     number = _call(_CLONE, _CLONE_NEWUSER | signal.SIGCHLD, 0, 0, 0, 0)
     most = _bytes_of("/proc/sys/user/max_user_namespaces").decode().strip()
     wrong = [] if number else ["a user namespace was made"]
@@ -200,7 +200,7 @@ def nested(_: Told) -> Seen:
 
 
 def core_dumps(_: Told) -> Seen:
-    """See whether a crash starts a program of the host's, which a limit of 0 does not keep from."""
+    """Check that a crash starts no program of the host's, which a limit of 0 would not prevent."""
     pattern = _bytes_of("/proc/sys/kernel/core_pattern").decode("utf-8", "replace").strip()
     limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
     is_open = pattern.startswith("@") or (pattern.startswith("|") and limit != 1)
@@ -209,7 +209,7 @@ def core_dumps(_: Told) -> Seen:
 
 
 def out_of_memory(_: Told) -> Seen:
-    """See who goes first should the machine's memory be used up, and try to change it."""
+    """Check that the OOM killer chooses this process first, and that code cannot change it."""
     path = "/proc/self/oom_score_adj"
     score = _bytes_of(path).decode().strip()
     answer = _answer(lambda: _put(path, "0"))
@@ -224,7 +224,7 @@ def _put(path: str, text: str) -> None:
 
 
 def python(told: Told) -> Seen:
-    """Look for the modules that the fork server is to preload."""
+    """Look for the modules that the fork server preloads."""
     tops = dict.fromkeys(name.partition(".")[0] for name in told["preload"])
     missing = [name for name in tops if importlib.util.find_spec(name) is None]
     version = platform.python_version()

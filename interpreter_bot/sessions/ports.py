@@ -71,7 +71,7 @@ class Status(enum.StrEnum):
     STOPPED = "stopped"
     """A person stopped it."""
     FAILED = "failed"
-    """It ended in a sentence about what went wrong."""
+    """It ended in a sentence about the failure."""
     INTERRUPTED = "interrupted"
     """The bot was closed in the middle of it."""
 

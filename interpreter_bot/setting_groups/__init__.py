@@ -1,4 +1,4 @@
-"""What the operator decides, a module for each matter. Everybody else takes it from `settings`.
+"""Typed settings by subject. Other packages import them from `settings`.
 
 Here belong names, types, units and defaults. Never: where values come from (that is `settings`).
 """

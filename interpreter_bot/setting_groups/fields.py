@@ -1,4 +1,4 @@
-"""What all groups of settings share, and the units they are in."""
+"""Base class of setting groups, and types with units."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ Price: TypeAlias = Annotated[decimal.Decimal, pydantic.Field(ge=0, allow_inf_nan
 
 
 class Group(pydantic.BaseModel):
-    """A table of the settings: frozen, and strict about names it does not know."""
+    """Group of settings (a TOML table): frozen, and strict about unknown names."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

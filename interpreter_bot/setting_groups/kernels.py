@@ -55,7 +55,7 @@ class Limits(fields.Group):
     workspace_files: fields.Positive = 10_000
     """Files and directories in /mnt/data together."""
     disk_reserve_bytes: Annotated[int, pydantic.Field(ge=0)] = 1 * fields.GIB
-    """Free space of the data directory's disk; below it, whatever code runs is stopped."""
+    """Free space of the data directory's disk; below it, running code is stopped."""
     bot_memory_bytes: Annotated[int, pydantic.Field(ge=256 * fields.MIB)] = 768 * fields.MIB
     """Memory of the bot itself; above it, the session that sends most is ended."""
     file_bytes: fields.Positive = 1 * fields.GIB
@@ -136,12 +136,12 @@ def _default_runtime() -> pathlib.Path:
     directory = os.environ.get("XDG_RUNTIME_DIR")
     if directory and os.access(directory, os.W_OK):
         return pathlib.Path(directory) / "interpreter-bot"
-    # Made 0700 and refused when somebody else made it first.
+    # Created with mode 0700, and refused when another user created it first.
     return pathlib.Path(f"/tmp/interpreter-bot-{os.geteuid()}")  # noqa: S108
 
 
 class Paths(fields.Group):
-    """Where things lie on the host."""
+    """Paths on the host."""
 
     data: pathlib.Path = pydantic.Field(default_factory=_default_data)
     """Workspaces and the database; survives restarts."""

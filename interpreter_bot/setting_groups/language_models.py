@@ -1,4 +1,4 @@
-"""What the operator decides about models and turns."""
+"""Settings of language models, turns, daily allowances, patience and the embedded model."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pydantic
 
 from interpreter_bot.setting_groups import fields
 
-# Whoever is smaller writes better programs as code blocks than as calls, even where it can call:
-# as calls, one of 1.5 billion puts them on one line, and makes the same mistake again and again.
+# Smaller models write better programs as code blocks than as tool calls, even where they support
+# those: as calls, one of 1.5 billion puts them on one line, and repeats the same mistake.
 _SMALL_BILLIONS: Final = 4.0
 # "qwen2.5-coder-1.5b-instruct", "llama3.2:3b", "smollm2-360m"; neither the "A3B" of a larger one
-# with experts, nor the "4bit" of a shortened one.
+# with experts, nor the "4bit" of a quantized one.
 _SIZE: Final = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
 
 
 def _sight(value: object) -> object:
-    """Read what is set as true or false, too."""
+    """Accept true and false, too."""
     words = {"true": "yes", "false": "no"}
     return words.get(str(value).lower(), value)
 
@@ -72,12 +72,12 @@ class Model(fields.Group):
 
     @property
     def title(self) -> str:
-        """What people see."""
+        """The name that people see."""
         return self.label or self.name
 
     @property
     def is_small(self) -> bool:
-        """Whether its name tells of a size at which it wants short prompts, and code in blocks."""
+        """Whether its name states a size that needs short prompts, and code in blocks."""
         found = _SIZE.findall(self.name)
         billions = [float(number) / (1000 if unit in "mM" else 1) for number, unit in found]
         return bool(billions) and max(billions) <= _SMALL_BILLIONS
@@ -121,12 +121,12 @@ class Patience(fields.Group):
 
 
 STRANGERS_TOKENS: Final = 200_000
-"""What one person may use in a day where anybody may come, and nothing else was decided."""
+"""Daily tokens of one person where the bot is open to all and no allowance is set."""
 
 
 class Allowance(fields.Group):
     """What one person may use in a day (of UTC), in all conversations. None means no limit, but
-    on Discord while nobody is named who may use it: 200,000 tokens then."""
+    on Discord while no people, roles, servers or channels are named: 200,000 tokens then."""
 
     money: fields.Price | None = None
     """In the currency of the price list."""
@@ -142,7 +142,7 @@ class Agent(fields.Group):
 
 
 class Local(fields.Group):
-    """The embedded model, for whoever has no other: needs the extra `[local]`."""
+    """The embedded model, used if no other is configured: needs the extra `[local]`."""
 
     enabled: bool = True
     """Use it where no other model is configured."""

@@ -1,4 +1,4 @@
-"""What the operator decides about the web page."""
+"""Settings of the platforms: Slack, Discord, and the web page."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Slack(fields.Group):
 
     @property
     def is_on(self) -> bool:
-        """Say whether anything is set that lets the bot log in."""
+        """Whether a setting lets the bot log in."""
         return bool(self.bot_token.get_secret_value() or self.client_id)
 
 
@@ -128,7 +128,7 @@ class Discord(fields.Group):
     rerun_seconds: Annotated[float, pydantic.Field(ge=0)] = 300.0
     """Editing a message so long after it was sent runs it again; 0 means never."""
     look_back_seconds: Annotated[float, pydantic.Field(ge=0, le=86400)] = 600.0
-    """At the start, what was written in the last so many seconds is answered too, if nobody has;
+    """At the start, what was written in the last so many seconds is answered too, if it was not;
     0 means that messages which came while the bot was down are passed over."""
     archive_minutes: Literal[60, 1440, 4320, 10080] = 1440
     """When a quiet thread is put away."""
@@ -148,7 +148,7 @@ class Discord(fields.Group):
 
 
 class Web(fields.Group):
-    """Where the page is served, and for whom."""
+    """The web page: where it is served, and for whom."""
 
     enabled: bool = True
     """Serve it."""
@@ -161,7 +161,7 @@ class Web(fields.Group):
     """Names other than those of loopback under which browsers may ask for the page, such as
     "bot.example.org" or "bot.example.org:8443". Without a port, any port."""
     approval: Literal["never", "plan", "every"] = "never"
-    """Whether whoever uses the page is asked before the model's code runs; who does can choose a
-    stricter one there."""
+    """Whether the page asks the person before the model's code runs; people can choose a stricter
+    one there."""
     token_file: pathlib.Path | None = None
     """Holds the token, made where there is none. Default: in the data directory."""

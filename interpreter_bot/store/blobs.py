@@ -1,4 +1,4 @@
-"""Files by the hash of their content: the images and pages that outputs showed."""
+"""Blobs by the SHA-256 of their content: the images and pages that outputs showed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _FRESH_SECONDS: Final = 3600.0
 
 
 class Blobs:
-    """A directory of them. Several replicas share it, or show each other's images as missing."""
+    """Directory of blobs. Several replicas share it, or show each other's images as missing."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
 
     async def keep(self, data: bytes) -> str:
-        """Keep bytes, once however often they come, and return their SHA-256.
+        """Store bytes, once for equal content, and return their SHA-256.
 
         Raises:
             StoreError: there is no room for them.
@@ -37,17 +37,17 @@ class Blobs:
             raise errors.StoreError("An image could not be kept.") from error
 
     async def load(self, sha256: str) -> bytes | None:
-        """Give back what was kept; None when there is no such file, or it is damaged."""
+        """Return stored bytes; None when there is no such blob, or it is damaged."""
         if not _DIGEST.fullmatch(sha256):
             return None
         return await asyncio.to_thread(self._load, sha256)
 
     async def listed(self) -> frozenset[str]:
-        """All that are kept and not fresh: something may be about to refer to a fresh one."""
+        """List all blobs that are not fresh: something may be about to refer to a fresh one."""
         return await asyncio.to_thread(self._listed)
 
     async def discard(self, digests: Collection[str]) -> None:
-        """Remove files; one that became fresh meanwhile stays."""
+        """Delete blobs; one that has become fresh stays."""
         await asyncio.to_thread(self._discard, digests)
 
     def _path(self, sha256: str) -> pathlib.Path:
@@ -61,7 +61,7 @@ class Blobs:
                 os.utime(path)
                 return sha256
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Under its name there is all of it or nothing, whenever we are killed.
+        # Renamed when complete, so that a kill never leaves a partial blob under its name.
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
             try:
                 file.write(data)

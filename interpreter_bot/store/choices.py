@@ -14,16 +14,16 @@ _WHERE = (_T.c.platform, _T.c.workspace, _T.c.channel, _T.c.person)
 
 
 class Choices:
-    """All choices: per scope, a JSON value by name."""
+    """Table of choices: per scope, a JSON value by name."""
 
     def __init__(self, begin: transactions.Transactions) -> None:
         self._begin = begin
 
     async def put(self, scope: values.Scope, name: str, value: object) -> None:
-        """Choose, instead of what that very scope chose before.
+        """Set a choice, replacing the former one of that very scope.
 
         Args:
-            value: anything that JSON can say, but None.
+            value: any JSON value except None.
         """
         if value is None:
             raise ValueError("None is no choice: remove it instead")
@@ -37,13 +37,13 @@ class Choices:
             await transaction.execute(statement)
 
     async def remove(self, scope: values.Scope, name: str) -> None:
-        """Forget what that very scope chose; what a wider one chose holds again."""
+        """Delete the choice of that very scope; that of a wider scope applies again."""
         condition = [_T.c.name == name, *_is(scope)]
         async with self._begin.writing() as transaction:
             await transaction.execute(sa.delete(_T).where(*condition))
 
     async def effective(self, scope: values.Scope) -> dict[str, Any]:
-        """What holds in a scope, by name: of all scopes around it the narrowest that chose.
+        """Return the effective choices in a scope, by name: the narrowest of its scopes wins.
 
         Wide to narrow: everywhere, platform, workspace, channel, person, person in the channel.
         """
@@ -53,7 +53,7 @@ class Choices:
             return {row.name: row.value for row in await transaction.execute(query)}
 
     async def around(self, scope: values.Scope, name: str) -> list[Any]:
-        """Everything that was chosen under a name, in that scope and in all around it."""
+        """Return all values of a name, in that scope and in all around it."""
         query = sa.select(_T.c.value).where(_T.c.name == name, *_around(scope))
         async with self._begin.reading() as transaction:
             return [row.value for row in await transaction.execute(query)]

@@ -1,7 +1,7 @@
 """Column types: they make text storable, times unambiguous and documents exact.
 
 PostgreSQL refuses NUL in text, and no database takes lone surrogates; both come from kernels,
-models and people, so it is settled here and both databases keep the very same.
+models and people, so they are replaced here, and both databases store the very same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DIGEST_CHARACTERS = 64
 
 
 def storable(text: str) -> str:
-    """Replace what no database takes, each by U+FFFD."""
+    """Replace characters that no database accepts, each by U+FFFD."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 
@@ -43,15 +43,15 @@ def identity(name: str) -> str:
 
 
 def document(value: object) -> str:
-    """Say a value in JSON, compact, with NUL and lone surrogates escaped and so kept exactly."""
+    """Serialize a value as compact JSON; NUL and lone surrogates are escaped, so kept exactly."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    # In JSON they can only stand inside a string, where the escape means the same. NUL is
-    # escaped already.
+    # In JSON they can only be inside a string, where the escape means the same. NUL is escaped
+    # already.
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class Name(types.TypeDecorator[str]):
-    """An identifier that others chose: compared, indexed, bounded; see `identity`."""
+    """Identifier from outside: compared, indexed, bounded; see `identity`."""
 
     impl = sqlalchemy.String(NAME_CHARACTERS)
     cache_ok = True
@@ -62,7 +62,7 @@ class Name(types.TypeDecorator[str]):
 
 
 class Prose(types.TypeDecorator[str]):
-    """Text that people read: made storable, and cut when it is endless."""
+    """Text that people read: made storable, and cut when it is too long."""
 
     impl = sqlalchemy.Text
     cache_ok = True
@@ -78,7 +78,7 @@ class Prose(types.TypeDecorator[str]):
 
 
 class Document(types.TypeDecorator[Any]):
-    """A JSON document. Text on both databases: PostgreSQL's own JSON types refuse NUL.
+    """JSON document. Text on both databases: PostgreSQL's own JSON types refuse NUL.
 
     None is no document (NULL), so a JSON `null` cannot be told from it.
     """
@@ -87,7 +87,7 @@ class Document(types.TypeDecorator[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: object, dialect: sqlalchemy.Dialect) -> str | None:
-        """Say it in JSON."""
+        """Serialize it as JSON."""
         return None if value is None else document(value)
 
     def process_result_value(
@@ -95,12 +95,12 @@ class Document(types.TypeDecorator[Any]):
         value: Any,  # noqa: ANN401
         dialect: sqlalchemy.Dialect,
     ) -> Any:  # noqa: ANN401
-        """Read the JSON."""
+        """Parse the JSON."""
         return None if value is None else json.loads(value)
 
 
 class Moment(types.TypeDecorator[datetime.datetime]):
-    """A time in UTC. SQLite forgets the zone, so it is put back."""
+    """Time in UTC. SQLite forgets the zone, so it is put back."""
 
     impl = sqlalchemy.DateTime(timezone=True)
     cache_ok = True
@@ -108,7 +108,7 @@ class Moment(types.TypeDecorator[datetime.datetime]):
     def process_bind_param(
         self, value: datetime.datetime | None, dialect: sqlalchemy.Dialect
     ) -> datetime.datetime | None:
-        """Turn it to UTC; a time without a zone is a fault."""
+        """Convert it to UTC; a time without a zone is an error."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -127,5 +127,5 @@ class Moment(types.TypeDecorator[datetime.datetime]):
 
 
 def now() -> datetime.datetime:
-    """This moment, in UTC."""
+    """Return the present time, in UTC."""
     return datetime.datetime.now(datetime.UTC)

@@ -1,4 +1,4 @@
-"""The door to the store: opened once, closed last."""
+"""The database as a whole: opened first, closed last."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _log = logging.getLogger(__name__)
 
 
 class Database:
-    """Everything that is remembered. Use `open`.
+    """All persistent data. Use `open`.
 
     Every method of an aggregate is one transaction and raises StoreError where the database cannot
     be used. One that is cancelled has done all or nothing.
 
     Attributes:
-        engine: for libraries that keep tables of their own; everybody else uses the aggregates.
-        orphans: the turns that were found left behind by a bot that died, now interrupted.
+        engine: for libraries with tables of their own; all other code uses the aggregates.
+        orphans: the turns that a dead bot left running, now interrupted.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Database:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(cls, url: str, *, files: pathlib.Path) -> AsyncIterator[Database]:
-        """Open a database: upgrade its schema, and interrupt the turns of bots that died.
+        """Open a database: upgrade its schema, and interrupt the turns of dead bots.
 
         Args:
             url: `sqlite:////absolute/file.db` or `postgresql://…`; see `engines.default`.

@@ -20,7 +20,7 @@ _DRIVERS: Final = {
     "postgresql": "postgresql+asyncpg",
     "postgresql+asyncpg": "postgresql+asyncpg",
 }
-# What the driver takes, of what a URL can say; anything else would fail late and obscurely.
+# Options of a URL that the driver supports; any other would fail late and obscurely.
 _OPTIONS: Final = {"host", "port", "ssl", "passfile", "target_session_attrs"}
 _FILE_NAME: Final = "interpreter-bot.db"
 
@@ -28,7 +28,7 @@ _FILE_NAME: Final = "interpreter-bot.db"
 WRITING: Final = "interpreter_bot_writing"
 """Execution option: take SQLite's write lock at once.
 
-Otherwise a transaction that first reads and then writes fails when another one wrote meanwhile,
+Otherwise a transaction that first reads and then writes fails when another one wrote in between,
 and no waiting helps.
 """
 _BUSY_MILLISECONDS: Final = 30_000
@@ -36,16 +36,15 @@ _CONNECTIONS: Final = 10
 
 
 def default(data: pathlib.Path) -> str:
-    """The URL of the database that is used when none is named: a file in the data directory."""
+    """Return the URL of the default database: a file in the data directory."""
     return sqlalchemy.URL.create("sqlite", database=str(data / _FILE_NAME)).render_as_string()
 
 
 def parse(url: str) -> sqlalchemy.URL:
-    """Read a URL as people write it, for our drivers.
+    """Parse an operator's URL for the drivers in use.
 
     Raises:
-        SettingsError: it is not a URL of a database that can be used. Says nothing of its
-            password.
+        SettingsError: it is no URL of a usable database. The sentence contains no password.
     """
     try:
         parsed = sqlalchemy.make_url(url)
@@ -62,7 +61,7 @@ def parse(url: str) -> sqlalchemy.URL:
         if parsed.database in {None, "", ":memory:"} or "file:" in (parsed.database or ""):
             raise errors.SettingsError("An SQLite database must be a plain file.")
         return parsed
-    # People copy URLs made for libpq; asyncpg knows the same words under another name.
+    # URLs made for libpq; asyncpg has the same words under another name.
     mode = parsed.query.get("sslmode")
     if mode is not None:
         parsed = parsed.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
@@ -74,17 +73,17 @@ def parse(url: str) -> sqlalchemy.URL:
 
 
 def is_sqlite(url: sqlalchemy.URL) -> bool:
-    """Say whether it is a file of ours, rather than a server."""
+    """Return whether it is an SQLite file, rather than a server."""
     return url.get_backend_name() == "sqlite"
 
 
 def file(url: sqlalchemy.URL) -> pathlib.Path:
-    """The file of an SQLite database."""
+    """Return the file of an SQLite database."""
     return pathlib.Path(url.database or "")
 
 
 def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
-    """Make the engine of a running bot."""
+    """Create the engine of a running bot."""
     options = {"pool_size": _CONNECTIONS, "max_overflow": 0, "hide_parameters": True, **options}
     if is_sqlite(url):
         engine = sa_asyncio.create_async_engine(url, **options)
@@ -95,7 +94,7 @@ def make(url: sqlalchemy.URL, **options: Any) -> sa_asyncio.AsyncEngine:
 
 
 def make_for_upgrade(url: sqlalchemy.URL) -> sa_asyncio.AsyncEngine:
-    """Make an engine that keeps no connection, switches to a write-ahead log, may rebuild tables.
+    """Create an engine for migrations: no pool, write-ahead log, permission to rebuild tables.
 
     SQLite alters a table by copying and dropping it. With foreign keys on, dropping would delete
     what refers to it.
@@ -108,10 +107,10 @@ def make_for_upgrade(url: sqlalchemy.URL) -> sa_asyncio.AsyncEngine:
 
 
 def make_file(url: sqlalchemy.URL) -> None:
-    """Make the file of an SQLite database, for our eyes only, where there is none.
+    """Create the file of an SQLite database, readable only by this user, if missing.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     path = file(url)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -139,14 +138,17 @@ def _prepare_sqlite(engine: sqlalchemy.Engine, *, foreign_keys: bool) -> None:
 
     @event.listens_for(engine, "handle_error")
     def keep_cancelled(context: sqlalchemy.ExceptionContext) -> None:
-        # The connection's thread ends the statement and is then of use for the ROLLBACK. Closed
-        # instead, as it would be, it holds the write lock until nobody refers to the statement.
+        # The connection's thread ends the statement and then accepts the ROLLBACK. If it were
+        # closed instead, as by default, it would hold the write lock until the statement is
+        # garbage-collected.
         if isinstance(context.original_exception, asyncio.CancelledError):
             context.is_disconnect = False
 
 
 def _switch_to_log(engine: sqlalchemy.Engine) -> None:
-    """Let readers and a writer not wait for each other; it stays with the file."""
+    """Switch to a write-ahead log, so that readers and a writer do not block each other;
+    persistent.
+    """
 
     @event.listens_for(engine, "connect")
     def connect(connection: Any, record: object) -> None:  # noqa: ANN401

@@ -18,16 +18,16 @@ _T = schema.EXECUTIONS
 
 
 class Artifacts:
-    """All artifacts."""
+    """Table of artifacts."""
 
     def __init__(self, begin: transactions.Transactions) -> None:
         self._begin = begin
 
     async def add(self, turn_id: int, *artifacts: values.Artifact) -> None:
-        """Record what a turn made: all of them, or none. The media type is told by the name.
+        """Record a turn's artifacts: all of them, or none. The media type is derived from the name.
 
         Raises:
-            StoreError: there is no such turn any more, or no database.
+            StoreError: the turn was deleted, or the database cannot be used.
         """
         if not artifacts:
             return
@@ -46,11 +46,11 @@ class Artifacts:
             await transaction.execute(sa.insert(_ARTIFACTS), rows)
 
     async def of_turn(self, turn_id: int) -> tuple[records.Artifact, ...]:
-        """The artifacts of a turn, in the order in which they were given back."""
+        """Return the artifacts of a turn, in the order in which they were given back."""
         return await self.of_turns([turn_id])
 
     async def of_turns(self, turn_ids: Sequence[int]) -> tuple[records.Artifact, ...]:
-        """The artifacts of some turns, turn by turn."""
+        """Return the artifacts of some turns, turn by turn."""
         query = (
             sa.select(_ARTIFACTS)
             .where(_ARTIFACTS.c.turn_id.in_(turn_ids))
@@ -62,7 +62,7 @@ class Artifacts:
 
 
 class Executions:
-    """All executions."""
+    """Table of executions."""
 
     def __init__(self, begin: transactions.Transactions) -> None:
         self._begin = begin
@@ -71,7 +71,7 @@ class Executions:
         """Record that code is about to run, and return the id of its execution.
 
         Raises:
-            StoreError: there is no such turn any more, or no database.
+            StoreError: the turn was deleted, or the database cannot be used.
         """
         insert = sa.insert(_T).values(
             turn_id=turn_id,
@@ -101,11 +101,11 @@ class Executions:
             await transaction.execute(end)
 
     async def of_turn(self, turn_id: int) -> tuple[records.Execution, ...]:
-        """The executions of a turn, in order."""
+        """Return the executions of a turn, in order."""
         return await self.of_turns([turn_id])
 
     async def of_turns(self, turn_ids: Sequence[int]) -> tuple[records.Execution, ...]:
-        """The executions of some turns, in order."""
+        """Return the executions of some turns, in order."""
         query = sa.select(_T).where(_T.c.turn_id.in_(turn_ids)).order_by(_T.c.id)
         async with self._begin.reading() as transaction:
             return tuple(map(_record, await transaction.execute(query)))

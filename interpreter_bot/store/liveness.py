@@ -1,9 +1,9 @@
-"""Which instances of the bot live: told by a lock that its owner's death releases.
+"""Liveness of the bot's instances: each holds a lock that its death releases.
 
-A turn that is left running belongs to an instance. Whether that one is dead or only slow is not
-a matter of clocks here: it holds a lock as long as it lives, on a file beside an SQLite database,
-on the server otherwise. So a restart finds its own orphans at once, however soon it comes, and
-never takes another replica's turns for such.
+A turn that is left running belongs to an instance. Clocks cannot tell whether that one is dead or
+only slow: it holds a lock as long as it lives, on a file beside an SQLite database, on the server
+otherwise. So a restart finds its own orphans at once, however soon it comes, and never mistakes
+another replica's turns for orphans.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 10.0
 _YOUNG_SECONDS: Final = 60.0
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
-# A machine that vanishes closes no connection: the server has to ask. Seconds, and times.
+# A machine that vanishes closes no connection: the server has to probe. Seconds, and times.
 _KEEPALIVES: Final = {
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
@@ -41,7 +41,7 @@ _KEEPALIVES: Final = {
 
 
 class Instance(Protocol):
-    """One running bot, as seen by itself.
+    """One running instance of the bot.
 
     Attributes:
         id: its name among all instances, never used again.
@@ -50,15 +50,15 @@ class Instance(Protocol):
     id: str
 
     async def is_dead(self, transaction: transactions.Transaction, owner: str) -> bool:
-        """Say whether another instance is certainly gone."""
+        """Return whether another instance is certainly dead."""
 
 
 @contextlib.asynccontextmanager
 async def alive(url: sqlalchemy.URL) -> AsyncIterator[Instance]:
-    """Be an instance of the bot on that database for as long as this lasts.
+    """Register an instance of the bot on that database as long as the context is open.
 
     Raises:
-        OSError: a file cannot be made.
+        OSError: a file cannot be created.
         SQLAlchemyError: the server cannot be reached.
     """
     if engines.is_sqlite(url):
@@ -77,12 +77,12 @@ async def alive(url: sqlalchemy.URL) -> AsyncIterator[Instance]:
 
 
 def locks(url: sqlalchemy.URL) -> pathlib.Path:
-    """The directory of lock files beside an SQLite database."""
+    """Return the directory of lock files beside an SQLite database."""
     return engines.file(url).with_name(engines.file(url).name + "-instances")
 
 
 class _FileInstance:
-    """Holds a lock on a file of its own."""
+    """Instance that holds a lock on a file of its own."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.id = uuid.uuid4().hex
@@ -104,7 +104,7 @@ class _FileInstance:
             os.close(file)
 
     def _clear(self) -> None:
-        """Remove the files of the dead. A young one may be about to be locked by its owner."""
+        """Remove the files of dead instances. The owner of a young one may be about to lock it."""
         for path in self._directory.iterdir():
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > _YOUNG_SECONDS:
@@ -132,7 +132,7 @@ class _FileInstance:
 
 
 class _ServerInstance:
-    """Holds an advisory lock through a connection of its own."""
+    """Instance that holds an advisory lock through a connection of its own."""
 
     def __init__(self, url: sqlalchemy.URL) -> None:
         self.id = uuid.uuid4().hex
@@ -158,8 +158,8 @@ class _ServerInstance:
     async def watch(self) -> None:
         """Take the lock again whenever the connection that held it was lost.
 
-        A replica that starts just then takes our turns for orphans; as they end, they become
-        what they really are.
+        A replica that starts just then mistakes this instance's turns for orphans; their ends
+        correct that.
         """
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
@@ -183,12 +183,12 @@ class _ServerInstance:
                 await connection.close()
 
     async def is_dead(self, transaction: transactions.Transaction, owner: str) -> bool:
-        # Whoever gets the lock knows that nobody had it; the transaction gives it back.
+        # Getting the lock proves that no instance held it; the transaction releases it.
         attempt = sqlalchemy.select(sqlalchemy.func.pg_try_advisory_xact_lock(key(owner)))
         return bool((await transaction.execute(attempt)).scalar_one())
 
 
 def key(name: str) -> int:
-    """The number of an advisory lock: 64 bits, signed, which nobody else takes by accident."""
+    """Return the number of an advisory lock: 64 bits, signed, unlikely to collide."""
     digest = hashlib.sha256(f"interpreter-bot {name}".encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)

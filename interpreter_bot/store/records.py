@@ -1,4 +1,4 @@
-"""What the store gives out: frozen, complete, and without any tie to a database.
+"""Records of the store: frozen, complete, and independent of the database.
 
 Times are UTC with their zone. An `id` means nothing outside of one database.
 """
@@ -19,9 +19,9 @@ class Session:
     """One conversation.
 
     Attributes:
-        title: for lists; empty until somebody sets it.
+        title: for lists; empty until it is set.
         model: the chosen model; None means the default.
-        kernel: whatever helps to find or say what became of the kernel, as it was put.
+        kernel: hints for finding the kernel or explaining its loss, as stored.
         used: when the session was last opened or asked something.
     """
 
@@ -35,21 +35,21 @@ class Session:
 
 
 class TurnStatus(enum.StrEnum):
-    """Where a turn stands."""
+    """State of a turn."""
 
     RUNNING = "running"
     DONE = "done"
     STOPPED = "stopped"
-    """Somebody stopped it."""
+    """A person stopped it."""
     FAILED = "failed"
-    """It ended in a sentence about what went wrong."""
+    """It ended in a sentence about the failure."""
     INTERRUPTED = "interrupted"
-    """The bot died, or went away, in the middle of it."""
+    """The bot died or was stopped before its end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One request and what became of it.
+    """One request and its result.
 
     Attributes:
         request: the person's words.
@@ -74,11 +74,11 @@ class Turn:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDisplay(values.Display):
-    """A display whose content lies in a file: every image, all HTML. See `blobs.Blobs`.
+    """Display whose content is in a file: every image, all HTML. See `blobs.Blobs`.
 
     Attributes:
         mime: text/html, or one of those of `values.Image`.
-        sha256: what to ask `KeptFiles` for; lower-case hex digest of the content.
+        sha256: key of its blob; lower-case hex digest of the content.
     """
 
     mime: str
@@ -97,33 +97,34 @@ StoredOutput: TypeAlias = (
     | values.Notice
     | StoredDisplay
 )
-"""An output as it comes back."""
+"""An output as it is loaded."""
 
 
 class PartKind(enum.StrEnum):
-    """What a part of a turn is."""
+    """Kind of a turn's part."""
 
     TEXT = "text"
-    """What the model said."""
+    """The model's words."""
     CODE = "code"
-    """Code that the model (or a person) had run."""
+    """Code that the model (or a person) ran."""
     OUTPUT = "output"
-    """What the code showed."""
+    """Output of the code."""
     NOTICE = "notice"
-    """A sentence of ours."""
+    """The bot's own sentence."""
     MEMORY = "memory"
-    """What a model is to know of the turn later, in `detail`; or a picture that it is to see again,
-    in `output`. Nothing that people see."""
+    """For the model's later turns: a transcript message in `detail`, or a picture in `output`.
+    Never shown to people.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NewPart:
-    """A part to be added to a turn.
+    """Part to be added to a turn.
 
     Attributes:
         step: number of the model call it belongs to.
         output: for kinds OUTPUT and MEMORY, and for no other.
-        detail: for MEMORY, what rebuilding the transcript takes.
+        detail: for MEMORY, the data to rebuild the transcript from.
         execution_id: for CODE and OUTPUT, where there is one.
     """
 
@@ -137,7 +138,7 @@ class NewPart:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of a turn; see `NewPart`. Parts come in the order in which they happened."""
+    """Part of a turn; see `NewPart`. Parts come in the order in which they happened."""
 
     id: int
     turn_id: int
@@ -155,7 +156,7 @@ class Execution:
     """One piece of code that was run.
 
     Attributes:
-        ending: None while it runs, and for ever when the bot died meanwhile.
+        ending: None while it runs, and for ever if the bot died before its end.
     """
 
     id: int
@@ -170,7 +171,7 @@ class Execution:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A file that the code of a turn made. Its bytes are in the workspace, as long as that is."""
+    """File that the code of a turn made. Its bytes are in the workspace, as long as that exists."""
 
     id: int
     turn_id: int
@@ -183,10 +184,10 @@ class Artifact:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """What was used, of one call or in sum.
+    """Usage of one model call or in sum.
 
     Attributes:
-        money_micros: millionths of the currency that the price table is in.
+        money_micros: millionths of the currency of the price table.
         cpu_seconds: of the kernel.
     """
 

@@ -1,4 +1,4 @@
-"""The tables. A change here needs a migration; a test compares the two."""
+"""Table definitions. A change here needs a migration; a test compares the two."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ METADATA = sa.MetaData(
 
 
 def _table(name: str, *items: schema.SchemaItem) -> sa.Table:
-    # Otherwise SQLite gives the ids of what was deleted to what comes next, and a turn that is
-    # still running would go on in somebody else's conversation.
+    # Otherwise SQLite reuses the ids of deleted rows, and a turn that is still running would
+    # continue in another person's conversation.
     return sa.Table(name, METADATA, _id(), *items, sqlite_autoincrement=True)
 
 
@@ -44,7 +44,7 @@ def _moment(name: str, *, nullable: bool = False) -> sa.Column[datetime.datetime
 
 
 def _of(table: str, *, or_none: bool = False) -> sa.Column[int]:
-    """Refer to a row of `table`, and go with it; or forget it when it goes."""
+    """Build a foreign key to `table`; deletion cascades or, with `or_none`, sets NULL."""
     return sa.Column(
         f"{table.removesuffix('s')}_id",
         sa.BigInteger,
@@ -103,7 +103,7 @@ PARTS = _table(
     sa.Column("kind", sa.String(16), nullable=False),
     _prose("text"),
     sa.Column("output", columns.Document),
-    # The file that the output refers to, so that files nobody refers to can be found.
+    # The blob that the output refers to, so that unreferenced blobs can be found.
     sa.Column("sha256", sa.String(64), index=True),
     sa.Column("detail", columns.Document),
     _of("executions", or_none=True),

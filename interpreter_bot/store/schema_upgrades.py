@@ -1,4 +1,4 @@
-"""Bringing the schema to where the code is, before anything else happens."""
+"""Upgrade of the database schema to the newest migration, before anything else uses it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _NEWER: Final = (
     "The database was made by a newer version of the bot and cannot be used by this one."
 )
 _LOCK: Final = liveness.key("upgrading")
-# Alembic keeps the migration that runs in a global of its own.
+# Alembic keeps the running migration in a global variable.
 _one_at_a_time = threading.Lock()
 
 
 def config(connection: sqlalchemy.Connection | None = None) -> alembic.config.Config:
-    """Alembic's configuration; with a connection, `migrations/env.py` uses that one."""
+    """Return Alembic's configuration; with a connection, `migrations/env.py` uses that one."""
     made = alembic.config.Config()
     made.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
     made.set_main_option("path_separator", "os")
@@ -37,10 +37,11 @@ def config(connection: sqlalchemy.Connection | None = None) -> alembic.config.Co
 
 
 def upgrade(url: sqlalchemy.URL) -> None:
-    """Upgrade to the newest schema, alone however many bots start at once. Blocks: use a thread.
+    """Upgrade to the newest schema, under a lock against other bots' upgrades. Blocks: use a
+    thread.
 
     Raises:
-        StoreError: the database is ahead of this code.
+        StoreError: the database is newer than this code.
         OSError: the file cannot be used, or the server not be reached.
         SQLAlchemyError: the database refused.
     """
@@ -69,7 +70,7 @@ def _run(connection: sqlalchemy.Connection) -> None:
 
 
 def _scripts() -> pathlib.Path:
-    """Where the migrations are: in the package when installed, at the top of a checkout."""
+    """Return where the migrations are: in the package when installed, at the top of a checkout."""
     package = pathlib.Path(__file__).parent
     installed = package / "migrations"
     return installed if installed.is_dir() else package.parents[1] / "migrations"
@@ -77,7 +78,7 @@ def _scripts() -> pathlib.Path:
 
 @contextlib.contextmanager
 def _alone_with_file(url: sqlalchemy.URL) -> Iterator[None]:
-    """Keep others from an SQLite file: its switch to write-ahead logging waits for nobody."""
+    """Lock an SQLite file against other upgrades: its switch to a write-ahead log does not wait."""
     if not engines.is_sqlite(url):
         yield
         return

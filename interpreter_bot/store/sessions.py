@@ -1,4 +1,4 @@
-"""Sessions: conversations, found by where they take place."""
+"""Sessions: conversations, found by platform, workspace, channel and thread."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _T = schema.SESSIONS
 
 
 class Sessions:
-    """All conversations."""
+    """Table of sessions."""
 
     def __init__(self, begin: transactions.Transactions) -> None:
         self._begin = begin
 
     async def open(self, key: values.SessionKey) -> records.Session:
-        """Find the session of a conversation, or make it; it counts as used now."""
+        """Find or create the session of a conversation, and mark it as used now."""
         now = columns.now()
         insert = self._begin.insert(_T).values(
             platform=key.platform,
@@ -39,7 +39,7 @@ class Sessions:
             return _record((await transaction.execute(statement)).one())
 
     async def find(self, key: values.SessionKey) -> records.Session | None:
-        """Find the session of a conversation without making it."""
+        """Find the session of a conversation without creating it."""
         return await self._one(
             _T.c.platform == key.platform,
             _T.c.workspace == key.workspace,
@@ -48,7 +48,7 @@ class Sessions:
         )
 
     async def get(self, session_id: int) -> records.Session | None:
-        """The session of that id."""
+        """Return the session of that id."""
         return await self._one(_T.c.id == session_id)
 
     async def recent(
@@ -60,7 +60,7 @@ class Sessions:
         person: str = "",
         most: int = 50,
     ) -> tuple[records.Session, ...]:
-        """The sessions that were used last, the latest first; those of one person, if named."""
+        """Return the latest used sessions, the latest first; those of one person, if named."""
         query = sa.select(_T).where(_T.c.platform == platform, _T.c.workspace == workspace)
         if person:
             asked = sa.select(schema.TURNS.c.session_id).where(schema.TURNS.c.person == person)
@@ -95,7 +95,7 @@ class Sessions:
         await self._set(session_id, *condition, kernel=dict(hints))
 
     async def delete(self, session_id: int) -> None:
-        """Delete a conversation with everything in it. What it cost stays counted."""
+        """Delete a conversation with everything in it. Its usage stays counted."""
         async with self._begin.writing() as transaction:
             await transaction.execute(sa.delete(_T).where(_T.c.id == session_id))
 

@@ -1,4 +1,4 @@
-"""Transactions: the only way to the database, and where its errors become ours."""
+"""Transactions: the only access to the database, which translates its errors."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from interpreter_bot.store import engines
 _log = logging.getLogger(__name__)
 
 Transaction: TypeAlias = sa_asyncio.AsyncConnection
-"""What is done through one happens as a whole, or not at all."""
+"""Database transaction: done as a whole, or not at all."""
 UpsertingInsert: TypeAlias = sqlite.Insert | postgresql.Insert
 
 
 class Transactions:
-    """Begins transactions on one engine. Nothing may be awaited in one but the database."""
+    """Transactions on one engine. In one, await nothing but the database."""
 
     def __init__(self, engine: sa_asyncio.AsyncEngine) -> None:
         self._readers = engine
         self._writers = engine.execution_options(**{engines.WRITING: True})
         self.is_sqlite = engine.dialect.name == "sqlite"
-        # SQLite lets others wait by sleeping, ever longer and in no order; so of our own writers
-        # only one at a time gets that far, in the order they came.
+        # SQLite lets writers wait by sleeping, ever longer and in no order; so only one writer of
+        # this process at a time gets that far, in the order they came.
         self._turnstile = asyncio.Lock() if self.is_sqlite else contextlib.nullcontext()
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncIterator[Transaction]:
-        """Begin a transaction that changes nothing.
+        """Begin a read-only transaction.
 
         Raises:
             StoreError: the database cannot be used.
@@ -47,7 +47,7 @@ class Transactions:
 
     @contextlib.asynccontextmanager
     async def writing(self) -> AsyncIterator[Transaction]:
-        """Begin a transaction that changes something; undone where its block is left by an error.
+        """Begin a writing transaction; rolled back if its block raises.
 
         Raises:
             StoreError: the database cannot be used.
@@ -57,13 +57,13 @@ class Transactions:
                 yield transaction
 
     def insert(self, table: sqlalchemy.Table) -> UpsertingInsert:
-        """Begin an INSERT that can say what is to happen `on_conflict`."""
+        """Begin an INSERT that supports `on_conflict`."""
         return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
 
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Turn what databases raise into a sentence.
+    """Translate database exceptions into a sentence.
 
     Raises:
         StoreError: the database cannot be used.

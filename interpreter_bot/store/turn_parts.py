@@ -1,4 +1,7 @@
-"""Parts: what a turn consists of, in order; enough to show it again and to tell it to a model."""
+"""Parts of turns, in order; enough to show a turn again and to rebuild the model's transcript.
+
+Outputs are stored as JSON documents; what is large goes to blobs.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,10 @@ _NOT_KEPT: Final = "What was shown here could not be kept."
 
 
 async def encode(output: values.Output, files: blobs.Blobs) -> tuple[dict[str, Any], str | None]:
-    """Turn an output into a document, and the hash of the file it refers to where it does.
+    """Serialize an output as a document, and return the hash of its blob, if any.
 
     Raises:
-        StoreError: the file could not be kept.
+        StoreError: the blob could not be stored.
     """
     stored: records.StoredOutput
     if isinstance(output, values.Image):
@@ -54,7 +57,7 @@ async def encode(output: values.Output, files: blobs.Blobs) -> tuple[dict[str, A
 
 
 def decode(document: Mapping[str, Any]) -> records.StoredOutput:
-    """Turn a document into the output that it was made of."""
+    """Rebuild an output from its document."""
     fields = {name: _frozen(value) for name, value in document.items() if name != "type"}
     made: records.StoredOutput = _KINDS[document["type"]](**fields)
     return made
@@ -75,18 +78,18 @@ async def _kept(
 
 def _document(output: records.StoredOutput) -> dict[str, Any]:
     fields = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
-    # Previews are for the moment: what they are of is kept, and JSON holds no bytes.
+    # Previews are not stored: the original is, and JSON holds no bytes.
     fields = {name: value for name, value in fields.items() if not isinstance(value, bytes)}
     return {"type": _NAMES[type(output)], **fields}
 
 
 def _frozen(value: object) -> object:
-    """JSON knows lists only, our values tuples only."""
+    """Convert JSON lists to the tuples of frozen values."""
     return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
 
 
 class TurnParts:
-    """All parts of all turns."""
+    """Table of parts."""
 
     def __init__(self, begin: transactions.Transactions, files: blobs.Blobs) -> None:
         self._begin = begin
@@ -96,7 +99,7 @@ class TurnParts:
         """Add parts at the end of a turn: all of them, or none.
 
         Raises:
-            StoreError: there is no such turn any more, or no database.
+            StoreError: the turn was deleted, or the database cannot be used.
         """
         rows = [await self._row(turn_id, part) for part in parts]
         if not rows:
@@ -106,7 +109,7 @@ class TurnParts:
             await transaction.execute(sa.insert(_T), rows)
 
     async def of_turn(self, turn_id: int) -> tuple[records.Part, ...]:
-        """The parts of a turn, in order."""
+        """Return the parts of a turn, in order."""
         return await self.of_turns([turn_id])
 
     async def of_turns(
@@ -116,7 +119,7 @@ class TurnParts:
         only: records.PartKind | None = None,
         without: records.PartKind | None = None,
     ) -> tuple[records.Part, ...]:
-        """The parts of some turns, turn by turn, in order; of one kind, or all but one kind."""
+        """Return the parts of some turns, turn by turn, in order; of one kind, or without one."""
         query = sa.select(_T).where(_T.c.turn_id.in_(turn_ids)).order_by(_T.c.turn_id, _T.c.id)
         if only is not None:
             query = query.where(_T.c.kind == only.value)
@@ -126,7 +129,7 @@ class TurnParts:
             return tuple(map(_record, await transaction.execute(query)))
 
     async def discard_unused_files(self) -> int:
-        """Remove kept files that no part refers to any more, and say how many."""
+        """Delete blobs that no part refers to any more; returns how many."""
         unused = set(await self._files.listed())
         async with self._begin.reading() as transaction:
             query = sa.select(_T.c.sha256).where(_T.c.sha256.is_not(None)).distinct()
@@ -154,7 +157,7 @@ class TurnParts:
         try:
             return await encode(output, self._files)
         except errors.StoreError:
-            # What was said and run beside it is not to be lost with a picture.
+            # The words and code beside it must not be lost with a picture.
             _log.exception("an output could not be kept")
             return await encode(values.Notice(_NOT_KEPT), self._files)
 

@@ -20,13 +20,13 @@ _Status = records.TurnStatus
 
 
 class ClaimedEvents:
-    """The ids of those events, for a while."""
+    """Ids of claimed events, for a while."""
 
     def __init__(self, begin: transactions.Transactions) -> None:
         self._begin = begin
 
     async def claim(self, platform: str, event_id: str) -> bool:
-        """Say whether an event is new; of all replicas that ask, exactly one hears yes."""
+        """Claim an event; True for exactly one caller of all replicas."""
         insert = self._begin.insert(_EVENTS).values(
             platform=platform, event_id=event_id, seen=columns.now()
         )
@@ -34,14 +34,14 @@ class ClaimedEvents:
             return (await transaction.execute(insert.on_conflict_do_nothing())).rowcount == 1
 
     async def prune(self, age: datetime.timedelta) -> int:
-        """Forget events that are older than any network repeats them, and say how many."""
+        """Delete events older than any platform repeats them; returns how many."""
         old = sa.delete(_EVENTS).where(_EVENTS.c.seen < columns.now() - age)
         async with self._begin.writing() as transaction:
             return (await transaction.execute(old)).rowcount
 
 
 class Turns:
-    """All turns; those that are started here belong to one instance of the bot."""
+    """Table of turns; new ones belong to this instance of the bot."""
 
     def __init__(self, begin: transactions.Transactions, instance: liveness.Instance) -> None:
         self._begin = begin
@@ -56,10 +56,10 @@ class Turns:
         request_id: str = "",
         attachments: Sequence[str] = (),
     ) -> records.Turn:
-        """Record that a turn begins. From now on it will be seen, whatever happens to us.
+        """Record the start of a turn, which a crash cannot undo.
 
         Raises:
-            StoreError: there is no such session any more, or no database.
+            StoreError: the session was deleted, or the database cannot be used.
         """
         now = columns.now()
         insert = sa.insert(_T).values(
@@ -83,7 +83,8 @@ class Turns:
     async def finish(self, turn_id: int, status: records.TurnStatus, *, answer: str = "") -> bool:
         """Record how a turn ended. The first end counts.
 
-        One of ours that another replica took for interrupted becomes what it really was.
+        The end of a turn of this instance replaces "interrupted", which another replica may have
+        recorded by mistake.
 
         Returns:
             Whether it was recorded: not if it had ended, or its session was deleted.
@@ -101,7 +102,7 @@ class Turns:
             return (await transaction.execute(end)).rowcount == 1
 
     async def get(self, turn_id: int) -> records.Turn | None:
-        """The turn of that id."""
+        """Return the turn of that id."""
         async with self._begin.reading() as transaction:
             row = (await transaction.execute(sa.select(_T).where(_T.c.id == turn_id))).one_or_none()
         return None if row is None else _record(row)
@@ -109,10 +110,10 @@ class Turns:
     async def of_session(
         self, session_id: int, *, most: int = 200, before: int | None = None
     ) -> tuple[records.Turn, ...]:
-        """The latest turns of a session, in the order in which they began.
+        """Return the latest turns of a session, in the order in which they began.
 
         Args:
-            before: id of a turn that they are all earlier than, to go on backwards.
+            before: id of a turn that they all precede, to page backwards.
         """
         query = sa.select(_T).where(_T.c.session_id == session_id)
         if before is not None:
@@ -123,17 +124,17 @@ class Turns:
         return tuple(map(_record, reversed(rows)))
 
     async def count(self, session_id: int, *, before: int) -> int:
-        """How many turns a session had before one of them, by its id."""
+        """Count the turns of a session before the one with that id."""
         query = sa.select(sa.func.count()).select_from(_T)
         query = query.where(_T.c.session_id == session_id, _T.c.id < before)
         async with self._begin.reading() as transaction:
             return int((await transaction.execute(query)).scalar_one())
 
     async def interrupt_orphans(self) -> tuple[records.Turn, ...]:
-        """Find turns left running by instances that died; they become interrupted.
+        """Find turns left running by dead instances; they become interrupted.
 
         Returns:
-            Those turns, for whoever wants to tell people.
+            Those turns, so that people can be told.
         """
         is_running = _T.c.status == _Status.RUNNING.value
         others = sa.select(_T.c.owner).where(is_running, _T.c.owner != self._instance.id).distinct()

@@ -25,16 +25,16 @@ _MOST: Final = 10**15
 
 
 class Usage:
-    """All that was ever used."""
+    """Table of usage."""
 
     def __init__(self, begin: transactions.Transactions) -> None:
         self._begin = begin
 
     async def add(self, turn_id: int, spending: records.Spending, *, model: str = "") -> None:
-        """Count something towards a turn, its session, and its person's today.
+        """Add usage to a turn, its session, and its person's present day.
 
         Raises:
-            StoreError: there is no such turn any more, or no database.
+            StoreError: the turn was deleted, or the database cannot be used.
         """
         turns, sessions = schema.TURNS, schema.SESSIONS
         whose = (
@@ -72,12 +72,12 @@ class Usage:
         day: datetime.date | None = None,
         without_turns: Collection[int] = (),
     ) -> records.Spending:
-        """What a person used on one day, in all sessions; today where none is named.
+        """Sum a person's usage on one day, in all sessions; today by default.
 
         Args:
             without_turns: ids of turns that are left out.
         """
-        # A turn that was deleted has no id any more, and counts.
+        # Usage of a deleted turn has no turn id any more, and counts.
         is_wanted = sa.or_(_T.c.turn_id.is_(None), _T.c.turn_id.not_in(without_turns))
         return await self._sum(
             _T.c.platform == platform,
@@ -88,15 +88,15 @@ class Usage:
         )
 
     async def of_session(self, session_id: int) -> records.Spending:
-        """What a session used, ever."""
+        """Sum a session's usage, ever."""
         return await self._sum(_T.c.session_id == session_id)
 
     async def of_turn(self, turn_id: int) -> records.Spending:
-        """What a turn used so far."""
+        """Sum a turn's usage so far."""
         return await self._sum(_T.c.turn_id == turn_id)
 
     async def of_turns(self, turn_ids: Sequence[int]) -> dict[int, records.Spending]:
-        """What each of some turns used; those that used nothing are missing."""
+        """Sum the usage of each of some turns; those without any are missing."""
         query = sa.select(_T.c.turn_id, *_SUMS).where(_T.c.turn_id.in_(turn_ids))
         async with self._begin.reading() as transaction:
             rows = (await transaction.execute(query.group_by(_T.c.turn_id))).all()

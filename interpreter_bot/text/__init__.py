@@ -1,7 +1,7 @@
 """Pure functions on text that every layer may use: sanitizing, terminals, screens, formats.
 
 A leaf: the agent tells a model what a person saw, platforms show it, and both mean the same.
-`sanitizing` makes foreign text safe to show, `terminal_buffers` is about printed text, `screens`
-about all outputs of one execution, `formatting` about sizes, times and counts in words. How
+`safe_text` makes foreign text safe to show, `terminal_buffers` is about printed text, `screens`
+about all outputs of one execution, `quantities` about sizes, times and counts in words. How
 things look on a certain platform never belongs here.
 """

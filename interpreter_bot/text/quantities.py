@@ -8,7 +8,7 @@ _UNITS: Final = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1
 
 
 def size(count_bytes: float) -> str:
-    """Say a number of bytes to three digits, such as "1.75 GiB", "977 KiB" or "12 bytes"."""
+    """Format a number of bytes to three digits, such as "1.75 GiB", "977 KiB" or "12 bytes"."""
     for unit, factor in _UNITS:
         number = count_bytes / factor
         if number >= 1:
@@ -17,7 +17,7 @@ def size(count_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Say a time, such as "0.04 s", "12.3 s", "2 min 5 s" or "1 h 30 min"."""
+    """Format a duration, such as "0.04 s", "12.3 s", "2 min 5 s" or "1 h 30 min"."""
     if seconds < 59.95:
         return f"{round(seconds, 1 if seconds >= 1 else 2):g} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -27,7 +27,7 @@ def duration(seconds: float) -> str:
 
 
 def count(number: int, thing: str) -> str:
-    """Say how many of something there are, such as "1 file" or "1,200 files"."""
+    """Format a number of things, such as "1 file" or "1,200 files"."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 

@@ -1,11 +1,11 @@
-"""Text of kernels, models and people, made safe to show: controls, escapes, bidi, surrogates. Pure.
+"""Sanitizing of foreign text for display: controls, escapes, bidi, surrogates. Pure.
 
-Three degrees: `clean` removes what a terminal obeys from what a kernel sent, `harmless` also what
-is invisible, for text that is shown as it is, and `revealed` writes everything hidden out, for code
-that a person is to approve; there nothing is removed, for what is removed would run all the same.
+Three degrees: `clean` removes terminal escapes and controls from a kernel's text, `harmless` also
+invisible characters, for text that is shown as it is, and `revealed` spells out everything hidden,
+for code that a person is to approve; it removes nothing, as hidden code would run all the same.
 
-Every pattern matches whatever follows its first character and never looks back, so that the
-time taken is in proportion to the text, whoever wrote it.
+Every pattern matches forwards from its first character and never backtracks, so that the time is
+proportional to the length of any text, hostile or not.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import re
 import unicodedata
 from typing import Final
 
-# What is inside a string escape. A line end closes one that nobody closed, as real terminals do
-# not: there, a forgotten byte would swallow everything that is printed after it.
+# Content of a string escape. A line end closes an open one, unlike in real terminals: there, a
+# forgotten byte would swallow everything that is printed after it.
 _STRING: Final = r"[^\x07\x18\x1a\x1b\x9c\r\n]*+"
 _ESCAPE: Final = (
     rf"\x1b(?:\[[0-?]*+[ -/]*+[@-~]?|[\]PX^_]{_STRING}[\x07\x18\x1a\x9c]?|[ -/]*+[0-~]?)"
 )
-# C1 controls are removed but open nothing: more often than a terminal's they are the second half
-# of a character that was decoded wrongly, and what follows them is somebody's text. Only where
-# parameters follow is one an escape, and then only in what a screen shows.
+# C1 controls are removed but open nothing: more often than a terminal's they are the second half of
+# a wrongly decoded character, followed by ordinary text. Only where parameters follow is one an
+# escape, and then only in what a screen shows.
 _C1_ESCAPE: Final = r"\x9b[0-?]++[ -/]*+[@-~]?"
 _CONTROLS: Final = r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]"
-# They show nothing and can carry words past a reader. What scripts and emoji need is not among
-# them: joiners, single marks of direction, variation selectors.
+# Invisible characters that can hide words from a reader. Those that scripts and emoji need are not
+# among them: joiners, single marks of direction, variation selectors.
 _INVISIBLE: Final = (
     r"[\u00ad\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff0-\ufffb\U000e0000\U000e0001]"
 )
-# Flags of England, Scotland and Wales are a black flag and tags; elsewhere tags are smuggled.
+# Flags of England, Scotland and Wales are a black flag and tags; elsewhere tags hide text.
 _TAGS: Final = r"(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0020-\U000e007f]++"
 _OBEYED: Final = re.compile(f"{_ESCAPE}|{_CONTROLS}|\x08")
 # Backspaces are moves, which `terminal_buffers` follows.
@@ -46,10 +46,10 @@ _REORDERING: Final = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 _RETURNS: Final = re.compile(r"\r\n?")
 _SEPARATORS: Final = str.maketrans("\u2028\u2029", "\n\n")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
-# Beyond this many times what is wanted, escapes are not removed before text is shortened.
+# Beyond this many times the wanted length, escapes are not removed before text is shortened.
 _ESCAPED_TIMES: Final = 16
-# They are drawn as nothing, or as an empty place, though Unicode counts them among letters,
-# symbols and marks: fillers of Hangul, an empty Braille cell, variation selectors, and others.
+# Drawn as nothing, or as an empty cell, though Unicode counts them among letters, symbols and
+# marks: fillers of Hangul, an empty Braille cell, variation selectors, and others.
 _BLANK: Final = re.compile(
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -73,9 +73,10 @@ def encodable(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Remove escapes, controls and invisible characters but for newline and tab.
+    r"""Remove escapes, controls and invisible characters except newline and tab.
 
-    What reorders text is written out, such as `\\u202e`, which is also how Python spells it.
+    Characters that reorder text are spelled out, such as `\u202e`, which is also how Python does
+    it.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -83,7 +84,7 @@ def harmless(text: str) -> str:
 
 
 def printed(text: str) -> str:
-    """Do the same to a print-out, but leave it its moves: carriage returns and backspaces."""
+    """Sanitize printed text as `harmless` does, but keep carriage returns and backspaces."""
     text = _UNPRINTED.sub("", text)
     if text.isascii():
         return text
@@ -92,7 +93,7 @@ def printed(text: str) -> str:
 
 
 def without_open_escape(text: str) -> tuple[str, str]:
-    """Divide a print-out from an escape at its end that the next piece may go on with."""
+    """Split off an unfinished escape at the end of printed text; the next piece may end it."""
     start = max(text.rfind("\x1b"), text.rfind("\x9b"))
     if 0 <= len(text) - start <= _LONGEST_ESCAPE and _UNFINISHED.match(text, max(start, 0)):
         return text[:start], text[start:]
@@ -100,13 +101,13 @@ def without_open_escape(text: str) -> tuple[str, str]:
 
 
 class Cleaner:
-    """Cleans a stream that comes in pieces, which may cut an escape in two."""
+    """Incremental `clean` of a stream in pieces, which may cut an escape in two."""
 
     def __init__(self) -> None:
         self._pending = ""
 
     def feed(self, text: str) -> str:
-        """Take a piece; returns what of it can be shown."""
+        """Clean the next piece; an unfinished escape waits for the piece after it."""
         text = self._pending + text
         start = text.rfind("\x1b")
         is_open = start >= 0 and _UNFINISHED.match(text, start) is not None
@@ -115,7 +116,7 @@ class Cleaner:
 
 
 def _shortest(text: str, start: int) -> str:
-    """Write the unfinished escape at `start` as briefly as what may follow it allows."""
+    """Shorten the unfinished escape at `start` as far as what may follow it allows."""
     kind = text[start + 1 : start + 2]
     if kind and kind in "]PX^_":
         return "\x1b]"
@@ -134,7 +135,7 @@ def head(text: str, most_bytes: int) -> str:
 
 
 def bounded(text: str, most_characters: int) -> str:
-    """Clean a text; of a long one keep so much, and say how much is missing in the middle."""
+    """Clean a text; cut a long one in the middle, where it says how much is missing."""
     if len(text) <= most_characters * _ESCAPED_TIMES:
         text = clean(text)
     if len(text) <= most_characters:
@@ -146,18 +147,18 @@ def bounded(text: str, most_characters: int) -> str:
 
 
 def clipped(text: str, most_characters: int) -> str:
-    """Clean a text, and end a long one early."""
+    """Clean a text, and cut the end of a long one."""
     text = clean(text[: most_characters * _ESCAPED_TIMES])
     return text if len(text) <= most_characters else text[: most_characters - 1] + "…"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Revealed:
-    """Code to show.
+    """Code spelled out for display.
 
     Attributes:
-        text: with `⟨U+202E⟩` in the place of a character that cannot be seen or reorders others.
-        warning: a sentence about those; empty where there are none.
+        text: with `⟨U+202E⟩` in the place of a character that is invisible or reorders others.
+        warning: a sentence about those; empty if there are none.
     """
 
     text: str
@@ -165,9 +166,9 @@ class Revealed:
 
 
 def revealed(code: str) -> Revealed:
-    """Write out what cannot be seen in code, or makes it read otherwise than it runs.
+    """Spell out characters of code that are invisible or make it read otherwise than it runs.
 
-    What belongs to a visible emoji is left as it is.
+    Parts of a visible emoji are left as they are.
     """
     code = _RETURNS.sub("\n", code)
     if code.isascii() and all(line.isprintable() for line in re.split(r"[\n\t]", code)):

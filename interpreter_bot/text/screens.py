@@ -1,4 +1,4 @@
-"""All outputs of one execution as they stand: cleared, updated, put together. Pure."""
+"""The screen of one execution: its outputs after `clear_output` and display updates. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from interpreter_bot import values
 from interpreter_bot.text import terminal_buffers
 
 Standing: TypeAlias = values.Text | values.Error | values.Shown | values.Notice
-"""An output that can be seen; a `values.Clear` cannot."""
+"""Visible output; a `values.Clear` is not."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScreenItem:
-    """One thing on the screen.
+    """One item of a screen.
 
     Attributes:
-        number: names it for as long as it stands, whatever is changed about it.
-        version: grows when what it shows changes.
-        output: as it stands now; text without carriage returns.
+        number: identifies it as long as it exists, through all updates.
+        version: grows when its content changes.
+        output: its present content; text without carriage returns.
     """
 
     number: int
@@ -28,7 +28,7 @@ class ScreenItem:
 
 
 class _Place:
-    """One item in the making."""
+    """Mutable item of a screen."""
 
     def __init__(self, number: int, output: Standing) -> None:
         self.number = number
@@ -47,7 +47,7 @@ class _Place:
 
 
 class Screen:
-    """Takes the outputs of one execution, one by one, and says what is to be seen."""
+    """Screen that takes the outputs of one execution one by one."""
 
     def __init__(self) -> None:
         self._places: list[_Place] = []
@@ -56,7 +56,7 @@ class Screen:
 
     @property
     def items(self) -> tuple[ScreenItem, ...]:
-        """What stands on the screen, in order. Text that came to nothing is not there."""
+        """Visible items, in order, without empty text."""
         items = (place.item() for place in self._places)
         return tuple(
             item for item in items if not isinstance(item.output, values.Text) or item.output.text
@@ -64,11 +64,11 @@ class Screen:
 
     @property
     def outputs(self) -> tuple[Standing, ...]:
-        """The same, without their numbers."""
+        """Visible outputs, without their numbers."""
         return tuple(item.output for item in self.items)
 
     def show(self, output: values.Output) -> None:
-        """Take the next output."""
+        """Apply the next output."""
         if isinstance(output, values.Clear):
             self._is_clearing = output.wait
             if not output.wait:
@@ -105,17 +105,17 @@ class Screen:
         return None
 
     def _divided(self, text: str, place: _Place, tape: terminal_buffers.Tape) -> tuple[str, str]:
-        """Divide text into what goes on in `place` and what begins a new one."""
+        """Split text into what continues `place` and what begins a new item."""
         if place is self._places[-1]:
             return text, ""
         if tape.line and (text.startswith("\r") or tape.is_returned):
-            # A progress bar goes on where it stands, though something was shown since.
+            # A progress bar continues in place, though something was shown since.
             head, end, rest = text.partition("\n")
             return head + end, rest
         return "", text
 
     def _redraw(self, update: values.Shown) -> bool:
-        """Put an update in the place of every display it is for; False where there is none."""
+        """Replace every display that an update is for; False if there is none."""
         found = [
             place
             for place in self._places

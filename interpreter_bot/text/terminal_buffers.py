@@ -1,4 +1,4 @@
-"""Printed text as it stands on a screen after carriage returns and backspaces. Pure."""
+"""Terminal buffer: printed text after carriage returns and backspaces. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _MOST_STACKED: Final = 16
 
 
 class Tape:
-    """A print-out that grows: carriage returns and backspaces go back, what follows overwrites.
+    """Growing print-out: carriage returns and backspaces move back, later text overwrites.
 
-    A progress bar is therefore one line that changes. Time is in proportion to what is fed.
+    A progress bar is therefore one line that changes. Time is proportional to the length of the
+    text.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class Tape:
 
     @property
     def line(self) -> str:
-        """What stands in the line that is not complete."""
+        """The present, unfinished line."""
         return "".join(self._cells)
 
     @property
@@ -38,18 +39,18 @@ class Tape:
 
     @property
     def stable(self) -> str:
-        """The lines that are complete, which never change any more."""
+        """The finished lines, which never change any more."""
         if len(self._done) > 1:
             self._done = ["".join(self._done)]
         return self._done[0] if self._done else ""
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """All lines."""
         return self.stable + self.line
 
     def feed(self, text: str) -> None:
-        """Take what is printed next; an escape may be cut in two."""
+        """Apply the next printed text; an escape may be cut in two."""
         text, self._pending = safe_text.without_open_escape(self._pending + text)
         for part in _MOVES.findall(safe_text.printed(text)):
             self._take(part)
@@ -60,7 +61,7 @@ class Tape:
             self._cells.clear()
             self._place = 0
         elif part[0] == "\r":
-            # The return before a line end moves nothing that is seen.
+            # The return before a line end moves nothing visible.
             self._place = 0
         elif part == "\x08":
             self._place = max(self._place - 1, 0)
@@ -71,11 +72,11 @@ class Tape:
             self._overwrite(part)
 
     def _overwrite(self, part: str) -> None:
-        """Write letter by letter; a mark belongs to the letter before it."""
+        """Write letter by letter; a combining mark belongs to the letter before it."""
         for letter in part:
             before = self._cells[self._place - 1] if self._place else ""
             if before and (_is_attached(letter) or before[-1] == _JOINER):
-                # Letters can be stacked without end, over and under what stands around them.
+                # Letters can be stacked without end, over and under the text around them.
                 if len(before) < _MOST_STACKED:
                     self._cells[self._place - 1] += letter
                 continue

@@ -100,7 +100,7 @@ class FileItem:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NoteItem:
-    """A sentence of ours."""
+    """The bot's own sentence."""
 
     text: str
 
