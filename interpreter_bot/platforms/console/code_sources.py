@@ -1,4 +1,4 @@
-"""Cells from what people have: scripts, notebooks, standard input."""
+"""Cells read from scripts, notebooks and standard input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import nbformat
 
 from interpreter_bot import errors
 
-# The lines by which editors and jupytext divide scripts; what they mark as prose is no code.
+# The lines by which editors and jupytext divide scripts; cells marked as prose are no code.
 _MARKER: Final = re.compile(r"^# ?%%(.*)$", re.MULTILINE)
 _PROSE: Final = re.compile(r"\[(?:markdown|md|raw)\]")
 _MOST_BYTES: Final = 64 * 1024 * 1024
@@ -25,7 +25,7 @@ class InputFileError(errors.BotError):
 
 
 def read(source: str) -> list[str]:
-    """Read cells. Those without any code are passed over.
+    """Read cells; those without any code are skipped.
 
     Args:
         source: path of a notebook or a script, whose `# %%` lines divide it; `-` is standard
@@ -91,7 +91,7 @@ def _divided(script: str) -> list[str]:
 def _notebook(path: pathlib.Path, data: bytes) -> list[str]:
     try:
         with warnings.catch_warnings():
-            # Notebooks that are merely old-fashioned are nobody's concern here.
+            # Warnings about notebooks that are merely old are no use to the person here.
             warnings.simplefilter("ignore")
             text = data.decode("utf-8-sig")
             notebook: Any = nbformat.reads(text, as_version=4)

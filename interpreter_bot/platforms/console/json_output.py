@@ -1,4 +1,5 @@
-"""`--json`: one object per line, for programs. Shapes are those of the README."""
+"""Outputs as JSON lines for programs (`--json`): one object per line, in the shapes of the
+README."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _KINDS = {
 
 
 class ExecutionJsonLines:
-    """An audience that writes what it hears of."""
+    """An output sink that writes JSON lines."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class ExecutionJsonLines:
         return await self._answers.next(is_password=request.is_password)
 
     def save(self, cell: int, name: str) -> ports.FileWriter | None:
-        """Keep files where a directory was given."""
+        """Save files if a directory was given."""
         return self._keeper.open(name) if self._keeper is not None else None
 
     def artifact(self, cell: int, artifact: values.Artifact) -> None:

@@ -1,7 +1,7 @@
-"""Standard output and standard error: lines of ours and text of cells on one stream.
+"""Standard output and standard error: lines of the bot and text of cells on one stream.
 
-A cell may leave a line open; what is ours begins on a line of its own all the same. Progress bars
-write carriage returns, which a terminal obeys; into a file or pipe goes what one would show.
+A cell may leave a line open; a line of the bot begins on its own all the same. Progress bars write
+carriage returns, which a terminal obeys; a file or pipe gets what a terminal would show.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _BAR_CHARACTERS: Final = 30
 
 
 class Collapser:
-    """Shows each line of printed text as it ended up. Takes time in proportion to the text."""
+    """Shows each line of printed text as it ended up. Takes linear time."""
 
     def __init__(self) -> None:
         self._line: list[str] = []
         self._is_returned = False
 
     def feed(self, text: str) -> str:
-        """Take a piece; returns the lines that are complete with it."""
+        """Add a piece; return the lines that are complete with it."""
         lines: list[str] = []
         for part in _PARTS.findall(text):
             if part == "\r":
@@ -39,7 +39,7 @@ class Collapser:
         return "".join(lines)
 
     def rest(self) -> str:
-        """Return what was held back of the line that is not complete, and forget it."""
+        """Return and forget what was held back of the incomplete line."""
         rest = "".join(self._line)
         self._line.clear()
         self._is_returned = False
@@ -47,7 +47,7 @@ class Collapser:
 
 
 class Stream:
-    """One of the two."""
+    """Standard output or standard error."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -57,14 +57,14 @@ class Stream:
         self._is_line_open = False
         self._has_bar = False
         if isinstance(file, io.TextIOWrapper):
-            # What a cell prints need not be what this machine's locale has letters for.
+            # A cell may print letters that this machine's locale does not have.
             file.reconfigure(errors="backslashreplace")
 
     def text(self, text: str) -> None:
-        """Write what a cell printed, which ends where it ends.
+        """Write what a cell printed, without adding a line end.
 
         Raises:
-            BrokenPipeError: nobody reads any more.
+            BrokenPipeError: the reader is gone.
         """
         self._write(text if self._collapser is None else self._collapser.feed(text))
 
@@ -80,13 +80,13 @@ class Stream:
         self._is_line_open = self._is_line_open and not self.is_terminal
 
     def close_line(self) -> None:
-        """Make sure that what follows begins a line."""
+        """Ensure that what follows begins a line."""
         self.flush()
         if self._is_line_open:
             self._write("\n")
 
     def line(self, text: str, *, style: str = "") -> None:
-        """Write lines of ours.
+        """Write lines of the bot.
 
         Args:
             text: harmless, without the last line end.
@@ -98,10 +98,10 @@ class Stream:
         self._write(text + "\n")
 
     def bar(self, share: float | None) -> None:
-        """Draw on a terminal how much of something is done; the next call takes its place.
+        """Draw a progress bar on a terminal; the next call replaces it.
 
         Args:
-            share: from 0 to 1; None takes the bar away.
+            share: from 0 to 1; None removes the bar.
         """
         if not self.is_terminal:
             return

@@ -1,4 +1,4 @@
-"""Saving what cells showed and made into a directory of the person's."""
+"""Save outputs and files of cells into a directory that a person named."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class SavingError(errors.BotError):
 
 
 class Failures:
-    """Whether anything that was to be saved was not."""
+    """Whether saving any file has failed."""
 
     def __init__(self) -> None:
         self.is_any = False
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """Take note of an OSError on its way."""
+        """Record an OSError that passes through."""
         try:
             yield
         except OSError:
@@ -39,7 +39,7 @@ class Failures:
 
 
 class SavedFile:
-    """One file on its way into the directory; it appears whole, in the place of an earlier one."""
+    """One file being written to the directory; it appears whole, and replaces an earlier one."""
 
     def __init__(self, directory: int, name: str, failures: Failures) -> None:
         """Begin a file.
@@ -47,7 +47,7 @@ class SavedFile:
         Args:
             directory: descriptor, closed in the end.
             name: one component, below `directory`.
-            failures: hears of what goes wrong.
+            failures: records errors.
         """
         self._directory = directory
         self._name = name
@@ -57,12 +57,12 @@ class SavedFile:
         self._file = os.fdopen(os.open(self._staged, _NEW, 0o666, dir_fd=directory), "wb")
 
     def write(self, data: bytes, /) -> object:
-        """Append."""
+        """Append bytes."""
         with self._failures.noted():
             return self._file.write(data)
 
     def complete(self) -> None:
-        """Replace what has the name, a link itself and not what it points to."""
+        """Replace the file of that name: a link itself and not what it points to."""
         here = self._directory
         with self._failures.noted():
             self._file.close()
@@ -70,10 +70,10 @@ class SavedFile:
         self._is_complete = True
 
     def close(self) -> None:
-        """Let go; nothing of a file that was not completed is left."""
+        """Close the file; one that was not completed is removed."""
         try:
             with contextlib.suppress(OSError):
-                # What could not be written before cannot be now.
+                # A write that failed before would fail again now.
                 self._file.close()
             if not self._is_complete:
                 os.unlink(self._staged, dir_fd=self._directory)
@@ -82,7 +82,7 @@ class SavedFile:
 
 
 class SavedFiles:
-    """Writes below one directory, and nowhere else whatever things are called."""
+    """Writes below one directory, and nowhere else for any file name."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         """Make the directory.
@@ -101,11 +101,11 @@ class SavedFiles:
 
     @property
     def has_failed(self) -> bool:
-        """Whether something is missing in the directory, for a fault of the directory."""
+        """Whether something is missing in the directory because saving failed."""
         return self._failures.is_any
 
     def keep(self, cell: int, output: values.Image | values.Html) -> pathlib.Path:
-        """Save a display under a name of ours, an update in the place of the display it updates.
+        """Save a display under a generated name; an update replaces the display it updates.
 
         Raises:
             KeepingError: it could not be saved.
@@ -130,7 +130,7 @@ class SavedFiles:
         return path
 
     def path_of(self, name: str) -> pathlib.Path:
-        """Say where a file of the workspace is saved."""
+        """Return where a file of the workspace is saved."""
         return self._directory.joinpath(_FILES, *_components(name))
 
     def open(self, name: str) -> SavedFile:
@@ -142,7 +142,7 @@ class SavedFiles:
         return self._begin(_FILES, *_components(name))
 
     def _begin(self, *components: str) -> SavedFile:
-        """Open the way down, no step of it through a link.
+        """Open the directories down to the file, none of them through a link.
 
         Raises:
             OSError: it cannot be written.
@@ -165,14 +165,14 @@ class SavedFiles:
 
 
 def _components(name: str) -> list[str]:
-    """Split a name that should be harmless already into components that are."""
+    """Split a name, which should be harmless already, into harmless components."""
     name = name.encode("utf-8", "replace").decode().replace("\0", "_")
     parts = [_fit(part) for part in name.split("/")]
     return [part for part in parts if part not in ("", ".", "..")] or ["file"]
 
 
 def _fit(part: str) -> str:
-    """Shorten what no file system takes: a name that shows odd bytes has four letters for one."""
+    """Shorten a name that is too long for a file system: an odd byte is shown as four letters."""
     encoded = part.encode()
     if len(encoded) <= _COMPONENT_BYTES:
         return part

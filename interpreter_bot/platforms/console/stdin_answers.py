@@ -1,4 +1,4 @@
-"""Answers to `input()` from standard input, where it is not the script itself."""
+"""Answers to `input()` from standard input, unless that is the script itself."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class StdinAnswers:
     """Lines of standard input, one for each question."""
 
     def __init__(self, *, is_script: bool, descriptor: int | None = None) -> None:
-        """Read from standard input, unless told otherwise.
+        """Read from standard input by default.
 
         Args:
             is_script: standard input was read to its end as the code to run.
-            descriptor: what to read from in its stead.
+            descriptor: what to read from instead.
         """
         self._is_over = is_script
         self._descriptor = descriptor
         self._read = b""
 
     async def next(self, *, is_password: bool = False) -> str:
-        """Wait for the next line. Nothing is left behind by a wait that was cancelled.
+        """Wait for the next line. A wait that is cancelled leaves nothing behind.
 
         Args:
             is_password: a terminal does not show what is typed.
@@ -67,7 +67,7 @@ class StdinAnswers:
 
 
 def _stdin() -> int | None:
-    """Find standard input; a command may be started without any."""
+    """Return the descriptor of standard input; a command may be started without any."""
     try:
         return sys.stdin.fileno()
     except (AttributeError, OSError, ValueError):
@@ -85,7 +85,7 @@ async def _readable(descriptor: int) -> None:
     try:
         loop.add_reader(descriptor, event.set)
     except PermissionError:
-        return  # A regular file, which always is.
+        return  # A regular file, which is always readable.
     try:
         await event.wait()
     finally:
@@ -99,7 +99,7 @@ def _silent(descriptor: int) -> Iterator[None]:
         yield
         return
     before = termios.tcgetattr(descriptor)
-    # The end of the line is shown all the same, or what follows would stand beside the prompt.
+    # The line end is shown all the same, or the next output would stand beside the prompt.
     after = [*before[:3], before[3] & ~termios.ECHO | termios.ECHONL, *before[4:]]
     termios.tcsetattr(descriptor, termios.TCSADRAIN, after)
     try:

@@ -1,8 +1,8 @@
-"""Writing to standard output and standard error without waiting for whoever reads them.
+"""Write to standard output and standard error in a thread, so that a slow reader blocks nothing.
 
-A pager that shows its first page leaves the pipe full. Whoever writes to it then waits, and so
-would the clock that limits running code. Here a thread writes, everything in the order in which
-it came, and what waits is bounded.
+A pager that shows its first page leaves the pipe full. A blocking write to it would also stop the
+clock that limits running code. The thread writes everything in the order in which it came, and what
+waits is bounded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_WAITING_BYTES = 64 * 1024 * 1024
 
 
 class UnreadError(OSError):
-    """More output waits to be read than is held."""
+    """More output waits to be read than is held in memory."""
 
 
 class StdoutWriter:
@@ -36,29 +36,29 @@ class StdoutWriter:
         self._fault: OSError | None = None
         self._drained: list[Callable[[], object]] = []
         self._changed = threading.Condition()
-        # The end of the process does not wait for this one: its reader may never come back.
+        # The end of the process does not wait for this thread: its reader may never come back.
         threading.Thread(target=self._write_for_ever, name="console", daemon=True).start()
 
     def file(self, standard: TextIO) -> TextIO:
-        """Return a file for what goes to a standard stream; its writing never waits.
+        """Return a file for what goes to a standard stream; writing to it never blocks.
 
         Writing to it raises what an earlier write met, such as BrokenPipeError, or UnreadError.
         """
         try:
             descriptor = standard.fileno()
         except io.UnsupportedOperation:
-            # Something in memory stands in for it, which keeps nobody waiting.
+            # A replacement in memory, which never blocks.
             return standard
         # Unlike a buffer of Python's own, it keeps nothing that could not be written.
         queue = cast("BinaryIO", _Queue(self, descriptor))
         return io.TextIOWrapper(queue, encoding=standard.encoding, write_through=True)
 
     def put(self, descriptor: int, data: bytes) -> None:
-        """Have bytes written.
+        """Queue bytes to be written.
 
         Raises:
             UnreadError: too much waits already.
-            OSError: what came before could not be written.
+            OSError: an earlier write failed.
         """
         with self._changed:
             self._check()
@@ -69,7 +69,7 @@ class StdoutWriter:
             self._changed.notify()
 
     async def drain(self) -> None:
-        """Wait until everything is written, for as long as it takes its readers.
+        """Wait until everything is written, as long as its readers take.
 
         Raises:
             OSError: something could not be written.
@@ -109,7 +109,7 @@ class StdoutWriter:
                 self._waiting_bytes -= len(data)
 
     def _next(self) -> tuple[int, bytes]:
-        """Wait for something to write; while there is nothing, say that all is written."""
+        """Wait for bytes to write; while there are none, signal that all is written."""
         with self._changed:
             while not self._waiting:
                 while self._drained:
@@ -119,7 +119,7 @@ class StdoutWriter:
 
 
 class _Queue(io.RawIOBase):
-    """The bytes on their way to one descriptor."""
+    """The queue of bytes for one descriptor."""
 
     def __init__(self, writer: StdoutWriter, descriptor: int) -> None:
         self._writer = writer
@@ -143,5 +143,5 @@ def _write(descriptor: int, data: bytes) -> None:
         try:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:
-            # Whoever started us made it so; it is theirs to change back.
+            # The parent process set it so, and may change it back.
             select.select([], [descriptor], [])

@@ -1,4 +1,4 @@
-"""Input of the terminal: piped data and questions, and the lines of a chat with history."""
+"""Input of the terminal: piped files and questions, and the lines of a chat with history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GREETING: Final = "Ask, or run code with /py CODE. Ctrl-C stops an answer, Ctrl
 _CHUNK_BYTES: Final = 1024 * 1024
 _HEAD_BYTES: Final = 4096
 _SILENT_SECONDS: Final = 2.0
-# What a file is, by how it begins; the rest is told apart by its first line.
+# Kinds of files by their first bytes; other kinds are told apart by their first line.
 _SIGNATURES: Final = (
     (b"PAR1", "parquet"),
     (b"SQLite format 3\0", "sqlite"),
@@ -41,10 +41,10 @@ def is_possible() -> bool:
 
 
 async def lines(writer: stdout_writer.StdoutWriter) -> AsyncIterator[str]:
-    """Give what a person enters, line by line, until they end the chat.
+    """Iterate over the lines that a person enters, until they end the chat.
 
     Args:
-        writer: what prints the answers; a question waits until it has.
+        writer: what prints the answers; a prompt waits until it has.
     """
     session: prompt_toolkit.PromptSession[str] = prompt_toolkit.PromptSession(
         history=history.InMemoryHistory(), reserve_space_for_menu=0
@@ -53,7 +53,7 @@ async def lines(writer: stdout_writer.StdoutWriter) -> AsyncIterator[str]:
     while True:
         await writer.drain()
         try:
-            # Its own handling of SIGINT would take away ours, which stops a turn.
+            # Its own handling of SIGINT would replace ours, which stops a turn.
             line = await session.prompt_async("> ", handle_sigint=False)
         except KeyboardInterrupt:
             continue
@@ -69,11 +69,11 @@ class PipeError(errors.BotError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Piped:
-    """A file that is still to be read.
+    """A piped file that is still to be read.
 
     Attributes:
-        name: made up from how it begins, such as `stdin.csv`.
-        head: what was read of it to know that.
+        name: derived from its first bytes, such as `stdin.csv`.
+        head: the bytes read for that.
         descriptor: where the rest comes from.
     """
 
@@ -82,7 +82,7 @@ class Piped:
     descriptor: int
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Give all of it, in pieces.
+        """Iterate over the whole file, in pieces.
 
         Raises:
             PipeError: it cannot be read to its end.
@@ -97,14 +97,14 @@ class Piped:
 
 
 def opened() -> Piped | None:
-    """Return the data in standard input, once some of it is there; None where there is none.
+    """Return the data in standard input, once some of it is there; None if there is none.
 
     Raises:
         PipeError: it cannot be read.
     """
     descriptor = _descriptor()
     if descriptor is None or stat.S_ISCHR(os.fstat(descriptor).st_mode):
-        # A terminal is for answers, and /dev/null for whoever has none.
+        # A terminal is for answers, and /dev/null is no input.
         return None
     head = _read(descriptor, _HEAD_BYTES)
     return Piped(f"stdin.{_suffix(head)}", head, descriptor) if head else None
@@ -136,7 +136,7 @@ def text(*, most_characters: int) -> str:
 
 
 def _descriptor() -> int | None:
-    """Find standard input; a command may be started without any."""
+    """Return the descriptor of standard input; a command may be started without any."""
     try:
         return sys.stdin.fileno()
     except (AttributeError, OSError, ValueError):
@@ -146,7 +146,7 @@ def _descriptor() -> int | None:
 def _read(descriptor: int, most_bytes: int) -> bytes:
     try:
         if not select.select([descriptor], [], [], _SILENT_SECONDS)[0]:
-            # A pipe that nobody writes to or closes would look like a command that hangs.
+            # A pipe without writer that is never closed would look like a command that hangs.
             sys.stderr.write("Waiting for standard input; </dev/null says that there is none.\n")
         return os.read(descriptor, most_bytes)
     except OSError as error:

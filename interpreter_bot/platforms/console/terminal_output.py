@@ -25,14 +25,14 @@ _DIM: Final = "2"
 
 
 def draw_table(table: values.Table, most_width: int | None = None) -> str:
-    """Draw the head of a table, no wider than the terminal where that is known."""
+    """Draw the head of a table, no wider than the terminal if its width is known."""
     return tables.draw(table, most_width, most_rows=_MOST_ROWS)
 
 
 class ExecutionPrinter:
-    """An audience that prints. Text comes without escapes; names are shown as they are safe.
+    """An output sink that prints. Text comes without escapes; names are shown as they are safe.
 
-    What a cell showed goes to standard output, what we say about it to standard error.
+    What a cell showed goes to standard output, what the bot says about it to standard error.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ExecutionPrinter:
         out: TextIO,
         err: TextIO,
     ) -> None:
-        """Print.
+        """Make a printer.
 
         Args:
             keeper: saves displays and files, if they are to be.
@@ -61,7 +61,7 @@ class ExecutionPrinter:
         self._say(text, style=_YELLOW)
 
     def output(self, cell: int, output: values.Output) -> None:
-        """Print an output, in whatever form a terminal has for it."""
+        """Print an output in the best form that a terminal has for it."""
         match output:
             case values.Text():
                 stream = self._err if output.stream == "stderr" else self._out
@@ -99,7 +99,7 @@ class ExecutionPrinter:
         self._say(f"[{words}: {where}]", style=_DIM)
 
     def _say(self, text: str, *, style: str) -> None:
-        """Print a line of ours, after what the cell has printed so far."""
+        """Print a line of the bot, after what the cell has printed so far."""
         if self._out.is_terminal and self._err.is_terminal:
             self._out.close_line()
         else:
@@ -112,7 +112,7 @@ class ExecutionPrinter:
         return await self._answers.next(is_password=request.is_password)
 
     def save(self, cell: int, name: str) -> ports.FileWriter | None:
-        """Keep files where a directory was given."""
+        """Save files if a directory was given."""
         return self._keeper.open(name) if self._keeper is not None else None
 
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
@@ -123,7 +123,7 @@ class ExecutionPrinter:
         )
 
     def finished(self, cell: int, finished: values.Finished) -> None:
-        """Print how a cell ended, where that is not plain to see."""
+        """Print how a cell ended, unless its outputs show it."""
         self._out.flush()
         self._err.flush()
         if finished.reason:
@@ -138,17 +138,17 @@ class TurnPrinter(ExecutionPrinter):
     _shown = ""
 
     def queued(self, ahead: int) -> None:
-        """Nobody else is here."""
+        """Ignored: there is only one session here."""
 
     def started(self) -> None:
-        """Nothing is to be seen yet."""
+        """Ignored: there is nothing to show yet."""
 
     def step(self, number: int) -> None:
-        """Begin a line for new words."""
+        """Begin a new line for new words."""
         self._out.close_line()
 
     def progress(self, text: str, share: float | None) -> None:
-        """Print what is waited for once, and below it, on a terminal, how far it is."""
+        """Print what is waited for once, and below it, on a terminal, a progress bar."""
         self._err.bar(None)
         if text and text != self._awaited:
             self._say(text, style=_DIM)
@@ -160,7 +160,7 @@ class TurnPrinter(ExecutionPrinter):
         self._out.text(safe_text.harmless(delta))
 
     def writing(self, delta: str) -> None:
-        """Wait for the whole of the code."""
+        """Ignored: code is printed when it is complete."""
 
     def code(self, cell: int, code: str) -> None:
         """Print code that runs now; what it prints begins a line of its own."""
@@ -170,7 +170,7 @@ class TurnPrinter(ExecutionPrinter):
         self._shown = ""
 
     async def approve(self, cell: int, code: str) -> str | None:
-        """Show the code and ask; without anybody to answer it does not run."""
+        """Show the code and ask; if no answer is possible it does not run."""
         self._out.close_line()
         revealed = safe_text.revealed(code)
         self._show(revealed.text)
@@ -187,11 +187,11 @@ class TurnPrinter(ExecutionPrinter):
         self._say("\n".join(f"│ {line}" for line in lines), style=_DIM)
 
     def usage(self, spent: ports.Spent) -> None:
-        """Keep it for the end."""
+        """Store it for the end."""
         self._spent = spent
 
     def ended(self, end: ports.End) -> None:
-        """Print how the turn ended, and what it took."""
+        """Print how the turn ended, and its usage."""
         self._out.close_line()
         if end.sentence:
             self._say(end.sentence, style=_BOLD_RED)
@@ -224,17 +224,17 @@ class TurnJsonLines(json_output.ExecutionJsonLines):
         super()._write(kind, cell, {"turn": self._turn} | fields)
 
     def queued(self, ahead: int) -> None:
-        """Nobody else is here."""
+        """Ignored: there is only one session here."""
 
     def started(self) -> None:
-        """Nothing is to be said yet."""
+        """Ignored: there is nothing to write yet."""
 
     def step(self, number: int) -> None:
-        """Write that the model is asked."""
+        """Write that the model is called."""
         self._write("step", None, {"number": number})
 
     def progress(self, text: str, share: float | None) -> None:
-        """Write what is waited for; that it is over is said by what comes next."""
+        """Write what is waited for; the next line shows that it is over."""
         if text:
             self._write("progress", None, {"text": text, "share": share})
 
@@ -243,7 +243,7 @@ class TurnJsonLines(json_output.ExecutionJsonLines):
         self._write("text", None, {"text": delta})
 
     def writing(self, delta: str) -> None:
-        """Wait for the whole of the code."""
+        """Ignored: code is written when it is complete."""
 
     def code(self, cell: int, code: str) -> None:
         """Write code that runs now."""
@@ -255,7 +255,7 @@ class TurnJsonLines(json_output.ExecutionJsonLines):
         return code if await self._answers.agrees() else None
 
     def usage(self, spent: ports.Spent) -> None:
-        """Write what the turn has used so far."""
+        """Write the usage of the turn so far."""
         fields: dict[str, object] = {
             "steps": spent.steps,
             "input_tokens": spent.input_tokens,

@@ -1,8 +1,8 @@
-"""What all platforms decide alike about showing things; pure, and without any platform's syntax.
+"""Rendering decisions that all platforms share; pure, and without any platform's syntax.
 
-`choosing` says which `items` an execution's outputs become: text, table, picture, file; `tables`
-draws them; `pages` looks into HTML; `fences` wraps foreign text; `splitting` cuts Markdown into
-messages, never within one of the `graphemes`; `names` are what files are called; `endings` are
-words for how things ended. What stands on the screen at all is said by `interpreter_bot.text`,
-which makes text harmless too. Mentions and escaping are each platform's own.
+`output_selection` decides which `items` an execution's outputs become (text, table, picture, file)
+and names the files; `tables` draws tables; `html_content` looks into HTML; `fences` wraps foreign
+text; `message_splitting` cuts Markdown into messages; `phrases` are words for how things ended or
+what is waited for. What is on the screen at all is decided by `interpreter_bot.text`, which makes
+text harmless too. Mentions and escaping are each platform's own.
 """

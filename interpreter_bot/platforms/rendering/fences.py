@@ -1,4 +1,4 @@
-"""Wrapping foreign text in a fence that it cannot get out of; recognising fences. Pure."""
+"""Code fences: wrap foreign text so that it cannot close its fence; recognise fences. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Final, Literal, TypeAlias
 
 Style: TypeAlias = Literal["longer", "broken"]
 """How a fence is kept whole: by being longer than any in the text, as Markdown has it; or, where a
-platform knows only three backticks, by breaking those in the text with an invisible space."""
+platform knows only three backticks, by breaking those in the text with an invisible space.
+"""
 
 _TICKS: Final = re.compile("`+")
 _RUNS: Final = re.compile("`{2,}")
 _BREAK: Final = "\u200b"
 _MOST_MARKS: Final = 32
 _LANGUAGE: Final = re.compile(r"[A-Za-z0-9_+.#-]{1,20}")
-# Longer ones are not taken for fences: they could be neither closed nor opened again. In what
-# follows backticks there are no others, or it is code within a line.
+# Longer ones are not taken for fences: they could be neither closed nor opened again. No backticks
+# follow the opening ones, or it is code within a line.
 _OPENING: Final = re.compile(
     r"(?P<indent>[ \t]{0,12})"
     r"(?:(?P<ticks>`{3,32}+)[^`\r\n]*|(?P<waves>~{3,32}+)(?!~)[^\r\n]*)\r?\n?"
@@ -27,7 +28,7 @@ _BEGINNING: Final = re.compile(r"[ \t]*(?:```|~~~)")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fence:
-    """An open one.
+    """An open fence.
 
     Attributes:
         indent: what stands before it, as within a list.
@@ -41,17 +42,17 @@ class Fence:
 
     @property
     def opening(self) -> str:
-        """The line that opens one like it."""
+        """Return the line that opens the fence again."""
         return f"{self.indent}{self.marks}{self.language}\n"
 
     @property
     def closing(self) -> str:
-        """What closes it, at the beginning of a line."""
+        """Return what closes it, at the beginning of a line."""
         return f"{self.indent}{self.marks}"
 
 
 def opened(line: str) -> Fence | None:
-    """Read a line that may open a fence."""
+    """Parse a line that may open a fence."""
     found = _OPENING.fullmatch(line)
     if found is None:
         return None
@@ -67,16 +68,16 @@ def closes(line: str, fence: Fence) -> bool:
 
 
 def begins(text: str) -> bool:
-    """Say whether text could be taken for a fence, depending on how its line goes on."""
+    """Say whether text may become a fence, depending on how its line goes on."""
     return _BEGINNING.match(text) is not None
 
 
 def fenced(text: str, *, language: str = "", style: Style = "longer") -> str:
-    """Wrap text as code; nothing where there is nothing to wrap.
+    """Wrap text as a code block; empty if there is nothing to wrap.
 
     Args:
         text: anything; its line ends become line feeds.
-        language: for colours; what is no name of one is left out.
+        language: for colours; left out if it is no name of one.
         style: how the fence is kept whole.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
@@ -90,7 +91,7 @@ def fenced(text: str, *, language: str = "", style: Style = "longer") -> str:
 
 
 def inline(text: str, *, style: Style = "longer") -> str:
-    """Wrap text as code within a line; nothing where there is nothing to wrap."""
+    """Wrap text as code within a line; empty if there is nothing to wrap."""
     text = " ".join(text.split())
     if not text:
         return ""
@@ -107,5 +108,5 @@ def _longest(text: str) -> int:
 
 
 def _broken(text: str) -> str:
-    """Part backticks that stand together, so that no three of them do."""
+    """Separate adjacent backticks, so that no three of them stand together."""
     return _RUNS.sub(lambda run: _BREAK.join(run[0]), text)

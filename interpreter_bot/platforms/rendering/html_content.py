@@ -1,6 +1,6 @@
-"""What a piece of HTML is about: words only, a sound, a video, or a page of its own. Pure.
+"""Content of a piece of HTML: words only, a sound, a video, or a page of its own. Pure.
 
-Nothing here makes HTML safe to show: whoever shows it does so in a frame without rights.
+Nothing here makes HTML safe to show: platforms show it in a frame without rights.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ _SUFFIXES: Final = {
 _BLOCKS: Final = frozenset(
     {"br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "pre", "hr", "ul"}
 )
-# What Python says of an object that has no words for itself.
+# Python's representation of an object without one of its own.
 _REPR: Final = re.compile(r"\s*(?:<[^<>\n]*>|Figure\(.*\)|Figure\(\{.*)\s*", re.S)
 
 
 def says_something(plain: str) -> bool:
-    """Say whether a display's plain text is for people, and not `<…object at 0x…>`."""
+    """Say whether a display's plain text means something to people, unlike `<…object at 0x…>`."""
     return bool(plain.strip()) and _REPR.fullmatch(plain) is None
 
 
 def title(source: str) -> str:
-    """Return the title that a page gives itself; empty where it has none."""
+    """Return the title of a page; empty if it has none."""
     found = _TITLE.search(source[:_HEAD_CHARACTERS])
     return html.unescape(found[1]).strip() if found else ""
 
 
 def media(source: str) -> tuple[str, str, bytes] | None:
-    """Find the sound or video that a player holds.
+    """Extract the sound or video of an HTML player.
 
     Returns:
         Its MIME type, suffix and bytes; None for anything else.
@@ -71,7 +71,7 @@ def media(source: str) -> tuple[str, str, bytes] | None:
 
 
 def words(source: str) -> str | None:
-    """Return the text of HTML that is nothing but text; None where it is more."""
+    """Return the text of HTML that is nothing but text; None if it is more."""
     if len(source) > _MOST_WORDS or _ACTIVE.search(source):
         return None
     reader = _Words()
@@ -92,5 +92,5 @@ class _Words(html.parser.HTMLParser):
             self.parts.append("\n")
 
     def handle_data(self, data: str) -> None:
-        """Take words."""
+        """Collect text."""
         self.parts.append(data)

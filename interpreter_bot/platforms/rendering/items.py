@@ -1,4 +1,4 @@
-"""What a platform is given to show, in order, and what it says it can show. Frozen values."""
+"""Items that a platform shows, in order, and the capabilities it declares. Frozen values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Capabilities:
     Attributes:
         text_characters: of all text of one execution together; of its traceback as much again.
         text_lines: likewise.
-        table_width: columns of letters that a drawn table may be wide.
-        table_rows: that a drawn table may have.
+        table_width: the most columns of letters of a drawn table.
+        table_rows: the most rows of a drawn table.
         pictures: MIME types that are shown as pictures.
         has_html: pages are shown, in a frame without rights.
         has_latex: formulas are shown as such.
@@ -37,11 +37,11 @@ class Capabilities:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TextItem:
-    """Text that was printed, or that a value says of itself; to be shown as it stands.
+    """Printed text, or the text of a value; to be shown as it stands.
 
     Attributes:
         text: harmless, not empty, without its last line end; perhaps only a head.
-        stream: of what was printed; a value has none.
+        stream: of printed text; a value has none.
     """
 
     text: str
@@ -62,7 +62,7 @@ class TableItem:
 
     Attributes:
         table: its head.
-        text: it drawn, within the platform's width, its size in the last line.
+        text: the table drawn, within the platform's width, its size in the last line.
     """
 
     table: values.Table
@@ -71,7 +71,7 @@ class TableItem:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PictureItem:
-    """A picture that the platform shows. `alt` says what it is, for who does not see it."""
+    """A picture that the platform shows. `alt` describes it for people who cannot see it."""
 
     name: str
     mime: str
@@ -100,7 +100,7 @@ class FileItem:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NoteItem:
-    """The bot's own sentence."""
+    """A sentence of the bot."""
 
     text: str
 

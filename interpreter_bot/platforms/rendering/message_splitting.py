@@ -1,4 +1,10 @@
-"""Split Markdown into messages within a limit, at words and graphemes where a line is too long."""
+"""Split Markdown into messages, each within its limit and readable on its own. Pure.
+
+Code that is cut is closed in the one piece and opened again, with its language, in the next. A
+cut falls, in this order, between paragraphs, before code, between lines, between words, between
+letters; never within a letter (the graphemes of Unicode's UAX 29, from the library `regex`), and
+not within an escape, a link or a span of code.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +17,18 @@ import regex
 
 from interpreter_bot.platforms.rendering import fences
 
-# Two surrogates are what is left of one letter, too, which Unicode says nothing about.
+# Two surrogates may be the rest of one letter, too, which Unicode does not cover.
 _LETTER: Final = regex.compile(r"[\ud800-\udbff][\udc00-\udfff]|\X")
 # One letter may be of any length, and flags are pairs, for which the whole run has to be read; this
 # takes quadratic time, so runs are bounded.
 _MOST_LOOKED_BACK: Final = 64
 
 AHEAD: Final = 2000
-"""So many characters after the break have to be known."""
+"""The number of characters that must be known after the break."""
 LONGEST_MARKS: Final = 44
 """Characters of a fence with its indent, without what follows them."""
 
-# What would say something else in halves.
+# Sequences whose halves would mean something else.
 _WHOLE: Final = re.compile(
     r"\\.|&\#?\w{1,31};|!?\[[^\[\]\n]{0,200}\]\([^()\s]{1,1000}\)|<[^<>\n]{1,200}>"
     r"|(?<!`)(`{1,3})(?!`)[^`\n]{1,200}(?<!`)\1(?!`)|\*\*[^*\n]{1,200}\*\*|https?://\S{1,1000}"
@@ -45,7 +51,7 @@ _FULL_ENOUGH: Final = (0.5, 0.2, 0.3)
 
 
 def floor(text: str, place: int) -> int:
-    """Return the last boundary not after `place`; where none is in reach, `place` itself."""
+    """Return the last letter boundary not after `place`; `place` itself if none is in reach."""
     if place >= len(text):
         return place
     reach = max(place - _MOST_LOOKED_BACK, 0)
@@ -54,7 +60,7 @@ def floor(text: str, place: int) -> int:
 
 
 def before(line: str, most: int, *, is_code: bool) -> int:
-    """Find the place to break a line at, not after its `most`th character.
+    """Return the place to break a line at, not after its `most`th character.
 
     Args:
         line: of which more than `most` characters follow the last break.
@@ -70,7 +76,7 @@ def before(line: str, most: int, *, is_code: bool) -> int:
 
 
 def _places(line: str, most: int) -> Iterator[int]:
-    """Give places, the best first: between words, then between letters."""
+    """Iterate over places, the best first: between words, then between letters."""
     least = int(most * _LINE_FULL_ENOUGH)
     ends = [found.end() for found in _SPACES.finditer(line[:most]) if found.end() > least]
     if line[most : most + 1].isspace():
@@ -102,12 +108,12 @@ class Piece:
 
     @property
     def text(self) -> str:
-        """What to send."""
+        """Return the text to send."""
         return f"{self.opening}{self.body}{self.closing}"
 
 
 def split(text: str, most_characters: int) -> tuple[str, ...]:
-    """Cut text into messages without empty lines around them; blank ones are left out.
+    """Split text into messages without empty lines around them; blank ones are left out.
 
     Raises:
         ValueError: `most_characters` is below `LEAST_CHARACTERS`.
@@ -117,7 +123,7 @@ def split(text: str, most_characters: int) -> tuple[str, ...]:
 
 
 def pieces(text: str, most_characters: int) -> tuple[Piece, ...]:
-    """Cut text exactly: nothing is lost or changed.
+    """Split text exactly: nothing is lost or changed.
 
     Args:
         text: Markdown, harmless. Code that is never closed in it is closed in its last piece.
@@ -133,7 +139,7 @@ def pieces(text: str, most_characters: int) -> tuple[Piece, ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Line:
-    """Where a line ends in the text, and the code that is open before and after it."""
+    """The end of a line in the text, and the code that is open before and after it."""
 
     end: int
     before: fences.Fence | None
@@ -179,7 +185,7 @@ class _Cutter:
         return opening
 
     def _next(self, start: int, number: int, room: int) -> _Cut:
-        """Choose where the piece ends that begins at `start`, in line `number`."""
+        """Choose the end of the piece that begins at `start`, in line `number`."""
         found: dict[int, tuple[_Cut, int]] = {}
         place, used, last = start, 0, None
         for index in range(number, len(self._lines)):
@@ -201,14 +207,14 @@ class _Cutter:
         return _Cut(place, self._lines[-1].after)
 
     def _units(self, place: int, line: _Line, most: int) -> int:
-        """Measure what is left of a line, and closing the code it is in."""
+        """Measure the rest of a line, and the closing of the code it is in."""
         size = line.end - place
         if size > most:
             return size
         return size + len(_closing(self._text[place : line.end], line.after))
 
     def _fits_alone(self, index: int) -> bool:
-        """Say whether a line is no longer than a piece, and so need not be broken."""
+        """Say whether a line fits into a piece, and so need not be broken."""
         line = self._lines[index]
         opening = line.before.opening if line.before else ""
         room = self._most_characters - len(opening)
@@ -218,11 +224,11 @@ class _Cutter:
         return self._lines[index - 1].end if index else 0
 
     def _kind(self, index: int) -> int | None:
-        """Say how good a cut is after a line; None for one that only is made in need."""
+        """Return the kind of a cut after a line; None for one that is only made in need."""
         line = self._lines[index]
         following = self._lines[index + 1] if index + 1 < len(self._lines) else None
         if line.after is not None:
-            # The piece, or the next one, would show code of no lines.
+            # The piece, or the next one, would show an empty code block.
             closes_next = following is not None and following.is_fence
             return None if line.is_fence or closes_next else _LINE
         if line.is_blank or line.is_fence or following is None or following.is_blank:
@@ -230,7 +236,7 @@ class _Cutter:
         return _BLOCK if following.is_fence else _LINE
 
     def _within(self, start: int, place: int, line: _Line, room: int) -> _Cut | None:
-        """Break a line that is too long for any piece; None where it should begin a new one."""
+        """Break a line that is too long for any piece; None if it should begin a new one."""
         if place > start and not line.is_fence and fences.begins(self._text[place : place + 32]):
             return None
         fence = line.after if line.is_fence else line.before

@@ -1,4 +1,7 @@
-"""What of an execution's outputs is shown inline, what becomes a file, and the file's name."""
+"""Select which outputs of an execution a message shows and which become files; name these. Pure.
+
+File names are short, safe and stable: the same output gets the same one again.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from interpreter_bot.text import safe_text, screens
 _MOST_CHARACTERS: Final = 48
 _OTHER: Final = re.compile(r"[^\w]+")
 _FIGURE: Final = re.compile(r"^<?Figure\b")
-# Names of devices on Windows, where people save what they download.
+# Device names on Windows, where people save what they download.
 _RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.I)
 
 _PNG: Final = "image/png"
@@ -25,24 +28,24 @@ _ALT_CHARACTERS: Final = 200
 
 
 def slug(title: str) -> str:
-    """Make a title part of a file name; empty where nothing of it can be."""
+    """Turn a title into a part of a file name; empty if nothing of it is usable."""
     text = unicodedata.normalize("NFKC", title[: 8 * _MOST_CHARACTERS])
     text = _OTHER.sub("-", text).strip("-_").lower()[:_MOST_CHARACTERS].rstrip("-_")
     return "" if _RESERVED.fullmatch(text) else text
 
 
 def of_image(image: values.Image) -> str:
-    """Return the word that a picture is numbered by."""
+    """Return the word that a picture's file is numbered by."""
     if image.mime == "image/gif":
         return "animation"
     if image.mime == "image/svg+xml":
         return "drawing"
-    # A figure that was drawn at the end of a cell has its plain text; a photograph has another.
+    # Only a figure drawn at the end of a cell has this plain text; a photograph has another.
     return "figure" if _FIGURE.match(image.plain) else "image"
 
 
 class FileNames:
-    """Gives names within one turn: none twice, and the same output the same one again."""
+    """File names of one turn: none twice, and the same output always the same one."""
 
     def __init__(self) -> None:
         self._given: dict[tuple[int, int], str] = {}
@@ -71,14 +74,15 @@ class FileNames:
 
 
 class OutputSelector:
-    """Chooses for one platform and one turn: a file keeps its name when it is chosen again."""
+    """Selects outputs for one platform and one turn: a file keeps its name when it is selected
+    again."""
 
     def __init__(self, capabilities: items.Capabilities) -> None:
         self._capabilities = capabilities
         self._names = FileNames()
 
     def choose(self, cell: int, standing: Sequence[screens.ScreenItem]) -> tuple[items.Item, ...]:
-        """Say what to show of what stands on the screen of a cell.
+        """Return the items to show of what stands on the screen of a cell.
 
         Text beyond what may be shown ends with its head; all of it is in the file that follows
         last.
@@ -143,7 +147,7 @@ class _Execution:
 
     def _traceback(self, number: int, error: values.Error) -> Iterator[items.Item]:
         text = safe_text.harmless(error.traceback).rstrip("\n")
-        # The last line names the error, so of a long one it is the end that is shown.
+        # The last line names the error, so the end of a long traceback is shown.
         lines = text.split("\n")[-self._can.text_lines :]
         tail = "\n".join(lines)
         tail = tail[max(len(tail) - self._can.text_characters, 0) :]
@@ -207,7 +211,7 @@ class _Execution:
             yield from self._text(number, formula.latex, "latex")
 
     def _head(self, text: str) -> str:
-        """Take what still fits, whole lines where that leaves little room empty."""
+        """Return the part that still fits: whole lines, unless that leaves too much room empty."""
         if not text.strip():
             return text
         lines = text.split("\n")

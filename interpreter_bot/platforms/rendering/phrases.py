@@ -1,4 +1,4 @@
-"""Words for what a turn waits for. Pure."""
+"""Sentences for how an execution ended and what a turn waits for. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INTERRUPTED: Final = frozenset({values.Ending.TIMED_OUT, values.Ending.STOPPED}
 
 
 def ending_sentence(finished: values.Finished, *, has_shown: bool, has_error: bool = False) -> str:
-    """Say how an execution ended.
+    """Return the sentence for how an execution ended.
 
     Args:
         finished: the end.
@@ -35,20 +35,20 @@ def ending_sentence(finished: values.Finished, *, has_shown: bool, has_error: bo
     if finished.ending is values.Ending.ERROR and has_error:
         return finished.reason
     if finished.ending is values.Ending.STOPPED and not finished.reason:
-        # A person did it, as the end of the turn says.
+        # A person did it, and the end of the turn says so.
         return _LOST if finished.kernel_lost else ""
     text = finished.reason or _GENERAL[finished.ending]
     if finished.kernel_lost:
-        # The reason says so itself where the kernel died of it.
+        # The reason already says so if the kernel died of it.
         return text if "variables are gone" in text else f"{text} {_LOST}"
     return f"{text} {_KEPT}" if finished.ending in _INTERRUPTED else text
 
 
 def waiting_sentence(text: str, share: float | None) -> str:
-    """Say in one line what is waited for, and how far it is.
+    """Return one line on what is waited for, and how far it is.
 
     Args:
-        text: what it is; where it is empty, nothing is said.
-        share: from 0 to 1; None where nobody can tell.
+        text: what it is; if empty, the result is empty.
+        share: from 0 to 1; None if it is unknown.
     """
     return f"{share:.0%}: {text}" if text and share is not None else text

@@ -16,14 +16,14 @@ from interpreter_bot.text import safe_text
 _GAP: Final = "  "
 _MOST_CELL_WIDTH: Final = 60
 _NUMBER: Final = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?%?|[-+]?(?:nan|inf)|<NA>|NaT", re.I)
-# A spreadsheet would run what begins like this (CWE-1236).
+# A spreadsheet would run a cell that begins like this (CWE-1236).
 _FORMULA: Final = re.compile(r"[=+@\t\r]|-(?![\d.])")
 
 
 def draw(
     table: values.Table, most_width: int | None = None, *, most_rows: int | None = None
 ) -> str:
-    """Draw a table and how large it is as a whole.
+    """Draw a table, with its full size.
 
     Args:
         table: its cells are foreign text; nothing in them leaves its place.
@@ -43,19 +43,19 @@ def draw(
 
 
 def size(table: values.Table, shown_rows: int) -> str:
-    """Say how large a table is as a whole, and how much of it is shown."""
+    """Return the size of the whole table in words, and how much of it is shown."""
     text = f"{table.row_count:,} rows x {table.column_count:,} columns"
     return text if shown_rows >= table.row_count else f"{text}, the first {shown_rows} shown"
 
 
 def width(table: values.Table) -> int:
-    """Return how wide a table is when all its columns are drawn."""
+    """Return the width of a table when all its columns are drawn."""
     lines = draw(table).split("\n")[:2]
     return max(map(cells.cell_len, lines))
 
 
 def as_csv(table: values.Table) -> str:
-    """Write the rows that there are as CSV that spreadsheets read without running any of it."""
+    """Format the rows of a table as CSV that spreadsheets read without running any of it."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(map(_inert, table.columns))
@@ -69,7 +69,7 @@ def _inert(text: str) -> str:
 
 
 def _column(texts: Sequence[str]) -> list[str]:
-    """Make heading and cells of one column equally wide; numbers stand to the right."""
+    """Pad heading and cells of one column to equal width; numbers are aligned to the right."""
     cleaned = [_cell(text) for text in texts]
     widest = max(map(cells.cell_len, cleaned))
     is_numeric = len(texts) > 1 and all(_NUMBER.fullmatch(text.strip()) for text in texts[1:])
@@ -87,13 +87,14 @@ def _cell(text: str) -> str:
 
 
 def _fitting(columns: list[list[str]], most_width: int | None) -> list[list[str]]:
-    """Keep the leading columns that fit beside each other, one at least, and say if some do not."""
+    """Keep the leading columns that fit beside each other, one at least, and mark if some are
+    left out."""
     if most_width is None:
         return columns
     used, count = 0, 0
     for column in columns:
         used += cells.cell_len(column[0]) + len(_GAP)
-        # Room for the sign that there are more.
+        # Room for the mark that there are more.
         if count and used + 1 > most_width:
             break
         count += 1
