@@ -1,9 +1,9 @@
 """Discord as a platform: messages, commands and buttons in; messages edited in place out.
 
-`running` is the way in. `clients` hears the gateway; `listening` makes requests of messages,
-`editing` of their changes, `commands`, `menus` and `modals` of interactions (`lost_windows`
-and `stale_answers` of what an earlier run left); `requesting` takes
-them to their end. `replying` hears a turn and lets `stories` tell it as `sheets`, which `posting`
-keeps on Discord through `desks`. Only what is Discord's own is here: its syntax is in `escaping`.
-Nobody but this package imports the library, and nothing here decides what a request means.
+`startup` is the way in. `gateway_client` receives events; `message_events` makes requests of
+messages, `message_edits` of their changes, `slash_commands` and `modals` of interactions
+(`stale_answers` mends what an earlier run left); `requests_in_flight` runs them. `replies` receives
+the events of a turn into a `turn_log`, which `turn_rendering` renders and `message_layout` lays out
+on messages; `message_sync` keeps these on Discord through `message_targets`. Discord's syntax is in
+`markdown`. Only this package imports the library, and nothing here decides what a request means.
 """

@@ -1,4 +1,4 @@
-"""What goes wrong with Discord as a whole, and what it says about single requests."""
+"""Errors of Discord: as a whole, and of single API requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_FOLLOW_UPS: Final = 40094
 ALREADY_ANSWERED: Final = 40060
 NO_ACCESS: Final = 50001
 CANNOT_DIRECT: Final = frozenset({50007, 50278})
-"""Somebody takes no direct messages of ours."""
+"""Codes of a person who takes no direct messages of the bot."""
 NO_PERMISSION: Final = 50013
 TOKEN_OVER: Final = 50027
 FORM: Final = 50035
@@ -42,14 +42,14 @@ NO_REPLIES: Final = 160002
 THREAD_EXISTS: Final = 160004
 
 FILES_REFUSED: Final = frozenset({TOO_LARGE, FILE_TOO_LARGE})
-"""Files, or all that was sent with one message, are too large."""
+"""Codes of files, or of all that was sent with one message, that are too large."""
 
 CONNECTION: Final = (OSError, aiohttp.ClientError, TimeoutError)
-"""What is raised when Discord could not be reached, or went away before it answered."""
+"""Raised when Discord could not be reached, or went away before it answered."""
 ANY: Final = (discord.HTTPException, discord.RateLimited, *CONNECTION)
-"""What any request to Discord may raise."""
+"""Raised by any request to Discord."""
 UNSENT: Final = aiohttp.ClientConnectorError
-"""The one of these after which it is certain that nothing was carried out."""
+"""The only one of these after which it is certain that nothing was carried out."""
 _SERVER: Final = 500
 _LIMITED: Final = 429
 
@@ -62,5 +62,5 @@ def is_passing(error: BaseException) -> bool:
 
 
 def code_of(error: BaseException) -> int:
-    """Return Discord's number for an error; 0 where it has none."""
+    """Return Discord's number for an error; 0 if it has none."""
     return error.code if isinstance(error, discord.HTTPException) else 0

@@ -1,4 +1,4 @@
-"""What buttons do."""
+"""Actions of the buttons below answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _QUESTIONS: Final = frozenset({"answer", "run", "change", "refuse"})
 
 
 class ButtonActions:
-    """Carries out what buttons mean; whatever it needs to know is in the button and the place."""
+    """Runs the action of a button; all it needs to know is in the button and the place."""
 
     def __init__(self, handler: interactions.InteractionHandler) -> None:
         self._handler = handler
@@ -37,7 +37,7 @@ class ButtonActions:
     async def press(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
     ) -> None:
-        """Answer somebody who pressed a button."""
+        """Handle a press of a button."""
         try:
             await self._press(interaction, button)
         except Exception as error:
@@ -54,7 +54,7 @@ class ButtonActions:
         elif button.verb == "stop":
             await self._stop(interaction, button)
         elif not (place.is_member or is_owner):
-            # Where the bot is not, a conversation is one person's, however public an answer is.
+            # Where the bot is no member, a session is one person's, however public an answer is.
             await self._handler.tell(interaction, _NOT_YOURS)
         elif button.verb == "again":
             await self._handler.again(interaction, place, button.number)
@@ -67,7 +67,7 @@ class ButtonActions:
         place: locations.Place,
         button: message_layout.Button,
     ) -> None:
-        """Give what an answer left out, to whoever asked for it alone."""
+        """Send what an answer left out, to the person who asked for it alone."""
         if button.verb == "notebook":
             await command_actions.notebook(self._handler, interaction, place)
         elif button.verb == "code":
@@ -90,7 +90,7 @@ class ButtonActions:
         if not await in_flight.stop_numbered(button.number):
             await self._handler.tell(interaction, "Nothing is running any more.")
             if not in_flight.is_running(button.number):
-                # As it stands now: who pressed the button may have seen it as it was.
+                # Fetched anew: the person may have pressed the button on an older state.
                 message = await interaction.original_response()
                 await stale_answers.mend(message, in_flight.is_running)
 
@@ -171,7 +171,7 @@ class ButtonActions:
     async def _show_to_approve(
         self, interaction: discord.Interaction[Any], question: questions.OpenQuestion, code: str
     ) -> None:
-        """Give all of long code as a file, to be run or refused once it was seen.
+        """Send all of long code as a file, to be run or refused once it was seen.
 
         An answer to an interaction may have files where the bot itself may attach none.
         """

@@ -1,4 +1,4 @@
-"""What `/interpreter` does: everything but running code."""
+"""Actions of `/interpreter`: everything but running code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def hand_out(
     place: locations.Place,
     name: str,
 ) -> None:
-    """Give somebody a file of the workspace.
+    """Send a person a file of the workspace.
 
     Raises:
         BotError: there is none, or Discord would not take it.
@@ -56,7 +56,7 @@ async def hand_out(
 async def notebook(
     handler: interactions.InteractionHandler, interaction: _Interaction, place: locations.Place
 ) -> None:
-    """Give somebody the conversation as a notebook.
+    """Send a person the session as a notebook.
 
     Raises:
         BotError: Discord would not take it.
@@ -69,12 +69,12 @@ async def notebook(
 
 
 def in_memory(name: str, data: bytes) -> message_layout.Upload:
-    """Return bytes as a file to be sent."""
+    """Return bytes as an upload."""
     return message_layout.Upload(name, 0, name, len(data), file_transfers.Memory(data))
 
 
 class _Opened:
-    """A file that is open already, and is sent once."""
+    """An open file, to be sent once."""
 
     def __init__(self, file: Any) -> None:  # noqa: ANN401
         self._file = file
@@ -84,7 +84,7 @@ class _Opened:
 
 
 class CommandActions:
-    """Attends to conversations."""
+    """Actions of the subcommands."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class CommandActions:
         self._service = handler.service
 
     async def reset(self, interaction: _Interaction, *, files: bool) -> None:
-        """Begin a conversation anew. All who are there learn of it."""
+        """Reset a session. Everybody in the channel sees it."""
         place = locations.of_interaction(interaction)
         await self._service.reset(place.key, files=files)
         told = "Variables and transcript are forgotten"
@@ -104,7 +104,7 @@ class CommandActions:
         await self._handler.tell(interaction, f"🧹 {told}")
 
     async def files(self, interaction: _Interaction, name: str) -> None:
-        """List files, or hand one out."""
+        """List files, or send one."""
         place = locations.of_interaction(interaction)
         if not name:
             listed = texts.files(await self._service.files(place.key))
@@ -118,7 +118,7 @@ class CommandActions:
         return tuple(info.name for info in await self._service.files(place.key))
 
     async def limits(self, interaction: _Interaction) -> None:
-        """Say what code may use."""
+        """Show the limits of code."""
         told = texts.limits(
             self._service.limits,
             is_sandboxed=self._service.is_sandboxed,
@@ -127,17 +127,17 @@ class CommandActions:
         await self._handler.tell(interaction, told)
 
     async def notebook(self, interaction: _Interaction) -> None:
-        """Give the conversation as a notebook."""
+        """Send the session as a notebook."""
         await notebook(self._handler, interaction, locations.of_interaction(interaction))
 
     async def usage(self, interaction: _Interaction) -> None:
-        """Say what was used."""
+        """Show the usage."""
         place, person = locations.of_interaction(interaction), locations.person(interaction.user)
         told = texts.usage(await self._service.usage(place.key, person))
         await self._handler.tell(interaction, told)
 
     async def help(self, interaction: _Interaction) -> None:
-        """Say what we can do, and what not."""
+        """Show what the bot can do, and what not."""
         lines = [texts.HELP]
         if not self._client.intents.message_content:
             lines.append(markdown.small(_NO_CONTENT))
@@ -161,7 +161,7 @@ class CommandActions:
         await self._handler.tell(interaction, told)
 
     async def settings(self, interaction: _Interaction, name: str, value: str, scope: str) -> None:
-        """Show what holds, or change it."""
+        """Show the settings in effect, or change one."""
         place = locations.of_interaction(interaction)
         if not name:
             await self._show_settings(interaction, place)
@@ -190,7 +190,7 @@ class CommandActions:
 
 
 def _scope(interaction: _Interaction, place: locations.Place, scope: str) -> values.Scope:
-    """Return where a choice is to hold, if whoever chooses may decide that.
+    """Return the scope of a choice, if the person may decide there.
 
     Raises:
         BotError: they may not, or there is no such place.

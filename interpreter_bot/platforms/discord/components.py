@@ -1,4 +1,4 @@
-"""Buttons that work after a restart: what they mean is in their ids, and nowhere else."""
+"""Buttons that work after a restart: their meaning is in their ids, and nowhere else."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _TEMPLATE: Final = r"ib:(?P<verb>[a-z]+):(?P<number>[0-9]{1,19}):(?P<owner>[0-9]
 
 
 class ButtonHandler(Protocol):
-    """Carries out what a button means."""
+    """Runs the actions of buttons."""
 
     async def press(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
     ) -> None:
-        """Answer somebody who pressed it."""
+        """Handle a press of a button."""
 
 
 class PressableClient(Protocol):
-    """A client that knows who carries out what buttons mean."""
+    """A client that knows the handler of buttons."""
 
     presser: ButtonHandler
 
 
 class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE):
-    """One button of ours."""
+    """One button of the bot."""
 
     def __init__(self, button: message_layout.Button) -> None:
         label, style = _LOOKS[button.verb]
@@ -56,17 +56,17 @@ class Action(discord.ui.DynamicItem[discord.ui.Button[Any]], template=_TEMPLATE)
         match: re.Match[str],
         /,
     ) -> Action:
-        """Make it of the id that came back."""
+        """Create it from the id that came back."""
         return cls(message_layout.Button(match["verb"], int(match["number"]), int(match["owner"])))
 
     async def callback(self, interaction: discord.Interaction[Any]) -> None:
-        """Do what it means."""
+        """Run its action."""
         client: PressableClient = interaction.client
         await client.presser.press(interaction, self._button)
 
 
 def view(buttons: tuple[message_layout.Button, ...]) -> discord.ui.View | None:
-    """Return the row of buttons below a message; None where there are none."""
+    """Return the row of buttons below a message; None if there are none."""
     if not buttons:
         return None
     row = discord.ui.View(timeout=None)

@@ -1,4 +1,8 @@
-"""Files on their way to Discord: spooled to disk, below its limit, named as it likes."""
+"""Files from and to Discord: attachments read in pieces, uploads spooled to disk and fitted to
+limits.
+
+Attachments are never read beyond the size that Discord gave.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +36,8 @@ _OK: Final = 200
 
 _COPY_BYTES: Final = 1024 * 1024
 _MIB: Final = 1024 * 1024
-# What Discord may mean after all where it refuses files as too large: the 25 MiB of any request,
-# or a server's limit that has become another one. Largest first.
+# The possible limits where Discord refuses files as too large: the 25 MiB of any request, or a
+# server's limit that has changed. Largest first.
 _SMALLER_BYTES: Final = tuple(most * _MIB - locations.MARGIN_BYTES for most in (24, 10, 8))
 _UNLIKED: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MOST_NAME: Final = 80
@@ -41,13 +45,13 @@ _MOST_DESCRIPTION: Final = 1000
 
 
 class Attachments:
-    """Reads files through one session of its own, which carries no token."""
+    """Reads attachments through an HTTP session of its own, which carries no token."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
 
     def of(self, attachments: Iterable[discord.Attachment]) -> tuple[requests.Attachment, ...]:
-        """Return attachments for a request; nothing is read before it is wanted."""
+        """Return attachments for a request; nothing is read before it is opened."""
         return tuple(self._one(attachment) for attachment in attachments)
 
     def _one(self, attachment: discord.Attachment) -> requests.Attachment:
@@ -85,7 +89,7 @@ class Memory:
     data: bytes
 
     def content(self) -> io.BufferedIOBase:
-        """Return them as a file."""
+        """Return the bytes as a file."""
         return io.BytesIO(self.data)
 
 
@@ -96,12 +100,12 @@ class Spooled:
     path: pathlib.Path
 
     def content(self) -> pathlib.Path:
-        """Say where it is."""
+        """Return the path."""
         return self.path
 
 
 class _Saving:
-    """Takes one artifact to disk."""
+    """A writer of one artifact to disk."""
 
     def __init__(self, spool: UploadSpool, name: str, path: pathlib.Path) -> None:
         self._spool, self._name, self._path = spool, name, path
@@ -123,7 +127,7 @@ class _Saving:
 
 
 class UploadSpool:
-    """Files of one answer, until it has been shown.
+    """Uploads of one answer, on disk until it has been shown.
 
     Attributes:
         saved: paths of complete artifacts, by name.
@@ -146,7 +150,7 @@ class UploadSpool:
                 self._directory.cleanup()
 
     def save(self, name: str) -> _Saving:
-        """Take an artifact.
+        """Return the writer of an artifact.
 
         Raises:
             OSError: there is no room on disk.
@@ -160,7 +164,7 @@ class UploadSpool:
         return pathlib.Path(self._directory.name, str(self._count))
 
     def wrap(self, name: str, told: str, data: bytes) -> message_layout.Upload | str:
-        """Make a file of bytes in memory; the same one for the same bytes."""
+        """Make an upload of bytes in memory; the same one for the same bytes."""
         version = hash(data)
         known = self._made.get((name, version))
         if known is None:
@@ -178,7 +182,8 @@ class UploadSpool:
         return known if is_taken else self._oversized(name, len(data))
 
     def refuse(self, uploads: tuple[message_layout.Upload, ...]) -> None:
-        """Hear that Discord did not take some files together, the largest of them, or any."""
+        """Record that Discord refused some files together: the largest of them, or any, is too
+        large."""
         largest = max(upload.size_bytes for upload in uploads)
         smaller = [most for most in _SMALLER_BYTES if most < min(largest, self._most_bytes)]
         if smaller:
@@ -187,7 +192,7 @@ class UploadSpool:
             self._refused |= {upload.id for upload in uploads}
 
     async def prepare(self, artifact: values.Artifact) -> tuple[message_layout.Part, ...]:
-        """Bring an artifact into a form that may be sent; or say why there is none.
+        """Convert an artifact to parts that may be sent; or say why there are none.
 
         What was shown as a picture already, byte for byte, is not sent a second time.
         """
@@ -207,7 +212,7 @@ class UploadSpool:
     def _packed(
         self, artifact: values.Artifact, path: pathlib.Path
     ) -> tuple[message_layout.Part, ...]:
-        """Compress a file and, where that does not suffice, part it."""
+        """Compress a file and, if that does not suffice, split it."""
         packed = self._path()
         short = artifact.name.rsplit("/", 1)[-1]
         with zipfile.ZipFile(packed, "x", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
@@ -269,7 +274,7 @@ def _id(name: str) -> str:
 
 
 def discord_file_name(name: str) -> str:
-    """Spell a file name so that Discord leaves it as it is."""
+    """Spell a file name so that Discord leaves it unchanged."""
     ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     stem, dot, suffix = _UNLIKED.sub("_", ascii_name).strip("._").rpartition(".")
     if not dot:

@@ -1,4 +1,8 @@
-"""The client: what it wants to hear from the gateway, and who takes it."""
+"""The gateway client: which events it subscribes to, who handles them, and the commands it
+registers.
+
+Commands are sent to Discord only when they have changed: it allows few such calls a day.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ from interpreter_bot.platforms.discord import (
 
 _log = logging.getLogger(__name__)
 
-# What Discord adds by itself, or derives from something else.
+# Fields that Discord adds by itself, or derives from others.
 _OTHERS: Final = frozenset(
     {
         *("id", "application_id", "version", "guild_id", "dm_permission", "handler"),
@@ -36,13 +40,13 @@ _OTHERS: Final = frozenset(
 
 _READY_SECONDS: Final = 2.0
 _SYNC_SECONDS: Final = 20.0
-# The library waits for the end of a limit that is not longer, and else says so at once. Threads
-# are limited for minutes.
+# The library waits for the end of a rate limit up to this, and else raises at once. Threads are
+# limited for minutes.
 _LIMIT_SECONDS: Final = 30.0
 
 
 async def sync_or_go_without(client: discord.Client, tree: app_commands.CommandTree[Any]) -> None:
-    """Bring Discord's list of commands to ours; where it does not take it, go on with the old."""
+    """Synchronise Discord's list of commands; if Discord refuses, go on with the old one."""
     try:
         while True:
             try:
@@ -59,7 +63,7 @@ async def sync_or_go_without(client: discord.Client, tree: app_commands.CommandT
 
 
 async def sync(client: discord.Client, tree: app_commands.CommandTree[Any]) -> bool:
-    """Bring Discord's list of commands to ours; says whether that took a change.
+    """Synchronise Discord's list of commands with ours; return whether that took a change.
 
     Raises:
         HTTPException: Discord refused it.
@@ -86,7 +90,7 @@ def _has_menus(commands: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def _plain(commands: Iterable[Mapping[str, Any]]) -> dict[tuple[int, str], Any]:
-    """Reduce commands to what we say about them, whichever defaults are spelt out."""
+    """Reduce commands to the fields that we set, with defaults left out."""
     return {(command.get("type", 1), command["name"]): _kept(command) for command in commands}
 
 
@@ -103,7 +107,7 @@ def _kept(told: Any) -> Any:  # noqa: ANN401
 
 
 class _Client(discord.Client):
-    """What both kinds of client do with what they hear."""
+    """The event handlers of both kinds of client."""
 
     listener: message_events.MessageEvents
     in_flight: requests_in_flight.RequestsInFlight
@@ -114,7 +118,7 @@ class _Client(discord.Client):
     tree: app_commands.CommandTree[Any]
     accepted: asyncio.Event
     is_leaving = False
-    """Nothing more is to be taken."""
+    """True once no new event is to be handled."""
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
@@ -123,12 +127,12 @@ class _Client(discord.Client):
         parsers |= {event: _guarded(event, parse) for event, parse in parsers.items()}
 
     def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
-        """Pass an event on, unless all is over: the library (2.7) would fall over it then."""
+        """Dispatch an event, unless the client has closed: the library (2.7) would fail then."""
         if not self.is_closed():
             super().dispatch(event, *args, **kwargs)
 
     async def setup_hook(self) -> None:
-        """Make buttons work and commands known, before anything is heard."""
+        """Register buttons and commands, before any event is handled."""
         self.add_dynamic_items(components.Action)
         work = sync_or_go_without(self, self.tree)
         syncing_task = self.in_flight.spawn(work, "list of commands")
@@ -137,12 +141,12 @@ class _Client(discord.Client):
         self.missed.begin()
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
-        """Hear that somebody did something; all but lost windows, the library takes by itself."""
+        """Handle an interaction with a modal of an earlier run; the library handles all others."""
         if interaction.type is discord.InteractionType.modal_submit:
             await modals.take(self.handler, interaction)
 
     async def on_message(self, message: discord.Message) -> None:
-        """Hear a message."""
+        """Handle a message."""
         if not self.is_leaving:
             self.missed.note(message)
             # As a task of ours: what has begun is waited for when the bot leaves.
@@ -150,40 +154,40 @@ class _Client(discord.Client):
             self.in_flight.spawn(hearing, f"hearing of message {message.id}")
 
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
-        """Hear that a message was changed, by somebody or by Discord itself."""
+        """Handle an edit of a message, by a person or by Discord itself."""
         if not self.is_leaving:
             await self.editor.edited(event.message)
 
     async def on_raw_message_delete(self, event: discord.RawMessageDeleteEvent) -> None:
-        """Hear that a message is gone."""
+        """Handle the deletion of a message."""
         await self.editor.deleted(event.message_id)
 
     async def on_raw_bulk_message_delete(self, event: discord.RawBulkMessageDeleteEvent) -> None:
-        """Hear that many messages are gone at once."""
+        """Handle the deletion of many messages at once."""
         for number in event.message_ids:
             await self.editor.deleted(number)
 
     async def on_connect(self) -> None:
-        """Hear that Discord has accepted us."""
+        """Handle that Discord has accepted the connection."""
         self.accepted.set()
 
     def _begin_session(self, shard_id: int) -> None:
-        """Take note of a new session: a shard's first, or after one that could not be resumed."""
+        """Record a new session: a shard's first, or after one that could not be resumed."""
         if shard_id in self._connected:
             self.missed.mark()
         self._connected.add(shard_id)
 
     async def on_ready(self) -> None:
-        """Hear that everything is known about the servers again."""
+        """Handle that the state of the servers is complete again."""
         await self.missed.look_back()
         await self.missed.catch_up()
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
-        """Hear that a server can be used, perhaps long after the others."""
+        """Handle a server that becomes available, perhaps long after the others."""
         await self.missed.catch_up_in(guild)
 
     async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:
-        """Log what went wrong with an event; the others go on."""
+        """Log an error of an event handler; other events go on."""
         if self.is_leaving:
             _log.info("an event was being taken when the bot left: %s", event_method)
         else:
@@ -191,7 +195,7 @@ class _Client(discord.Client):
 
 
 def _guarded(event: str, parse: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return a parser of the library's that no event brings down, and with it the connection."""
+    """Wrap a parser of the library so that no event raises, which would end the connection."""
 
     def guarded(data: Any) -> None:  # noqa: ANN401
         try:
@@ -207,7 +211,7 @@ class Single(_Client):
     """A client with one connection."""
 
     async def on_connect(self) -> None:
-        """Hear that a session begins."""
+        """Handle the beginning of a session."""
         self._begin_session(0)
         await super().on_connect()
 
@@ -216,11 +220,11 @@ class Sharded(_Client, discord.AutoShardedClient):
     """A client with a connection for each shard."""
 
     async def on_shard_connect(self, shard_id: int) -> None:
-        """Hear that a shard's session begins."""
+        """Handle the beginning of a shard's session."""
         self._begin_session(shard_id)
 
     async def on_shard_ready(self, shard_id: int) -> None:
-        """Hear that everything is known about a shard's servers again."""
+        """Handle that the state of a shard's servers is complete again."""
         await self.missed.catch_up()
 
 
@@ -228,7 +232,7 @@ Client: TypeAlias = Single | Sharded
 
 
 def intents(*, with_content: bool) -> discord.Intents:
-    """Return what is asked of the gateway: as little as will do."""
+    """Return the gateway intents: as few as will do."""
     wanted = discord.Intents.none()
     wanted.guilds = True
     wanted.messages = True
@@ -237,7 +241,7 @@ def intents(*, with_content: bool) -> discord.Intents:
 
 
 def make(config: settings.Discord, *, with_content: bool) -> Client:
-    """Make a client that hears, but does nothing yet."""
+    """Create a client that is not connected yet."""
     fields: dict[str, Any] = {
         "intents": intents(with_content=with_content),
         "allowed_mentions": discord.AllowedMentions.none(),

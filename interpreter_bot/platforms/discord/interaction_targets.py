@@ -1,4 +1,4 @@
-"""Answers to an interaction: through its token, and as ordinary messages when that is over."""
+"""Message target of an interaction: its token first, ordinary messages when that has expired."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ELSEWHERE: Final = "🔹 The answer is in your direct messages."
 
 
 class InteractionTarget:
-    """Answers to an interaction, which was deferred; ordinary messages once its time is over.
+    """Answers to a deferred interaction; ordinary messages once its token has expired.
 
     Where the bot cannot write by itself, what an interaction can not carry goes to its author
     directly, and so does an answer of which a part may or may not have arrived: Discord takes no
@@ -102,7 +102,7 @@ class InteractionTarget:
         return not self._is_over
 
     def _note(self, error: discord.HTTPException) -> None:
-        """Remember that the interaction can carry no more; anything else is raised again."""
+        """Record that the interaction can carry no more; anything else is raised again."""
         if error.code not in _TOKEN_ERRORS:
             raise error
         self._is_over = True
@@ -110,7 +110,7 @@ class InteractionTarget:
     async def _as_bot(
         self, do: Callable[[], Awaitable[message_targets.Posted]]
     ) -> message_targets.Posted:
-        """Do something as the bot, where it can; otherwise go on directly."""
+        """Run an action as the bot, if it can; otherwise go on in direct messages."""
         if not self._place.is_member:
             await self._go_direct()
         try:
@@ -133,7 +133,7 @@ class InteractionTarget:
         raise message_targets.MovedError
 
     async def _point_there(self) -> None:
-        """Say where the answer is, in place of what stands of it, as far as that can be reached."""
+        """Replace what stands of the answer by a note where it is, if that can still be reached."""
         if self._interaction.is_expired():
             return
         try:
@@ -148,7 +148,7 @@ class InteractionTarget:
     async def find(
         self, draft: message_layout.MessageDraft, since: float, known: Collection[int]
     ) -> message_targets.Posted | None:
-        """Look for a message where the bot writes by itself; a token lists none of its own."""
+        """Look for a message that the bot wrote by itself; a token lists none of its own."""
         if self._is_direct or self._place.is_member:
             return await self._channel.find(draft, since, known)
         return None
@@ -159,7 +159,7 @@ class InteractionTarget:
         before: message_layout.MessageDraft,
         draft: message_layout.MessageDraft,
     ) -> message_targets.Posted:
-        """Edit a message, as the bot where the interaction's time is over."""
+        """Edit a message, as the bot once the interaction's token has expired."""
         if posted.way == "bot":
             return await self._channel.edit(posted, before, draft)
         if self._has_token():
@@ -184,4 +184,4 @@ class InteractionTarget:
             await self._interaction.followup.delete_message(posted.id)
 
     async def type(self) -> None:
-        """Show nothing: Discord says itself that the bot is thinking."""
+        """Show nothing: Discord itself says that the bot is thinking."""

@@ -1,4 +1,4 @@
-"""Interactions: who may, answered in time, and once; and requests made of them."""
+"""Interactions: permission, acknowledgement in time, and once; and requests made of them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _ACKNOWLEDGED: Final = "acknowledged"
 
 
 class InteractionHandler:
-    """Answers interactions.
+    """Handles interactions.
 
     Attributes:
         service: the conversations.
-        in_flight: carries requests out.
-        options: what the operator set.
-        is_leaving: nothing more is to be taken.
+        in_flight: runs requests.
+        options: the operator's settings.
+        is_leaving: no new interaction is handled.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class InteractionHandler:
         self.is_leaving = False
 
     async def admits(self, interaction: discord.Interaction[Any]) -> bool:
-        """Say whether somebody may go on, as far as is known at once; who may not is told so.
+        """Check the permissions known at once; a person without is told so.
 
-        Enough where a window is opened: what is sent off with it is looked at again.
+        Enough to open a modal: what is submitted with it is checked again.
         """
         refusal = _LEAVING if self.is_leaving else ""
         if not self._members.is_unknown(interaction.user, interaction.guild_id):
@@ -74,15 +74,16 @@ class InteractionHandler:
         is_public: bool = False,
         is_silent: bool = False,
     ) -> bool:
-        """Say whether an interaction is to be carried out: for them, now, and by us.
+        """Acknowledge an interaction; say whether it is to be handled: permitted, now, and by this
+        bot.
 
         Discord waits three seconds for a first sign, so it is given before anything is asked of
         a database. Where several bots give one, the claim decides.
 
         Args:
-            interaction: what somebody did.
-            is_public: all who are there see the answer.
-            is_silent: there is none, where all goes well.
+            interaction: what the person did.
+            is_public: everybody in the channel sees the answer.
+            is_silent: there is none, if all goes well.
         """
         if not await self.admits(interaction):
             return False
@@ -102,7 +103,7 @@ class InteractionHandler:
     async def _acknowledge(
         self, interaction: discord.Interaction[Any], *, is_public: bool, is_silent: bool
     ) -> None:
-        """Give Discord a first sign; a second time where the connection was cut."""
+        """Acknowledge the interaction; a second time if the connection was cut."""
         try:
             await _defer(interaction, is_public=is_public, is_silent=is_silent)
         except api_errors.CONNECTION as error:
@@ -111,7 +112,7 @@ class InteractionHandler:
         interaction.extras[_ACKNOWLEDGED] = "silently" if is_silent else "thinking"
 
     def may_complete(self, interaction: discord.Interaction[Any]) -> bool:
-        """Say whether somebody may see what could be completed."""
+        """Say whether a person may see autocompletions."""
         return not permissions.refusal(_asker(interaction), self.options)
 
     async def tell(
@@ -122,7 +123,7 @@ class InteractionHandler:
         uploads: tuple[message_layout.Upload, ...] = (),
         offered: tuple[message_layout.Button, ...] = (),
     ) -> None:
-        """Answer; unless a public answer was promised, only who asked can see it."""
+        """Answer; unless a public answer was promised, only the person who asked sees it."""
         nobody = discord.AllowedMentions.none()
         if interaction.extras.get(_ACKNOWLEDGED) == "thinking":
             await interaction.edit_original_response(
@@ -153,7 +154,7 @@ class InteractionHandler:
         is_code: bool = False,
         context: str = "",
     ) -> None:
-        """Carry a request out and show its answer to all who are there, if that may be."""
+        """Run a request and show its answer to everybody in the channel, if permitted."""
         if not await self.begins(interaction, is_public=True):
             return
         place = locations.of_interaction(interaction)
@@ -177,7 +178,7 @@ class InteractionHandler:
     async def again(
         self, interaction: discord.Interaction[Any], place: locations.Place, turn_id: int
     ) -> None:
-        """Carry out the request of an earlier turn anew, if that may be."""
+        """Run the request of an earlier turn again, if permitted."""
         if not await self.begins(interaction, is_public=True):
             return
         past = next((t for t in await self.service.history(place.key) if t.id == turn_id), None)
@@ -201,7 +202,7 @@ class InteractionHandler:
         self.in_flight.spawn(work, f"interaction {interaction.id}")
 
     async def failed(self, interaction: discord.Interaction[Any], error: Exception) -> None:
-        """Translate what went wrong for who asked, and for the log."""
+        """Translate an error for the person who asked, and log it."""
         cause = getattr(error, "original", error)
         if isinstance(cause, errors.BotError):
             text = f"⚠️ {markdown.plain(str(cause))}"
@@ -226,7 +227,7 @@ async def _defer(
     try:
         await interaction.response.defer(ephemeral=not is_public, thinking=not is_silent)
     except discord.HTTPException as error:
-        # By another bot, or by this one before the connection was cut.
+        # Acknowledged by another bot, or by this one before the connection was cut.
         if error.code != api_errors.ALREADY_ANSWERED:
             raise
 

@@ -1,4 +1,5 @@
-"""Threads of ours: opened on a message, recognised when somebody writes in one."""
+"""Places of requests and answers with their session keys, and threads that the bot opened or
+joined."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ Author: TypeAlias = discord.User | discord.Member | discord.ClientUser
 _log = logging.getLogger(__name__)
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, object], str], object]
-"""Lets something run as a task of a name."""
+"""Runs a coroutine as a named task."""
 
 _MOST_KNOWN: Final = 10_000
 _LOOK_SECONDS: Final = 0.2
@@ -37,7 +38,7 @@ class Place:
     """Where a request came from and its answer goes.
 
     Attributes:
-        key: the conversation.
+        key: the session.
         channel_id: of the channel, thread or direct conversation to write to.
         guild_id: None in direct conversations.
         file_bytes: the largest file that may be sent there.
@@ -51,18 +52,18 @@ class Place:
     is_member: bool = True
 
     def scope(self, person: str = "") -> values.Scope:
-        """Return where choices hold here, for somebody."""
+        """Return the scope of choices here, for a person."""
         return values.Scope(PLATFORM, self.key.workspace, self.key.channel, person)
 
 
 def of_channel(channel: object, guild: discord.Guild | None) -> Place:
-    """Return the place that a channel, a thread or a direct conversation is."""
+    """Return the place of a channel, a thread or a direct conversation."""
     guild_id = guild.id if guild else None
     return Place(_key(channel, guild_id), getattr(channel, "id", 0), guild_id, _most_bytes(guild))
 
 
 def of_thread(place: Place, thread_id: int) -> Place:
-    """Return the place in a thread of a channel."""
+    """Return the place of a thread in a channel."""
     key = dataclasses.replace(place.key, thread=str(thread_id))
     return dataclasses.replace(place, key=key, channel_id=thread_id)
 
@@ -70,12 +71,12 @@ def of_thread(place: Place, thread_id: int) -> Place:
 def of_interaction(interaction: discord.Interaction, owner: int | None = None) -> Place:
     """Return the place of an interaction.
 
-    Where the bot is not, a conversation is one person's: those around have no part in it, and
+    Where the bot is no member, a session is one person's: others there have no part in it, and
     may be strangers to each other.
 
     Args:
-        interaction: what somebody did.
-        owner: whose conversation it is, where the bot is not; default: whoever did it.
+        interaction: what a person did.
+        owner: whose session it is, where the bot is no member; default: that person's.
     """
     channel = interaction.channel
     guild_id, channel_id = interaction.guild_id, interaction.channel_id or 0
@@ -86,8 +87,8 @@ def of_interaction(interaction: discord.Interaction, owner: int | None = None) -
         key = dataclasses.replace(key, thread=f"{_OWN_MARK}{owner or interaction.user.id}")
     elif channel is not None:
         key = _key(channel, guild_id)
-    # Of an answer only the first message is in the name of a person who may send larger files;
-    # the others are the bot's own.
+    # Of an answer only the first message is in the name of a person who may send larger files; the
+    # others are the bot's own.
     most_bytes = _most_bytes(interaction.guild)
     if not is_member:
         most_bytes = interaction.filesize_limit - MARGIN_BYTES
@@ -101,14 +102,14 @@ def _most_bytes(guild: discord.Guild | None) -> int:
 
 
 def channel_of(key: values.SessionKey) -> int | None:
-    """Return the channel in which a conversation takes place; None where we are not."""
+    """Return the channel of a session; None if the bot is not there."""
     if key.thread.startswith(_OWN_MARK):
         return None
     return int(key.thread or key.channel)
 
 
 def person(user: Author) -> requests.Person:
-    """Say who somebody is."""
+    """Return the person behind a Discord user."""
     return requests.Person(str(user.id), user.display_name)
 
 
@@ -121,7 +122,7 @@ def _key(channel: object, guild_id: int | None) -> values.SessionKey:
 
 
 class Threads:
-    """Knows which threads are ours."""
+    """Knows which threads belong to the bot."""
 
     def __init__(
         self,
@@ -137,7 +138,8 @@ class Threads:
         self._known = cachetools.LRUCache[int, bool](_MOST_KNOWN)
 
     async def is_ours(self, thread: discord.Thread) -> bool:
-        """Say whether a thread was opened by us, or is one in which we have been asked before."""
+        """Say whether a thread was opened by the bot, or is one in which it has been asked
+        before."""
         me = self._client.user
         if me is not None and thread.owner_id == me.id:
             return True
@@ -151,14 +153,14 @@ class Threads:
         return known
 
     def join(self, thread_id: int) -> None:
-        """Remember that we have been asked in a thread."""
+        """Remember that the bot has been asked in a thread."""
         self._known[thread_id] = True
 
     async def open(self, message: discord.Message, title: str) -> int | None:
         """Open a thread on a message.
 
         Returns:
-            Its id; None where that is not allowed, or not for the next minutes.
+            Its id; None if that is not allowed, or not for the next minutes.
         """
         guild, channel = message.guild, message.channel
         if guild is None or not isinstance(channel, discord.TextChannel):
@@ -172,7 +174,7 @@ class Threads:
             return None
         opened: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._spawn(self._open(message, title, opened), f"thread on message {message.id}")
-        # The library answers only when the next one might be opened, too; Discord has told of
+        # The library answers only when the next one might be opened, too; Discord's event brought
         # this one before.
         while not opened.done() and guild.get_thread(message.id) is None:
             await asyncio.wait((opened,), timeout=_LOOK_SECONDS)

@@ -1,6 +1,6 @@
-"""Discord's own syntax: foreign text made harmless in it. Pure.
+"""Discord's Markdown: foreign text made harmless in it. Pure.
 
-Mentions notify nobody through `allowed_mentions`; here they are also kept from looking as if.
+`allowed_mentions` keeps mentions from notifying; here they are also kept from looking like ones.
 Addresses are put in angle brackets, so that Discord does not fetch what a model wrote.
 """
 
@@ -23,7 +23,7 @@ _LINK: Final = re.compile(
     r"|(?P<bare><?(?P<url>https?://[^\s<>\"]+)>?)",
     re.IGNORECASE,
 )
-# Of these, with or without a scheme, clients make an invitation to join.
+# Addresses that clients turn into an invitation to join, with or without a scheme.
 _INVITATION: Final = re.compile(
     r"(?<!\w)discord(?=(?:\.gg|\.new|(?:app)?\.com[/\\]+invite)[/\\])", re.IGNORECASE
 )
@@ -35,12 +35,12 @@ _RULE: Final = re.compile(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*\Z")
 
 
 def code(text: str, language: str = "") -> str:
-    """Return a code block that its text cannot leave; empty where there is nothing to show."""
+    """Return a code block that its text cannot leave; empty if there is nothing to show."""
     return fences.fenced(safe_text.harmless(text), language=language, style="broken")
 
 
 def line(text: str, most_characters: int = 200) -> str:
-    """Return foreign text as code within a line, cut where it is long."""
+    """Return foreign text as code within a line, cut if it is long."""
     text = safe_text.harmless(text)
     if len(text) > most_characters:
         text = text[: most_characters - 1] + "…"
@@ -48,12 +48,12 @@ def line(text: str, most_characters: int = 200) -> str:
 
 
 def small(text: str) -> str:
-    """Return a line of ours in small print."""
+    """Return a line of the bot in small print."""
     return "\n".join(f"-# {row}" for row in text.splitlines() if row.strip())
 
 
 def plain(text: str) -> str:
-    """Return text within a line as it is: nothing in it is markup, mention or link."""
+    """Escape text within a line: nothing in it is markup, mention or link."""
     text = " ".join(safe_text.harmless(text).split())
     text = _MARKUP.sub(r"\\\g<0>", text)
     text = _INVITATION.sub(f"\\g<0>{_BREAK}", text)
@@ -61,7 +61,7 @@ def plain(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Return a model's Markdown as Discord understands it, harmless.
+    """Convert a model's Markdown to harmless Discord Markdown.
 
     Code blocks get fences that Discord knows and their text cannot leave; tables, which it does
     not know, become aligned code blocks.

@@ -1,4 +1,4 @@
-"""Changes of messages: a request that is edited is run again, one that is deleted is withdrawn."""
+"""Edited messages are run again, requests of deleted messages are withdrawn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OTHERS_FIRST_SECONDS: Final = 2.0
 
 
 class MessageEdits:
-    """Hears of changes."""
+    """Handles edits and deletions of messages."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class MessageEdits:
         self._listener = listener
 
     async def edited(self, message: discord.Message) -> None:
-        """Take a message that was changed; Discord itself changes some, to add previews."""
+        """Handle an edited message; Discord itself edits some, to add previews."""
         edited_at = message.edited_at
         if edited_at is None or message.author.bot:
             return
@@ -44,7 +44,7 @@ class MessageEdits:
                 await self._edited_recently(message, recent, event)
                 return
         age = discord.utils.utcnow() - message.created_at
-        # If it did not call us before, perhaps it does now.
+        # If it was not for the bot before, perhaps it is now.
         if age.total_seconds() <= self._options.rerun_seconds and await self._listener.on_message(
             message
         ):
@@ -57,7 +57,7 @@ class MessageEdits:
         if is_late or message.content == recent.message.content:
             return
         if not await self._listener.is_still_for_us(message):
-            # Perhaps it cannot even be read any more: the answer to what it was stands.
+            # The edited message may be unreadable for the bot: the old answer stays.
             return
         if not await self._service.claim(locations.PLATFORM, event):
             return
@@ -67,8 +67,8 @@ class MessageEdits:
             self._in_flight.spawn(work, f"edited message {message.id}")
 
     async def _anew(self, message: discord.Message, event: str) -> None:
-        """Answer a changed message that was answered before the bot was started."""
-        # Another bot that gave the answer, and can change it, shall have its chance first.
+        """Answer an edited message that was answered before the bot was started."""
+        # Another bot that gave the answer, and can change it, goes first.
         await asyncio.sleep(_OTHERS_FIRST_SECONDS)
         if await self._service.claim(locations.PLATFORM, event):
             await self._listener.on_edit(message)
@@ -79,7 +79,7 @@ class MessageEdits:
         recent: requests_in_flight.RequestOfMessage,
         old: requests_in_flight.InFlight,
     ) -> None:
-        """Run a changed message again; its answer takes the place of the old one."""
+        """Run an edited message again; its answer replaces the old one."""
         if not old.is_over.is_set():
             await self._in_flight.stop(old)
             await old.is_over.wait()
@@ -91,7 +91,7 @@ class MessageEdits:
         await self._in_flight.carry_out(run, chosen, instead_of=old)
 
     async def deleted(self, message_id: int) -> None:
-        """Take a message that was deleted: a request that still waits is withdrawn."""
+        """Handle a deleted message: a request that still waits is withdrawn."""
         recent = self._listener.recent_requests.forget(message_id)
         if recent is not None and recent.run is not None:
             await self._service.withdraw(recent.run.place.key, recent.run.request.id)

@@ -1,8 +1,7 @@
-"""Messages made into requests: which are for us, and in what order.
+"""From message event to request: which messages are for the bot, and in what order.
 
-In one module from the event to the request, for the order of its steps is what matters.
-
-Above 300 lines: the way of an event to a request, in the order in which it is gone.
+Above 300 lines: one module from the event to the request, for the order of its steps is what
+matters.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _BLIND: Final = (
 
 
 class MessageEvents:
-    """Hears messages. One message makes one request, whoever else hears it, however often.
+    """Handles messages. One message makes one request, however many bots receive it, however often.
 
     Attributes:
         recent_requests: messages that became requests, as long as they may be changed.
@@ -77,13 +76,13 @@ class MessageEvents:
 
     @contextlib.asynccontextmanager
     async def in_order(self, channel_id: int) -> AsyncIterator[None]:
-        """Take the messages of one channel one after the other, as they came."""
+        """Hold the order of one channel: its messages are handled one after the other."""
         lock = self._orders.setdefault(channel_id, asyncio.Lock())
         async with lock:
             yield
 
     async def on_message(self, message: discord.Message) -> bool:
-        """Take a message that was written; says whether it is for us, but was taken before."""
+        """Handle a new message; return whether it is for the bot, but was claimed before."""
         if not _is_of_a_person(message):
             return False
         async with self.in_order(message.channel.id):
@@ -101,7 +100,7 @@ class MessageEvents:
         return False
 
     async def on_edit(self, message: discord.Message) -> None:
-        """Take a message again that was changed since it was answered, by whomever that was."""
+        """Handle a message again that was edited since any bot answered it."""
         async with self.in_order(message.channel.id):
             channel = await self._channel(message)
             place = locations.of_channel(channel, message.guild)
@@ -110,7 +109,7 @@ class MessageEvents:
             for answered in (place, locations.of_thread(place, message.id)):
                 past = await self._service.history(answered.key)
                 if any(turn.request == wanted.text for turn in past):
-                    # Nothing was changed about its words.
+                    # Its words are unchanged.
                     return
             await self._take_or_say_why_not(message, channel)
 
@@ -120,12 +119,12 @@ class MessageEvents:
         try:
             await self._take(message, channel)
         except errors.BotError as error:
-            # Nobody else will answer it: it is claimed.
+            # No other bot will answer it: it is claimed.
             _log.exception("a message could not be taken")
             await self._say(channel, f"⚠️ {markdown.plain(str(error))}")
 
     async def _channel(self, message: discord.Message) -> discord.abc.MessageableChannel:
-        """Return the channel of a message; one that is not known (yet) is asked for."""
+        """Return the channel of a message; one that is not cached (yet) is fetched."""
         if isinstance(message.channel, discord.PartialMessageable) and message.guild is not None:
             found = await self._client.fetch_channel(message.channel.id)
             if isinstance(found, discord.abc.Messageable):
@@ -133,7 +132,7 @@ class MessageEvents:
         return message.channel
 
     async def is_still_for_us(self, message: discord.Message) -> bool:
-        """Say whether a message that was changed wants an answer of ours now, as far as we see."""
+        """Say whether an edited message is for the bot now, as far as is known."""
         return await self._is_for_us(message, message.channel, is_told=False)
 
     async def _is_for_us(
@@ -143,7 +142,8 @@ class MessageEvents:
         *,
         is_told: bool = True,
     ) -> bool:
-        """Say whether a message wants an answer of ours; where it cannot be read, that is told."""
+        """Say whether a message is for the bot; if it cannot be read, that is said in its
+        thread."""
         if message.guild is None:
             return True
         if any(user.id == self._me for user in message.mentions):
@@ -161,7 +161,7 @@ class MessageEvents:
         return True
 
     async def _tell_once(self, channel: discord.Thread) -> None:
-        """Say that the message could not be read, once in a thread."""
+        """Say that the message could not be read, once per thread."""
         if channel.id in self._told:
             return
         self._told[channel.id] = None
@@ -206,7 +206,7 @@ class MessageEvents:
         channel: discord.abc.MessageableChannel,
         place: locations.Place,
     ) -> list[discord.Message]:
-        """Read what was said in somebody's thread before we were called into it."""
+        """Read the messages of a person's thread before the bot was called into it."""
         most = self._options.context_messages
         if not isinstance(channel, discord.Thread) or not most:
             return []
@@ -217,7 +217,7 @@ class MessageEvents:
         except api_errors.ANY as error:
             _log.info("what was said before could not be read", exc_info=error)
             return []
-        # Who may not use the bot is not to be heard by it either.
+        # The words of people who may not use the bot do not reach it as context either.
         return [
             one
             for one in reversed(found)
@@ -227,7 +227,7 @@ class MessageEvents:
     async def said(
         self, message: discord.Message, before: Iterable[discord.Message] = ()
     ) -> message_parsing.ParsedMessage:
-        """Read a message, and what was written before it."""
+        """Parse a message, and those before it."""
         original = message_parsing.referred(message)
         refusal = ""
         if original is not None and original.author.id != self._me:
@@ -237,7 +237,7 @@ class MessageEvents:
     async def _refusal(
         self, message: discord.Message, channel: discord.abc.MessageableChannel
     ) -> str:
-        """Return why who wrote a message may not use the bot there; empty where they may."""
+        """Return why a message's author may not use the bot there; empty if they may."""
         standing = await self._members.standing(message.author, message.guild)
         return permissions.refusal(_asker(message, channel, standing), self._options)
 

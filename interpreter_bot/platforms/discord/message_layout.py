@@ -1,4 +1,4 @@
-"""Messages as they should stand: text, files, buttons; and how an answer is laid out on them. Pure.
+"""The layout of an answer on messages: text, files, buttons. Pure.
 
 Discord shows the files of a message below its text. To keep words and pictures in order, words
 that come after a picture begin a new message.
@@ -15,22 +15,22 @@ from typing import Final, Protocol, TypeAlias
 from interpreter_bot.platforms.rendering import message_splitting
 
 MOST_CHARACTERS: Final = 1900
-"""Of a message: somewhat less than Discord's 2,000."""
+"""The most characters of a message: somewhat less than Discord's 2,000."""
 MOST_FILES: Final = 10
 MOST_TOGETHER_BYTES: Final = 24 * 1024 * 1024
-"""Of the files of one message together; a larger request is refused as a whole."""
+"""The most bytes of all files of one message; a larger request is refused as a whole."""
 
 
 class Source(Protocol):
-    """Where the bytes of a file come from."""
+    """The source of a file's bytes."""
 
     def content(self) -> io.BufferedIOBase | pathlib.Path:
-        """Return them, from the beginning; a path is opened and closed by whoever sends it."""
+        """Return the bytes, from the beginning; a path is opened and closed by the sender."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Upload:
-    """A file of a message. Two are the same when what identifies them and their versions are.
+    """A file of a message. Two are equal if their ids and versions are.
 
     Attributes:
         id: names it within the answer.
@@ -47,13 +47,13 @@ class Upload:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Button:
-    """A button of ours.
+    """A button of the bot.
 
     Attributes:
         verb: what it does.
         number: of the request, turn, question or table that it is about.
         owner: whose it is.
-        label: where it needs a better one than its verb's.
+        label: if it needs a better one than its verb's.
     """
 
     verb: str
@@ -64,7 +64,7 @@ class Button:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MessageDraft:
-    """One message as it should stand. With `pings`, its author may be notified."""
+    """The wanted state of one message. With `pings`, its author may be notified."""
 
     content: str
     uploads: tuple[Upload, ...] = ()
@@ -74,7 +74,7 @@ class MessageDraft:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Break:
-    """What follows begins a new message; with `pings` one that notifies who asked."""
+    """What follows begins a new message; with `pings` one that notifies the person who asked."""
 
     pings: bool = False
 
@@ -119,7 +119,7 @@ class _Layout:
 
 
 def lay_out(parts: Iterable[Part], buttons: tuple[Button, ...] = ()) -> tuple[MessageDraft, ...]:
-    """Lay an answer out; the buttons stand below the last message."""
+    """Lay an answer out on messages; the buttons stand below the last one."""
     layout = _Layout()
     for part in parts:
         layout.add(part)

@@ -1,4 +1,4 @@
-"""What a message says: its words without the mention, what it refers to, its files. Pure."""
+"""Parse a message: words without the mention, context it refers to, attachments. Pure."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _PYTHON: Final = frozenset({"", "py", "python", "python3", "ipython", "pycon"})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ParsedMessage:
-    """What a message says.
+    """A parsed message.
 
     Attributes:
-        text: its words, without the mention of us.
+        text: its words, without the mention of the bot.
         context: what it refers to, in the words of others.
         attachments: of the message and of what it refers to.
     """
@@ -41,13 +41,13 @@ def parse(
     *,
     is_of_outsider: bool = False,
 ) -> ParsedMessage:
-    """Read a message.
+    """Parse a message.
 
     Args:
-        message: what somebody wrote to us.
-        me: our own id.
-        before: what was written there before, oldest first.
-        is_of_outsider: what it refers to is of somebody who may not use the bot.
+        message: what a person wrote to the bot.
+        me: the bot's id.
+        before: earlier messages there, oldest first.
+        is_of_outsider: it refers to a message of a person who may not use the bot.
     """
     files = list(message.attachments)
     around = [quoted(earlier, me) for earlier in before]
@@ -65,13 +65,13 @@ def parse(
 
 
 def referred(message: discord.Message) -> discord.Message | None:
-    """Return the message that another one replies to, where Discord told of it."""
+    """Return the message that another one replies to, if Discord included it."""
     resolved = message.reference.resolved if message.reference is not None else None
     return resolved if isinstance(resolved, discord.Message) else None
 
 
 def words(content: str, mentioned: Iterable[discord.User | discord.Member], me: int) -> str:
-    """Return text with names in place of mentions, and without the mention of us."""
+    """Return text with names in place of mentions, and without the mention of the bot."""
     text = re.sub(rf"<@!?{me}>", "", content)
     for user in mentioned:
         for spelling in (f"<@{user.id}>", f"<@!{user.id}>"):
@@ -80,7 +80,7 @@ def words(content: str, mentioned: Iterable[discord.User | discord.Member], me: 
 
 
 def quoted(message: discord.Message, me: int) -> str:
-    """Return a message as the model is told of it; empty where it says nothing."""
+    """Return a message as context for the model; empty if it says nothing."""
     text = words(message.content, message.mentions, me)[:_MOST_QUOTED]
     named = "".join(f" [file {file.filename}]" for file in message.attachments)
     if not (text or named):
@@ -90,7 +90,7 @@ def quoted(message: discord.Message, me: int) -> str:
 
 
 def title(text: str) -> str:
-    """Name a thread after the first words of a request."""
+    """Return a thread title: the first words of a request."""
     lines = safe_text.harmless(text).split("\n")
     line = next((row for row in lines if row.strip(" `")), "")
     line = " ".join(line.replace("`", " ").split())
@@ -100,7 +100,7 @@ def title(text: str) -> str:
 
 
 def code_blocks(text: str) -> str:
-    """Return the Python of a message: its blocks, else its spans; empty where there is none."""
+    """Return the Python of a message: its blocks, else its spans; empty if there is none."""
     blocks: list[str] = []
     inside: list[str] = []
     fence = None

@@ -1,10 +1,10 @@
-"""Keeping an answer on Discord as it should stand: at a pace, and whatever goes wrong between.
+"""Reconcile an answer's Discord messages with their wanted state; rate-limited, retried.
 
-What is wanted is told anew each time; what stands is known; the difference is sent. So nothing
-is lost by being skipped, and a request that failed is simply made again, under the same nonce.
-All of it in one module, for each thing that can go wrong changes what stands.
+Callers give the complete wanted state; only differences are sent. So nothing is lost by being
+skipped, and a request that failed is simply made again, under the same nonce.
 
-Above 300 lines: the steps of one reconciliation share what stands and what is wanted.
+Above 300 lines: the steps of one reconciliation share what stands and what is wanted, and each
+thing that can go wrong changes what stands.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 Draw: TypeAlias = Callable[[], tuple[message_layout.MessageDraft, ...]]
 Refused: TypeAlias = Callable[[tuple[message_layout.Upload, ...]], Awaitable[None]]
-"""Hears of files that Discord does not take as they are, and draws others from then on."""
+"""Called with files that Discord refuses as they are; others must be drawn from then on."""
 
 _TYPING_SECONDS: Final = 8.0
 _MOST_TRIES: Final = 8
@@ -50,12 +50,12 @@ _AS_NEW: Final = frozenset({api_errors.TOO_MANY_EDITS, api_errors.ARCHIVED})
 
 @dataclasses.dataclass(slots=True)
 class _Slot:
-    """A message of the answer.
+    """One message of the answer.
 
     Attributes:
         draft: how it stands; while it does not, how it was to be posted first. Discord answers a
             second request under the same nonce with what the first one posted.
-        tried: when that was requested first, on the clock of the world.
+        tried: when that was requested first, in wall-clock time.
         is_refused: it does not stand, and is to be posted otherwise.
     """
 
@@ -68,7 +68,7 @@ class _Slot:
 
 
 class _FilesRefusedError(Exception):
-    """Discord does not take these files as they are."""
+    """Discord refuses these files as they are."""
 
     def __init__(self, uploads: tuple[message_layout.Upload, ...]) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class _FilesRefusedError(Exception):
 
 
 class MessageSync:
-    """Keeps one answer."""
+    """Keeps the messages of one answer in sync."""
 
     def __init__(
         self,
@@ -87,14 +87,14 @@ class MessageSync:
         pace_seconds: float,
         instead_of: MessageSync | None = None,
     ) -> None:
-        """Keep an answer.
+        """Prepare an answer.
 
         Args:
             target: where it goes.
-            draw: says how it should stand now.
-            refused: hears which files of that Discord does not take.
+            draw: returns its wanted state.
+            refused: called with files that Discord refuses.
             pace_seconds: between two rounds, while it changes.
-            instead_of: an earlier answer in the same place, whose messages this one takes.
+            instead_of: an earlier answer in the same place, whose messages this one takes over.
         """
         self._target = target
         self._draw = draw
@@ -108,18 +108,18 @@ class MessageSync:
         """Set when nothing can be shown there any more."""
 
     def change(self, *, is_urgent: bool = False) -> None:
-        """Hear that it should stand otherwise now."""
+        """Signal that the wanted state has changed."""
         self._has_changed.set()
         if is_urgent:
             self._is_urgent.set()
 
     def finish(self) -> None:
-        """Hear that it changes once more, and never again."""
+        """Signal the last change."""
         self._is_last = True
         self.change(is_urgent=True)
 
     async def run(self) -> None:
-        """Keep it until it has been finished and stands."""
+        """Sync until the answer is finished and stands."""
         failures = 0
         async with self._typing():
             while not self.is_lost.is_set():
@@ -136,7 +136,7 @@ class MessageSync:
                 failures = 0 if is_done else failures + 1
                 if failures:
                     self._has_changed.set()
-                # Whoever insists while Discord refuses is shut out altogether.
+                # Discord shuts out bots that insist while it refuses.
                 rest = self._pace_seconds * 2**failures - (time.monotonic() - started)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(min(max(rest, 0), _LONGEST_WAIT_SECONDS)):
@@ -144,7 +144,7 @@ class MessageSync:
 
     @contextlib.asynccontextmanager
     async def _typing(self) -> AsyncIterator[None]:
-        """Show that something is being written, inside the context.
+        """Show the typing indicator inside the context.
 
         Its last request is waited for: one that is cancelled while the library waits for the end
         of a global rate limit would let all others wait for ever (discord.py 2.7).
@@ -161,7 +161,8 @@ class MessageSync:
             await asyncio.wait((task,))
 
     async def _round(self, *, patient: bool) -> bool:
-        """Bring what stands to what is wanted; says whether that succeeded."""
+        """Send the differences between what stands and what is wanted; return whether that
+        succeeded."""
         attempt = 0
         while attempt < (_MOST_TRIES if patient else 1):
             if attempt:
@@ -217,7 +218,7 @@ class MessageSync:
         now = time.time()
         slot.tried = slot.tried or now
         if now - slot.tried > NONCE_SECONDS:
-            # The nonce is forgotten by now: it is looked for, so that it does not stand twice.
+            # The nonce has expired: the message is looked for, so that it does not stand twice.
             known = {other.posted.id for other in self._slots if other.posted is not None}
             slot.posted = await self._target.find(slot.draft, slot.tried, known)
             if slot.posted is not None:
@@ -227,7 +228,7 @@ class MessageSync:
             slot.posted = await self._target.send(index, slot.draft, slot.nonce)
         except discord.HTTPException as error:
             if error.code == api_errors.UNKNOWN_MESSAGE:
-                # The first answer to an interaction stands already, empty; somebody deleted it.
+                # The first answer to an interaction stands already, empty; a person deleted it.
                 slot.is_gone = True
                 return
             slot.is_refused = _is_about_files(slot.draft, error)
@@ -266,7 +267,7 @@ class MessageSync:
             slot.posted = await self._target.edit(posted, slot.draft, draft)
         except discord.HTTPException as error:
             if error.code == api_errors.UNKNOWN_MESSAGE:
-                # Somebody deleted it, who may have had reasons: it is not put there again.
+                # A person deleted it, who may have had reasons: it is not posted again.
                 slot.is_gone = True
                 return
             if error.code in _AS_NEW:
@@ -289,7 +290,7 @@ class MessageSync:
 
 
 async def type_until(is_over: asyncio.Event, type_: Callable[[], Awaitable[object]]) -> None:
-    """Show that something is being written, until it is over."""
+    """Show the typing indicator until the event is set."""
     while not is_over.is_set():
         try:
             await type_()
@@ -308,7 +309,7 @@ def _is_about_files(draft: message_layout.MessageDraft, error: discord.HTTPExcep
 def _without(
     draft: message_layout.MessageDraft, error: discord.HTTPException
 ) -> message_layout.MessageDraft | None:
-    """Return what to send instead of a sheet that is refused; None where that would not help.
+    """Return a draft to send instead of one that is refused; None if that would not help.
 
     Raises:
         _FilesRefusedError: its files have to be other ones.
@@ -324,7 +325,8 @@ def _without(
         return message_layout.MessageDraft("⚠️ Discord refused to show this part of the answer.")
     else:
         return None
-    # Nobody lets code run that they cannot see: what is left shows it whole, or refuses it.
+    # People approve only code that they can see: the button that is left shows it whole, or refuses
+    # it.
     offered = tuple(button for button in draft.buttons if button.verb != _RUN)
     if offered != draft.buttons:
         told += " So you cannot see all of the code here: press Edit to see it, or refuse it."

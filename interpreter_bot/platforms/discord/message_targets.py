@@ -1,6 +1,6 @@
-"""Where messages of an answer go: a channel here, an interaction in `interaction_targets`.
+"""Targets for messages of an answer: a channel here, an interaction in `interaction_targets`.
 
-A desk carries one message at a time and translates what Discord says about it.
+A target sends one message at a time and translates Discord's errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interpreter_bot.platforms.discord import api_errors, components, locations,
 _log = logging.getLogger(__name__)
 
 _MOST_LOOKED_AT: Final = 100
-# So much Discord's clock may be behind ours.
+# Discord's clock may be behind ours by this much.
 _CLOCK_SECONDS: Final = 30.0
 
 
@@ -28,7 +28,7 @@ class Posted:
 
     Attributes:
         id: of the message.
-        files: its attachments, in the order of the sheet's uploads.
+        files: its attachments, in the order of the draft's uploads.
         way: whether it is reached as the bot's own message or through an interaction.
     """
 
@@ -42,7 +42,7 @@ class MovedError(Exception):
 
 
 class MessageTarget(Protocol):
-    """Puts messages somewhere. Each method may raise `api_errors.ANY`."""
+    """Posts, edits and deletes messages somewhere. Each method may raise `api_errors.ANY`."""
 
     async def send(self, index: int, draft: message_layout.MessageDraft, nonce: str) -> Posted:
         """Post the `index`th message; sent twice with one `nonce` it is posted once."""
@@ -50,11 +50,11 @@ class MessageTarget(Protocol):
     async def find(
         self, draft: message_layout.MessageDraft, since: float, known: Collection[int]
     ) -> Posted | None:
-        """Return a message that stands as a sheet: it was posted, and nobody heard of it.
+        """Return a message that matches a draft: it was posted, but the response was lost.
 
         Args:
             draft: how it stands.
-            since: not before this moment, on the clock of the world.
+            since: not before this moment, in wall-clock time.
             known: ids of others.
         """
 
@@ -64,13 +64,13 @@ class MessageTarget(Protocol):
         before: message_layout.MessageDraft,
         draft: message_layout.MessageDraft,
     ) -> Posted:
-        """Let a message be another sheet."""
+        """Edit a message into another draft."""
 
     async def remove(self, posted: Posted) -> None:
-        """Take a message away."""
+        """Delete a message."""
 
     async def type(self) -> None:
-        """Show that something is being written."""
+        """Show the typing indicator."""
 
 
 class ChannelTarget:
@@ -99,7 +99,7 @@ class ChannelTarget:
         except discord.HTTPException as error:
             if error.code != api_errors.NO_REPLIES:
                 raise
-        # Who may not read what was said before can write, but not reply.
+        # Without the right to read earlier messages the bot can write, but not reply.
         self._answers = None
         return await self._send(draft, nonce)
 
@@ -118,7 +118,7 @@ class ChannelTarget:
     async def find(
         self, draft: message_layout.MessageDraft, since: float, known: Collection[int]
     ) -> Posted | None:
-        """Look for a message among the latest, which say no more under which nonce they came."""
+        """Look for a message among the latest, which no longer tell the nonce they came with."""
         begin = datetime.datetime.fromtimestamp(since - _CLOCK_SECONDS, datetime.UTC)
         after = discord.Object(discord.utils.time_snowflake(begin))
         names = [upload.name for upload in draft.uploads]
@@ -157,14 +157,14 @@ class ChannelTarget:
 
 
 def mentions(author: int) -> discord.AllowedMentions:
-    """Allow nobody to be notified but one person."""
+    """Allow mentions to notify one person only."""
     return discord.AllowedMentions(
         everyone=False, roles=False, users=[discord.Object(author)], replied_user=True
     )
 
 
 def files(uploads: tuple[message_layout.Upload, ...]) -> list[discord.File]:
-    """Open files to be sent; a request closes them."""
+    """Open files to be sent; the request closes them."""
     return [
         discord.File(
             upload.source.content(), filename=upload.name, description=upload.description or None
@@ -176,7 +176,7 @@ def files(uploads: tuple[message_layout.Upload, ...]) -> list[discord.File]:
 def attachments(
     posted: Posted, before: message_layout.MessageDraft, draft: message_layout.MessageDraft
 ) -> Any:  # noqa: ANN401
-    """Return what an edit says about files: those that stand already are kept, not sent."""
+    """Return the attachments of an edit: those that stand already are kept, not sent."""
     if before.uploads == draft.uploads:
         return discord.utils.MISSING
     known = dict(zip(before.uploads, posted.files, strict=False))

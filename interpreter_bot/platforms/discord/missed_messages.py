@@ -1,7 +1,7 @@
-"""What was missed: while the bot was down, or the gateway away with a session that is lost.
+"""Catch up on messages missed while the bot was down, or the gateway session was lost.
 
-Whatever was written since is looked for where something was written at all: Discord says of each
-channel which message is its last. A message that was heard after all is claimed already.
+Only channels with a new message are read: Discord gives the id of each channel's last one. A
+message that was handled after all is claimed already.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MARGIN: Final = 30_000 << 22
 
 
 class MissedMessages:
-    """Knows what was heard last, and reads on from there."""
+    """Knows the last handled message, and reads on from there."""
 
     def __init__(
         self,
@@ -51,26 +51,26 @@ class MissedMessages:
         self._lock = asyncio.Lock()
 
     def note(self, message: discord.Message) -> None:
-        """Remember that a message was heard."""
+        """Record that a message was handled."""
         self._last = max(self._last, message.id)
         if message.guild is None:
             self._direct[message.channel.id] = None
 
     def begin(self) -> None:
-        """Remember that from now on nothing should be missed."""
+        """Record that from now on no message should be missed."""
         self._last = self._last or discord.utils.time_snowflake(discord.utils.utcnow())
 
     def mark(self) -> None:
-        """Remember that a new session begins: what it brings is not what was missed before."""
+        """Record that a new session begins: what it brings is not what was missed before."""
         if self._since is None:
             self._since = self._last - _MARGIN
             self._looked_at.clear()
 
     async def look_back(self) -> None:
-        """Remember, once, that something may have been written before the bot was started.
+        """Record, once, that something may have been written before the bot was started.
 
-        Discord tells a bot of its servers, but not of its direct conversations: those are known
-        that were used last.
+        Discord tells a bot of its servers, but not of its direct conversations: only those that
+        were used last are known.
         """
         if self._has_looked_back:
             return
@@ -86,7 +86,7 @@ class MissedMessages:
         self._since = since if self._since is None else min(since, self._since)
 
     async def catch_up(self) -> None:
-        """Hear what was written between the sessions, oldest first."""
+        """Handle the messages written between the sessions, oldest first."""
         async with self._lock:
             if self._since is None:
                 return
@@ -99,13 +99,13 @@ class MissedMessages:
             await self._hear(found, since)
 
     async def catch_up_in(self, guild: discord.Guild) -> None:
-        """Hear what was written on a server that Discord told of later than of the others."""
+        """Handle the messages written on a server that became available later than the others."""
         async with self._lock:
             if self._since is None and self._begun is not None:
                 await self._hear(self._changed(guild, self._begun), self._begun)
 
     async def _hear(self, channels: list[discord.abc.Messageable], since: int) -> None:
-        """Hear what was written in some channels, oldest first."""
+        """Handle the messages of some channels, oldest first."""
         if len(channels) > _MOST_CHANNELS:
             _log.warning("of %d channels only %d are looked up", len(channels), _MOST_CHANNELS)
         missed: list[discord.Message] = []
@@ -116,13 +116,13 @@ class MissedMessages:
             try:
                 await self._listener.on_message(message)
             except Exception:
-                # One that goes wrong does not keep the others from being heard.
+                # An error of one does not keep the others from being handled.
                 _log.exception("a message that was missed could not be taken: %d", message.id)
         if missed:
             _log.info("%d messages were looked up that may have been missed", len(missed))
 
     def _changed(self, guild: discord.Guild, since: int) -> list[discord.abc.Messageable]:
-        """Find channels of a server in which something was written; once in a session."""
+        """Find channels of a server with new messages; once in a session."""
         config = self._options.guilds
         if guild.id in self._looked_at or guild.unavailable or (config and guild.id not in config):
             return []

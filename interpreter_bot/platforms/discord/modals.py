@@ -1,6 +1,6 @@
-"""Modals for code, and those whose question was asked by an earlier run of the bot.
+"""Modals for code, and submissions of modals that an earlier run of the bot opened.
 
-What was written in a lost one is not lost: what a modal is about stands in its id.
+These are not lost: what a modal is about stands in its id.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from interpreter_bot.platforms.discord import api_errors, interactions, location
 Submitted: TypeAlias = Callable[
     [discord.Interaction[Any], str, tuple[discord.Attachment, ...]], Awaitable[None]
 ]
-"""Takes what somebody sent off: their words, their files."""
+"""Called with a submission: words and files."""
 Failed: TypeAlias = Callable[[discord.Interaction[Any], Exception], Awaitable[None]]
 
 MOST_CHARACTERS: Final = 4000
-"""That a window takes."""
+"""The most characters that a modal takes."""
 _MOST_FILES: Final = 10
 _OPEN_SECONDS: Final = 30 * 60.0
 CODE, QUESTION, ANSWER, CHANGE = "code", "question", "answer", "change"
-"""What windows are for; it stays in their ids."""
+"""Kinds of modals; they stay in their ids."""
 _ID: Final = re.compile(r"ibw:(?P<kind>[a-z]+):(?P<number>[0-9]{1,20}):[0-9a-f]+")
 _TAKEN: Final = "taken"
 
 _log = logging.getLogger(__name__)
 
 _CLOSED: Final = "That question is not open any more."
-# Of the three that Discord waits for a first sign.
+# Of the three seconds that Discord waits for a first sign.
 _LOOK_SECONDS: Final = 1.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubmittedModal:
-    """What somebody sent off with a window that is not known any more.
+    """A submission of a modal that this process did not open.
 
     Attributes:
         kind: what it was for.
@@ -55,7 +55,7 @@ class SubmittedModal:
 
 
 class CodeModal(discord.ui.Modal):
-    """A paragraph and, where they are wanted, files."""
+    """A modal with a paragraph and, if wanted, files."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class CodeModal(discord.ui.Modal):
         is_required: bool = True,
         takes_files: bool = False,
     ) -> None:
-        # No two are the same: several people may have one open.
+        # Unique ids: several people may have one open.
         custom_id = f"ibw:{kind}:{number}:{secrets.token_hex(8)}"
         super().__init__(title=title[:45], timeout=_OPEN_SECONDS, custom_id=custom_id)
         self._submitted = submitted
@@ -95,8 +95,8 @@ class CodeModal(discord.ui.Modal):
             self.add_item(discord.ui.Label(text="Files for /mnt/data", component=self._files))
 
     async def on_submit(self, interaction: discord.Interaction[Any], /) -> None:
-        """Hand over what was written."""
-        # Before anything is waited for: who else hears of it looks for this.
+        """Pass on what was submitted."""
+        # Before any await: other handlers of the event look for this.
         interaction.extras[_TAKEN] = True
         files = tuple(self._files.values) if self._files is not None else ()
         await self._submitted(interaction, self._text.value, files)
@@ -104,12 +104,12 @@ class CodeModal(discord.ui.Modal):
     async def on_error(  # type: ignore[override]
         self, interaction: discord.Interaction[Any], error: Exception, /
     ) -> None:
-        """Say what went wrong."""
+        """Report an error to the person."""
         await self._failed(interaction, error)
 
 
 def sent_off(interaction: discord.Interaction[Any]) -> SubmittedModal | None:
-    """Read what was sent off with a window of ours; None where the window takes it itself."""
+    """Parse the submission of an earlier run's modal; None if the modal is open in this process."""
     told = cast("Mapping[str, Any]", interaction.data or {})
     found = _ID.fullmatch(str(told.get("custom_id", "")))
     if found is None or _TAKEN in interaction.extras:
@@ -135,7 +135,7 @@ def _fields(told: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 async def take(
     handler: interactions.InteractionHandler, interaction: discord.Interaction[Any]
 ) -> None:
-    """Take what was sent off with a window that nobody knows any more."""
+    """Handle the submission of an earlier run's modal."""
     try:
         await _take(handler, interaction)
     except Exception as error:
@@ -166,7 +166,7 @@ async def _take(
 
 
 async def _message(interaction: discord.Interaction[Any], number: int) -> discord.Message | None:
-    """Return the message that a question is about, where the bot can read it."""
+    """Return the message that a question is about, if the bot can read it."""
     channel = interaction.channel
     if not locations.of_interaction(interaction).is_member or not isinstance(
         channel, discord.abc.Messageable

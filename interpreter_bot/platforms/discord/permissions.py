@@ -1,4 +1,8 @@
-"""Who may use the bot where: the operator's lists. Pure."""
+"""Permissions: who may use the bot where, by the operator's lists and memberships.
+
+Discord sends roles with events on a server; not in direct messages, nor with fetched messages, so
+that they have to be asked for there.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +30,14 @@ _PLACE: Final = "I may not be used here."
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Membership:
-    """What somebody is on the servers that count: their roles; whether they are on any."""
+    """A person's roles on the servers that count, and whether they are on any."""
 
     role_ids: Collection[int] = ()
     is_member: bool = False
 
 
 class Memberships:
-    """Asks Discord for members, where the operator's lists depend on them."""
+    """Fetches members from Discord, where the operator's lists depend on them."""
 
     def __init__(self, client: discord.Client, config: settings.Discord) -> None:
         self._client = client
@@ -43,7 +47,7 @@ class Memberships:
         )
 
     def is_unknown(self, user: locations.Author, guild_id: int | None) -> bool:
-        """Say whether it depends on something that has to be asked for if somebody may."""
+        """Say whether a permission depends on something that has to be fetched."""
         config = self._options
         if user.id in config.people:
             return False
@@ -54,7 +58,7 @@ class Memberships:
         return not isinstance(user, discord.Member) and not is_far
 
     async def standing(self, user: locations.Author, guild: discord.Guild | None) -> Membership:
-        """Return what somebody is on a server; in direct messages on all that count."""
+        """Return a person's membership on a server; in direct messages on all that count."""
         if not self.is_unknown(user, guild.id if guild is not None else None):
             return Membership(roles_told(user))
         wanted = set(self._options.roles)
@@ -80,7 +84,7 @@ class Memberships:
         ]
 
     async def _roles_on(self, guild: discord.Guild, user_id: int) -> frozenset[int] | None:
-        """Return somebody's roles on a server; None where they are not on it, or nobody knows."""
+        """Return a person's roles on a server; None if they are not on it, or it is unknown."""
         with contextlib.suppress(KeyError):
             return self._known[guild.id, user_id]
         try:
@@ -97,20 +101,20 @@ class Memberships:
 
 
 def roles_told(user: Any) -> frozenset[int]:  # noqa: ANN401
-    """Return the roles that came along with somebody."""
+    """Return the roles that came along with a user object."""
     roles = user.roles if isinstance(user, discord.Member) else []
     return frozenset(role.id for role in roles)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
-    """Who asks, and where.
+    """The person who asks, and where.
 
     Attributes:
         channel_ids: of the channel and, in a thread, of the channel around it.
         role_ids: in direct messages those of all servers that count.
         is_member: in direct messages: they are on a server where the bot may be used.
-        is_bot_there: the bot is there itself, and not only where somebody installed it for
+        is_bot_there: the bot is there itself, and not only where a person installed it for
             themselves.
     """
 
@@ -123,7 +127,7 @@ class Member:
 
 
 def refusal(member: Member, config: settings.Discord) -> str:
-    """Return why somebody may not use the bot, as a sentence; empty where they may."""
+    """Return why a person may not use the bot, as a sentence; empty if they may."""
     if not (member.is_bot_there or config.user_install):
         return _PLACE
     if member.guild_id is None:
@@ -135,7 +139,7 @@ def refusal(member: Member, config: settings.Discord) -> str:
         if config.channels and not set(config.channels).intersection(member.channel_ids):
             return _PLACE
     if not (config.people or config.roles):
-        # Who may not be asked for by a place is asked for by where they belong.
+        # Where the place does not count, the servers of the person do.
         is_elsewhere = member.guild_id is None and bool(config.guilds or config.channels)
         return _PERSON if is_elsewhere and not member.is_member else ""
     is_known = member.user_id in config.people

@@ -1,4 +1,4 @@
-"""What guilds, channels and people choose for themselves on Discord."""
+"""Preferences that guilds, channels and people choose on Discord."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO: Final = frozenset({"off", "no", "false"})
 _SWITCHES: Final = ("threads", "follow_threads", "show_code")
 APPROVAL: Final = approvals.NAME
 NAMES: Final = (APPROVAL, "model", *_SWITCHES)
-"""What can be chosen."""
+"""Names of all preferences."""
 ABOUT: Final = {
     APPROVAL: "whether somebody is asked before code runs: never, once per answer, every time; the "
     "strictest that anybody chose holds",
@@ -27,7 +27,8 @@ ABOUT: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Preferences:
-    """What holds for one request; whether somebody is asked before it runs code, turns know."""
+    """The preferences in effect for one request; approval of code is left to
+    `sessions.approvals`."""
 
     model: str = ""
     threads: bool = True
@@ -36,7 +37,7 @@ class Preferences:
 
 
 def effective(chosen: Mapping[str, Any], config: settings.Discord) -> Preferences:
-    """Read what was chosen; what makes no sense (any more) is as if it had not been."""
+    """Return the preferences in effect; invalid values count as not chosen."""
     switches = {name: chosen[name] for name in _SWITCHES if isinstance(chosen.get(name), bool)}
     model = chosen.get("model")
     return Preferences(
@@ -50,7 +51,7 @@ def effective(chosen: Mapping[str, Any], config: settings.Discord) -> Preference
 
 
 def suggestions(name: str, models: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what can be chosen under a name."""
+    """Return the possible values of a preference."""
     if name == APPROVAL:
         return get_args(requests.Approval)
     if name == "model":
@@ -59,7 +60,7 @@ def suggestions(name: str, models: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def parse(name: str, text: str, models: tuple[str, ...]) -> object | None:
-    """Read what somebody chose; None where they want no choice of their own any more.
+    """Parse a chosen value; None removes the choice.
 
     Raises:
         BotError: that cannot be chosen.

@@ -1,4 +1,4 @@
-"""Questions that running code, or its approval, puts to a person; and where answers find them."""
+"""Pending questions of running code, or about its approval, and their answers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _BITS: Final = 60
 
 @dataclasses.dataclass(eq=False)
 class OpenQuestion:
-    """A question that waits.
+    """A question that waits for an answer.
 
     Attributes:
-        number: by which buttons know it.
+        number: by which buttons refer to it.
         owner: who alone may answer.
         channel_id: where it was asked.
         code: what is to be approved; None for `input()`.
@@ -33,7 +33,7 @@ class OpenQuestion:
     answer: asyncio.Future[str | None]
 
     def resolve(self, answer: str | None) -> bool:
-        """Answer it; says whether it still waited."""
+        """Answer the question; return whether it still waited."""
         if self.answer.done():
             return False
         self.answer.set_result(answer)
@@ -41,7 +41,7 @@ class OpenQuestion:
 
 
 class Questions:
-    """All that wait."""
+    """All pending questions."""
 
     def __init__(self) -> None:
         self._open: dict[int, OpenQuestion] = {}
@@ -50,9 +50,9 @@ class Questions:
     def asking(
         self, owner: int, channel_id: int, *, code: str | None = None, is_password: bool = False
     ) -> Iterator[OpenQuestion]:
-        """Let a question wait, for as long as the context lasts."""
+        """Register a question inside the context."""
         future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        # By chance, so that no button of an earlier run of the bot answers another question.
+        # Random, so that no button of an earlier run of the bot answers another question.
         number = secrets.randbits(_BITS)
         question = OpenQuestion(number, owner, channel_id, code, is_password, future)
         self._open[question.number] = question
@@ -63,11 +63,11 @@ class Questions:
             future.cancel()
 
     def find(self, number: int) -> OpenQuestion | None:
-        """Return a question that still waits."""
+        """Return a pending question."""
         return self._open.get(number)
 
     def for_words(self, owner: int, channel_id: int) -> OpenQuestion | None:
-        """Return the `input()` that somebody's message in a channel answers."""
+        """Return the `input()` that a person's message in a channel answers."""
         for question in self._open.values():
             is_theirs = question.owner == owner and question.channel_id == channel_id
             if is_theirs and question.code is None and not question.answer.done():

@@ -1,4 +1,5 @@
-"""The way back of one request: hears its turn, and lets Discord show it."""
+"""The reply of one request on Discord: receives the turn's events and keeps its messages
+current."""
 
 from __future__ import annotations
 
@@ -36,10 +37,10 @@ class ReplyStyle:
         owner: who asked; the only person who is notified, and who may answer questions.
         channel_id: where they are, and answer.
         is_code: the request is code, not words.
-        shows_code: code stays to be seen when it has run.
+        shows_code: code stays visible when it has run.
         pace_seconds: between two edits.
         file_bytes: the largest file that may be sent.
-        file_parts: in so many parts a larger one may be sent.
+        file_parts: the most parts into which a larger one is split.
     """
 
     number: int
@@ -98,7 +99,7 @@ class DiscordReply:
         Args:
             style: how.
             target: where.
-            waiting: where its questions wait for answers.
+            waiting: registry of its questions.
             on_lost: called when nothing can be shown there any more.
             instead_of: an earlier reply whose messages become this one's.
         """
@@ -118,7 +119,7 @@ class DiscordReply:
         await on_lost()
 
     async def _show(self) -> None:
-        """Keep the answer until all of it stands, the files that were made among it."""
+        """Sync the answer until all of it stands, including artifacts."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._sync.run(), name="post an answer")
             await self._has_ended.wait()
@@ -132,7 +133,7 @@ class DiscordReply:
         self._files = files
 
     async def _repack(self, refused: tuple[message_layout.Upload, ...]) -> None:
-        """Take smaller files, or none, in the place of those that Discord refused."""
+        """Replace files that Discord refused by smaller ones, or none."""
         self._spool.refuse(refused)
         if self._files:
             await self._pack()
@@ -141,7 +142,7 @@ class DiscordReply:
         return message_layout.lay_out([*self._renderer.parts(), *self._files], self._offered())
 
     def _offered(self) -> tuple[message_layout.Button, ...]:
-        """Choose the buttons that make sense now."""
+        """Return the buttons for the current state."""
         end, owner = self._turn_log.end, self._manner.owner
         if end is None:
             return (*self._buttons, message_layout.Button("stop", self._manner.number, owner))
@@ -163,18 +164,18 @@ class DiscordReply:
         return self._turn_log.has_begun and self._turn_log.end is None
 
     def show(self) -> None:
-        """Let something be seen before the turn has begun."""
+        """Show a first sign before the turn has begun."""
         self._sync.change()
 
-    # What is heard.
+    # The methods of `sessions.ports.Reply`.
 
     def queued(self, ahead: int) -> None:
-        """Show how many come before."""
+        """Show how many requests come before."""
         self._turn_log.ahead = ahead
         self._sync.change()
 
     def started(self) -> None:
-        """Show that the turn is on."""
+        """Show that the turn has started."""
         self._turn_log.ahead = None
         self._turn_log.has_begun = True
         self._sync.change()
@@ -227,7 +228,7 @@ class DiscordReply:
             return answer
 
     def _answered(self, cell: int, entry: turn_log.Question, shown: str) -> None:
-        """Let question and answer stand among what was printed, as on a terminal."""
+        """Show question and answer among what was printed, as on a terminal."""
         self._turn_log.entries.remove(entry)
         known = self._turn_log.cell(cell)
         if known is not None:
@@ -266,11 +267,11 @@ class DiscordReply:
                 self._sync.change(is_urgent=True)
 
     def save(self, cell: int, name: str) -> ports.FileWriter | None:
-        """Take a file, to be sent in the end."""
+        """Return the writer of an artifact, which is sent in the end."""
         return self._spool.save(name)
 
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
-        """Remember a file that was made."""
+        """Record a file that was made."""
         known = [one for one in self._turn_log.artifacts if one.name != artifact.name]
         self._turn_log.artifacts = [*known, artifact]
 
@@ -285,6 +286,6 @@ class DiscordReply:
         """Show nothing: `/interpreter usage` does."""
 
     def ended(self, end: ports.End) -> None:
-        """Take the end; it is shown when the files have been packed."""
+        """Record the end; it is shown when the files have been packed."""
         self._turn_log.finish(end)
         self._has_ended.set()

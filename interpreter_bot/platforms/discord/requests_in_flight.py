@@ -1,4 +1,4 @@
-"""Taking requests to their end: as tasks with an owner, each with its reply."""
+"""Requests in flight: run as tasks with an owner, each with its reply."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(eq=False, slots=True)
 class RequestOfMessage:
-    """One of them.
+    """A message that became a request.
 
     Attributes:
         message: as it was answered last.
-        heard: when it was heard first, on the monotonic clock.
+        heard: when it was received first, on the monotonic clock.
         run: its request; None while its thread is being opened.
-        is_deleted: it is gone.
+        is_deleted: it is deleted.
     """
 
     message: discord.Message
@@ -45,22 +45,22 @@ class RequestOfMessage:
 
 
 class RequestsByMessage:
-    """The latest of them, by message."""
+    """The latest requests, by message id."""
 
     def __init__(self) -> None:
         self._known = cachetools.LRUCache[int, RequestOfMessage](_MOST)
 
     def remember(self, message: discord.Message) -> RequestOfMessage:
-        """Take note of a message that becomes a request."""
+        """Record a message that becomes a request."""
         recent = self._known[message.id] = RequestOfMessage(message, time.monotonic())
         return recent
 
     def find(self, message_id: int) -> RequestOfMessage | None:
-        """Return what is known of a message."""
+        """Return the request of a message, if it is known."""
         return self._known.get(message_id)
 
     def forget(self, message_id: int) -> RequestOfMessage | None:
-        """Hear that a message is gone; returns what was known of it."""
+        """Forget a deleted message; return its request."""
         recent = self._known.pop(message_id, None)
         if recent is not None:
             recent.is_deleted = True
@@ -69,7 +69,7 @@ class RequestsByMessage:
 
 @dataclasses.dataclass(eq=False)
 class InFlight:
-    """One request on its way.
+    """One request in flight.
 
     Attributes:
         reply: what shows it, once it does.
@@ -84,10 +84,10 @@ class InFlight:
 
 
 class RequestsInFlight:
-    """Carries requests out.
+    """Runs requests.
 
     Attributes:
-        questions: what running code asks people.
+        questions: pending questions of running code.
     """
 
     def __init__(
@@ -106,36 +106,36 @@ class RequestsInFlight:
     async def chosen_by(
         self, place: locations.Place, person: requests.Person
     ) -> preferences.Preferences:
-        """Return what holds for somebody in a place."""
+        """Return the preferences in effect for a person in a place."""
         chosen = await self._service.choices(place.scope(person.id))
         holds = preferences.effective(chosen, self._options)
         known = self._service.models
         if holds.model in known and await self._service.model(place.key) == known[0]:
             return holds
-        # What the conversation itself has chosen comes first.
+        # A choice of the session itself comes first.
         return dataclasses.replace(holds, model="")
 
     def spawn(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[None]:
-        """Let something run; whatever goes wrong ends with it."""
+        """Run a coroutine as a task; its exceptions end with it."""
         task = self._tasks.create_task(_net(work, name), name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
 
     async def drained(self) -> None:
-        """Wait until nothing runs."""
+        """Wait until no task runs."""
         while self._running:
             await asyncio.wait(self._running)
 
     def cancel(self) -> None:
-        """End what still runs."""
+        """Cancel the tasks that still run."""
         for task in self._running:
             task.cancel()
 
     async def stop(self, run: InFlight) -> bool:
-        """Stop a request, or withdraw it while it waits; says whether it was still on.
+        """Stop a request, or withdraw it while it waits; return whether it was still in flight.
 
-        It is never another one of the same conversation that is stopped.
+        It is never another one of the same session that is stopped.
         """
         key = run.place.key
         if await self._service.withdraw(key, run.request.id):
@@ -143,7 +143,7 @@ class RequestsInFlight:
         return run.reply is not None and run.reply.is_running and await self._service.stop(key)
 
     def is_running(self, number: int) -> bool:
-        """Say whether a request is on its way here, by its number."""
+        """Say whether a request is in flight here, by its number."""
         return number in self._runs
 
     async def stop_numbered(self, number: int) -> bool:
@@ -159,7 +159,7 @@ class RequestsInFlight:
         shows_code: bool = False,
         instead_of: InFlight | None = None,
     ) -> None:
-        """Take a request to its end, and show it."""
+        """Run a request to its end, and show it."""
         request, place = run.request, run.place
         style = replies.ReplyStyle(
             number=int(request.id),
@@ -195,7 +195,7 @@ def request_in(
     chosen: preferences.Preferences,
     **others: Any,
 ) -> requests.Request:
-    """Make a request of what somebody wants in a place."""
+    """Make a request of what a person wants in a place."""
     return requests.Request(
         key=place.key,
         person=person,
@@ -209,5 +209,5 @@ async def _net(work: Coroutine[Any, Any, object], name: str) -> None:
     try:
         await work
     except Exception:
-        # The last net: one request that goes wrong takes no other with it.
+        # The last net: an error of one request ends no other.
         _log.exception("%s ended in an error", name)

@@ -1,4 +1,4 @@
-"""The slash commands `/py` and `/interpreter`."""
+"""The slash commands `/py` and `/interpreter`, and the context menus of messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_menus(
     """Add both context menus to a tree."""
 
     async def run(interaction: discord.Interaction[Any], message: discord.Message) -> None:
-        # A message without any code block is code as a whole, or so somebody thinks.
+        # A message without any code block is taken as code as a whole.
         code = message_parsing.code_blocks(message.content) or message.content
         if not code.strip():
             if await handler.admits(interaction):
@@ -126,7 +126,7 @@ def _add_session(
     handler: interactions.InteractionHandler,
     actions: command_actions.CommandActions,
 ) -> None:
-    """Add what is about the conversation."""
+    """Add the subcommands about the session."""
 
     @group.command(name="reset", description="Begin anew: variables and transcript are forgotten")
     @app_commands.describe(files="Delete the files in /mnt/data as well")
@@ -172,7 +172,7 @@ def _add_choosing(
     handler: interactions.InteractionHandler,
     actions: command_actions.CommandActions,
 ) -> None:
-    """Add what people choose."""
+    """Add the subcommands for preferences."""
 
     @group.command(name="model", description="See or choose this conversation's model")
     @app_commands.describe(name="The model to ask from now on")
@@ -217,7 +217,7 @@ def _add_choosing(
 
 
 def _choices(names: tuple[str, ...], current: str) -> list[app_commands.Choice[str]]:
-    """Offer what goes with what somebody typed so far; Discord takes 25, of 100 characters."""
+    """Return the autocompletions for what is typed so far; Discord takes 25, of 100 characters."""
     fitting = [name for name in names if current.lower() in name.lower()]
     return [
         app_commands.Choice(name=name, value=name)

@@ -1,7 +1,7 @@
-"""Answers that nobody writes any more: the bot that did was killed, and its message still says so.
+"""Mend answers of a killed bot, whose messages still say that they are being written.
 
-What a message of ours says about itself is in the id of its Stop button. It is brought up to date
-when the people there are told that something was interrupted, and when somebody presses Stop.
+The request of a message is in the id of its Stop button. It is mended when the people there are
+notified of an interruption, and when a person presses Stop.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ _log = logging.getLogger(__name__)
 
 _MOST_LOOKED_AT: Final = 30
 _STOP: Final = re.compile(r"ib:stop:(?P<number>[0-9]{1,19}):")
-# What `turn_rendering` says last of an answer that is being written.
+# The last line of `turn_rendering` for an answer that is being written.
 _GOING_ON: Final = re.compile(r"^-# (?:⏳|✍️) .*\n?", re.MULTILINE)
 _ENDED: Final = markdown.small("⏹️ This answer was interrupted.")
 
 IsRunning = Callable[[int], bool]
-"""Says whether a request is being carried out here, by its number."""
+"""Says whether a request is in flight here, by its number."""
 
 
 async def mend_all(channel: discord.abc.Messageable, me: int, is_running: IsRunning) -> None:
-    """Let no message of ours in a channel say that it is being written, if it is not."""
+    """Mend all messages of the bot in a channel that wrongly say they are being written."""
     try:
         async for message in channel.history(limit=_MOST_LOOKED_AT):
             if message.author.id == me and _is_stale(message, is_running):
-                # As it stands now: its answer may have ended after the messages were listed. That
-                # nobody wrote it before we ask again is as important as that nobody does after.
+                # Fetched anew: its answer may have ended after the messages were listed. The
+                # request must not run before this fetch nor after it.
                 await mend(await message.fetch(), is_running)
     except api_errors.ANY as error:
         _log.info("stale answers could not be looked for", exc_info=error)
 
 
 async def mend(message: discord.Message, is_running: IsRunning) -> None:
-    """Let a message say that it was interrupted, if nobody writes it any more.
+    """Mark a message as interrupted, if no request writes it any more.
 
     Raises:
         HTTPException: Discord does not let it be changed.
@@ -61,7 +61,7 @@ def _is_stale(message: discord.Message, is_running: IsRunning) -> bool:
 
 
 def _stops(message: discord.Message) -> Iterator[int]:
-    """Find the requests that can be stopped by a message."""
+    """Iterate over the numbers of the requests that a message's buttons stop."""
     for row in message.components:
         for item in row.children if isinstance(row, discord.ActionRow) else ():
             found = _STOP.match(getattr(item, "custom_id", None) or "")

@@ -1,8 +1,7 @@
-"""The way in: Discord as a platform, for as long as a context lasts.
+"""Start, watch and close the Discord platform inside a context.
 
-Opening, translating why that fails, and closing are one story, told in one module.
-
-Above 300 lines: the wiring of the platform, and its end in the reverse order.
+Above 300 lines: the wiring of the platform, the translation of its errors, and its end in the
+reverse order.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _OPEN: Final = (
     "switch Public Bot off in the developer portal."
 )
 IDENTIFY_SECONDS: Final = 5.0
-"""Between two times that a bot says who it is: Discord turns a second one within them away."""
+"""Between two IDENTIFY calls: Discord rejects a second one within them."""
 # What discord.py calls the thread of each connection.
 _HEARTBEAT: Final = "keep-alive-handler"
 _HEARTBEAT_SECONDS: Final = 2.0
@@ -81,11 +80,11 @@ class DiscordPlatform:
 async def serve(
     service: conversations.Conversations, config: settings.Discord, *, token: str
 ) -> AsyncIterator[str]:
-    """Be on Discord, and say as whom; see `startup`.
+    """Run Discord, and give the bot's name there; see `running`.
 
     Raises:
         DiscordLostError: Discord cannot be reached, or not any more.
-        DiscordError: it does not let us in, or not any more.
+        DiscordError: it does not let the bot in, or not any more.
     """
     async with running(service, config, token=token) as connected:
         lost = "" if connected.has_content else f" {_NO_CONTENT}"
@@ -97,19 +96,19 @@ async def serve(
 async def running(
     service: conversations.Conversations, config: settings.Discord, *, token: str
 ) -> AsyncIterator[DiscordPlatform]:
-    """Be on Discord inside the context. At its end, answers that are being given are finished.
+    """Run Discord inside the context. At its end, running answers are finished.
 
-    A connection that ends for good, such as when the token is taken back, cancels what is done
+    A connection that ends for good, such as when the token is revoked, cancels what is done
     inside the context, which then raises the reason, once answers have been finished.
 
     Args:
         service: where requests go.
-        config: what the operator set.
+        config: the operator's settings.
         token: of the bot; it appears in no log.
 
     Raises:
         DiscordLostError: Discord cannot be reached, or not any more; it may be tried again.
-        DiscordError: it does not let us in, or not any more; the sentence says why.
+        DiscordError: it does not let the bot in, or not any more; the sentence says why.
     """
     logs.redact((token,))
     if config.is_open:
@@ -134,7 +133,7 @@ async def running(
             )
         service.notify_through(locations.PLATFORM, _notifying(client, in_flight))
         try:
-            # A group of its own: answers that are being given do not end with the connection.
+            # A group of its own: running answers do not end with the connection.
             async with _tasks() as watching:
                 watch = watching.create_task(_watch(connection, config), name="discord watch")
                 yield DiscordPlatform(str(client.user), client.intents.message_content)
@@ -144,7 +143,7 @@ async def running(
 
 
 async def _heartbeats_over() -> None:
-    """Wait for the library's threads, which would go on speaking to an event loop that is gone."""
+    """Wait for the library's threads, which would use the event loop after it is closed."""
     beating = [one for one in threading.enumerate() if one.name.startswith(_HEARTBEAT)]
 
     def join() -> None:
@@ -156,7 +155,7 @@ async def _heartbeats_over() -> None:
 
 @contextlib.asynccontextmanager
 async def _tasks() -> AsyncIterator[asyncio.TaskGroup]:
-    """Give a group whose errors come out as they are."""
+    """Give a task group whose errors are raised unwrapped."""
     try:
         async with asyncio.TaskGroup() as tasks:
             yield tasks
@@ -175,7 +174,7 @@ async def _connect(
     token: str,
     with_content: bool,
 ) -> tuple[gateway_client.Client, asyncio.Task[None]]:
-    """Log in and connect; returns when Discord has accepted us.
+    """Log in and connect; return when Discord has accepted the bot.
 
     Raises:
         DiscordError: it did not.
@@ -213,7 +212,7 @@ def _furnished(
     *,
     with_content: bool,
 ) -> gateway_client.Client:
-    """Make a client with everything that takes what it hears."""
+    """Create a client with all its event handlers."""
     client = gateway_client.make(config, with_content=with_content)
     client.accepted = asyncio.Event()
     files = file_transfers.Attachments(session)
@@ -264,7 +263,7 @@ async def _watch(connection: asyncio.Task[None], config: settings.Discord) -> No
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """Say what Discord, or the way to it, does not allow."""
+    """Translate errors of Discord and of the connection to it."""
     try:
         yield
     except discord.LoginFailure as error:
@@ -291,7 +290,7 @@ async def _close(
     in_flight: requests_in_flight.RequestsInFlight,
     config: settings.Discord,
 ) -> None:
-    """Stop hearing, let answers be finished and shown, then let go."""
+    """Stop handling events, wait for answers to be finished and shown, then close."""
     client.is_leaving = client.handler.is_leaving = True
     try:
         async with asyncio.timeout(config.closing_seconds):
@@ -310,7 +309,7 @@ async def _close(
 def _notifying(
     client: gateway_client.Client, in_flight: requests_in_flight.RequestsInFlight
 ) -> conversations.Notify:
-    """Return what says a sentence in a conversation."""
+    """Return the function that notifies the people of a session."""
 
     async def notify(key: values.SessionKey, sentence: str) -> None:
         number = locations.channel_of(key)
@@ -323,7 +322,7 @@ def _notifying(
         except api_errors.ANY as error:
             raise api_errors.DiscordError("Discord did not take the message.") from error
         if client.user is not None:
-            # What there is to tell may be that the bot was killed in the midst of an answer.
+            # The notice may be that the bot was killed in the midst of an answer.
             await stale_answers.mend_all(channel, client.user.id, in_flight.is_running)
 
     return notify

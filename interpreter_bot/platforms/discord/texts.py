@@ -1,4 +1,4 @@
-"""What the bot says about itself: limits, files, usage, help. Pure."""
+"""Texts about the bot: limits, files, usage, help. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ as long as a conversation lasts.
 
 
 def limits(of: settings.Limits, *, is_sandboxed: bool, file_bytes: int) -> str:
-    """Say what code may use."""
+    """Format the limits of code."""
     size = quantities.size
     lines = [
         "**What your code may use**",
@@ -41,7 +41,7 @@ def limits(of: settings.Limits, *, is_sandboxed: bool, file_bytes: int) -> str:
 
 
 def files(of: tuple[values.FileInfo, ...]) -> str:
-    """List the files of a conversation."""
+    """Format the list of a session's files."""
     if not of:
         return "There are no files in /mnt/data."
     lines = ["**Files in /mnt/data**"]
@@ -57,7 +57,7 @@ def files(of: tuple[values.FileInfo, ...]) -> str:
 
 
 def usage(of: histories.Usage) -> str:
-    """Say what was used."""
+    """Format the usage."""
     took = quantities.duration(of.cpu_seconds)
     lines = [
         f"**This conversation**: {_spent(of.session)}, {took} of processor time",

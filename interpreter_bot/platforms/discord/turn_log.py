@@ -1,6 +1,6 @@
-"""What has happened in a turn so far, in the order in which it is to be told. No network.
+"""The log of a turn so far, in the order in which it is shown. No network.
 
-`replies` writes it down as it hears it; `turn_rendering` makes parts of messages of it.
+`replies` writes it; `turn_rendering` renders it.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from interpreter_bot import values
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import screens
 
-# What a kernel says is measured: anything else would not fit into a button.
+# A kernel's handle is hostile: anything else would not fit into a button.
 _HANDLE: Final = re.compile(r"t([0-9]{1,12})")
 
 
 def table_handle(number: int) -> str:
-    """Return what a table is asked for by."""
+    """Return the handle that a table's button refers to."""
     return f"t{number}"
 
 
 @dataclasses.dataclass(eq=False)
 class Words:
-    """What the model wrote in one step."""
+    """The model's text of one step."""
 
     pieces: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """Return the whole text."""
         if len(self.pieces) > 1:
             self.pieces = ["".join(self.pieces)]
         return self.pieces[0] if self.pieces else ""
@@ -38,7 +38,7 @@ class Words:
 
 @dataclasses.dataclass(eq=False)
 class Cell:
-    """Code, and what came of it."""
+    """Code and its outputs."""
 
     number: int
     code: str
@@ -55,10 +55,10 @@ class Note:
 
 @dataclasses.dataclass(eq=False)
 class Question:
-    """Something a person is asked, in the midst of a turn.
+    """A question to a person during a turn.
 
     Attributes:
-        number: by which the answer finds it.
+        number: by which the answer refers to it.
         prompt: what code asks with `input()`; or the code that wants to be run.
         is_approval: whether it is about running code.
         is_password: the answer is not to be seen by others.
@@ -76,14 +76,14 @@ Entry: TypeAlias = Words | Cell | Note | Question
 
 
 class TurnLog:
-    """One turn.
+    """The log of one turn.
 
     Attributes:
         owner: who asked.
         ahead: how many requests come first; None once it has its turn.
-        awaited: what its turn waits for; empty where it goes on.
+        awaited: what its turn waits for; empty if it goes on.
         draft: code that the model is writing.
-        end: how it all ended.
+        end: how the turn ended.
     """
 
     def __init__(self, *, owner: int, is_code: bool, shows_code: bool) -> None:
@@ -101,12 +101,12 @@ class TurnLog:
         self._draft: list[str] = []
 
     def step(self, number: int) -> None:
-        """Begin a new stretch of words."""
+        """Begin the text of a new step."""
         self.steps = number
         self.entries.append(Words())
 
     def text(self, delta: str) -> None:
-        """Take words of the model."""
+        """Append text of the model."""
         last = self._words()
         if last is None:
             last = Words()
@@ -114,7 +114,7 @@ class TurnLog:
         last.pieces.append(delta)
 
     def _words(self) -> Words | None:
-        """Find the words that go on: notes may have come between."""
+        """Return the text that goes on: notes may have come between."""
         for entry in reversed(self.entries):
             if isinstance(entry, Words):
                 return entry
@@ -123,26 +123,26 @@ class TurnLog:
         return None
 
     def writing(self, delta: str) -> None:
-        """Take code that is being written."""
+        """Append code that is being written."""
         self._draft.append(delta)
         self.draft = "".join(self._draft)
         self._draft = [self.draft]
 
     def begin(self, cell: int, code: str) -> None:
-        """Take code that runs now."""
+        """Add code that runs now."""
         self._draft.clear()
         self.draft = ""
         self.entries.append(Cell(cell, code))
 
     def cell(self, number: int) -> Cell | None:
-        """Return a cell, where there is one of that number."""
+        """Return the cell of that number, if there is one."""
         for entry in reversed(self.entries):
             if isinstance(entry, Cell) and entry.number == number:
                 return entry
         return None
 
     def finish(self, end: ports.End) -> None:
-        """Take the end: its text stands for what the last step wrote."""
+        """Record the end: its text replaces that of the last step."""
         self.end = end
         self.ahead = None
         self._draft.clear()
@@ -156,17 +156,17 @@ class TurnLog:
 
     @property
     def has_shown(self) -> bool:
-        """Whether anything is to be seen of what was run."""
+        """Whether the code that ran has visible outputs."""
         return bool(self.artifacts) or any(cell.screen.items for cell in self.cells)
 
     @property
     def tables(self) -> list[int]:
-        """Numbers of the tables that were shown in part and may be had as a whole."""
+        """Return the numbers of tables that were shown in part and may be had as a whole."""
         shown = (item.output for cell in self.cells for item in cell.screen.items)
         handles = (one.handle for one in shown if isinstance(one, values.Table))
         return [int(found[1]) for one in handles if (found := _HANDLE.fullmatch(one))]
 
     @property
     def cells(self) -> list[Cell]:
-        """Everything that was run."""
+        """Return all cells."""
         return [entry for entry in self.entries if isinstance(entry, Cell)]

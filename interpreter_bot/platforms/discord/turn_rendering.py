@@ -1,4 +1,4 @@
-"""A story as parts of messages: what is shown of it, and in which words. No network."""
+"""Render a turn log as parts of messages. No network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
 
 Wrap: TypeAlias = Callable[[str, str, bytes], message_layout.Upload | str]
-"""Makes a file of its name within the turn, a description, the bytes; or says why there is none."""
+"""Makes an upload of a name within the turn, a description and bytes; or says why there is none."""
 
 _OF_MODEL: Final = items.Capabilities(
     text_characters=1000, text_lines=15, table_width=76, table_rows=15, pictures=items.RASTERS
@@ -37,7 +37,7 @@ _MARKS: Final = {
 
 
 class TurnRenderer:
-    """Tells one story, as often as it changes."""
+    """Renders one turn log, each time it changes."""
 
     def __init__(self, log: turn_log.TurnLog, wrap: Wrap) -> None:
         self._turn_log = log
@@ -46,7 +46,7 @@ class TurnRenderer:
         self._chosen: dict[int, tuple[items.Item, ...]] = {}
 
     def parts(self) -> Iterator[message_layout.Part]:
-        """Tell it as it stands."""
+        """Render its current state."""
         for entry in self._turn_log.entries:
             match entry:
                 case turn_log.Words():
@@ -77,7 +77,7 @@ class TurnRenderer:
             yield self._wrap(f"answer-{which + 1}.md", "The whole answer", data)
 
     def _now(self) -> Iterator[message_layout.Part]:
-        """Tell what is going on."""
+        """Render what is going on."""
         log = self._turn_log
         last = log.entries[-1] if log.entries else None
         if log.ahead is not None:
@@ -107,7 +107,7 @@ class TurnRenderer:
             yield markdown.small(f"{runs} · {quantities.duration(end.seconds)}")
 
     def _has_words(self) -> bool:
-        """Say whether words are left once they are written as Discord wants them."""
+        """Say whether text is left after conversion to Discord's Markdown."""
         words = (entry for entry in self._turn_log.entries if isinstance(entry, turn_log.Words))
         return any(markdown.prose(entry.text).strip() for entry in words)
 
@@ -167,7 +167,7 @@ class TurnRenderer:
         yield markdown.code(_tail(entry.prompt, 10, _MOST_PROMPT))
 
     def _code_to_approve(self, code: str) -> Iterator[message_layout.Part]:
-        """Show all of it, as it would run: nobody approves what they cannot see."""
+        """Render all of the code, as it would run: people approve only what they can see."""
         revealed = safe_text.revealed(code)
         if revealed.warning:
             yield f"⚠️ {revealed.warning}"
@@ -182,7 +182,7 @@ class TurnRenderer:
             case items.TextItem():
                 yield markdown.code(item.text)
             case items.CodeItem() if item.language == "traceback" and not self._turn_log.is_code:
-                # A model sees it and tries again; to people its last line says enough.
+                # A model sees it and tries again; for people its last line says enough.
                 last = item.text.strip().rpartition("\n")[2]
                 yield markdown.small(markdown.line(last))
             case items.CodeItem():
