@@ -1,8 +1,9 @@
-"""Who may ask: only a browser that was given the token, and only from our own page.
+"""Access control of the page: only a browser with the token, and only from our own page.
 
-In this order, each before anything else happens: the host that was asked for (a name of a
-stranger's that leads here is an attack), the page that asks (cookies are sent along for pages of
-other ports of this machine), the token.
+The token is made once and kept where only the bot's user can read it. Checked in this order, each
+before anything else happens: the host that was asked for (a foreign name that leads here is an
+attack), the page that asks (cookies are sent along for pages of other ports of this machine), the
+token.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ POLICY: Final = (
     " frame-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none';"
     " require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""What our own pages may do: run our files, talk to us. Nothing inline, nothing from elsewhere."""
+"""Content security policy of our pages: run our files, talk to us.
+
+Nothing inline or from elsewhere.
+"""
 
 _DOOR_POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
@@ -62,14 +66,15 @@ _CLOSED: Final = _DOOR.format(
     body="<h1>This page is locked</h1><p>Open the address that interpreter-bot printed when it"
     " started; it ends in a token. The browser then remembers it.</p>",
 )
-# Cookies of ours are withheld from a click on a stranger's page; once we ask ourselves, they come.
+# SameSite withholds our cookies from a click on a foreign page; once our page asks itself, they
+# come.
 _ONCE_MORE: Final = _DOOR.format(
     head='<meta http-equiv="refresh" content="0;url=/?again">', body="<p>Opening…</p>"
 )
 
 
 def load_or_create(file: pathlib.Path) -> str:
-    """Read the token, or make one where there is none. A restart logs nobody out.
+    """Read the token, or create it if there is none. A restart logs nobody out.
 
     Raises:
         SettingsError: the file can be neither read nor made, is no token, or is readable by others.
@@ -92,7 +97,7 @@ def load_or_create(file: pathlib.Path) -> str:
 
 
 def _make(file: pathlib.Path) -> None:
-    """Make the file whole, or not at all: two bots may start at once."""
+    """Create the file whole, or not at all: two bots may start at once."""
     descriptor, temporary = tempfile.mkstemp(prefix=".token-", dir=file.parent)  # made 0600
     try:
         with os.fdopen(descriptor, "w") as stream:
@@ -105,14 +110,14 @@ def _make(file: pathlib.Path) -> None:
 
 
 class Access:
-    """The middleware of everything that is served."""
+    """Middleware that checks every request."""
 
     def __init__(self, token: str, *, allowed_hosts: Collection[str]) -> None:
         self._token = token
         self._allowed_hosts = frozenset(name.lower() for name in allowed_hosts)
 
     async def passed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let a request through to its handler, or not."""
+        """Pass a request to its handler, or refuse it."""
         if not self._is_host_ours(request):
             raise web.HTTPMisdirectedRequest(text="That host is not served here.")
         if not _is_asked_by_us(request):
@@ -132,15 +137,15 @@ class Access:
         return _is_loopback(name) or not self._allowed_hosts.isdisjoint((host, match[1]))
 
     def _pass(self, request: web.Request) -> str:
-        """Make what a browser keeps: of use at this address, and never the token itself.
+        """Compute the cookie's value: valid at this address only, and never the token itself.
 
-        Cookies know no ports, so whatever else is served on this host is sent it, too.
+        Cookies know no ports, so other servers on this host are sent it, too.
         """
         host = request.headers.get("Host", "").lower()
         return hmac.new(self._token.encode(), host.encode(), "sha256").hexdigest()
 
     def _entered(self, request: web.Request) -> web.StreamResponse:
-        """Turn the token of an address into a cookie, and the address into one without."""
+        """Turn the token of an address into a cookie, and redirect to the address without it."""
         if not _are_equal(request.query.get("token", ""), self._token):
             return _refused(request)
         response = web.Response(status=303, headers={"Location": "/"})
@@ -156,7 +161,7 @@ class Access:
 
 
 async def headers(_: web.Request, response: web.StreamResponse) -> None:
-    """Give every response the headers that it did not set itself."""
+    """Add the headers that a response did not set itself."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers["Server"] = "interpreter-bot"
@@ -167,13 +172,13 @@ def _are_equal(given: str, wanted: str) -> bool:
 
 
 def _cookie(request: web.Request) -> str:
-    """Name our cookie. Cookies know no ports, and two bots may run on one machine."""
+    """Return the cookie's name. Cookies know no ports, and two bots may run on one machine."""
     host = request.headers.get("Host", "")
     return f"interpreter-bot-{host.rpartition(':')[2] if host[-1:].isdigit() else ''}"
 
 
 def _is_loopback(name: str) -> bool:
-    """Tell a name that leads to this machine whoever answers for names; its port is no matter."""
+    """Say whether a name leads to this machine with any resolver; the port does not matter."""
     if name == "localhost":
         return True
     try:
@@ -183,14 +188,15 @@ def _is_loopback(name: str) -> bool:
 
 
 def _is_asked_by_us(request: web.Request) -> bool:
-    """Tell a request of our own page's, or of a person's, from one of another page's."""
+    """Say whether a request comes from our own page or a person, not from another page."""
     origin = request.headers.get("Origin")
     if origin is not None:
         return origin.lower().partition("://")[2] == request.headers.get("Host", "").lower()
     is_safe = request.method in {"GET", "HEAD"} and "Upgrade" not in request.headers
     site = request.headers.get("Sec-Fetch-Site", "none")
     if site in {"none", "same-origin"}:
-        # Browsers name the origin of whatever is neither; what is no browser can do so as well.
+        # Browsers name the origin of any other request; clients that are no browsers can claim
+        # anything.
         return is_safe
     is_visit = request.headers.get("Sec-Fetch-Mode") == "navigate" and request.path == "/"
     return is_safe and is_visit and request.headers.get("Sec-Fetch-Dest") == "document"

@@ -1,8 +1,8 @@
-"""Pictures and pages that code made. They are hostile: each is shown behind walls of its own.
+"""Pictures and pages that code made. They are hostile: each is shown in a sandbox of its own.
 
-A page runs its scripts in an opaque origin without any network: it has no cookie of ours, cannot
-reach us, the page around it, or anybody else. Around it is always a page of ours whose policy
-also keeps it from going elsewhere, which is why it cannot be opened by itself.
+A page runs its scripts in an opaque origin without any network: it has no cookie of ours, and
+cannot reach us, the page around it, or any host. Around it is always a page of ours whose policy
+also keeps it from navigating, which is why it cannot be opened by itself.
 
 No policy that every browser knows governs WebRTC, which reaches any host: besides the directive
 for those that know it, the first script of a page takes its constructors away. That is no wall:
@@ -47,8 +47,8 @@ table{border-collapse:collapse}th,td{padding:3px 8px;text-align:right}</style>
 _FIRST: Final = b"""<script>for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection"])
 Object.defineProperty(window, name, {value: undefined, writable: false, configurable: false});
 </script>"""
-# Says how tall the page is, with margins that stick out of its body and a scroll bar beneath it.
-# Whoever listens believes it within bounds. One that is always a little taller than its frame
+# Reports the height of the page, with margins that stick out of its body and a scroll bar beneath
+# it. The receiver believes it within bounds. One that is always a little taller than its frame
 # would grow without end: it gets what suits a chart, and is asked no more.
 _TAIL: Final = b"""
 <script>(() => {
@@ -73,14 +73,14 @@ _TAIL: Final = b"""
 
 
 class Displays:
-    """The routes of what code has shown."""
+    """Routes of what code has shown."""
 
     def __init__(self, service: conversations.Conversations, hub: hubs.Hub) -> None:
         self._service = service
         self._hub = hub
 
     async def picture(self, request: web.Request) -> web.StreamResponse:
-        """Give a picture: one that was shown, or a file."""
+        """Serve a picture: one that was shown, or a file."""
         suffix = request.query.get("suffix") or request.query.get("name", "").rpartition(".")[2]
         mime = _MIMES.get(suffix.lower())
         if mime is None:
@@ -90,7 +90,7 @@ class Displays:
             return await files.stream(request, info, pieces, headers=headers)
 
     async def frame(self, request: web.Request) -> web.StreamResponse:
-        """Give a page, for a frame of ours."""
+        """Serve a page, for a frame of ours."""
         if request.headers.get("Sec-Fetch-Dest", "iframe") != "iframe":
             raise web.HTTPSeeOther(f"/view?{request.query_string}")
         async with self._opened(request) as (info, pieces):
@@ -105,7 +105,7 @@ class Displays:
         return web.Response(body=body, headers=headers)
 
     async def saved(self, request: web.Request) -> web.StreamResponse:
-        """Give a picture or a page that was shown, to be saved."""
+        """Serve a picture or a page that was shown, as a download."""
         suffix = request.query.get("suffix", "")
         name = f"output.{suffix if suffix in _MIMES else 'html'}"
         headers = {
@@ -119,7 +119,7 @@ class Displays:
     async def _opened(
         self, request: web.Request
     ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
-        """Open what an address names: by its hash, or as a file of a conversation.
+        """Open what an address names: by its hash, or as a file of a session.
 
         Raises:
             BotError: there is nothing of that name.

@@ -1,7 +1,7 @@
-"""What happens in a turn, as JSON for the page: the one place where these shapes are written.
+"""Events of a turn as JSON for the page: the one place where these shapes are written.
 
-Every event is an object with a `kind`. A turn of the past is told by the same events as one that
-runs, so the page draws both alike. All text is as it came: the page never takes it for HTML.
+Every event is an object with a `kind`. A past turn is sent as the same events as a running one, so
+the page draws both alike. All text is as it came: the page never takes it for HTML.
 """
 
 from __future__ import annotations
@@ -22,56 +22,56 @@ PICTURES: Final = {
     "image/webp": "webp",
     "image/svg+xml": "svg",
 }
-"""The pictures that the page shows, and the ending of their names."""
+"""The picture types that the page shows, with their file name suffixes."""
 
 
 def queued(ahead: int) -> Event:
-    """Say how many requests come before this one."""
+    """Event: so many requests come before this one."""
     return {"kind": "waiting", "ahead": ahead}
 
 
 def started() -> Event:
-    """Say that the turn is on."""
+    """Event: the turn has started."""
     return {"kind": "begun"}
 
 
 def announcement(text: str) -> Event:
-    """Say a sentence of ours."""
+    """Event: a sentence of the bot."""
     return {"kind": "announcement", "text": text}
 
 
 def step(number: int) -> Event:
-    """Say that the model is asked."""
+    """Event: the model is called."""
     return {"kind": "step", "number": number}
 
 
 def progress(text: str, share: float | None) -> Event:
-    """Say what is waited for, and how far it is; or, by empty text, that nothing is."""
+    """Event: what is waited for, and how far it is; empty text for nothing."""
     return {"kind": "progress", "text": text, "share": share}
 
 
 def text(delta: str) -> Event:
-    """Pass on a piece of the model's words."""
+    """Event: a piece of the model's text."""
     return {"kind": "text", "delta": delta}
 
 
 def writing(delta: str) -> Event:
-    """Pass on a piece of code that may come to be run."""
+    """Event: a piece of code that may come to be run."""
     return {"kind": "writing", "delta": delta}
 
 
 def code(cell: int, source: str) -> Event:
-    """Say what is run."""
+    """Event: this code is run."""
     return {"kind": "code", "cell": cell, "code": source}
 
 
 def printed(cell: int, stream: str, delta: str) -> Event:
-    """Pass on a piece of printed text."""
+    """Event: a piece of printed text."""
     return {"kind": "printed", "cell": cell, "stream": stream, "delta": delta}
 
 
 def asking(cell: int, question: int, request: values.InputRequested) -> Event:
-    """Say that running code waits for an answer."""
+    """Event: running code waits for an answer."""
     return {
         "kind": "asking",
         "cell": cell,
@@ -82,7 +82,7 @@ def asking(cell: int, question: int, request: values.InputRequested) -> Event:
 
 
 def approving(cell: int, question: int, source: str, *, is_planned: bool = False) -> Event:
-    """Ask whether code may run, or the plan that was just said and begins with it."""
+    """Event: approval is asked for code, or for the plan above that begins with it."""
     revealed = safe_text.revealed(source)
     return {
         "kind": "approving",
@@ -96,17 +96,18 @@ def approving(cell: int, question: int, source: str, *, is_planned: bool = False
 
 
 def settled(question: int, answer: str | None = None) -> Event:
-    """Say that a question is answered, or no longer asked: then, and for secrets, without one."""
+    """Event: a question is answered, or no longer asked: then, and for secrets, without the
+    answer."""
     return {"kind": "settled", "question": question, "answer": answer}
 
 
 def withdrawn() -> Event:
-    """Say that a request that waited was taken back; its end follows."""
+    """Event: a waiting request was withdrawn; its end follows."""
     return {"kind": "withdrawn"}
 
 
 def finished(cell: int, end: values.Finished) -> Event:
-    """Say how a cell ended."""
+    """Event: how a cell ended."""
     return {
         "kind": "finished",
         "cell": cell,
@@ -118,7 +119,7 @@ def finished(cell: int, end: values.Finished) -> Event:
 
 
 def artifact(file: values.Artifact) -> Event:
-    """Speak of a file that was made."""
+    """Event: a file that was made."""
     return {
         "kind": "artifact",
         "name": file.name,
@@ -128,12 +129,12 @@ def artifact(file: values.Artifact) -> Event:
 
 
 def usage(spent: ports.Spent) -> Event:
-    """Say what the turn has cost."""
+    """Event: the usage of the turn."""
     return {"kind": "usage"} | spending(spent)
 
 
 def spending(spent: ports.Spent) -> Event:
-    """Write an amount; money as a decimal number in a string."""
+    """Convert a usage to JSON; money as a decimal number in a string."""
     return {
         "steps": spent.steps,
         "input_tokens": spent.input_tokens,
@@ -145,7 +146,7 @@ def spending(spent: ports.Spent) -> Event:
 
 
 def ended(end: ports.End) -> Event:
-    """Say how the turn ended."""
+    """Event: how the turn ended."""
     return {
         "kind": "over",
         "status": end.status.value,
@@ -157,7 +158,7 @@ def ended(end: ports.End) -> Event:
 
 
 def output(cell: int, shown: values.Output) -> Event:
-    """Write an output. Bytes go another way: pictures and pages are named by their hash."""
+    """Event: an output. Bytes go another way: pictures and pages are named by their hash."""
     event: Event = {"kind": "output", "cell": cell}
     match shown:
         case values.Text():
@@ -196,12 +197,12 @@ def kept(mime: str, sha256: str) -> Event:
 
 
 def encoded(page: values.Html) -> bytes:
-    """Return a page as it is kept."""
+    """Return the stored bytes of a page."""
     return page.html.encode("utf-8", "replace")
 
 
 def digest(data: bytes) -> str:
-    """Return the hash by which a picture or a page is asked for."""
+    """Return the hash by which a picture or a page is fetched."""
     return hashlib.sha256(data).hexdigest()
 
 

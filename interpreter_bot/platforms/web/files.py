@@ -1,4 +1,4 @@
-"""Files up and down, in pieces: none is ever in memory as a whole."""
+"""Upload and download of files, in pieces: none is ever in memory as a whole."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _MOST_NAME_CHARACTERS: Final = 8192
 
 
 class Files:
-    """The routes of files."""
+    """Routes of files."""
 
     def __init__(self, service: conversations.Conversations) -> None:
         self._service = service
 
     async def upload(self, request: web.Request) -> web.Response:
-        """Put a file into a workspace; the body is the file. Answers with the name it got."""
+        """Put a file into a workspace; the body is the file. The response is its name there."""
         key, name = where(request)
         limit = self._service.limits.upload_bytes
         size = request.content_length
@@ -36,7 +36,7 @@ class Files:
         return web.json_response({"name": await self._service.put(key, attachment)})
 
     async def download(self, request: web.Request) -> web.StreamResponse:
-        """Give a file of a workspace, to be saved and never to be shown."""
+        """Serve a file of a workspace as a download, never inline."""
         key, name = where(request)
         async with self._service.reading(key, name) as (info, pieces):
             headers = {
@@ -46,7 +46,7 @@ class Files:
             return await stream(request, info, pieces, headers=headers)
 
     async def notebook(self, request: web.Request) -> web.Response:
-        """Give a conversation as a notebook."""
+        """Serve a session as a notebook."""
         key, title = where(request)
         data = await self._service.notebook(key)
         headers = {
@@ -65,7 +65,7 @@ async def stream(
     *,
     headers: dict[str, str],
 ) -> web.StreamResponse:
-    """Pass a file on as fast as it is taken."""
+    """Stream a file as fast as the client reads."""
     response = web.StreamResponse(headers=headers)
     response.content_length = left = info.size_bytes
     await response.prepare(request)
@@ -82,7 +82,7 @@ async def stream(
 
 
 def where(request: web.Request) -> tuple[values.SessionKey, str]:
-    """Return what a request's address names: a conversation, and a file in it.
+    """Parse a request's address: a session, and a file in it.
 
     Raises:
         MalformedError: it names none.
@@ -92,12 +92,12 @@ def where(request: web.Request) -> tuple[values.SessionKey, str]:
 
 
 def too_large(limit_bytes: int) -> str:
-    """Say that a file is over the limit."""
+    """Return the sentence for a file over the limit."""
     return f"The file is too large: {quantities.size(limit_bytes)} is the most."
 
 
 def disposition(name: str) -> str:
-    """Write a Content-Disposition that lets a browser save a file under any name at all.
+    """Return a Content-Disposition that lets a browser save a file under any name at all.
 
     The last part of the name counts. Old clients get one of plain letters (RFC 6266).
     """

@@ -1,4 +1,4 @@
-"""What runs and who watches: the memory that lets tabs come and go.
+"""Registry of tabs and live turns, so that tabs may come and go.
 
 All of it belongs to this process and may be lost at any moment; what lasts is in the store.
 """
@@ -23,7 +23,10 @@ _MOST_COUNTED: Final = 1000
 
 
 class Tab:
-    """A tab's way out. One that takes nothing more for long is given up, and comes again."""
+    """The outgoing queue of one tab.
+
+    A tab that does not read for long is dropped, and reconnects.
+    """
 
     def __init__(self) -> None:
         self.thread = ""
@@ -45,7 +48,7 @@ class Tab:
         self._has_some.set()
 
     async def next(self) -> str:
-        """Wait for messages; returns them as a JSON array. Empty where the tab is given up."""
+        """Wait for messages; return them as a JSON array. Empty if the tab is dropped."""
         await self._has_some.wait()
         self._has_some.clear()
         batch, self._unsent, self._size = self._unsent, [], 0
@@ -53,16 +56,16 @@ class Tab:
 
 
 class Hub:
-    """All tabs, and the turns of all conversations that wait, run, or ended a moment ago.
+    """All tabs, and the turns of all sessions that wait, run, or ended a moment ago.
 
     Attributes:
-        is_changed: set when the list of conversations may have become another.
+        is_changed: set when the list of sessions may have changed.
     """
 
     def __init__(self) -> None:
         self._tabs: set[Tab] = set()
         self._turns: dict[str, list[live_turns.LiveTurn]] = {}
-        # As no number comes twice, whoever reads just now sees at most one change too many.
+        # Numbers never repeat, so a reader of the store sees at most one change too many.
         self._ended = cachetools.LRUCache[str, int](_MOST_COUNTED)
         self._count = 0
         self._notices = cachetools.LRUCache[str, list[str]](_MOST_NOTED)
@@ -71,22 +74,22 @@ class Hub:
         self._blob_bytes = 0
 
     def enter(self, tab: Tab) -> None:
-        """Let a tab watch. It hears of every conversation's coming and going from now on."""
+        """Add a tab. It gets every session's start and end of turns from now on."""
         self._tabs.add(tab)
 
     def leave(self, tab: Tab) -> None:
-        """Let a tab go."""
+        """Remove a tab."""
         self._tabs.discard(tab)
 
     def tell(self, kind: str, fields: event_json.Event, *, thread: str = "") -> None:
-        """Tell every tab, or those that show one conversation."""
+        """Send a message to every tab, or to those that show one session."""
         message = written(kind, fields, thread=thread)
         for tab in self._tabs:
             if thread in ("", tab.thread):
                 tab.send(message)
 
     def begin(self, thread: str, turn_id: str, head: event_json.Event) -> live_turns.LiveTurn:
-        """Make a turn and show it."""
+        """Create a turn and show it."""
 
         def tell(turn: live_turns.LiveTurn, event: event_json.Event) -> None:
             self.tell("event", {"turn": turn.id, "event": event}, thread=thread)
@@ -100,10 +103,10 @@ class Hub:
         return turn
 
     def end(self, thread: str, turn: live_turns.LiveTurn) -> None:
-        """Let go of a turn that is over; one that the store does not know is kept for a while."""
+        """Remove a turn that is over; one that the store does not know is kept for a while."""
         self._count += 1
         self._ended[thread] = self._count
-        # It may have been forgotten meanwhile.
+        # It may have been forgotten by now.
         mine = self.of(thread)
         if turn.end is not None and not turn.end["turn"]:
             ended = [one for one in mine if one.end is not None]
@@ -115,20 +118,20 @@ class Hub:
         self.is_changed.set()
 
     def ended(self, thread: str) -> int:
-        """A number that changes when a turn of a conversation ends, for whoever reads the store."""
+        """Return a number that changes when a turn of a session ends, for readers of the store."""
         return self._ended.get(thread, 0)
 
     def notify(self, thread: str, text: str) -> None:
-        """Say a sentence about a conversation; it stands until somebody asks something again."""
+        """Show a sentence about a session; it stands until the next request there."""
         self._notices[thread] = [*self.notices(thread), text][-_MOST_NOTICES:]
         self.tell("notice", {"text": text}, thread=thread)
 
     def notices(self, thread: str) -> list[str]:
-        """The sentences about a conversation that still stand."""
+        """Return the sentences about a session that still stand."""
         return self._notices.get(thread, [])
 
     def forget(self, thread: str) -> None:
-        """Forget what is over of a conversation."""
+        """Forget the finished turns of a session."""
         self._notices.pop(thread, None)
         self._keep_turns(thread, [one for one in self.of(thread) if one.end is None])
 
@@ -139,15 +142,15 @@ class Hub:
             self._turns.pop(thread, None)
 
     def of(self, thread: str) -> tuple[live_turns.LiveTurn, ...]:
-        """The turns of a conversation, in the order in which they were asked for."""
+        """Return the turns of a session, in the order in which they were asked for."""
         return tuple(self._turns.get(thread, ()))
 
     def turn(self, thread: str, turn_id: str) -> live_turns.LiveTurn | None:
-        """Find a turn."""
+        """Return a turn by its id."""
         return next((one for one in self.of(thread) if one.id == turn_id), None)
 
     def keep(self, sha256: str, data: bytes) -> None:
-        """Hold the bytes of a picture or a page until the store has them."""
+        """Keep the bytes of a picture or a page until the store has them."""
         if sha256 not in self._blobs:
             self._blob_bytes += len(data)
         self._blobs[sha256] = data
@@ -156,12 +159,12 @@ class Hub:
             self._blob_bytes -= len(self._blobs.popitem(last=False)[1])
 
     def kept(self, sha256: str) -> bytes | None:
-        """The bytes that were kept under a hash, if they are still here."""
+        """Return the bytes kept under a hash, if they are still here."""
         return self._blobs.get(sha256)
 
 
 def written(kind: str, fields: event_json.Event, *, thread: str = "") -> str:
-    """Write a message for tabs."""
+    """Encode a message for tabs."""
     about = {"kind": kind, "thread": thread} if thread else {"kind": kind}
     # A lone surrogate has no UTF-8, which websockets demand; as an escape it passes.
     return json.dumps(about | fields, separators=(",", ":"))

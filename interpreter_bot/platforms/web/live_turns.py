@@ -1,4 +1,4 @@
-"""A turn as long as it runs: what it has shown so far, and what it asks."""
+"""A live turn: the events it has shown so far, and its pending questions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from interpreter_bot.platforms.web import event_json
 
 _MOST_LOG_BYTES: Final = 4 * 1024 * 1024
 _MERGED: Final = frozenset({"text", "writing", "printed"})
-# What a long turn can do without until it is over and comes from the store.
+# Events that a long turn can drop until it is over and comes from the store.
 _DROPPED: Final = frozenset({"printed", "writing", "output"})
 
 
 @dataclasses.dataclass(slots=True)
 class _Entry:
-    """An event; what was added to its `delta` lies in pieces, so that adding stays cheap."""
+    """An event; the additions to its `delta` are kept in pieces, so that adding stays cheap."""
 
     event: event_json.Event
     pieces: list[str]
@@ -30,7 +30,7 @@ class _Entry:
 
 
 class EventLog:
-    """Events in order, those that continue each other merged, and no more than a budget."""
+    """Events in order, adjacent ones merged, within a budget."""
 
     def __init__(self, most_bytes: int = _MOST_LOG_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -39,10 +39,10 @@ class EventLog:
         self._is_cut = False
 
     def append(self, event: event_json.Event) -> None:
-        """Remember an event."""
+        """Append an event."""
         kind = event["kind"]
         if kind == "code":
-            # It says all that was written before.
+            # It contains all that was written before.
             self._remove(lambda entry: entry.event["kind"] == "writing")
         elif kind == "progress":
             self._remove(lambda entry: entry.event["kind"] == "progress")
@@ -61,12 +61,12 @@ class EventLog:
             self._shorten()
 
     def told(self) -> list[event_json.Event]:
-        """Give the events so far."""
+        """Return the events so far."""
         start = [event_json.announcement("Earlier output is left out while the turn runs.")]
         return (start if self._is_cut else []) + [entry.whole() for entry in self._entries]
 
     def _shorten(self) -> None:
-        """Leave out the oldest output, to half of the budget, so that this is done rarely."""
+        """Drop the oldest output, to half of the budget, so that this is done rarely."""
         excess = self._size - self._most_bytes // 2
         for entry in self._entries:
             if excess <= 0:
@@ -88,10 +88,10 @@ def _continues(last: event_json.Event, event: event_json.Event) -> bool:
 
 
 class LiveTurn:
-    """One request on its way. Made when it is sent, kept for a while after it is over.
+    """One request in flight. Created when it is sent, kept for a while after it is over.
 
     Attributes:
-        id: what the page calls it.
+        id: the page's id of it.
         end: the event that ended it; None while it waits or runs.
     """
 
@@ -111,7 +111,7 @@ class LiveTurn:
         self._asked = 0
 
     def say(self, event: event_json.Event) -> None:
-        """Remember an event, and tell whoever watches."""
+        """Record an event, and send it to the tabs that watch."""
         kind = event["kind"]
         if kind == "begun":
             self.has_begun = True
@@ -122,7 +122,7 @@ class LiveTurn:
         self._tell(self, event)
 
     async def ask(self, asked: Callable[[int], event_json.Event]) -> str | None:
-        """Ask whoever watches, now or later; waits for the first answer."""
+        """Ask in the tabs that watch, now or later; return the first answer."""
         self._asked += 1
         question = self._asked
         loop = asyncio.get_running_loop()
@@ -150,5 +150,5 @@ class LiveTurn:
         asked.set_result(text)
 
     def told(self) -> event_json.Event:
-        """Give the turn and all its events so far."""
+        """Return the turn and all its events so far."""
         return self._head | {"id": self.id, "events": self._log.told()}

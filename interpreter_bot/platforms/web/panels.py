@@ -1,4 +1,4 @@
-"""What is shown beside a conversation when somebody asks: files, limits, models, usage, help."""
+"""Slash commands and panels beside a session: files, limits, models, usage, help."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ _LIMITS: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """A command and what was written after it, without the space around it."""
+    """A slash command and its arguments, without the space around them."""
 
     name: str
     rest: str
 
 
 def read(text: str) -> SlashCommand | None:
-    """Read a command in letters of any case; None where the text is none.
+    """Parse a command in letters of any case; None if the text is none.
 
-    One that is unknown is given as it is, but words that merely begin with a capital are no typo.
+    An unknown one is returned as it is, but words that merely begin with a capital are no typo.
     """
     match = _COMMAND.match(text.strip("\n").rstrip())
     if match is None:
@@ -76,12 +76,12 @@ def read(text: str) -> SlashCommand | None:
 
 
 def is_known(command: SlashCommand) -> bool:
-    """Tell a command of ours from a word after a slash."""
+    """Say whether a command exists, or is just a word after a slash."""
     return command.name in _NAMES
 
 
 def meant(words: str, titles: Sequence[str]) -> str:
-    """Return the title that somebody means who typed it, or a part that only it has.
+    """Return the title that a person typed, or of which they typed a part that only it has.
 
     Raises:
         BotError: none is meant, or several; the sentence says which there are.
@@ -104,12 +104,12 @@ async def panel(
     *,
     approval: requests.Approval = "never",
 ) -> event_json.Event:
-    """Gather what a panel shows.
+    """Return the content of a panel.
 
     Args:
-        service: who knows.
+        service: the conversations.
         name: of the panel.
-        key: the conversation that it is beside.
+        key: the session that it is beside.
         approval: what the page's own settings demand.
 
     Raises:
@@ -139,7 +139,7 @@ async def panel(
 async def files(
     service: conversations.Conversations, key: values.SessionKey
 ) -> list[event_json.Event]:
-    """List the files of a conversation, the newest first."""
+    """List the files of a session, the newest first."""
     found = sorted(await service.files(key), key=lambda info: info.modified_ns, reverse=True)
     return [
         {"name": i.name, "size_bytes": i.size_bytes, "modified": i.modified_ns / 1e9} for i in found
@@ -147,7 +147,7 @@ async def files(
 
 
 def limits(in_force: settings.Limits) -> list[tuple[str, str, str]]:
-    """Say each limit: its name, its value, what happens at it."""
+    """Return the limits: each with its name, its value, what happens at it."""
     return [(words, _said(name, in_force), then) for name, words, then in _LIMITS]
 
 

@@ -1,4 +1,4 @@
-"""What a turn does, told to whoever watches it."""
+"""The reply of one request on the page: its events go to the tabs that watch."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from interpreter_bot.sessions import ports
 
 
 class TabReply:
-    """The reply of one request: remembered and shown by its turn in the hub."""
+    """The reply of one request: recorded and shown by its turn in the hub."""
 
     def __init__(
         self, hub: hubs.Hub, turn: live_turns.LiveTurn, *, is_planned: bool = False
     ) -> None:
-        """Args: `is_planned` says that what is asked about is a plan, where one was said."""
+        """Args: `is_planned` says that a plan is approved, if the model wrote one."""
         self._hub = hub
         self._turn = turn
         self._is_planned = is_planned
         self._has_words = False
 
     def queued(self, ahead: int) -> None:
-        """Show how many come before."""
+        """Show how many requests come before."""
         self._turn.say(event_json.queued(ahead))
 
     def started(self) -> None:
-        """Show that the turn is on."""
+        """Show that the turn has started."""
         self._turn.say(event_json.started())
 
     def announcement(self, cell: int, text: str) -> None:
@@ -49,7 +49,7 @@ class TabReply:
         self._turn.say(event_json.writing(delta))
 
     async def approve(self, cell: int, code: str) -> str | None:
-        """Ask in the page; whoever answers first has answered."""
+        """Ask in the page; the first answer counts."""
         is_planned = self._is_planned and self._has_words
         return await self._turn.ask(
             lambda number: event_json.approving(cell, number, code, is_planned=is_planned)
@@ -69,12 +69,12 @@ class TabReply:
         self._turn.say(event)
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:
-        """Ask in the page; whoever answers first has answered."""
+        """Ask in the page; the first answer counts."""
         answer = await self._turn.ask(lambda number: event_json.asking(cell, number, request))
         return answer or ""
 
     def save(self, cell: int, name: str) -> ports.FileWriter | None:
-        """Want no copy: the page reads files from the workspace when they are asked for."""
+        """Return no writer: the page reads files from the workspace when they are asked for."""
         return None
 
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
@@ -86,7 +86,7 @@ class TabReply:
         self._turn.say(event_json.finished(cell, finished))
 
     def usage(self, spent: ports.Spent) -> None:
-        """Show what was spent."""
+        """Show the usage."""
         self._turn.say(event_json.usage(spent))
 
     def ended(self, end: ports.End) -> None:

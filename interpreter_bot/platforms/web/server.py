@@ -1,4 +1,4 @@
-"""Opening and closing the page."""
+"""Start and stop the web server of the page."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ _TOKEN_FILE: Final = "web-token"  # noqa: S105
 async def serve(
     service: conversations.Conversations, config: settings.Web, data: pathlib.Path
 ) -> AsyncIterator[str]:
-    """Serve the page; gives its address, with the token in it.
+    """Serve the page; give its address, with the token in it.
 
-    At the end nobody new is let in, tabs are sent away, and turns that still run are cancelled.
+    At the end no new request is accepted, tabs are disconnected, and turns that still run are
+    cancelled.
 
     Args:
-        service: who answers.
+        service: the conversations.
         config: where to listen, and for whom.
         data: the directory that the token is kept in.
 
@@ -106,7 +107,7 @@ def _application(
 
 
 def _pages() -> dict[str, access.Handler]:
-    """Read what a browser gets as it is."""
+    """Read the static files of the page."""
     found: dict[str, access.Handler] = {}
     for file in importlib.resources.files(__package__).joinpath("pages").iterdir():
         content_type = _TYPES.get(pathlib.PurePath(file.name).suffix)
@@ -126,7 +127,7 @@ def _given(body: bytes, content_type: str) -> access.Handler:
 
 @web.middleware
 async def _sentences(request: web.Request, handler: access.Handler) -> web.StreamResponse:
-    """Answer with the sentence of an error. Once a response has begun it can only break off."""
+    """Respond with the sentence of an error. Once a response has begun it can only break off."""
     try:
         return await handler(request)
     except errors.FileTooLargeError as error:
@@ -138,7 +139,7 @@ async def _sentences(request: web.Request, handler: access.Handler) -> web.Strea
 
 
 async def _bound(config: settings.Web) -> socket.socket:
-    """Open the port.
+    """Bind the port.
 
     Raises:
         SettingsError: it cannot be had.

@@ -1,4 +1,5 @@
-"""What a tab gets on opening: the list, and past turns as the same events as a running one."""
+"""What a tab gets on opening: the list of sessions, and past turns as the events of a running
+one."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _BREATH_SECONDS: Final = 0.1
 
 
 def events_of(turn: histories.PastTurn) -> event_json.Event:
-    """Tell a turn as `live_turns.LiveTurn.told` does."""
+    """Convert a past turn to what `live_turns.LiveTurn.told` returns."""
     head = heading(
         turn.request, turn.attachments, is_code=turn.is_code, started=turn.started.timestamp()
     )
@@ -41,7 +42,7 @@ def events_of(turn: histories.PastTurn) -> event_json.Event:
 def heading(
     request: str, files: Iterable[str], *, is_code: bool, started: float
 ) -> event_json.Event:
-    """Write what was asked; `started` in seconds since the epoch."""
+    """Convert a request to its heading; `started` in seconds since the epoch."""
     return {"request": request, "files": list(files), "is_code": is_code, "started": started}
 
 
@@ -102,7 +103,7 @@ def _over(turn: histories.PastTurn, *, is_last_words: bool) -> event_json.Event:
 
 
 def greeting(service: conversations.Conversations) -> str:
-    """Say what holds for every conversation."""
+    """Return what is the same for every session."""
     about = {
         "upload_bytes": service.limits.upload_bytes,
         "text_characters": validation.MOST_TEXT_CHARACTERS,
@@ -114,7 +115,7 @@ def greeting(service: conversations.Conversations) -> str:
 
 
 async def listing(service: conversations.Conversations) -> event_json.Event:
-    """List the conversations, the one used last first."""
+    """List the sessions, the one used last first."""
     found = await service.recent("web", most=_MOST_LISTED)
     listed = [
         {
@@ -129,16 +130,16 @@ async def listing(service: conversations.Conversations) -> event_json.Event:
 
 
 async def keep_listed(service: conversations.Conversations, hub: hubs.Hub) -> None:
-    """Tell every tab the list whenever it changes. Ends only by being cancelled."""
+    """Send the list to every tab whenever it changes. Ends only by being cancelled."""
     while True:
         await hub.is_changed.wait()
-        # Changes come in flocks.
+        # Changes come in bursts.
         await asyncio.sleep(_BREATH_SECONDS)
         hub.is_changed.clear()
         try:
             hub.tell("conversations", await listing(service))
         except errors.BotError:
-            # The next change is as good.
+            # The next change tries again.
             _log.exception("the conversations could not be listed")
 
 
@@ -150,10 +151,10 @@ async def show(
     key: values.SessionKey,
     most: int,
 ) -> None:
-    """Show a conversation to a tab, which hears of everything that happens in it from then on.
+    """Show a session to a tab, which gets all its events from then on.
 
-    Nothing is told twice and nothing is left out: between what is read of the hub and the
-    first event that follows, nobody else has the word.
+    Nothing is sent twice and nothing is left out: between reading the hub and the first event that
+    follows, no other task runs.
     """
     model = await service.model(key)
     while True:
@@ -163,11 +164,10 @@ async def show(
         if hub.ended(key.thread) == ended:
             break
     live = hub.of(key.thread)
-    # What is known here of a turn that runs, or whose end is being written down, is newer than
-    # what is recorded of it.
+    # The hub's state of a turn that runs, or whose end is being recorded, is newer than its record.
     known = {turn.id for turn in live}
     recorded = [one for one in past[-most:] if one.request_id not in known]
-    # A turn that was cut off says itself what the bot said about it when it came back.
+    # The record of a cut-off turn already says what the bot said about it when it came back.
     is_said = bool(past) and past[-1].status == "interrupted"
     whole = {
         "model": model,

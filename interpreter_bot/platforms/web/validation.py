@@ -1,4 +1,4 @@
-"""What the page's requests say, measured at the door: conversations, names, text. Pure."""
+"""Validation of the page's messages: session ids, names, text. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from interpreter_bot import errors, values
 from interpreter_bot.sessions import requests
 
 PERSON: Final = requests.Person("web", "you")
-"""Whoever has the token. There is only one."""
+"""The person with the token. There is only one."""
 
 HERE: Final = values.Scope("web", person=PERSON.id)
-"""Where they choose: for all conversations of the page."""
+"""The scope of their choices: all sessions of the page."""
 
 MOST_TEXT_CHARACTERS: Final = 100_000
 """Longest message; longer ones are better sent as a file."""
@@ -29,7 +29,7 @@ class MalformedError(errors.BotError):
 
 
 def key(thread: object) -> values.SessionKey:
-    """Return the key of a conversation that the page made up an id for.
+    """Return the key of a session whose id the page made up.
 
     Raises:
         MalformedError: it is no such id.
@@ -51,7 +51,7 @@ def turn_id(value: object) -> str:
 
 
 def handle(value: object) -> str:
-    """Return what a table is asked for by.
+    """Return the handle of a table.
 
     Raises:
         MalformedError: it is none.

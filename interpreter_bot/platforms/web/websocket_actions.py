@@ -1,6 +1,4 @@
-"""What a tab says, made into requests; what it asks for, given.
-
-Longer than most modules: it is one table of what a tab may say, and an action for each entry.
+"""Actions of a tab's websocket messages: requests made, data sent.
 
 Above 300 lines: one handler for each message of a tab, and nothing else.
 """
@@ -42,7 +40,7 @@ _MOST_ANSWER_CHARACTERS: Final = 64 * 1024
 
 
 class TabConnection:
-    """The websockets of all tabs. Requests are carried out in tasks that outlive their tab."""
+    """The websockets of all tabs. Requests run in tasks that outlive their tab."""
 
     def __init__(
         self,
@@ -97,7 +95,7 @@ class TabConnection:
         return socket
 
     async def close(self, _: web.Application) -> None:
-        """Send every tab away; they come again when somebody listens."""
+        """Disconnect every tab; they reconnect when a server listens again."""
         for socket in tuple(self._sockets):
             await socket.close(code=aiohttp.WSCloseCode.GOING_AWAY)
 
@@ -146,7 +144,7 @@ class TabConnection:
                 "There is no model to answer this. Switch to Python to run code, or set one up."
             )
         is_planned = await self._service.approval(validation.HERE, self._approval) == "plan"
-        # A tab that lost its connection does not know what arrived, and says it again.
+        # A tab that lost its connection does not know what arrived, and sends it again.
         if await self._service.claim("web", turn_id):
             request = requests.Request(
                 key=key,
@@ -157,7 +155,8 @@ class TabConnection:
                 id=turn_id,
                 approval=self._approval,
             )
-            # Looked up here, where messages of a tab come one by one: later the next may be there.
+            # Checked here, where messages of a tab come one by one: after an await the next may be
+            # there.
             is_first = not self._hub.of(key.thread) and await self._is_new(key)
             head = snapshots.heading(text, files, is_code=is_code, started=time.time())
             turn = self._hub.begin(key.thread, turn_id, head)
@@ -183,7 +182,7 @@ class TabConnection:
             self._hub.end(request.key.thread, turn)
 
     async def _entitle(self, request: requests.Request) -> None:
-        """Call a conversation that begins by its first words."""
+        """Give a new session its first words as title."""
         try:
             title = _title(request.text or ", ".join(request.files))
             await self._service.rename(request.key, title)
@@ -263,7 +262,7 @@ class TabConnection:
         self._hub.tell("model", {"model": await self._service.model(key)}, thread=key.thread)
 
     async def _approve(self, tab: hubs.Tab, message: _Message) -> None:
-        """Choose whether to be asked before code runs, and show what holds then."""
+        """Choose the approval of code, and show what is in effect then."""
         wanted = str(message.get("approval"))
         if wanted not in get_args(requests.Approval):
             raise errors.BotError("Please say never, plan or every.")
@@ -277,25 +276,25 @@ class TabConnection:
         tab.send(hubs.written("panel", {"panel": name} | shown))
 
     async def _save(self, tab: hubs.Tab, message: _Message) -> None:
-        """Make a file of all of a table, and let the tab download it."""
+        """Save the whole of a table, and let the tab download it."""
         key = validation.key(message.get("thread"))
         name = await self._service.save_table(key, validation.handle(message.get("table")))
         tab.send(hubs.written("download", {"what": "file", "name": name}))
 
 
 async def _send(socket: web.WebSocketResponse, tab: hubs.Tab) -> None:
-    """Pass on what a tab is to hear, as fast as it takes it."""
+    """Send a tab its messages, as fast as it reads."""
     try:
         while batch := await tab.next():
             await socket.send_str(batch)
     except ConnectionError:
         return
-    # The tab did not keep up. It comes again, and is shown the whole.
+    # The tab did not keep up. It reconnects, and is shown the whole.
     await socket.close(code=aiohttp.WSCloseCode.TRY_AGAIN_LATER)
 
 
 def _title(text: str) -> str:
-    """Make a title of the first words that were said."""
+    """Make a title of the first words of a request."""
     line = " ".join(text[:1000].split())
     if len(line) <= _TITLE_CHARACTERS:
         return line
