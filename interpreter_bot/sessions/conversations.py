@@ -49,6 +49,7 @@ class Conversations(queries.Queries):
             concurrent=config.sessions.concurrent_turns, waiting=config.sessions.waiting_requests
         )
         self._stops: dict[values.SessionKey, stop_signals.StopSignal] = {}
+        self._signals: dict[tuple[values.SessionKey, str], stop_signals.StopSignal] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._notify: dict[str, Notify] = {}
         self._unsaid: collections.deque[tuple[values.SessionKey, str]] = collections.deque(
@@ -97,12 +98,16 @@ class Conversations(queries.Queries):
 
     async def stop(self, key: values.SessionKey) -> bool:
         """Stop the turn that runs in a session; return whether there was one."""
-        stop = self._stops.get(key)
-        if stop is None or stop.is_set():
-            return False
-        stop.is_restart = False
-        stop.set()
-        return True
+        return _stopped(self._stops.get(key))
+
+    async def cancel(self, key: values.SessionKey, request_id: str) -> bool:
+        """Withdraw a request that waits, or stop its turn; says whether it was there to end.
+
+        It is never another one of the same session that is stopped.
+        """
+        if self._lanes.withdraw(key, request_id):
+            return True
+        return _stopped(self._signals.get((key, request_id)))
 
     async def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
         """Withdraw a request that still waits; return whether it did."""
@@ -235,16 +240,23 @@ class Conversations(queries.Queries):
             request_id=request.id,
             waiting=reply.queued,
         )
-        async with turn:
-            stop = self._stops[request.key] = stop_signals.StopSignal()
-            stop.is_restart = self._lanes.is_closed
-            if (task := asyncio.current_task()) is not None:
-                self._tasks.add(task)
-            try:
-                yield stop
-            finally:
-                del self._stops[request.key]
-                self._tasks -= {task}
+        # Before the turn: it may be cancelled when it has the lane and does not know it yet.
+        stop = self._signals[request.key, request.id] = stop_signals.StopSignal()
+        try:
+            async with turn:
+                self._stops[request.key] = stop
+                stop.is_restart = self._lanes.is_closed and not stop.is_set()
+                if (task := asyncio.current_task()) is not None:
+                    self._tasks.add(task)
+                try:
+                    yield stop
+                finally:
+                    del self._stops[request.key]
+                    self._tasks -= {task}
+        finally:
+            # Requests without an id of their own share one.
+            if self._signals.get((request.key, request.id)) is stop:
+                del self._signals[request.key, request.id]
 
     @contextlib.asynccontextmanager
     async def _to_ourselves(self, key: values.SessionKey) -> AsyncIterator[None]:
@@ -275,3 +287,12 @@ class Conversations(queries.Queries):
                 time.monotonic() - launched.kernel.last_used if launched and is_alive else None
             ),
         )
+
+
+def _stopped(stop: stop_signals.StopSignal | None) -> bool:
+    """Let a person end a turn; says whether it was still on."""
+    if stop is None or stop.is_set():
+        return False
+    stop.is_restart = False
+    stop.set()
+    return True

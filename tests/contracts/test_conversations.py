@@ -158,6 +158,28 @@ async def test_what_waits_can_be_taken_back_and_what_runs_cannot(conversation):
     assert (end.status, end.turn_id, reply.of("begun")) == (ports.Status.FAILED, 0, [])
 
 
+async def test_the_request_that_is_named_is_cancelled_and_no_other(conversation):
+    service, key = conversation.service, conversation.key
+    shown = {name: replies.Reply() for name in ("first", "second", "third")}
+    tasks = {}
+    async with asyncio.TaskGroup() as group:
+        for name, reply in shown.items():
+            tasks[name] = group.create_task(conversation.ask(WAIT, reply, id=name))
+            await reply.until("waiting" if tasks.keys() - {"first"} else "text")
+        assert not await service.cancel(key, "another")
+        assert await service.cancel(key, "second")
+        assert (await tasks["second"]).status is ports.Status.FAILED
+        assert await service.cancel(key, "first")
+        assert (await tasks["first"]).status is ports.Status.STOPPED
+        await shown["third"].until("text")
+        assert not await service.cancel(key, "first")
+        assert not await service.cancel(key, "second")
+        assert service.is_busy(key)
+        assert await service.cancel(key, "third")
+    assert tasks["third"].result().status is ports.Status.STOPPED
+    assert shown["second"].of("begun") == []
+
+
 async def test_where_nothing_runs_nothing_is_stopped(conversation):
     assert not await conversation.service.stop(conversation.key)
     await conversation.ask(HELLO, replies.Reply())

@@ -212,6 +212,12 @@ class Conversations:
         self._stops[key].set()
         return True
 
+    async def cancel(self, key, request_id):
+        if await self.withdraw(key, request_id):
+            return True
+        running = [one for one, _ in self._waiting[key][:1]]
+        return running == [request_id] and await self.stop(key)
+
     async def withdraw(self, key, request_id):
         for one, event in self._waiting[key][1:]:
             if one == request_id:

@@ -163,7 +163,7 @@ class Conversations:
                 if size is not None and size > self.limits.upload_bytes:
                     raise errors.FileTooLargeError
                 await self.put(request.key, attachment)
-            running = asyncio.create_task(self._script(turn))
+            running = asyncio.create_task(self._script(turn), name=request.id)
             self._running[request.key] = running
             try:
                 end = await asyncio.shield(running)
@@ -205,6 +205,12 @@ class Conversations:
             return False
         running.cancel()
         return True
+
+    async def cancel(self, key, request_id):
+        if await self.withdraw(key, request_id):
+            return True
+        running = self._running.get(key)
+        return bool(running) and running.get_name() == request_id and await self.stop(key)
 
     async def withdraw(self, key, request_id):
         for entry in self._waiting.get(key, []):

@@ -106,7 +106,7 @@ class Conversations:
 
     async def _take(self, request, reply):
         reply.started()
-        work = asyncio.create_task(self._work(request, reply))
+        work = asyncio.create_task(self._work(request, reply), name=request.id)
         self._running[request.key] = work
         past = Past(self._turn + 1, request.person.id, request.text)
         self._past[request.key].append(past)
@@ -147,6 +147,12 @@ class Conversations:
         if work is not None:
             work.cancel()
         return work is not None
+
+    async def cancel(self, key, request_id):
+        if await self.withdraw(key, request_id):
+            return True
+        running = self._running.get(key)
+        return bool(running) and running.get_name() == request_id and await self.stop(key)
 
     async def withdraw(self, key, request_id):
         for name, withdrawn in self._waiting[key]:

@@ -87,7 +87,7 @@ class ButtonActions:
         if not await self._handler.begins(interaction, is_silent=True):
             return
         in_flight = self._handler.in_flight
-        if not await in_flight.stop_numbered(button.number):
+        if not await in_flight.cancel(button.number):
             await self._handler.tell(interaction, "Nothing is running any more.")
             if not in_flight.is_running(button.number):
                 # Fetched anew: the person may have pressed the button on an older state.

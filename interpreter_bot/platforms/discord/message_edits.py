@@ -81,7 +81,7 @@ class MessageEdits:
     ) -> None:
         """Run an edited message again; its answer replaces the old one."""
         if not old.is_over.is_set():
-            await self._in_flight.stop(old)
+            await self._service.cancel(old.place.key, old.request.id)
             await old.is_over.wait()
         chosen = await self._in_flight.chosen_by(old.place, locations.person(message.author))
         said = await self._listener.said(message)

@@ -158,11 +158,6 @@ class DiscordReply:
             offered.append(message_layout.Button("csv", number, owner, label))
         return tuple(offered)
 
-    @property
-    def is_running(self) -> bool:
-        """Whether its turn has begun and is not over."""
-        return self._turn_log.has_begun and self._turn_log.end is None
-
     def show(self) -> None:
         """Show a first sign before the turn has begun."""
         self._sync.change()

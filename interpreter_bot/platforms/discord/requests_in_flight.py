@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Coroutine
@@ -127,29 +128,19 @@ class RequestsInFlight:
         while self._running:
             await asyncio.wait(self._running)
 
-    def cancel(self) -> None:
+    def cancel_all(self) -> None:
         """Cancel the tasks that still run."""
         for task in self._running:
             task.cancel()
-
-    async def stop(self, run: InFlight) -> bool:
-        """Stop a request, or withdraw it while it waits; return whether it was still in flight.
-
-        It is never another one of the same session that is stopped.
-        """
-        key = run.place.key
-        if await self._service.withdraw(key, run.request.id):
-            return True
-        return run.reply is not None and run.reply.is_running and await self._service.stop(key)
 
     def is_running(self, number: int) -> bool:
         """Say whether a request is in flight here, by its number."""
         return number in self._runs
 
-    async def stop_numbered(self, number: int) -> bool:
-        """Stop a request by its number; see `stop`."""
+    async def cancel(self, number: int) -> bool:
+        """Cancel a request by its number; return whether it was still in flight."""
         run = self._runs.get(number)
-        return run is not None and await self.stop(run)
+        return run is not None and await self._service.cancel(run.place.key, run.request.id)
 
     async def carry_out(
         self,
@@ -176,7 +167,7 @@ class RequestsInFlight:
                 style,
                 run.target,
                 self.questions,
-                on_lost=lambda: self.stop(run),
+                on_lost=functools.partial(self._service.cancel, place.key, request.id),
                 instead_of=instead_of.reply if instead_of is not None else None,
             ) as reply:
                 run.reply = reply

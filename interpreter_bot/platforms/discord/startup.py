@@ -297,7 +297,7 @@ async def _close(
             await in_flight.drained()
     except TimeoutError:
         _log.warning("some answers could not be finished")
-        in_flight.cancel()
+        in_flight.cancel_all()
         await in_flight.drained()
     await client.close()
     connection.cancel()

@@ -59,7 +59,6 @@ class LiveMessage:
         self.api: Final = shared.api
         self.place: Final = place
         self.note = ""
-        self.has_begun = False
         self._noted = ""
         self._uploads = shared.uploads
         self._config = shared.config

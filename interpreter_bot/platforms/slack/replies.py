@@ -93,7 +93,6 @@ class SlackReply:
     def started(self) -> None:
         """See the port."""
         self._message.note = ""
-        self._message.has_begun = True
         self._changed.set()
 
     def step(self, number: int) -> None:

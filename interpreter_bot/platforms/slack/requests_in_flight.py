@@ -37,12 +37,14 @@ class InFlight:
         request_id: unique in its channel.
         live: shows the answer, beginning with the sign of life.
         is_cancelled: it was taken back, perhaps before it was handed on.
+        is_handed_on: the service has it.
     """
 
     key: values.SessionKey
     request_id: str
     live: live_messages.LiveMessage
     is_cancelled: bool = False
+    is_handed_on: bool = False
 
 
 class RequestsInFlight:
@@ -149,13 +151,14 @@ class RequestsInFlight:
             entry.live,
             session=stop_key(request.key),
             is_code=request.is_code,
-            cancel=functools.partial(self.cancel, request.key, request.id),
+            cancel=functools.partial(self._service.cancel, request.key, request.id),
         )
         pump = asyncio.create_task(reply.pump(), name="slack pump")
         try:
             if entry.is_cancelled:
                 reply.ended(ports.End(status=ports.Status.STOPPED))
             else:
+                entry.is_handed_on = True
                 await self._service.handle(request, reply)
             await pump
         finally:
@@ -177,11 +180,7 @@ class RequestsInFlight:
             return False
         # Should it not even wait yet, it never begins.
         entry.is_cancelled = True
-        if await self._service.withdraw(entry.key, request_id):
-            return True
-        if entry.live.has_begun:
-            return await self._service.stop(entry.key)
-        return True
+        return await self._service.cancel(entry.key, request_id) or not entry.is_handed_on
 
     async def cancel_message(self, team: str, channel: str, ts: str) -> None:
         """Take back whatever was asked by a message, however it was worded."""

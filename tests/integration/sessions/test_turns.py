@@ -112,6 +112,24 @@ async def test_stopping_while_the_model_writes_keeps_what_it_said(opened):
     assert (turn.status, turn.answer) == ("stopped", "Once upon a time")
 
 
+async def test_a_request_whose_turn_has_just_come_can_be_cancelled(opened):
+    async with opened(openai_server.text("One.")) as house:
+        second = replies.Reply()
+
+        async def ask_and_cancel_the_next():
+            reply = await house.ask("first", id="1")
+            # The other has the lane by now, and has not run since.
+            return reply, await house.service.cancel(KEY, "2")
+
+        asking = asyncio.create_task(ask_and_cancel_the_next())
+        waiting = asyncio.create_task(house.ask("second", second, id="2"))
+        first, is_cancelled = await asking
+        await waiting
+    assert is_cancelled
+    assert (first.end.status, second.end.status) == (Status.DONE, Status.STOPPED)
+    assert len(house.server.requests) == 1
+
+
 async def test_stopping_running_code_keeps_variables_and_output_and_tells_the_model(opened):
     slow = "z = 3\nprint('half', flush=True)\nimport time\ntime.sleep(60)"
     script = [openai_server.code(slow), openai_server.code("print(z)"), openai_server.text("3.")]
