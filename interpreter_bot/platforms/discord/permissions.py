@@ -148,5 +148,5 @@ def refusal(member: Member, config: settings.Discord) -> str:
 
 
 def is_about_place(sentence: str) -> bool:
-    """Say whether a refusal is about the place: there nobody is to be answered at all."""
+    """Say whether a refusal is about the place: there the bot answers no one."""
     return sentence == _PLACE

@@ -1,10 +1,11 @@
-"""Slack: what people say there becomes requests, what sessions reply becomes messages.
+"""Slack as a platform: events become requests, replies become messages.
 
-`running` opens and closes it all; `apps` and `pressing` are what bolt calls. `listening` hears
-messages, `interacting`, `commands`, `forms` and `homes` the rest; `admitting` says who may;
-`orders` keeps what people say in its order, and `turning` takes a request to its answer.
-`replying` is the way back: `showing` shows an answer, through `streams`, or `sections` of `posts`
-and `pictures`; `approving` asks people, `uploads` sends files, and `sending` alone calls Slack.
-`incoming`, `answers`, `results`, `tasks`, `markdown`, `blocks`, `views`, `governing`, `listings`
-and `preferences` are pure. What is shown at all is decided in `rendering`.
+`startup` opens and closes it; `bolt_handlers` and `actions` are what bolt calls. `message_events`
+handles messages, `interactions`, `commands`, `modals` and `home_tab` the rest; `permissions` says
+who may use the bot; `message_order` keeps the messages of a place in order, and
+`requests_in_flight` runs requests. `replies` receives the events of a turn; `live_messages` shows
+the answer, by `streamed_messages`, or by `answer_sections` of `posted_messages` and pictures;
+`approvals` asks people, `file_uploads` sends files, and `web_api` alone calls Slack.
+`message_parsing`, `answers`, `cell_results`, `mrkdwn`, `blocks`, `home_views` and `admin_views` are
+pure. What is shown at all is decided in `rendering`.
 """

@@ -1,4 +1,4 @@
-"""Buttons and forms, as bolt calls us about them."""
+"""Button presses and submitted modals, as bolt delivers them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FEEDBACK: Final = "Thank you; noted."
 
 
 class ActionHandlers:
-    """Does what is pressed and takes what is filled in."""
+    """Handles block actions and view submissions."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ActionHandlers:
         context: AsyncBoltContext,
         respond: AsyncRespond,
     ) -> None:
-        """Do what was pressed."""
+        """Handle a block action."""
         await ack()
         workspace = await self._workspaces.of(context)
         user = str(body["user"]["id"])
@@ -115,7 +115,7 @@ class ActionHandlers:
     async def submitted(
         self, ack: AsyncAck, body: dict[str, Any], view: dict[str, Any], context: AsyncBoltContext
     ) -> None:
-        """Take a form that was filled in."""
+        """Handle a submitted modal."""
         await ack()
         workspace = await self._workspaces.of(context)
         user = str(body["user"]["id"])
@@ -147,7 +147,7 @@ class ActionHandlers:
 def _place(
     workspace: installations.InstalledWorkspace, user: str, channel: str, body: dict[str, Any]
 ) -> posted_messages.Place:
-    """Say in which thread a message stands that has the button."""
+    """Return the place of the message with the button."""
     message = body.get("message") or {}
     root = str(message.get("thread_ts") or message.get("ts") or "")
     return posted_messages.Place(workspace, channel, thread=root, asked="", user=user)

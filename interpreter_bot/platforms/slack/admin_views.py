@@ -1,4 +1,4 @@
-"""What admins see in their home tab, and the form in which they choose. Pure."""
+"""The admins' part of the home tab, and their settings form. Pure."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _HINT: Final = "Nothing: as the bot's operator set it."
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AdminForm:
-    """What is theirs to see.
+    """Data of the admins' part.
 
     Attributes:
-        everybody: all conversations of the workspace.
-        holds: what is chosen, or else set.
-        approval: the strictest of what is chosen and set.
-        feedback: how many answers were called good, and how many bad.
-        person: whose use is shown; nobody's if empty.
-        name: what they are called.
+        everybody: all sessions of the workspace.
+        holds: the settings in effect.
+        approval: the strictest of choices and settings.
+        feedback: how many answers were rated good, and how many bad.
+        person: whose usage is shown; empty for none.
+        name: their name.
         usage: theirs.
     """
 
@@ -55,7 +55,7 @@ class AdminForm:
 
 
 def shown(governed: AdminForm) -> list[blocks.Block]:
-    """Make their part of the home tab."""
+    """Build the admins' part of the home tab."""
     made = [home_views.heading("All sessions")]
     for overview in governed.everybody[:_MOST_SESSIONS]:
         made += _session(overview)
@@ -116,7 +116,7 @@ def _confirmation(title: str, text: str, yes: str) -> blocks.Block:
 
 
 def form(chosen: Mapping[str, Any]) -> home_views.View:
-    """Make the form.
+    """Build the settings form.
 
     Args:
         chosen: by name, what the workspace chose itself.
@@ -191,7 +191,7 @@ def _select(titles: Sequence[str], chosen: str) -> blocks.Block:
 
 
 def chosen(view: home_views.View) -> dict[str, object | None]:
-    """Read the form: what is chosen by name; None where the settings are to hold."""
+    """Parse the submitted form: choices by name; None if the settings are to be in effect."""
     state = view.get("state", {}).get("values", {})
     given = {name: (state.get(name) or {}).get(name) or {} for name in _NAMES}
     option = {name: (given[name].get("selected_option") or {}).get("value") for name in _NAMES}
@@ -208,6 +208,6 @@ def chosen(view: home_views.View) -> dict[str, object | None]:
 
 
 def _written(given: Mapping[str, Any], form: re.Pattern[str]) -> str | None:
-    """Read a number that somebody wrote; what is none leaves it to the settings."""
+    """Parse a typed number; None for anything else, which leaves it to the settings."""
     text = str(given.get("value") or "").strip().replace(",", "").replace("_", "")
     return text if form.fullmatch(text) else None

@@ -1,9 +1,9 @@
-"""An answer as messages: texts that are edited as they grow, and pictures where they belong.
+"""An answer as posted messages: texts that are edited as they grow, and pictures where they belong.
 
 A section is the text up to a picture, and that picture. What stands above a picture that is shown
 is not touched any more; the text below it is in messages of its own. Slack shows a picture to
 everybody only where the message is *posted* with it: one that an edit adds, or that is streamed,
-is an empty frame to those who look on (slackapi/java-slack-sdk#1441,
+is an empty frame to other readers (slackapi/java-slack-sdk#1441,
 slackapi/python-slack-sdk#1961). So a picture's message is posted when its file is ready.
 """
 
@@ -37,7 +37,7 @@ _NOTIFIED_CHARACTERS: Final = 300
 
 
 class PictureBlocks:
-    """Brings pictures to Slack."""
+    """Uploads pictures to Slack for blocks."""
 
     def __init__(self, api: web_api.WebApi, sends: file_uploads.FileUploads) -> None:
         self._api = api
@@ -46,7 +46,7 @@ class PictureBlocks:
     async def blocks(
         self, place: posted_messages.Place, shown: Sequence[answers.Picture]
     ) -> list[blocks.Block] | None:
-        """Make blocks that show pictures; None where this workspace cannot have that.
+        """Make blocks that show pictures; None if this workspace cannot have that.
 
         Raises:
             GoneError: the bot is no longer installed there.
@@ -69,7 +69,7 @@ class PictureBlocks:
         return made
 
     def refused(self, place: posted_messages.Place, error: api_errors.SlackError) -> None:
-        """Take note that Slack does not take such blocks there."""
+        """Record that Slack refuses such blocks there."""
         _log.info("pictures are sent as files for a while: %s", error)
         self._api.note_lacking(place.workspace.team, _FEATURE, _LACKING_SECONDS)
 
@@ -113,7 +113,7 @@ class AnswerSections:
         return self._place.thread or self._root or self._messages.first
 
     def adopt(self, timestamps: Sequence[str]) -> None:
-        """Go on with messages of the current section that were streamed."""
+        """Take over messages of the current section that were streamed."""
         self._messages.adopt(timestamps)
 
     async def show(self, answer: answers.Answer, live: str, below: Sequence[blocks.Block]) -> None:
@@ -125,7 +125,7 @@ class AnswerSections:
             below: blocks under that.
 
         Raises:
-            SlackError: Slack does not take it.
+            SlackError: Slack refuses it.
         """
         await self._up_to_pictures(answer)
         text = f"{self._text(answer)}\n\n{live}".strip("\n")
@@ -133,24 +133,24 @@ class AnswerSections:
         await self._messages.show(shown, below=below, payload=self._payload)
 
     async def finish(self, answer: answers.Answer, below: Sequence[blocks.Block]) -> None:
-        """Show all that is left: in one message with its pictures, where that can be.
+        """Show all that is left: in one message with its pictures, if possible.
 
         Raises:
-            SlackError: Slack does not take it.
+            SlackError: Slack refuses it.
         """
         if not await self._finish_in_blocks(answer, below):
             await self._up_to_pictures(answer)
             await self._messages.show(self._text(answer), below=below, payload=self._payload)
 
     async def part(self, answer: answers.Answer, timestamps: Sequence[str] | None) -> None:
-        """Know that the text before the next picture was streamed.
+        """Record that the text before the next picture was streamed.
 
         Args:
             answer: all of it.
-            timestamps: of the messages that are to be written anew; None if they are right.
+            timestamps: of the messages that are to be rewritten; None if they are right.
 
         Raises:
-            SlackError: Slack does not take it.
+            SlackError: Slack refuses it.
         """
         if timestamps is not None:
             self.adopt(timestamps)

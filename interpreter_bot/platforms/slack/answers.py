@@ -1,4 +1,4 @@
-"""An answer in the making: text and tasks in order, and how that reads as Markdown. Pure."""
+"""An answer in the making: text and tasks in order, and their form as Markdown. Pure."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ TITLES: Final = {
     values.Ending.STOPPED: "Stopped Python",
     values.Ending.REFUSED: "Python was not run",
 }
-"""What an execution is called when it is over."""
+"""Titles of finished executions."""
 
 State: TypeAlias = Literal["in_progress", "complete", "error"]
 _MARKS: Final[dict[str, str]] = {"in_progress": "⏳", "complete": "✓", "error": "✗"}
 FIELD_CHARACTERS: Final = 250
-"""Slack takes 256 in each field of a task."""
+"""The most characters of a task's field; Slack takes 256."""
 
 
 def shorten(code: str) -> str:
-    """Take as much of code as a task holds, whole lines."""
+    """Shorten code to what a task holds, whole lines."""
     lines = code.strip().splitlines()
     kept: list[str] = []
     for line in lines:
@@ -41,7 +41,7 @@ def shorten(code: str) -> str:
 
 
 def small_print(end: ports.End, spent: ports.Spent | None) -> str:
-    """Say what an answer took; with a model, what that used, and what to think of it."""
+    """Return an answer's small print: duration; with a model, its usage, and a caution."""
     said = [quantities.duration(end.seconds)]
     if spent is not None:
         said.append(f"{spent.input_tokens + spent.output_tokens:,} tokens")
@@ -58,13 +58,13 @@ class Text:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Task:
-    """What is done or was done, in one line, and what may be folded away.
+    """Something that is done or was done, in one line, with foldable details.
 
     Attributes:
-        id: a later task of the same id takes the place of this one.
+        id: a later task of the same id replaces this one.
         title: such as "Running Python".
-        details: more, such as the code; only what comes with the first one counts.
-        output: what came of it, in one line.
+        details: more, such as the code; only those of the first one count.
+        output: the result, in one line.
     """
 
     id: str
@@ -75,14 +75,14 @@ class Task:
 
     @property
     def line(self) -> str:
-        """All of it where there are no tasks."""
+        """Return the task as one line, for where there are no tasks."""
         said = f"{_MARKS[self.state]} _{self.title}_"
         return f"{said}: {self.output}" if self.output else said
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Picture:
-    """One that stands between texts. `about` says what it is, for who does not see it."""
+    """A picture between texts. `about` describes it for people who cannot see it."""
 
     name: str
     data: bytes
@@ -93,7 +93,7 @@ Piece: TypeAlias = Text | Task | Picture
 
 
 class Answer:
-    """Collects pieces. `pieces` grows at its end; what was there is never changed."""
+    """Pieces of an answer. `pieces` grows at its end; earlier ones never change."""
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
@@ -101,11 +101,11 @@ class Answer:
         self._ending: str | None = None
 
     def step(self) -> None:
-        """Begin a new run of the model's words."""
+        """Begin the text of a new step."""
         self._step_begins = len(self.pieces)
 
     def text(self, text: str) -> None:
-        """Add what is harmless."""
+        """Add harmless text."""
         if text:
             self.pieces.append(Text(text))
 
@@ -132,7 +132,7 @@ class Answer:
         )
 
     def after(self, pictures: int) -> int:
-        """Say which piece follows the first so many pictures, which are shown already."""
+        """Return the index of the piece that follows the first `pictures` pictures."""
         found = [n + 1 for n, piece in enumerate(self.pieces) if isinstance(piece, Picture)]
         return found[pictures - 1] if pictures else 0
 
@@ -142,11 +142,11 @@ class Answer:
         return bool(last) and not last.endswith("\n\n")
 
     def words_of_step(self) -> str:
-        """What the model said in its last step."""
+        """Return the model's text of its last step."""
         return "".join(p.text for p in self.pieces[self._step_begins :] if isinstance(p, Text))
 
     def end_step_with(self, text: str) -> bool:
-        """Put the final form in the place of the last step's words; says if that is another."""
+        """Replace the last step's text by its final form; return whether that differs."""
         if not text or text.strip() == self.words_of_step().strip():
             return False
         kept = [p for p in self.pieces[self._step_begins :] if not isinstance(p, Text)]
@@ -155,13 +155,13 @@ class Answer:
 
 
 def runs(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
-    """Part pieces where pictures begin or end: each run is pictures, or has none."""
+    """Split pieces where pictures begin or end: each run is pictures, or has none."""
     for _, run in itertools.groupby(pieces, key=lambda piece: isinstance(piece, Picture)):
         yield list(run)
 
 
 def markdown(pieces: Sequence[Piece], *, with_details: bool) -> str:
-    """Say all of what is no picture, where nothing can be streamed."""
+    """Format all pieces that are no pictures as Markdown."""
     latest = {p.id: p for p in pieces if isinstance(p, Task)}
     details = {p.id: p.details for p in reversed(pieces) if isinstance(p, Task)}
     parts: list[str] = []
@@ -179,7 +179,7 @@ def markdown(pieces: Sequence[Piece], *, with_details: bool) -> str:
 
 
 def open_fence(text: str) -> fences.Fence | None:
-    """Say which fence is open at the end of a text."""
+    """Return the fence that is open at the end of a text."""
     fence: fences.Fence | None = None
     for line in text.splitlines(keepends=True):
         if fence is None:

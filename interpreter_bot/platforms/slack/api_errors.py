@@ -1,4 +1,4 @@
-"""What can go wrong with Slack.
+"""Errors of Slack.
 
 BotError
 └── SlackError           Slack refused something, or cannot be reached
@@ -25,7 +25,7 @@ PASSING: Final = frozenset(
     {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
 )
 LIMITED: Final = frozenset({"ratelimited", "rate_limited"})
-# Nothing about the place or the moment: that workspace has not got it.
+# The workspace does not have the feature, in any place and at any time.
 LACKING: Final = frozenset(
     {
         *("access_denied", "enterprise_is_restricted", "feature_not_enabled", "missing_scope"),
@@ -78,5 +78,5 @@ class LostError(SlackError, errors.PlatformLostError):
 
 
 def refused(method: str, code: str) -> RefusedError:
-    """Make the right error of Slack's word."""
+    """Return the error for Slack's error code."""
     return (GoneError if code in GONE else RefusedError)(method, code)

@@ -1,4 +1,7 @@
-"""Asking people in the middle of a turn: for input, and for leave to run code."""
+"""Questions to people during a turn: for input, and for approval of code.
+
+They wait for the next message in a thread, or for a button.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ from interpreter_bot.platforms.slack import (
 from interpreter_bot.text import quantities, safe_text
 
 ELSEWHERE: Final = "If several processes of this bot run, try again: another may have it."
-"""For whoever answers what this process does not know of; see `Questions`."""
+"""Shown when the question belongs to another process or is gone; see `Questions`."""
 LATE: Final = f"That is no longer waiting. {ELSEWHERE}"
 ASKS: Final = "asks"
 QUESTION: Final = "question"
-"""Facts in a message of ours that say: Python waits for this person's next message."""
+"""Metadata of a message that says: Python waits for this person's next message."""
 
 _MOST_KNOWN: Final = 1_000
 
@@ -38,12 +41,12 @@ _PROMPT_CHARACTERS: Final = 1_500
 
 @dataclasses.dataclass(slots=True)
 class OpenQuestion:
-    """One that is open.
+    """A pending question.
 
     Attributes:
-        id: for buttons; nobody can guess it.
-        user: who may answer, besides admins where it is about leave.
-        code: what waits for leave; empty for an `input()`.
+        id: for buttons; cannot be guessed.
+        user: who may answer, besides admins where it is an approval.
+        code: what waits for approval; empty for an `input()`.
         answer: what a person said, or the code that may run; None means that it may not.
     """
 
@@ -58,7 +61,7 @@ _Thread = tuple[str, str, str]
 
 
 class Questions:
-    """All that are open, in this process: a restart ends the code that asked, too."""
+    """All pending questions of this process: a restart ends the code that asked, too."""
 
     def __init__(self) -> None:
         self._by_thread: Final[dict[_Thread, list[OpenQuestion]]] = {}
@@ -74,7 +77,8 @@ class Questions:
         code: str = "",
         prompt: str = "",
     ) -> Iterator[OpenQuestion]:
-        """Ask; with a thread (team, channel, root), a message there is the answer as well."""
+        """Open a question; with a thread (team, channel, root), a message there is the answer as
+        well."""
         future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         question = OpenQuestion(secrets.token_urlsafe(12), user, code, prompt, future)
         self._by_id[question.id] = question
@@ -90,11 +94,12 @@ class Questions:
                 self._by_thread.pop(thread, None)
 
     def waits(self, thread: _Thread, user: str) -> bool:
-        """Say whether a message of somebody in a thread would be an answer."""
+        """Say whether a person's message in a thread would be an answer."""
         return any(q.user == user and not q.answer.done() for q in self._by_thread.get(thread, ()))
 
     def tell(self, thread: _Thread, user: str, text: str) -> bool:
-        """Take a message as the answer to the oldest question it can be for."""
+        """Give a message as the answer to the oldest question it can be for; return whether
+        there is one."""
         for question in self._by_thread.get(thread, ()):
             if question.user == user and not question.answer.done():
                 question.answer.set_result(text)
@@ -102,11 +107,11 @@ class Questions:
         return False
 
     def is_ours(self, question_id: str) -> bool:
-        """Say whether this process asked that, be it open or not."""
+        """Say whether this process asked that question, pending or not."""
         return question_id in self._asked
 
     def get(self, question_id: str) -> OpenQuestion | None:
-        """Find one that is still open."""
+        """Return a pending question."""
         question = self._by_id.get(question_id)
         return question if question and not question.answer.done() else None
 
@@ -118,7 +123,7 @@ async def ask(
     thread: str,
     request: values.InputRequested,
 ) -> str:
-    """Let the person who asked answer running code, in the thread; a password in a form.
+    """Ask the person who started the turn, in the thread; for a password in a modal.
 
     Raises:
         SlackError: the question could not be asked.
@@ -150,12 +155,12 @@ async def approve(
     thread: str,
     code: str,
 ) -> str | None:
-    """Ask for leave to run exactly this code; returns what may run, None for nothing.
+    """Ask for approval of exactly this code; return the code that may run, None for nothing.
 
     Raises:
         SlackError: the question could not be asked.
     """
-    # Nobody may be asked to agree to what they do not see.
+    # People are asked to agree only to what they see.
     readable = safe_text.revealed(code)
     head = readable.text
     if len(head) > _SHOWN_CHARACTERS:
@@ -190,7 +195,7 @@ async def _show_all(
 
 
 async def _settle(api: web_api.WebApi, place: posted_messages.Place, ts: str, text: str) -> None:
-    """Take the buttons away."""
+    """Remove the buttons."""
     with contextlib.suppress(api_errors.SlackError):
         await api.call(
             place.workspace,

@@ -1,4 +1,4 @@
-"""Blocks of messages, as Slack wants them. Pure."""
+"""Block Kit blocks of messages. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TABLE_ROWS: Final = 100
 _TABLE_COLUMNS: Final = 20
 _TABLE_CHARACTERS: Final = 9_000
 MOST_CHARACTERS: Final = 12_500
-"""Of all blocks of a message; Slack refuses what is a little above 13,000."""
+"""The most characters of all blocks of a message; Slack refuses a little above 13,000."""
 _MOST_BLOCKS: Final = 50
 _ALT_CHARACTERS: Final = 1_000
 _NOTE_CHARACTERS: Final = 2_000
@@ -55,7 +55,7 @@ def picture(file: str, name: str, about: str) -> Block:
 
 
 def packed(made: Sequence[Block]) -> list[list[Block]]:
-    """Part blocks into messages, each as full as Slack takes it."""
+    """Split blocks into messages, each as full as Slack permits."""
     messages: list[list[Block]] = [[]]
     for block in made:
         current = messages[-1]
@@ -78,15 +78,15 @@ def actions(*buttons: Block) -> Block:
 
 
 def stop(key: str) -> Block:
-    """Make the row with the button that ends a turn."""
+    """Make the row with the Stop button of a turn."""
     return actions(button("Stop", STOP, key, style="danger"))
 
 
 def table_download_buttons(key: str, found: Sequence[tuple[str, str]]) -> list[Block]:
-    """Make the row that gives whole tables as files.
+    """Make the row of buttons that download whole tables.
 
     Args:
-        key: names the conversation.
+        key: names the session.
         found: handle and size of each.
     """
     if not found:
@@ -96,12 +96,12 @@ def table_download_buttons(key: str, found: Sequence[tuple[str, str]]) -> list[B
 
 
 def _whole(key: str, number: int, handle: str, about: str) -> Block:
-    # Each element of a row has an action of its own.
+    # Each element of a row needs an action id of its own.
     return button(f"All {about} as CSV", f"{WHOLE}_{number}", f"{key}/{handle}")
 
 
 def feedback(key: str) -> Block:
-    """Make thumbs up and down."""
+    """Make the feedback buttons."""
     element = {
         "type": "feedback_buttons",
         "action_id": FEEDBACK,
@@ -125,7 +125,7 @@ def _characters(part: object) -> int:
 
 
 def table(shown: values.Table) -> Block | None:
-    """Make a table; None where it is larger than Slack takes."""
+    """Make a table; None if it is larger than Slack permits."""
     rows = [shown.columns, *shown.rows]
     size = sum(len(cell) for row in rows for cell in row)
     if len(rows) > _TABLE_ROWS or not 0 < len(shown.columns) <= _TABLE_COLUMNS:
@@ -138,7 +138,7 @@ def table(shown: values.Table) -> Block | None:
 
 
 def approval(code: str, key: str, *, may_edit: bool) -> Sequence[Block]:
-    """Make the buttons under code that waits for leave."""
+    """Make the buttons under code that waits for approval."""
     buttons = [button("Run", RUN, key, style="primary")]
     if may_edit:
         buttons.append(button("Edit", EDIT, key))

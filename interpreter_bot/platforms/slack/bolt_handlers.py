@@ -1,6 +1,6 @@
-"""The bolt app: every event, command, shortcut, button and form we know, and who does it.
+"""The bolt app: every event, command, shortcut, button and modal, with its handler.
 
-Each is acknowledged at once, and what it leads to is done in a task of its own.
+Each is acknowledged at once, and handled in a task of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ANYTHING: Final = re.compile(r".*", re.DOTALL)
 
 
 class Handlers:
-    """What bolt calls."""
+    """Handlers that bolt calls."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Handlers:
         self._actions = action_handlers
 
     def register(self, app: AsyncApp) -> None:
-        """Let an app call us."""
+        """Register the handlers with an app."""
         for name in ("message", "app_mention"):
             app.event(name)(self.message)
         app.event("app_home_opened")(self.home_opened)
@@ -84,7 +84,7 @@ class Handlers:
         self._in_flight.spawn(self._messages.on_event(workspace, event, event_id), "message")
 
     async def home_opened(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
-        """Show the home tab, or suggest what to say."""
+        """Show the home tab, or suggest prompts."""
         workspace = await self._workspaces.of(context)
         user = str(event["user"])
         if event.get("tab") == "messages":
@@ -94,7 +94,7 @@ class Handlers:
         self._in_flight.spawn(work, "home")
 
     async def stopped(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
-        """Stop what somebody stopped with Slack's own button."""
+        """Stop what a person stopped with Slack's own button."""
         workspace = await self._workspaces.of(context)
         channel, root = str(event["channel"]), str(event["thread_ts"])
         user = str(event.get("user", ""))
@@ -103,7 +103,7 @@ class Handlers:
         )
 
     async def title_changed(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
-        """Take over the title that somebody gave a session."""
+        """Take over the title that a person gave a session."""
         workspace = await self._workspaces.of(context)
         work = self._interactions.rename(
             workspace,
@@ -115,7 +115,7 @@ class Handlers:
         self._in_flight.spawn(interactions.told(work, None), "title")
 
     async def context_changed(self) -> None:
-        """Take note that somebody looks at something else, which changes nothing for us."""
+        """Ignore that a person looks at another channel."""
 
     async def revoked(self, event: dict[str, Any], context: AsyncBoltContext) -> None:
         """Leave a workspace that the bot was removed from."""
@@ -196,7 +196,7 @@ class Handlers:
 def build(
     known: installations.InstalledWorkspaces, signing_secret: str, api_base_url: str
 ) -> AsyncApp:
-    """Make an app that asks nobody before it acknowledges."""
+    """Make an app that acknowledges without asking any server first."""
 
     # bolt looks at the names of arguments, and would pass `self` too.
     async def authorize(

@@ -1,4 +1,4 @@
-"""What an execution showed: what of it is in the answer's text, and what becomes files. Pure."""
+"""Results of a cell: what stands in the answer's text, and what becomes files. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DRAWN_CHARACTERS: Final = 2_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Made:
-    """A file of ours: what is not shown in a message."""
+    """A file made of output that is not shown in a message."""
 
     name: str
     data: bytes
@@ -29,7 +29,7 @@ class Made:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shown:
-    """What becomes of the outputs of one execution.
+    """The displayed form of one execution's outputs.
 
     Attributes:
         parts: Markdown, harmless, and pictures, in order.
@@ -45,12 +45,12 @@ class Shown:
 
     @property
     def text(self) -> str:
-        """All of it that is Markdown."""
+        """Return all of the Markdown."""
         return "\n\n".join(part for part in self.parts if isinstance(part, str) and part)
 
 
 class CellResults:
-    """Turns outputs into text and files; one for each answer."""
+    """Converts outputs to text and files; one for each answer."""
 
     def __init__(self) -> None:
         self._chooser = output_selection.OutputSelector(_CAPABILITIES)
@@ -64,7 +64,7 @@ class CellResults:
         *,
         made_files: bool = False,
     ) -> Shown:
-        """Show one execution; one that is not finished is shown as it stands."""
+        """Convert one execution; one that is not finished is shown as it stands."""
         parts: list[str | answers.Picture] = []
         files: list[Made] = []
         table = None
@@ -92,14 +92,14 @@ class CellResults:
                 case items.NoteItem(text=text):
                     parts.append(f"_{mrkdwn.defused(text)}_")
                 case items.PageItem():
-                    # Only for platforms that say they show HTML.
+                    # Only for platforms that declare HTML.
                     pass
         if finished is not None:
             parts.append(_end(standing, finished, made_files=made_files))
         return Shown(tuple(filter(None, parts)), table, tuple(files), tuple(wholes))
 
     def _block(self, cell: int, item: items.TableItem) -> blocks.Block | None:
-        """Make the answer's one table block, if this may be it."""
+        """Make the answer's one table block, if this table may be it."""
         if self._cell_of_table not in (None, cell):
             return None
         block = blocks.table(item.table)
@@ -113,14 +113,14 @@ def _whole(table: values.Table) -> list[tuple[str, str]]:
 
 
 def _size(table: values.Table) -> str:
-    """Say how large a table is of which the block is the head only."""
+    """Return the size of a table of which the block is only the head."""
     shown = len(table.rows)
     is_whole = shown >= table.row_count and len(table.columns) >= table.column_count
     return "" if is_whole else f"_The table below: {tables.size(table, shown)}_"
 
 
 def _drawn(item: items.TableItem, files: list[Made], cell: int, *, is_last: bool) -> str:
-    """Draw a table that is no block; what a message does not hold of it is CSV."""
+    """Draw a table that is no block; as CSV file what a message does not hold of it."""
     text = item.text
     is_whole = len(text) <= _DRAWN_CHARACTERS and "…" not in text
     if not is_whole:

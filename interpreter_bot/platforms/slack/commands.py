@@ -1,4 +1,4 @@
-"""What can be said to the bot besides questions: by `/interpreter`, or by a mention."""
+"""Commands besides questions: by `/interpreter`, or by a mention."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Tell = Callable[[str], Awaitable[None]]
 
 
 class Commands:
-    """Carries out commands."""
+    """Runs commands."""
 
     def __init__(self, shared: services.SlackServices) -> None:
         self._services = shared
@@ -54,10 +54,10 @@ class Commands:
         *,
         tell: Tell | None = None,
     ) -> None:
-        """Carry out a command and say what came of it.
+        """Run a command and show its result.
 
         Args:
-            tell: says it; in the place itself where there is none.
+            tell: shows it; by default a message in the place itself.
         """
         person = requests.Person(profile.user, profile.name)
         tell = tell or self._teller(place)
@@ -167,7 +167,7 @@ class Commands:
     async def _choose(
         self, key: values.SessionKey, profile: permissions.Profile, name: str, value: object
     ) -> None:
-        """Choose for a channel.
+        """Store a choice for a channel.
 
         Raises:
             BotError: that is not theirs to do.
@@ -185,7 +185,7 @@ class Commands:
     async def send_file(
         self, key: values.SessionKey, place: posted_messages.Place, name: str
     ) -> str:
-        """Send a file of the workspace; returns what could not be sent and why, or nothing.
+        """Send a file of the workspace; return the sentence why it could not be sent, or empty.
 
         Raises:
             BotError: there is none of that name.

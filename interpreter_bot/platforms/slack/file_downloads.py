@@ -1,4 +1,4 @@
-"""Files that people send: what Slack says of them, and their bytes."""
+"""Download files that people send."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DownloadError(errors.BotError):
 
 
 class FileDownloads:
-    """Fetches files."""
+    """Downloads files."""
 
     def __init__(self, api: web_api.WebApi, config: settings.Slack, *, most_bytes: int) -> None:
         self._api = api
@@ -44,7 +44,7 @@ class FileDownloads:
     def attachments(
         self, workspace: installations.InstalledWorkspace, files: Iterable[Mapping[str, Any]]
     ) -> tuple[requests.Attachment, ...]:
-        """Make attachments, whose bytes are only fetched when somebody asks."""
+        """Make attachments, whose bytes are only fetched when they are read."""
         return tuple(
             requests.Attachment(
                 name=name_of(file),
@@ -76,7 +76,7 @@ class FileDownloads:
     async def open(
         self, workspace: installations.InstalledWorkspace, file: Mapping[str, Any]
     ) -> AsyncIterator[bytes]:
-        """Give the bytes of a file.
+        """Iterate over the bytes of a file.
 
         Raises:
             DownloadError: it cannot be had, or is larger than allowed.
@@ -102,7 +102,7 @@ class FileDownloads:
     async def _known(
         self, workspace: installations.InstalledWorkspace, file: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Complete what an event says of a file.
+        """Complete the description of a file that an event gave in part.
 
         Raises:
             DownloadError: Slack does not let the bot have it.
@@ -129,7 +129,7 @@ class FileDownloads:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=_STALL_SECONDS)
         for _ in range(_MOST_REDIRECTS):
             if not self._is_slack(url):
-                # The token goes to nobody else.
+                # The token goes to no other host.
                 raise DownloadError(f"{name_of(file)} does not lie with Slack.")
             async with self._api.session.get(
                 url, headers=headers, allow_redirects=False, timeout=timeout
@@ -149,7 +149,7 @@ class FileDownloads:
         if response.status != 200:
             raise DownloadError(f"{name} could not be fetched: Slack answers {response.status}.")
         if response.content_type == "text/html" and not _is_page(file):
-            # Slack's way to say that the token does not do.
+            # Slack's way to say that the token lacks permission.
             raise DownloadError(
                 f"{name} could not be fetched: Slack wants a login. "
                 "The app may lack the permission files:read."
@@ -178,7 +178,7 @@ class FileDownloads:
 
 
 def name_of(file: Mapping[str, Any]) -> str:
-    """Say what a file is called."""
+    """Return a file's name."""
     return str(file.get("name") or file.get("title") or file.get("id") or "file")
 
 

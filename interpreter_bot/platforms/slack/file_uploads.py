@@ -1,4 +1,4 @@
-"""Files on their way out: in batches, or brought to Slack for a message that shows them."""
+"""Upload files: in batches, or for a message that shows them in blocks."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _ALT_CHARACTERS: Final = 1000
 _TRIES: Final = 5
 _FIRST_LOOK_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 2.0
-# What Slack shows in blocks.
+# Picture types that Slack shows in blocks.
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
 _TOO_LARGE: Final = frozenset({"file_upload_size_restricted"})
 
 
 class UploadSpool:
-    """The bytes of one file, on disk; see `sessions.ports.Saving`."""
+    """A writer of one file's bytes to disk; see `sessions.ports.FileWriter`."""
 
     def __init__(self) -> None:
         self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by its owner
         self.is_complete = False
 
     def write(self, data: bytes, /) -> object:
-        """Append."""
+        """Append bytes."""
         return self.file.write(data)
 
     def complete(self) -> None:
@@ -47,14 +47,14 @@ class UploadSpool:
         self.is_complete = True
 
     def close(self) -> None:
-        """Let go of what is not complete; the rest is closed when it was sent."""
+        """Close it unless it is complete; complete files are closed when they were sent."""
         if not self.is_complete:
             self.file.close()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One file for the batch."""
+    """One file of a batch."""
 
     name: str
     file: IO[bytes]
@@ -63,12 +63,12 @@ class Outgoing:
 
 
 def of_bytes(name: str, data: bytes, about: str, *, is_image: bool) -> Outgoing:
-    """Make a file of what is in memory."""
+    """Make a file of bytes in memory."""
     return Outgoing(name, io.BytesIO(data), about, is_image)
 
 
 class FileUploads:
-    """Sends batches."""
+    """Sends batches of files."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class FileUploads:
     async def send(
         self, place: posted_messages.Place, thread: str, batch: Sequence[Outgoing]
     ) -> list[str]:
-        """Send files in one message, in order, and see to it that it is there.
+        """Send files in one message, in order, and check that it appears.
 
         Slack says that a file is shared before it is, and sometimes it never is: then it is sent
         once more.
@@ -113,7 +113,7 @@ class FileUploads:
         batch: Sequence[Outgoing],
         complaints: list[str],
     ) -> list[Outgoing]:
-        """Send files; returns those that Slack took and does not show.
+        """Send files; return those that Slack accepted and does not show.
 
         Raises:
             SlackError: it takes none.
@@ -138,7 +138,7 @@ class FileUploads:
         ]
 
     async def keep(self, place: posted_messages.Place, picture: Outgoing) -> str:
-        """Bring a picture to Slack for a block, without showing it; returns its id there.
+        """Upload a picture for a block, without sharing it; return its file id.
 
         Raises:
             SlackError: it cannot be shown so.
@@ -158,7 +158,7 @@ class FileUploads:
         has: Callable[[Mapping[str, Any]], object],
         until: float,
     ) -> bool:
-        """Look at what Slack knows of a file, until it is as it should be or the time is over."""
+        """Poll a file's state until it has what is wanted or the time is over."""
         pause = _FIRST_LOOK_SECONDS
         while True:
             try:
@@ -166,7 +166,7 @@ class FileUploads:
             except api_errors.GoneError:
                 raise
             except api_errors.SlackError as error:
-                # Then what Slack said when it took the file has to do.
+                # Then what Slack said at the upload has to do.
                 _log.info("a file could not be looked at: %s", error)
                 return True
             if has(answer.get("file") or {}):
@@ -177,7 +177,7 @@ class FileUploads:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     async def _put(self, place: posted_messages.Place, outgoing: Outgoing) -> dict[str, str]:
-        """Bring the bytes of one file to Slack; zipped, where it is too large otherwise.
+        """Upload the bytes of one file; zipped if it is too large otherwise.
 
         Raises:
             SlackError: it does not take them; the sentence says why.
@@ -240,7 +240,7 @@ class FileUploads:
         *,
         thread: str | None = None,
     ) -> None:
-        """End an upload; files go where `thread` is, or nowhere where that is None."""
+        """Complete an upload; files are shared where `thread` is, or nowhere if that is None."""
         has = _is_picture if thread is None else _shown
         is_lost = False
 

@@ -1,4 +1,4 @@
-"""The home tab: what a person's sessions are, and for admins everybody's."""
+"""The home tab: a person's sessions and usage, and for admins the whole workspace."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ PROMPTS: Final = (
 
 
 class Feedback:
-    """Keeps them as choices: of the person for the turn, and of the workspace for the tally.
+    """Ratings of answers, stored as choices: of the person for the turn, and of the workspace's
+    tally.
 
-    Two replicas that count at the same moment may lose one in the tally; the opinions themselves
-    are each kept under a name of their own.
+    Two replicas that count at the same moment may lose one in the tally; the ratings themselves
+    are each stored under a name of their own.
     """
 
     def __init__(self, service: conversations.Conversations) -> None:
@@ -54,7 +55,7 @@ class Feedback:
         self._counting = asyncio.Lock()
 
     async def note(self, team: str, user: str, turn: str, opinion: str) -> None:
-        """Keep what somebody thinks of a turn, "up" or "down", instead of what they did before."""
+        """Store a person's rating of a turn, "up" or "down", in place of an earlier one."""
         service = self._service
         own = values.Scope("slack", team, person=user)
         name = f"{_TALLY}:{turn}"
@@ -70,7 +71,7 @@ class Feedback:
             await service.choose(values.Scope("slack", team), _TALLY, counted)
 
     async def counted(self, team: str) -> tuple[int, int]:
-        """Say how many answers were good, and how many bad."""
+        """Return how many answers were rated good, and how many bad."""
         tally = await self._tally(team)
         return tally["up"], tally["down"]
 
@@ -81,7 +82,7 @@ class Feedback:
 
 
 class HomeTab:
-    """Shows home tabs and does what is pressed there."""
+    """Shows home tabs and handles their buttons."""
 
     def __init__(
         self,
@@ -99,10 +100,10 @@ class HomeTab:
     async def greet(
         self, workspace: installations.InstalledWorkspace, user: str, channel: str
     ) -> None:
-        """Suggest what to say, where the person looks at the direct messages.
+        """Suggest prompts where the person looks at the direct messages.
 
         Raises:
-            SlackError: Slack does not take it.
+            SlackError: Slack refuses it.
         """
         await self._api.call(
             workspace,
@@ -115,13 +116,13 @@ class HomeTab:
     async def show(
         self, workspace: installations.InstalledWorkspace, user: str, *, person: str = ""
     ) -> None:
-        """Show somebody their home tab.
+        """Show a person their home tab.
 
         Args:
-            person: whose use an admin wants to see.
+            person: whose usage an admin wants to see.
 
         Raises:
-            SlackError: Slack does not take it.
+            SlackError: Slack refuses it.
         """
         try:
             profile = await self._permissions.require(workspace, user, "")
@@ -170,7 +171,7 @@ class HomeTab:
     async def press(
         self, workspace: installations.InstalledWorkspace, user: str, action: str, value: str
     ) -> None:
-        """Do what somebody pressed in their home tab, if it is theirs to do.
+        """Handle a button of a person's home tab, if they may use it.
 
         Raises:
             NotAllowedError: it is not.
@@ -178,7 +179,7 @@ class HomeTab:
         """
         profile = await self._permissions.require(workspace, user, "")
         if action == admin_views.PERSON:
-            # Whoever is no admin sees no more than before.
+            # People who are no admins see no more than before.
             await self.show(workspace, user, person=value)
             return
         if action == home_views.HOME_MODEL:
@@ -211,7 +212,7 @@ class HomeTab:
     async def _checked(
         self, workspace: installations.InstalledWorkspace, profile: permissions.Profile, value: str
     ) -> values.SessionKey:
-        """Read a conversation that somebody may change.
+        """Parse the key of a session that the person may change.
 
         Raises:
             NotAllowedError: it is none, or none of theirs.
@@ -227,10 +228,10 @@ class HomeTab:
         return key
 
     async def form(self, workspace: installations.InstalledWorkspace, trigger: str) -> None:
-        """Let an admin choose; whether it is one is checked when that is sent.
+        """Open the admins' form; that the person is an admin is checked on submission.
 
         Raises:
-            SlackError: Slack does not take it.
+            SlackError: Slack refuses it.
         """
         scope = values.Scope("slack", workspace.team)
         view = admin_views.form(await self._service.choices(scope))
@@ -239,7 +240,7 @@ class HomeTab:
     async def choose(
         self, workspace: installations.InstalledWorkspace, user: str, view: home_views.View
     ) -> None:
-        """Take what an admin chose.
+        """Store what an admin chose.
 
         Raises:
             BotError: they are none.

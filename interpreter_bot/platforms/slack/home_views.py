@@ -1,4 +1,4 @@
-"""Forms and the home tab, as Slack wants them. Pure."""
+"""Modals and the home tab as Slack views. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def form(
     initial: str = "",
     is_optional: bool = False,
 ) -> View:
-    """Make a form with one large field."""
+    """Make a modal with one large field."""
     element: dict[str, Any] = {
         "type": "plain_text_input",
         "action_id": FIELD,
@@ -63,17 +63,17 @@ def form(
 
 
 def field(view: View) -> str:
-    """Read what was written into a form."""
+    """Return the text of a submitted modal."""
     state = view.get("state", {}).get("values", {})
     return str(state.get(FIELD, {}).get(FIELD, {}).get("value") or "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """What the home tab shows.
+    """Data of the home tab.
 
     Attributes:
-        own: the person's conversations.
+        own: the person's sessions.
         more: for admins.
     """
 
@@ -106,12 +106,12 @@ def heading(text: str) -> blocks.Block:
 
 
 def key(overview: histories.SessionOverview) -> str:
-    """Name a conversation in a button."""
+    """Encode a session's key for a button."""
     return requests_in_flight.stop_key(overview.key)
 
 
 def told(overview: histories.SessionOverview) -> str:
-    """Say what there is to know of a conversation, as mrkdwn."""
+    """Describe a session as mrkdwn."""
     title = mrkdwn.escaped(quantities.one_line(overview.title, 100)) or "Untitled"
     where = overview.key.channel
     place = "a direct message" if where.startswith("D") else f"channel {where}"
@@ -135,7 +135,7 @@ def _session(overview: histories.SessionOverview, models: Sequence[str]) -> list
 
 
 def _models(overview: histories.SessionOverview, models: Sequence[str], named: str) -> blocks.Block:
-    # The value of an option is short: the conversation is named by its place in the list.
+    # The value of an option is short: the session is named by its index.
     titles = [_DEFAULT_MODEL, *models][:_MOST_MODELS]
     options = [
         {"text": blocks.plain(title), "value": f"{number} {named}"[:150]}
@@ -151,14 +151,14 @@ def _models(overview: histories.SessionOverview, models: Sequence[str], named: s
 
 
 def model_chosen(value: str, models: Sequence[str]) -> tuple[str, str | None]:
-    """Read which conversation gets which model; None is the default."""
+    """Parse which session gets which model; None is the default."""
     number, _, named = value.partition(" ")
     index = int(number) - 1 if number.isdigit() else -1
     return named, models[index] if 0 <= index < len(models) else None
 
 
 def usage(used: histories.Usage) -> str:
-    """Say what somebody used today, and may use."""
+    """Format a person's usage today, and its limits."""
     today = used.today
     tokens = f"{today.input_tokens + today.output_tokens:,}"
     most = "no limit" if used.allowed_tokens is None else f"{used.allowed_tokens:,} allowed"

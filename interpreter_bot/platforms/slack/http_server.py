@@ -1,4 +1,4 @@
-"""HTTP: events, commands and buttons as requests that Slack makes and signs."""
+"""HTTP server for the events, commands and actions that Slack sends and signs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Handler = Callable[[AsyncBoltRequest], Awaitable[BoltResponse]]
 async def serving(
     app: AsyncApp, config: settings.Slack, flow: AsyncOAuthFlow | None
 ) -> AsyncIterator[str]:
-    """Listen; gives the address.
+    """Listen; give the address.
 
     Raises:
         SlackError: that address cannot be listened on.

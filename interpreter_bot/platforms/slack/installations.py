@@ -1,4 +1,5 @@
-"""Being installed in many workspaces through OAuth, and remembering their tokens."""
+"""Workspaces where the bot is installed, with its tokens there: one by a token, or many through
+OAuth."""
 
 from __future__ import annotations
 
@@ -39,13 +40,13 @@ SCOPES: Final = (
     *("files:read", "files:write", "groups:history", "im:history", "im:read", "im:write"),
     *("mpim:history", "usergroups:read", "users:read"),
 )
-"""What the bot asks to be allowed: what it uses, and what agents need; as in the manifest."""
+"""The scopes that the bot asks for: what it uses, and what agents need; as in the manifest."""
 
 WHOLE: Final = (
     "This bot is installed workspace by workspace, not for a whole organisation. Install it again "
     "and choose one workspace."
 )
-"""Said to whoever installs it for an organisation."""
+"""Shown to people who install it for an organisation."""
 
 Engine: TypeAlias = Any
 """SQLAlchemy's `AsyncEngine`; who made it knows what it is, and only slack_sdk looks into it."""
@@ -61,7 +62,7 @@ class InstalledWorkspace:
         team: `T…`.
         bot_user: `U…`, how people mention the bot.
         bot: `B…`, how its own messages are signed.
-        enterprise: `E…`, where there is one.
+        enterprise: `E…`, if there is one.
     """
 
     team: str
@@ -91,7 +92,7 @@ class InstalledWorkspaces:
         self._left: collections.Counter[str] = collections.Counter()
 
     async def get(self, team: str, enterprise: str = "") -> InstalledWorkspace:
-        """Find an installation.
+        """Return an installation.
 
         Raises:
             GoneError: there is none.
@@ -100,7 +101,7 @@ class InstalledWorkspaces:
             if self._single.team in self._gone:
                 raise api_errors.GoneError("login", "account_inactive")
             return self._single
-        # One after the other, also where it is known by then: so events keep their order.
+        # One after the other, also if it is known by then: so events keep their order.
         async with self._asking.setdefault(team, asyncio.Lock()):
             seen, known = self._known.get(team, (0.0, None))
             if known is not None and time.monotonic() - seen < _FRESH_SECONDS:
@@ -110,7 +111,7 @@ class InstalledWorkspaces:
             return found
 
     async def of(self, context: AsyncBoltContext) -> InstalledWorkspace:
-        """Find the installation that an event of bolt's is for.
+        """Return the installation of an event.
 
         Raises:
             GoneError: there is none.
@@ -126,7 +127,7 @@ class InstalledWorkspaces:
         found = await self._store.async_find_bot(
             enterprise_id=enterprise or None, team_id=team or None
         )
-        # What was read while the bot was being removed is the past.
+        # A token read while the bot was being removed is stale.
         if found is None or left != self._left[team]:
             raise api_errors.GoneError("login", "account_inactive")
         self._gone.discard(team)
@@ -136,7 +137,7 @@ class InstalledWorkspaces:
         )
 
     def leave(self, team: str) -> None:
-        """Use the token of a workspace no more; it is dead."""
+        """Stop using the token of a workspace; it is dead."""
         if team not in self._gone:
             _log.warning("the bot is no longer installed in %s, or its token was revoked", team)
         self._gone.add(team)
@@ -148,7 +149,7 @@ class InstalledWorkspaces:
         return team in self._gone
 
     async def uninstall(self, team: str, enterprise: str = "") -> None:
-        """Forget the token of a workspace for good."""
+        """Delete the token of a workspace."""
         self.leave(team)
         if self._store is None:
             return
@@ -161,7 +162,7 @@ class InstalledWorkspaces:
     async def authorize(
         self, enterprise_id: str | None, team_id: str | None, user_id: str | None
     ) -> AuthorizeResult | None:
-        """Answer bolt, without asking Slack: an event is acknowledged in time whatever it does."""
+        """Authorize bolt without asking Slack: so every event is acknowledged in time."""
         try:
             found = await self.get(team_id or "", enterprise_id or "")
         except api_errors.GoneError:
@@ -177,7 +178,7 @@ class InstalledWorkspaces:
 
 
 class _Flow(AsyncOAuthFlow):
-    """Takes no token that is for no workspace: nothing would ever come of it."""
+    """An OAuth flow that refuses a token without a workspace: it would be of no use."""
 
     async def store_installation(
         self, request: AsyncBoltRequest, installation: Installation
@@ -209,7 +210,7 @@ async def store(config: settings.Slack, engine: Engine) -> AsyncInstallationStor
 async def flow(
     config: settings.Slack, engine: Engine, installations: AsyncInstallationStore
 ) -> AsyncOAuthFlow:
-    """Make what answers the browsers of people who install the bot."""
+    """Make the OAuth flow that serves the browsers of people who install the bot."""
     states = AsyncSQLAlchemyOAuthStateStore(_STATE_SECONDS, engine, logger=_log)
     await states.create_tables()  # type: ignore[no-untyped-call]
     public = config.public_url.rstrip("/")

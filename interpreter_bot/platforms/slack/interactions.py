@@ -1,4 +1,4 @@
-"""Commands and shortcuts, and what buttons do: everything besides writing messages.
+"""Slash commands, shortcuts and button actions: everything besides messages.
 
 Above 300 lines: every command, shortcut and button ends in the same few steps.
 """
@@ -40,7 +40,7 @@ _NO_CODE: Final = "There is no code in this message: no code block and no Python
 
 
 def teller(respond: AsyncRespond) -> commands.Tell:
-    """Make what tells it through bolt."""
+    """Return a function that replies through bolt."""
 
     async def tell(text: str) -> None:
         shown = mrkdwn.defused(text)[:11_000]
@@ -56,7 +56,7 @@ def teller(respond: AsyncRespond) -> commands.Tell:
 
 
 async def told(work: Awaitable[None], tell: commands.Tell | None) -> None:
-    """Do something, and tell the person what went wrong with it."""
+    """Run work, and report its errors to the person."""
     try:
         await work
     except api_errors.GoneError:
@@ -69,7 +69,7 @@ async def told(work: Awaitable[None], tell: commands.Tell | None) -> None:
 
 
 class Interactions:
-    """Does what people press, choose and fill in."""
+    """Runs what people press, choose and submit."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Interactions:
         profile: permissions.Profile,
         code: str,
     ) -> Callable[[], Awaitable[None]]:
-        """Give the sign that code is going to run; returns what runs it."""
+        """Show that code is going to run; return what runs it."""
         person = requests.Person(profile.user, profile.name)
         request = requests.Request(
             key=key, person=person, text=code, is_code=True, id=uuid.uuid4().hex
@@ -145,7 +145,7 @@ class Interactions:
     async def _code_of(
         self, workspace: installations.InstalledWorkspace, facts: Mapping[str, Any]
     ) -> str:
-        """Find the code of a message.
+        """Return the code of a message.
 
         Raises:
             BotError: there is none.
@@ -211,7 +211,7 @@ class Interactions:
     async def _message(
         self, workspace: installations.InstalledWorkspace, channel: str, ts: str
     ) -> Mapping[str, Any]:
-        """Read one message, which may stand in a thread.
+        """Fetch one message, which may stand in a thread.
 
         Raises:
             BotError: it is gone.
@@ -241,7 +241,7 @@ class Interactions:
         text: str,
         tell: commands.Tell,
     ) -> None:
-        """Carry out `/interpreter …` for the channel's own session."""
+        """Run `/interpreter …` for the channel's own session."""
         place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
         try:
             profile = await self._permissions.require(workspace, user, channel)
@@ -281,7 +281,7 @@ class Interactions:
     async def stop_thread(
         self, workspace: installations.InstalledWorkspace, user: str, channel: str, root: str
     ) -> None:
-        """Stop what runs in a thread, as Slack's own button has been pressed there."""
+        """Stop what runs in a thread, after a press of Slack's own stop button there."""
         place = posted_messages.Place(workspace, channel, thread=root, asked="", user=user)
         try:
             await self._permissions.require(workspace, user, channel)
@@ -291,7 +291,7 @@ class Interactions:
         key = values.SessionKey("slack", workspace.team, channel, root)
         if await self._in_flight.cancel_thread(key, root):
             return
-        # Whoever began that died before it could say that it is over.
+        # The process that ran it died before it could show the end.
         await self._api.call(
             workspace,
             "agents.sessions.setStatus",
@@ -330,7 +330,7 @@ class Interactions:
         root: str,
         title: str,
     ) -> None:
-        """Take over the title that somebody gave a session in Slack.
+        """Take over the title that a person gave a session in Slack.
 
         Raises:
             NotAllowedError: they may not use the bot there.
@@ -343,6 +343,6 @@ class Interactions:
     async def whisper(
         self, workspace: installations.InstalledWorkspace, user: str, channel: str, text: str
     ) -> None:
-        """Tell somebody something, in the channel where they are."""
+        """Send a person an ephemeral message in the channel where they are."""
         place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)
         await posted_messages.whisper(self._api, place, text)

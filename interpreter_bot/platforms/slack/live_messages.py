@@ -1,4 +1,4 @@
-"""Showing an answer as it grows: streamed where that can be, else posted and edited.
+"""An answer shown as it grows: streamed if possible, else posted and edited.
 
 Above 300 lines: one answer that may be streamed, posted or edited, and change between them.
 """
@@ -77,7 +77,7 @@ class LiveMessage:
 
     @property
     def thread(self) -> str:
-        """Where files and questions go."""
+        """Return the thread for files and questions."""
         return self._sections.thread
 
     @property
@@ -86,7 +86,7 @@ class LiveMessage:
         return self._sections.complaints
 
     async def begin(self, title: str = "") -> None:
-        """Give the first sign that somebody works on it.
+        """Show a first sign of work.
 
         In channels a stream is live for one person only, and all others see its first words until
         it ends: there the answer is posted and edited.
@@ -107,7 +107,7 @@ class LiveMessage:
             self._has_status = await self._set_status("processing", title)
 
     async def status(self, status: Status) -> None:
-        """Say in which state the session is, where Slack shows that."""
+        """Set the session's status, where Slack shows it."""
         if self._has_status:
             await self._set_status(status)
 
@@ -134,11 +134,11 @@ class LiveMessage:
         """Show an answer as far as it goes.
 
         Args:
-            live: gives what code that runs has shown until now, as Markdown; that is only shown
+            live: returns what running code has shown until now, as Markdown; that is only shown
                 where it can be taken back, as it may still change.
 
         Raises:
-            SlackError: Slack does not take it.
+            SlackError: Slack refuses it.
         """
         async with self._busy:
             self._last = time.monotonic()
@@ -154,7 +154,10 @@ class LiveMessage:
     async def _append(
         self, stream: streamed_messages.StreamedMessage, answer: answers.Answer
     ) -> None:
-        """Stream what is new. Pictures have messages of their own between those of the stream."""
+        """Append what is new to the stream.
+
+        Pictures have messages of their own between those of the stream.
+        """
         if waiting := self._waiting():
             await stream.append(waiting)
         for run in answers.runs(answer.pieces[self._streamed :]):
@@ -175,7 +178,7 @@ class LiveMessage:
         stream.timestamps, stream.is_tainted = [], False
 
     def _waiting(self) -> list[answers.Task]:
-        """Say in a stream what the request waits for, and when it does no longer."""
+        """Return the tasks that show in a stream what the request waits for."""
         if self.note == self._noted:
             return []
         self._noted = self.note
@@ -183,7 +186,7 @@ class LiveMessage:
         return [answers.Task("waiting", self.note or "Waited", state)]
 
     async def pause(self, over: asyncio.Event) -> None:
-        """Wait until more can be shown without showing too much, or until it is over."""
+        """Wait until the next update is within Slack's rates, or until the event is set."""
         config, crowd = self._config, self._crowd()
         if self._stream is None:
             seconds = config.editing_seconds * max(1.0, crowd * _EDITING_SHARE)
@@ -195,7 +198,7 @@ class LiveMessage:
                 await asyncio.wait_for(over.wait(), rest)
 
     async def _give_up(self, error: Exception) -> None:
-        """Go on by editing: what was streamed stays where it is, as the first messages."""
+        """Change to editing: what was streamed stays where it is, as the first messages."""
         stream, self._stream = self._stream, None
         if stream is None:
             return
@@ -211,10 +214,10 @@ class LiveMessage:
         *,
         is_rewritten: bool,
     ) -> None:
-        """Show all of it, for good.
+        """Show the final answer.
 
         Raises:
-            SlackError: Slack does not take it.
+            SlackError: Slack refuses it.
         """
         async with self._busy:
             if self._stream is not None and not is_rewritten:
@@ -237,7 +240,7 @@ class LiveMessage:
         answer: answers.Answer,
         below: Sequence[blocks.Block],
     ) -> bool:
-        """End a stream; says whether nothing is left to be posted."""
+        """End a stream; return whether nothing is left to be posted."""
         pieces = answer.pieces[self._streamed :]
         await stream.append(self._waiting())
         if any(isinstance(piece, answers.Picture) for piece in pieces):
@@ -258,10 +261,10 @@ class LiveMessage:
         return True
 
     async def refuse(self, sentence: str) -> None:
-        """Say why nothing is going to be done, though there was a sign that it would.
+        """Show why nothing is going to be done, though there was a first sign.
 
         Raises:
-            SlackError: Slack does not take it.
+            SlackError: Slack refuses it.
         """
         answer = answers.Answer()
         answer.paragraph(f"⚠️ {mrkdwn.defused(sentence)}")
@@ -272,10 +275,10 @@ class LiveMessage:
         await self._sections.show(answer, live, [*note, blocks.stop(self.stop_key)])
 
     async def settled(self, answer: answers.Answer, live: Callable[[], str]) -> str:
-        """Return the thread in which a question can be asked: what was said stands before it.
+        """Show the answer so far; return the thread in which a question can be asked below it.
 
         Raises:
-            SlackError: Slack does not take it.
+            SlackError: Slack refuses it.
         """
         await self.progress(answer, live)
         return self.thread
@@ -295,7 +298,7 @@ class LiveMessage:
 
 
 def heading(name: str, code: str) -> str:
-    """Say whose code it is that runs."""
+    """Return the heading that says whose code runs."""
     readable = safe_text.revealed(code)
     text = readable.text
     shown = text if len(text) <= _CODE_CHARACTERS else f"{text[:_CODE_CHARACTERS]}\n…"

@@ -42,7 +42,7 @@ _Start: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class MessageEvents:
-    """Answers messages that are for the bot."""
+    """Handles messages that are for the bot."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class MessageEvents:
     async def _on_edit(
         self, workspace: installations.InstalledWorkspace, event: Mapping[str, Any], event_id: str
     ) -> None:
-        """Answer a message anew that its author changed, while it is fresh."""
+        """Answer an edited message again, while it is fresh."""
         facts = event.get("message") or {}
         before = event.get("previous_message") or {}
         channel = str(event.get("channel", ""))
@@ -107,7 +107,7 @@ class MessageEvents:
         *,
         is_edit: bool = False,
     ) -> None:
-        """Take one message along the line."""
+        """Handle one message."""
         message = incoming.message
         thread = (workspace.team, message.channel, message.root)
         async with self._orders.at(thread):
@@ -138,7 +138,7 @@ class MessageEvents:
             return False
         key = message_requests.session_key(workspace, message, is_channels=False)
         is_known = self._threads.is_channels(workspace.team, message.channel, message.thread)
-        # Asks the database, not Slack: most threads are nothing of ours.
+        # Asks the database, not Slack: most threads do not concern the bot.
         past = await self._service.history(key, most=_PAST_LOOKED_AT)
         if not is_known and not past:
             return False
@@ -170,7 +170,7 @@ class MessageEvents:
         message: message_parsing.Message,
         event_id: str,
     ) -> bool:
-        """Say whether no process has taken a message before."""
+        """Claim a message; return whether no process had."""
         if event_id and not await self._service.claim(PLATFORM, event_id):
             return False
         name = f"{workspace.team}/{message.channel}/{message.ts}/{message.edited}"
@@ -203,7 +203,7 @@ class MessageEvents:
         place: posted_messages.Place,
         profile: permissions.Profile,
     ) -> _Start | None:
-        """Make a request of a message, having given a sign first."""
+        """Make a request of a message, after a first sign."""
         message, workspace = incoming.message, place.workspace
         is_known = self._threads.is_channels(workspace.team, message.channel, message.root)
         key = message_requests.session_key(workspace, message, is_channels=bool(is_known))

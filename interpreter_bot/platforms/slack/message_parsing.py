@@ -100,15 +100,15 @@ class SlackCommand:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IncomingMessage:
-    """A message as it concerns the bot, parsed once when it comes.
+    """A message parsed once when it comes.
 
     Attributes:
         message: as Slack sent it.
         text: its words, without the mention of the bot.
         is_mention: it mentions the bot.
         is_code: it is code to be run as it is: `py …`, or a snippet without words.
-        code: what follows `py`; empty where the code is in a snippet.
-        command: what else the bot is told to do; None for a question.
+        code: what follows `py`; empty if the code is in a snippet.
+        command: another command to the bot; None for a question.
     """
 
     message: Message
@@ -120,7 +120,7 @@ class IncomingMessage:
 
 
 def incoming(event: Mapping[str, Any], bot_user: str, channel: str = "") -> IncomingMessage | None:
-    """Parse a message somebody sent; None where it is not one of a person's."""
+    """Parse a message; None if it is not one of a person's."""
     sent = message(event, channel)
     if sent is None or sent.user == bot_user:
         return None
@@ -139,7 +139,7 @@ def incoming(event: Mapping[str, Any], bot_user: str, channel: str = "") -> Inco
 
 
 def parse_command(text: str) -> SlackCommand | None:
-    """Read a command; None where a text is none."""
+    """Parse a command; None if a text is none."""
     name, _, argument = text.strip().partition(" ")
     first, _, rest = name.partition("\n")
     if rest:
@@ -153,7 +153,7 @@ def parse_command(text: str) -> SlackCommand | None:
 
 
 def message(event: Mapping[str, Any], channel: str = "") -> Message | None:
-    """Read a message; None where it is not one of a person's."""
+    """Parse a message; None if it is not one of a person's."""
     if event.get("subtype", "") not in _SUBTYPES or event.get("bot_id") or not event.get("user"):
         return None
     where = str(channel or event.get("channel", ""))
@@ -177,14 +177,14 @@ def mentions(text: str, user: str) -> bool:
 
 
 def words(text: str, bot_user: str = "") -> str:
-    """Turn a text into what the person saw as they wrote it, without the mention of the bot."""
+    """Convert a text to what the person saw as they wrote it, without the mention of the bot."""
     if bot_user:
         text = _without_mention(text, bot_user)
     return html.unescape(_TOKEN.sub(_shown, text)).strip()
 
 
 def code_of_mention(text: str, bot_user: str) -> str:
-    """Give the code after `py` in a mention, as it was meant."""
+    """Return the code after `py` in a mention, as it was meant."""
     return code(_without_mention(text, bot_user).strip()[2:].lstrip(" "))
 
 
@@ -193,7 +193,7 @@ def _without_mention(text: str, user: str) -> str:
 
 
 def _shown(found: re.Match[str]) -> str:
-    """Turn `<https://x|x>` and its like back."""
+    """Undo the links that Slack made."""
     inner = found[1]
     target, bar, label = inner.partition("|")
     if target.startswith(("@", "#")):
@@ -208,7 +208,7 @@ def _shown(found: re.Match[str]) -> str:
 
 
 def code(text: str) -> str:
-    """Turn what was written as code into what was meant: fences, entities and quotes undone."""
+    """Undo fences, entities and typographic quotes in what was written as code."""
     blocks = list(fenced(text))
     if blocks:
         return "\n".join(blocks)
@@ -216,7 +216,7 @@ def code(text: str) -> str:
 
 
 def fenced(text: str) -> Iterator[str]:
-    """Give the code blocks of a text, in order."""
+    """Iterate over the code blocks of a text."""
     for found in _FENCE.finditer(text):
         yield _plain(found[1]).strip("\n")
 
@@ -226,7 +226,7 @@ def _plain(text: str) -> str:
 
 
 def without_smart_quotes(source: str) -> str:
-    """Make quotes that a keyboard made typographic straight again; not those within strings."""
+    """Replace typographic quotes that a keyboard made; not those within strings."""
     result: list[str] = []
     quote = ""
     is_typographic = False
@@ -255,7 +255,7 @@ def _shown_in_code(found: re.Match[str]) -> str:
 
 
 def preformatted(blocks: tuple[Mapping[str, Any], ...]) -> list[str]:
-    """Give the code blocks of rich text, which Slack encodes more faithfully than text."""
+    """Return the code blocks of rich text, which Slack encodes more faithfully than text."""
     found = []
     for block in blocks:
         for element in block.get("elements") or () if block.get("type") == "rich_text" else ():

@@ -25,7 +25,7 @@ def session_key(
     *,
     is_channels: bool,
 ) -> values.SessionKey:
-    """Name the session a message belongs to: its thread's, or its channel's."""
+    """Return the key of a message's session: its thread's, or its channel's."""
     root = "" if is_channels else message.root
     return values.SessionKey("slack", workspace.team, message.channel, root)
 
@@ -76,10 +76,10 @@ async def _names(
     workspace: installations.InstalledWorkspace,
     thread: thread_history.Thread,
 ) -> dict[str, str]:
-    """Name who spoke in a thread before.
+    """Return the names of people who spoke in a thread before.
 
     People who may not use the bot there are left out: their words and files are not to reach a
-    model by way of somebody who may.
+    model through a person who may.
     """
     names = {}
     for earlier in {one.user: one for one in (*thread.before, *thread.with_files)}.values():

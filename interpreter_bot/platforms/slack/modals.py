@@ -1,6 +1,6 @@
-"""Forms that are opened and questions that are answered with them, or with a button.
+"""Modals that are opened, and questions answered by modal or button.
 
-A form is opened before anything else is done: Slack gives three seconds for it.
+A modal is opened before anything else is done: Slack gives three seconds for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from interpreter_bot.platforms.slack import (
 
 
 class Modals:
-    """Opens forms and takes answers."""
+    """Opens modals and takes answers."""
 
     def __init__(self, shared: services.SlackServices) -> None:
         self._api = shared.api
@@ -51,7 +51,7 @@ class Modals:
         question: approvals.OpenQuestion,
         trigger: str,
     ) -> None:
-        """Open code that waits for leave."""
+        """Open code that waits for approval."""
         facts = json.dumps({"channel": channel, "question": question.id})
         view = home_views.form(
             home_views.EDIT_FORM,
@@ -109,7 +109,8 @@ class Modals:
     async def question(
         self, workspace: installations.InstalledWorkspace, user: str, channel: str, question_id: str
     ) -> approvals.OpenQuestion:
-        """Find a question somebody may answer: who started it, or for leave also an admin.
+        """Return a question that the person may answer: who started it, or for approval also an
+        admin.
 
         Raises:
             BotError: it is not theirs to answer, or too late.
@@ -124,6 +125,6 @@ class Modals:
         return question
 
     def code_of(self, question_id: str) -> str | None:
-        """Give the code that waits for leave."""
+        """Return the code that waits for approval."""
         question = self._questions.get(question_id)
         return question.code if question else None

@@ -1,4 +1,7 @@
-"""Files, sizes and limits in words, as Markdown. Pure."""
+"""Slack's Markdown and mrkdwn: foreign text made harmless in it, lists of files and limits.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,13 @@ _HOST: Final = re.compile(r"(?:https?://)?((?:[\w-]+\.)+[a-z]{2,24})(?:[/?#:]|\Z
 
 
 def defused(text: str) -> str:
-    """Break what would notify people, or show a link as another, in Markdown."""
+    """Break mentions and misleading links in Markdown."""
     text = _SHOWN_LINK.sub(_honest, text)
     return _TOKENS.sub(lambda found: found[0] + _INVISIBLE, text)
 
 
 def _honest(found: re.Match[str]) -> str:
-    """Show where a link leads if its text pretends that it leads elsewhere."""
+    """Show a link's address if its text pretends to lead elsewhere."""
     label, url = found[1], found[2]
     pretended, real = _HOST.match(label.strip(_EMPHASIS)), _HOST.match(url)
     if pretended and real and pretended[1].lower() != real[1].lower():
@@ -55,7 +58,7 @@ def _honest(found: re.Match[str]) -> str:
 
 
 def unlinked(text: str, fence: fences.Fence | None) -> str:
-    """Write addresses as code, where Slack could fetch what a link leads to.
+    """Write addresses as code, because Slack could fetch what a link leads to.
 
     Args:
         text: Markdown, harmless; with no span of code and no address that is cut.
@@ -84,7 +87,7 @@ def _as_code(found: re.Match[str]) -> str:
 
 
 def unfinished(line: str) -> int:
-    """Say from where on a line may still become a span of code or an address."""
+    """Return the index from where a line may still become a span of code or an address."""
     ends = [found.end() for found in _SPAN.finditer(line)]
     rest = max(ends, default=0)
     ticks = line.find("`", rest)
@@ -96,29 +99,29 @@ def unfinished(line: str) -> int:
 
 
 def python(code: str, warning: str = "") -> str:
-    """Write code as a block with a sentence under it, both as `sanitizing` reveals them."""
+    """Write code as a block with a sentence under it, both as `safe_text` reveals them."""
     shown = defused(fences.fenced(code, language="python"))
     return f"{shown}\n⚠️ {warning}" if warning else shown
 
 
 def escaped(text: str) -> str:
-    """Make a text harmless where Slack reads its own markup, `mrkdwn`."""
+    """Escape a text for `mrkdwn`, Slack's own markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def plain_name(name: str) -> str:
-    """Make the name of a file harmless where Slack shows names, which it does as they are."""
+    """Make a file name harmless where Slack shows names unescaped."""
     return name.replace("<", "_").replace(">", "_")
 
 
 class Defuser:
-    """Makes a text harmless that comes in pieces."""
+    """Makes harmless a text that comes in pieces."""
 
     def __init__(self) -> None:
         self._service = ""
 
     def feed(self, piece: str) -> str:
-        """Take a piece; returns what is certain of it and those before."""
+        """Add a piece; return the part of the text that is certain."""
         text = self._service + piece
         cut = _undecided(text)
         self._service = text[cut:]
@@ -131,7 +134,7 @@ class Defuser:
 
 
 def _undecided(text: str) -> int:
-    """Say from where on it is not certain what a text means."""
+    """Return the index from where the meaning of a text is not certain yet."""
     found = _BEGINNINGS.search(text)
     cut = found.start() if found else len(text)
     link = text.rfind("[", max(0, len(text) - 2400))
@@ -154,7 +157,7 @@ def files(found: tuple[values.FileInfo, ...]) -> str:
 
 
 def limits(given: settings.Limits) -> str:
-    """Say what code may use."""
+    """Format the limits of code."""
     size, duration = quantities.size, quantities.duration
     return (
         f"- {duration(given.execution_seconds)} for one run, {duration(given.input_seconds)} to "

@@ -1,4 +1,4 @@
-"""Who may use the bot, and what they are called."""
+"""Permissions: who may use the bot, by settings and by the choices of workspaces and channels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ APPROVAL: Final = approvals.NAME
 FOLLOWING: Final = "follow_threads"
 TOKENS: Final = quotas.TOKENS
 MONEY: Final = quotas.MONEY
-"""The names under which it is chosen."""
+"""Names of the choices."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,9 +35,9 @@ _MOST_KNOWN: Final = 10_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Preferences:
-    """What holds somewhere; see `settings.Slack` for what each is.
+    """The preferences in effect somewhere; see `settings.Slack` for each.
 
-    Approval is not among it: of that the strictest holds, see `sessions.approvals`.
+    Approval is not among them: the strictest one is in effect, see `sessions.approvals`.
     """
 
     people: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Preferences:
 
 
 def effective(chosen: Mapping[str, Any], config: settings.Slack) -> Preferences:
-    """Read what was chosen; what makes no sense (any more) is as if it had not been."""
+    """Return the preferences in effect; invalid values count as not chosen."""
     follows = chosen.get(FOLLOWING)
     return Preferences(
         people=_ids(chosen.get(PEOPLE)) or config.allowed_people,
@@ -68,7 +68,7 @@ class NotAllowedError(errors.BotError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """What Slack knows of somebody, as far as it matters."""
+    """What Slack knows of a person, as far as it matters."""
 
     user: str
     name: str
@@ -80,7 +80,7 @@ class Profile:
 
 
 class Permissions:
-    """Lets people in."""
+    """Checks permissions."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Permissions:
         *,
         user_team: str = "",
     ) -> Profile:
-        """Let somebody in, or not.
+        """Check that a person may use the bot; return their profile.
 
         Raises:
             NotAllowedError: they may not; the sentence says why.
@@ -144,11 +144,11 @@ class Permissions:
         return False
 
     async def lists(self, workspace: installations.InstalledWorkspace) -> Preferences:
-        """Say who may in a workspace: what its admins chose, else the settings."""
+        """Return who may in a workspace: what its admins chose, else the settings."""
         return await self.preferences(values.Scope("slack", workspace.team))
 
     async def preferences(self, scope: values.Scope) -> Preferences:
-        """Say what holds in a workspace or channel."""
+        """Return the preferences in effect in a workspace or channel."""
         return effective(await self._service.choices(scope), self._config)
 
     async def _members(
@@ -160,7 +160,7 @@ class Permissions:
             try:
                 answer = await self._api.call(workspace, "usergroups.users.list", usergroup=group)
             except api_errors.SlackError as error:
-                # Whoever cannot be found on a list is not on it.
+                # A person who cannot be looked up is on no list.
                 _log.warning("the members of %s are not known", group, exc_info=error)
                 return frozenset()
             members = frozenset(answer.get("users", ()))
@@ -170,7 +170,7 @@ class Permissions:
     async def profile(
         self, workspace: installations.InstalledWorkspace, user: str, user_team: str = ""
     ) -> Profile:
-        """Look somebody up.
+        """Look a person up.
 
         Raises:
             NotAllowedError: Slack does not say who they are.

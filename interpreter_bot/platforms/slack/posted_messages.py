@@ -1,4 +1,4 @@
-"""Telling the people of a conversation what happens outside of any turn."""
+"""An answer as messages that are posted and edited; ephemeral messages and notifications."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from interpreter_bot.platforms.slack import (
 METADATA: Final = "interpreter_bot"
 _NOTIFIED_CHARACTERS: Final = 300
 _MOST_FOUND: Final = 30
-# A message that can no longer be what it is to be: what was to be in it is posted instead.
+# Errors of a message that can no longer be edited: its content is posted instead.
 _LOST_MESSAGES: Final = frozenset(
     {"cant_update_message", "edit_window_closed", "message_not_found", "streaming_state_conflict"}
 )
@@ -47,14 +47,14 @@ class Place:
 
     @property
     def is_direct(self) -> bool:
-        """Whether nobody else reads along."""
+        """Whether no other person reads along."""
         return self.channel.startswith("D")
 
 
 def place_of(
     workspace: installations.InstalledWorkspace, message: message_parsing.Message
 ) -> Place:
-    """Say where the answer to a message goes: into its thread."""
+    """Return where the answer to a message goes: into its thread."""
     return Place(
         workspace,
         channel=message.channel,
@@ -65,7 +65,7 @@ def place_of(
 
 
 class PostedMessages:
-    """The messages of one answer, in order. Nobody else edits them."""
+    """The messages of one answer, in order. No other code edits them."""
 
     def __init__(self, api: web_api.WebApi, place: Place, *, most_characters: int) -> None:
         self._api = api
@@ -81,7 +81,7 @@ class PostedMessages:
         return self._ts[0] if self._ts else ""
 
     def adopt(self, timestamps: Sequence[str]) -> None:
-        """Go on with messages that were streamed."""
+        """Take over messages that were streamed."""
         self._ts = list(timestamps)
         self._shown = [("", ())] * len(self._ts)
 
@@ -92,7 +92,7 @@ class PostedMessages:
         below: Sequence[blocks.Block] = (),
         payload: dict[str, str] | None = None,
     ) -> None:
-        """Let the messages be exactly this.
+        """Post and edit until the messages have exactly this content.
 
         Args:
             text: Markdown, harmless.
@@ -116,14 +116,14 @@ class PostedMessages:
         del self._ts[len(wanted) :], self._shown[len(wanted) :]
 
     async def clear(self) -> None:
-        """Take them all back."""
+        """Delete all messages."""
         for ts in self._ts:
             await self._delete(ts)
         self.adopt(())
 
     def _content(self, text: str, below: Sequence[blocks.Block]) -> dict[str, Any]:
         shown = [*([blocks.prose(text)] if text else []), *below]
-        # What a notification says, and what clients show that know no blocks.
+        # The text of notifications, and of clients without blocks.
         return {"text": text[:_NOTIFIED_CHARACTERS] or "…", "blocks": shown}
 
     async def _post(
@@ -147,7 +147,7 @@ class PostedMessages:
         except api_errors.RefusedError as error:
             if error.code not in _LOST_MESSAGES:
                 raise
-            # Somebody deleted it, say. An answer is not lost with the message it stood in.
+            # For instance a person deleted it. An answer is not lost with its message.
             is_root = not self.place.thread and number == 0
             thread = "" if is_root else self.thread
             self._ts[number] = await post(self._api, self.place, content, thread)
@@ -171,10 +171,10 @@ async def post(
     thread: str,
     payload: dict[str, str] | None = None,
 ) -> str:
-    """Post a message, once whatever breaks; returns its timestamp.
+    """Post a message exactly once despite broken connections; return its timestamp.
 
     Raises:
-        SlackError: Slack does not take it.
+        SlackError: Slack refuses it.
     """
     nonce = uuid.uuid4().hex
     facts = {"event_type": METADATA, "event_payload": {"id": nonce, **(payload or {})}}
@@ -228,13 +228,13 @@ async def recent(api: web_api.WebApi, place: Place, thread: str) -> Sequence[dic
 
 
 async def whisper(api: web_api.WebApi, place: Place, text: str) -> None:
-    """Tell one person something that nobody else needs to read.
+    """Send an ephemeral message to one person.
 
     Args:
         text: Markdown, which is made harmless here.
 
     Raises:
-        SlackError: Slack does not take it.
+        SlackError: Slack refuses it.
     """
     text = mrkdwn.defused(text)
     content: dict[str, Any] = {"text": text[:_NOTIFIED_CHARACTERS], "blocks": [blocks.prose(text)]}
@@ -251,7 +251,7 @@ async def whisper(api: web_api.WebApi, place: Place, text: str) -> None:
             **content,
         )
     except api_errors.LostError:
-        # Whether it arrived is not known, and once more would do harm to nobody but be odd.
+        # It is not known whether it arrived; a second one would be harmless but odd.
         return
 
 
@@ -263,10 +263,10 @@ class Notifier:
         self._workspaces = known
 
     async def notify(self, key: values.SessionKey, sentence: str) -> None:
-        """Tell them.
+        """Post the sentence.
 
         Raises:
-            SlackError: Slack does not take it.
+            SlackError: Slack refuses it.
         """
         workspace = await self._workspaces.get(key.workspace)
         place = Place(workspace, key.channel, thread=key.thread, asked="", user="")

@@ -1,7 +1,7 @@
-"""The way back for one request: what sessions tell becomes one answer in Slack.
+"""The reply of one request: events of the turn become one answer in Slack.
 
-Sessions call in order and never wait; what they say is collected, and a task of its own, the
-pump, brings it to Slack as fast as Slack takes it.
+Sessions call in order and never wait; the events are collected, and a task of its own, the
+pump, sends them to Slack as fast as Slack takes them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Cancel: TypeAlias = Callable[[], Awaitable[object]]
 
 @dataclasses.dataclass(slots=True)
 class _Cell:
-    """An execution under way."""
+    """A running execution."""
 
     number: int
     code: str
@@ -45,7 +45,7 @@ class _Cell:
 
 
 class SlackReply:
-    """See `sessions.ports.Reply`."""
+    """The reply to one request; see `sessions.ports.Reply`."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class SlackReply:
     # The pump -----------------------------------------------------------------------------
 
     async def pump(self) -> None:
-        """Bring everything to Slack, and return when it is there."""
+        """Send everything to Slack, and return when it is there."""
         try:
             while self._end is None:
                 await self._changed.wait()
@@ -235,7 +235,7 @@ class SlackReply:
         try:
             await self._message.progress(self._answer, self._live)
             if self._message.is_stopped:
-                # Slack tells of its button by an event, too, which may go to another process.
+                # Slack reports its own button by an event, too, which may go to another process.
                 await self._cancel()
         except api_errors.GoneError:
             raise
@@ -267,7 +267,7 @@ class SlackReply:
             await self._message.say("\n".join(mrkdwn.defused(c) for c in complaints))
 
     async def _apologize(self, error: errors.BotError) -> None:
-        """Say that the answer could not be said, as plainly as can be."""
+        """Show that the answer could not be shown, as plainly as possible."""
         with contextlib.suppress(api_errors.SlackError):
             await self._message.say(f"The answer could not be shown: {mrkdwn.defused(str(error))}")
 
@@ -275,7 +275,7 @@ class SlackReply:
         self._answer.text(self._defuser.rest())
 
     def _live(self) -> str:
-        """Say what the code that runs has shown until now."""
+        """Return what the running code has shown until now."""
         if self._cell is None:
             return ""
         return self._results.of_cell(self._cell.number, self._cell.screen.items, None).text

@@ -1,4 +1,4 @@
-"""Taking a request to its answer, and knowing which ones are under way."""
+"""Requests in flight, from the first sign to the end of the answer, each in a task."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class InFlight:
 
 
 class RequestsInFlight:
-    """All requests of this process, a task each. They belong to this; `drain` sees their end."""
+    """All requests of this process, a task each, which belong to this object; `drain` waits for
+    them."""
 
     def __init__(self, shared: services.SlackServices) -> None:
         self._services = shared
@@ -58,7 +59,7 @@ class RequestsInFlight:
         self.is_closing = False
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Do something in a task of its own; what it raises is logged and ends nothing else."""
+        """Run work in a task of its own; its exceptions are logged and end nothing else."""
         if self.is_closing:
             work.close()
             return
@@ -76,7 +77,7 @@ class RequestsInFlight:
             _log.exception("%s failed", name)
 
     async def drain(self, seconds: float) -> None:
-        """Let what is under way end; then end it."""
+        """Wait for running requests; then cancel them."""
         self.is_closing = True
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
@@ -93,7 +94,7 @@ class RequestsInFlight:
         title: str = "",
         heading: str = "",
     ) -> InFlight:
-        """Give the first sign of an answer, which can be cancelled from now on.
+        """Show the first sign of an answer, which can be cancelled from now on.
 
         Args:
             key: the session, as far as it is known yet.
@@ -103,7 +104,7 @@ class RequestsInFlight:
             heading: above the answer to raw code.
 
         Raises:
-            SlackError: Slack does not take it.
+            SlackError: Slack refuses it.
         """
         is_channels = not place.thread and not key.thread
         live = live_messages.LiveMessage(
@@ -123,16 +124,16 @@ class RequestsInFlight:
         return entry
 
     async def refuse(self, entry: InFlight, sentence: str) -> None:
-        """Say why a request is not answered, though there was a sign that it would be.
+        """Show why a request is not answered, though there was a first sign.
 
         Raises:
-            SlackError: Slack does not take it.
+            SlackError: Slack refuses it.
         """
         self._close(entry)
         await entry.live.refuse(sentence)
 
     async def answer(self, entry: InFlight, request: requests.Request) -> None:
-        """Answer a request of which a sign was given; it has its place in the lane at once."""
+        """Run a request that was opened; it gets its place in the lane at once."""
         entry.key = request.key
         entry.live.stop_key = stop_value(request.key, request.id)
         try:
@@ -162,7 +163,7 @@ class RequestsInFlight:
                 await self._service.handle(request, reply)
             await pump
         finally:
-            # Also when the bot is told to end: what happened is still said, if that is quick.
+            # Also on shutdown: the end is still shown, if that is quick.
             await asyncio.wait([pump], timeout=_LAST_WORDS_SECONDS)
             pump.cancel()
 
@@ -174,26 +175,26 @@ class RequestsInFlight:
         self._entries.pop(_id(entry.key, entry.request_id), None)
 
     async def cancel(self, key: values.SessionKey, request_id: str) -> bool:
-        """Take back a request: it waits no longer, or is stopped. False if it is over."""
+        """Cancel a request: withdraw it if it waits, stop it if it runs. False if it is over."""
         entry = self._entries.get(_id(key, request_id))
         if entry is None:
             return False
-        # Should it not even wait yet, it never begins.
+        # If it does not even wait yet, it never begins.
         entry.is_cancelled = True
         return await self._service.cancel(entry.key, request_id) or not entry.is_handed_on
 
     async def cancel_message(self, team: str, channel: str, ts: str) -> None:
-        """Take back whatever was asked by a message, however it was worded."""
+        """Cancel all requests of a message, in any wording."""
         for entry in list(self._entries.values()):
             is_there = (entry.key.workspace, entry.key.channel) == (team, channel)
             if is_there and entry.request_id.partition("-")[0] == ts:
                 await self.cancel(entry.key, entry.request_id)
 
     async def cancel_thread(self, key: values.SessionKey, root: str) -> bool:
-        """Stop whatever is answered in a thread; what runs in other threads goes on.
+        """Cancel all requests in a thread; what runs in other threads goes on.
 
         Returns:
-            Whether there was anything.
+            Whether there was any.
         """
         place = (key.workspace, key.channel)
         found = [
@@ -206,39 +207,39 @@ class RequestsInFlight:
         return bool(found)
 
     async def cancel_workspace(self, team: str) -> None:
-        """Stop everything of a workspace the bot was removed from."""
+        """Cancel all requests of a workspace the bot was removed from."""
         for entry in list(self._entries.values()):
             if entry.key.workspace == team:
                 await self.cancel(entry.key, entry.request_id)
 
 
 def _id(key: values.SessionKey, request_id: str) -> tuple[str, str, str]:
-    # Whose kernel a thread uses may not have been known when a button was made.
+    # The session of a thread may not have been known when a button was made.
     return key.workspace, key.channel, request_id
 
 
 def title_of(request: requests.Request) -> str:
-    """Make a title for a conversation that begins."""
+    """Return the title of a session that begins with this request."""
     return "" if request.is_code else quantities.one_line(request.text, _TITLE_CHARACTERS)
 
 
 def stop_key(key: values.SessionKey) -> str:
-    """Write a conversation into a button."""
+    """Encode a session's key for a button."""
     return _SEPARATOR.join((key.workspace, key.channel, key.thread))
 
 
 def stop_value(key: values.SessionKey, request_id: str) -> str:
-    """Write a request into a button."""
+    """Encode a request for a button."""
     return f"{stop_key(key)}{_SEPARATOR}{request_id}"
 
 
 def request_of(text: str) -> tuple[values.SessionKey | None, str]:
-    """Read a request from a button."""
+    """Decode a request from a button."""
     key, _, request_id = text.rpartition(_SEPARATOR)
     return key_of(key), request_id
 
 
 def key_of(text: str) -> values.SessionKey | None:
-    """Read a conversation from a button."""
+    """Decode a session's key from a button."""
     parts = text.split(_SEPARATOR)
     return values.SessionKey("slack", *parts) if len(parts) == 3 else None

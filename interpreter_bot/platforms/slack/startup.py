@@ -1,9 +1,9 @@
-"""Opening and closing all of it. Nothing else puts the parts together.
+"""Open and close the Slack platform; the only place that puts its parts together.
 
-    async with running.running(conversations, slack) as platform:
+    async with startup.running(conversations, slack) as platform:
         …
 
-Shutdown: no new event is taken; answers under way have `drain_seconds` to finish, then they are
+Shutdown: no new event is taken; running answers have `drain_seconds` to finish, then they are
 stopped and say so; then the connection ends.
 """
 
@@ -51,10 +51,10 @@ async def running(
     *,
     engine: installations.Engine = None,
 ) -> AsyncIterator[str]:
-    """Be in Slack; gives the address HTTP listens on, empty with Socket Mode.
+    """Run Slack; give the address HTTP listens on, empty with Socket Mode.
 
     Args:
-        service: who answers.
+        service: the conversations.
         config: the settings.
         engine: SQLAlchemy's asynchronous engine, for many workspaces.
 
@@ -86,7 +86,7 @@ async def serve(
     *,
     engine: installations.Engine = None,
 ) -> AsyncIterator[str]:
-    """Be in Slack, as `running`; gives a sentence about where that is.
+    """Run Slack, as `running`; give a sentence about where that is.
 
     Raises:
         SlackError: the bot cannot log in or connect; the sentence says why.
@@ -133,7 +133,7 @@ async def _workspaces(
 async def _log_in(
     config: settings.Slack, session: aiohttp.ClientSession
 ) -> installations.InstalledWorkspace:
-    """Ask Slack who we are.
+    """Ask Slack for the bot's identity.
 
     Raises:
         SlackError: it does not say.
@@ -227,7 +227,7 @@ async def _socket_address(
 
 @contextlib.contextmanager
 def _translated(what: str, config: settings.Slack) -> Iterator[None]:
-    """Say what Slack does not let pass, or that it cannot be reached.
+    """Translate errors of the connection to Slack.
 
     Raises:
         RefusedError: it refused it, for good.

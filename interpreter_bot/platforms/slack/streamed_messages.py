@@ -1,4 +1,4 @@
-"""An answer as messages that are streamed, each for as long as Slack lets a stream live.
+"""An answer as streamed messages, each for as long as Slack lets a stream live.
 
 Only in direct messages: elsewhere a stream is live for one person, and all others see its first
 words until it ends.
@@ -23,7 +23,7 @@ from interpreter_bot.platforms.slack import (
 
 _log = logging.getLogger(__name__)
 
-# A stream that cannot begin soon is none: the answer is posted instead.
+# A stream that cannot begin soon is given up: the answer is posted instead.
 _LONGEST_WAIT_SECONDS: Final = 3.0
 _LONGEST_STALL_SECONDS: Final = 120.0
 _LONGEST_WORD: Final = 60
@@ -41,7 +41,7 @@ class StoppedStreamError(BrokenStreamError):
 
 
 class StreamedMessage:
-    """Appends to one message after the other."""
+    """Streams an answer into one message after the other."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class StreamedMessage:
             await self._send(chunks)
 
     async def _flush(self, chunks: list[dict[str, Any]], *, is_all: bool) -> list[dict[str, Any]]:
-        """Take what is held back: the last line of code, the last word, until they are whole."""
+        """Hold back the last line of code and the last word until they are whole."""
         text = self._service
         cut = len(text)
         if not is_all:
@@ -109,7 +109,7 @@ class StreamedMessage:
         await self._stop(blocks=list(below) or None, session_status=status)
 
     async def part(self) -> None:
-        """End the message that is open, if any; what is appended next begins another one.
+        """End the open message, if any; what is appended next begins another one.
 
         Raises:
             BrokenStreamError: it is over already.
@@ -119,7 +119,7 @@ class StreamedMessage:
         await self._rotate("", chunks)
 
     def has_room_for(self, below: Sequence[blocks.Block]) -> bool:
-        """Say whether blocks fit under the message that is open."""
+        """Say whether blocks fit under the open message."""
         text = len(self._body) + len(self._service)
         return text + blocks.size(below) <= blocks.MOST_CHARACTERS
 
@@ -142,7 +142,7 @@ class StreamedMessage:
         return {name: value.replace("://", _NO_ADDRESS) for name, value in chunk.items()}
 
     async def _text(self, text: str, chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Add text, in further messages where one cannot hold it; returns what is to be sent."""
+        """Add text, in further messages where one cannot hold it; return the chunks to be sent."""
         if self._open and self._clock() - self._began > self._most_seconds:
             text = await self._rotate(text, chunks)
             chunks = []
@@ -159,7 +159,7 @@ class StreamedMessage:
         return [*chunks, _written(text)] if text else chunks
 
     async def _rotate(self, text: str, chunks: list[dict[str, Any]]) -> str:
-        """End this message; returns the text with which the next one begins."""
+        """End this message; return the text with which the next one begins."""
         fence = answers.open_fence(self._body)
         if fence is not None:
             gap = "" if self._body.endswith("\n") else "\n"
@@ -212,7 +212,7 @@ class StreamedMessage:
             raise
         except api_errors.RefusedError as error:
             if self.is_tainted and error.code == "message_not_in_streaming_state":
-                # The first try, whose answer was lost, has stopped it.
+                # The first try, whose response was lost, has stopped it.
                 return {}
             if error.code != "streaming_state_conflict" and not is_start:
                 self._open = "" if error.code != "msg_too_long" else self._open
@@ -222,12 +222,12 @@ class StreamedMessage:
             raise BrokenStreamError(str(error)) from error
 
     async def _find_start(self) -> web_api.Answer | None:
-        """Look for a stream that began though nobody said so."""
+        """Look for a stream that began although the response was lost."""
         for message in await posted_messages.recent(self._api, self._place, self._place.thread):
             is_ours = self._place.workspace.has_written(message)
             is_new = message["ts"] > (self._place.asked or self._place.thread)
             has_facts = "metadata" in message or message.get("files")
-            # What another answer began is known: its beginning was not lost.
+            # Streams of other answers are known: their responses were not lost.
             is_known = self._api.has_made(self._place.channel, message["ts"])
             if is_ours and is_new and not has_facts and not is_known:
                 return message
@@ -240,7 +240,7 @@ class StreamedMessage:
 
 
 def _whole_words(text: str) -> int:
-    """Say how much of a text ends with a word's end; a very long word is cut."""
+    """Return the length of a text up to the end of its last whole word; a very long word is cut."""
     line = text.rfind("\n") + 1
     most = line + mrkdwn.unfinished(text[line:])
     for place in range(most, max(most - _LONGEST_WORD, 0), -1):
@@ -254,7 +254,7 @@ def _written(text: str) -> dict[str, Any]:
 
 
 def _joined(chunks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Put texts together that follow each other, and keep only the last state of a task."""
+    """Join adjacent texts, and keep only the last state of a task."""
     result: list[dict[str, Any]] = []
     for chunk in chunks:
         last = result[-1] if result else {}

@@ -1,4 +1,4 @@
-"""Threads as they stand in Slack: what was said before, who talks, whose kernel is theirs."""
+"""History of threads: earlier messages, participants, and which session's kernel they use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from interpreter_bot.platforms.slack import (
 _log = logging.getLogger(__name__)
 
 CHANNELS_OWN: Final = "channel"
-"""The fact in our first message of a thread that says: here the channel's own kernel is used."""
+"""Metadata of our first message of a thread that says: the channel's own kernel is used here."""
 
 _PAGE: Final = 200
 _MOST_PAGES: Final = 5
@@ -41,15 +41,15 @@ _WANTS_FILES: Final = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Thread:
-    """What was read of one.
+    """The history of one thread.
 
     Attributes:
         before: people's messages since the bot last spoke, without the one that is answered.
         people: who wrote in it.
         with_files: people's messages with files, before the one that is answered.
-        is_whole: it was read from its beginning to its end; else it is what was heard of it.
+        is_whole: it was read from its beginning to its end; else it is what was received of it.
         is_channels: it hangs on raw code that ran in the channel's kernel.
-        asks: whom Python asked what is to be answered now; nobody if empty.
+        asks: the person whom Python asked what is to be answered now; empty for none.
         question: its id.
     """
 
@@ -64,7 +64,7 @@ class Thread:
 
 @dataclasses.dataclass(slots=True)
 class _Heard:
-    """What this process heard in a thread: the latest messages, and who wrote any."""
+    """What this process received in a thread: the latest messages, and who wrote any."""
 
     messages: collections.deque[message_parsing.Message]
     people: set[str]
@@ -72,10 +72,10 @@ class _Heard:
 
 
 class ThreadHistory:
-    """Reads threads, and hears them.
+    """Reads threads from Slack, and records what the process receives.
 
     Apps that are distributed outside of Slack's Marketplace may read once a minute, and 15
-    messages then: what was heard stands in for what cannot be read. Nothing of it is stored.
+    messages then: received messages stand in for what cannot be read. None of it is stored.
     """
 
     def __init__(self, api: web_api.WebApi) -> None:
@@ -85,7 +85,7 @@ class ThreadHistory:
         self._known = cachetools.LRUCache[tuple[str, str, str], bool](_MOST_KNOWN)
 
     def is_channels(self, team: str, channel: str, root: str) -> bool | None:
-        """Say whether a thread uses the channel's kernel, where that is known."""
+        """Return whether a thread uses the channel's kernel; None if unknown."""
         return self._known.get((team, channel, root))
 
     def remember(self, team: str, channel: str, root: str, *, is_channels: bool) -> None:
@@ -93,7 +93,7 @@ class ThreadHistory:
         self._known[team, channel, root] = is_channels
 
     def hear(self, team: str, message: message_parsing.Message) -> None:
-        """Take note of what somebody says in a thread, or of what one begins with."""
+        """Record a message in a thread, or one that begins a thread."""
         key = (team, message.channel, message.root)
         heard = self._heard.get(key)
         if heard is None:
@@ -104,7 +104,7 @@ class ThreadHistory:
             heard.people.add(message.user)
 
     def answer(self, team: str, message: message_parsing.Message) -> None:
-        """Take note that a message is being answered: what was said before is known from now on."""
+        """Record that a message is being answered: what was said before is known from now on."""
         heard = self._heard.get((team, message.channel, message.root))
         if heard is not None:
             heard.answered = max(heard.answered, message.ts)
@@ -112,7 +112,7 @@ class ThreadHistory:
     async def read(
         self, workspace: installations.InstalledWorkspace, channel: str, root: str, until: str
     ) -> Thread:
-        """Read a thread, up to a message; what cannot be read is what was heard of it."""
+        """Read a thread, up to a message; what cannot be read is replaced by what was received."""
         key = (workspace.team, channel, root)
         # Whether a message is for us and what it is about is asked one after the other.
         thread = self._read.pop((*key, until), None)
@@ -220,12 +220,12 @@ def _read(
 
 
 def _facts(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Read what we noted in a message of ours."""
+    """Return the metadata of a message of the bot."""
     return (message.get("metadata") or {}).get("event_payload") or {}
 
 
 def context(before: Sequence[message_parsing.Message], names: Mapping[str, str]) -> str:
-    """Say what was said before, the latest words rather than the first ones."""
+    """Format the earlier messages as context, the latest words rather than the first ones."""
     lines: list[str] = []
     size = 0
     for message in reversed(before[-_CONTEXT_MESSAGES:]):
@@ -242,7 +242,7 @@ def context(before: Sequence[message_parsing.Message], names: Mapping[str, str])
 def files_asked_for(
     files: Sequence[Mapping[str, Any]], text: str, present: frozenset[str]
 ) -> list[Mapping[str, Any]]:
-    """Choose, of files that were shared earlier, those a person now asks for."""
+    """Return those of the files shared earlier that a person now asks for."""
     missing = [file for file in files if str(file.get("name", "")) not in present]
     named = [file for file in missing if _is_named(str(file.get("name", "")), text)]
     if named:

@@ -1,9 +1,8 @@
-"""The one way to Slack: in order per channel, within its rates, once each, whatever breaks.
+"""Calls of Slack's Web API: in order per channel, rate-limited, retried, each carried out once.
 
 A call that is asked to wait (429) waits, and every other call of that method with it; of posts,
-those to the same channel. A call whose answer was lost may have been carried out: what must not
-happen twice is looked for before it is tried again. All of that is about one loop around one
-call, which is why the module is long.
+those to the same channel. A call whose response was lost may have been carried out: what must not
+happen twice is looked for before it is tried again.
 
 Above 300 lines: order, limits, retries and exactly-once are decided for each call together.
 """
@@ -30,10 +29,10 @@ _log = logging.getLogger(__name__)
 Answer: TypeAlias = dict[str, Any]
 _Limited: TypeAlias = tuple[str, str, str]
 Find: TypeAlias = Callable[[], Awaitable[Answer | None]]
-"""Looks for what a call whose answer was lost has done; None where it did nothing."""
+"""Looks for the effect of a call whose response was lost; None if it had none."""
 
 _POSTING: Final = frozenset({"chat.postMessage", "files.completeUploadExternal"})
-# What does the same when it is done twice.
+# Methods that are idempotent.
 _REPEATABLE: Final = frozenset(
     {
         *("agents.sessions.rename", "agents.sessions.setStatus", "auth.test", "chat.delete"),
@@ -42,9 +41,9 @@ _REPEATABLE: Final = frozenset(
         *("files.info", "users.info", "usergroups.users.list", "views.publish"),
     }
 )
-# The others do not read JSON.
+# Methods that do not read JSON.
 _READS_JSON: Final = ("agents.", "assistant.", "chat.", "views.")
-# What not every workspace has: its plan, its admins or the app's scopes may leave it out.
+# Methods that not every workspace has: its plan, its admins or the app's scopes may leave it out.
 _OPTIONAL: Final = frozenset(
     {
         *("agents.sessions.rename", "agents.sessions.setStatus", "chat.startStream"),
@@ -64,7 +63,7 @@ _TIMEOUT_SECONDS: Final = 30
 
 
 class WaitError(api_errors.SlackError):
-    """Slack wants us to wait for longer than the caller can."""
+    """Slack's rate limit lasts longer than the caller can wait."""
 
 
 class _Lane:
@@ -77,7 +76,7 @@ class _Lane:
         self._seen = time.monotonic()
 
     async def take(self) -> None:
-        """Wait for leave to post."""
+        """Wait for permission to post."""
         while True:
             now = time.monotonic()
             self._left = min(_BURST, self._left + (now - self._seen) / self._seconds)
@@ -111,11 +110,11 @@ class WebApi:
         return (channel, ts) in self._made
 
     def lacks(self, team: str, feature: str) -> bool:
-        """Say whether a workspace is known not to have a method, or something else of Slack's."""
+        """Say whether a workspace is known to lack a method or another feature."""
         return self._lacking.get((team, feature), 0.0) > time.monotonic()
 
     def note_lacking(self, team: str, feature: str, seconds: float) -> None:
-        """Take note of that, for a while."""
+        """Record that, for a while."""
         self._lacking[team, feature] = time.monotonic() + seconds
 
     async def call(
