@@ -25,7 +25,7 @@ class PeriodicJob:
 
 
 @contextlib.asynccontextmanager
-async def scheduled(*jobs: PeriodicJob) -> AsyncIterator[None]:
+async def run_periodically(*jobs: PeriodicJob) -> AsyncIterator[None]:
     """Run jobs periodically as long as the context is open."""
     # A late job runs once, not once for each missed time; and it runs, however late: by default a
     # run that begins a second late is dropped.

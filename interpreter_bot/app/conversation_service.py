@@ -85,7 +85,7 @@ async def open_conversations(
         upkeep = maintenance.Maintenance(services, service)
         await upkeep.tell(database.orphans)
         await stack.enter_async_context(
-            schedules.scheduled(kernel_pool.reap_job(pool), *upkeep.jobs())
+            schedules.run_periodically(kernel_pool.reap_job(pool), *upkeep.jobs())
         )
         yield service
 

@@ -26,7 +26,7 @@ async def open_pool(
     """
     async with contextlib.AsyncExitStack() as stack:
         pool = await stack.enter_async_context(pools.Pool.open(config, is_ephemeral=is_ephemeral))
-        await stack.enter_async_context(schedules.scheduled(reap_job(pool)))
+        await stack.enter_async_context(schedules.run_periodically(reap_job(pool)))
         yield pool
 
 

@@ -65,7 +65,7 @@ async def run_bot(
         BotError: nothing could be opened; the sentence says why.
     """
     async with conversation_service.open_conversations(config, environment) as service:
-        return await _Platforms(_openings(config, service)).be_open(service, end)
+        return await _Platforms(_openings(config, service)).run(service, end)
 
 
 def _openings(
@@ -102,7 +102,7 @@ class _Platforms:
         self._lost: set[str] = set()
         self._failed: set[str] = set()
 
-    async def be_open(self, service: conversations.Conversations, end: asyncio.Event) -> int:
+    async def run(self, service: conversations.Conversations, end: asyncio.Event) -> int:
         """Keep them open until the end; returns the exit status."""
         closing = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
@@ -125,7 +125,7 @@ class _Platforms:
         while not end.is_set():
             began = time.monotonic()
             try:
-                await self._be_open(name, closing)
+                await self._keep_open(name, closing)
             except errors.PlatformLostError as error:
                 told: Exception = error
             except errors.BotError as error:
@@ -147,7 +147,7 @@ class _Platforms:
             await asyncio.sleep(wait_seconds)
             wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
 
-    async def _be_open(self, name: str, closing: asyncio.Event) -> None:
+    async def _keep_open(self, name: str, closing: asyncio.Event) -> None:
         """Keep one open until all are to be closed."""
         try:
             async with self._openings[name]() as told:

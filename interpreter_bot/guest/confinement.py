@@ -31,7 +31,7 @@ _TCP_QUEUES = {"tcp_rmem": "4096 131072 212992", "tcp_wmem": "4096 16384 212992"
 _STACKS_BYTES = 64 * 1024 * 1024
 
 
-def separate(*, temporary_bytes: int, uid: int, readable: list[str]) -> None:
+def enter_namespaces(*, temporary_bytes: int, uid: int, readable: list[str]) -> None:
     """Give the first process of a pid namespace its own other namespaces and file systems.
 
     Args:

@@ -74,7 +74,7 @@ class _Init:
         is_walled = self._spec["walls"]
         if is_walled:
             spec = self._spec
-            confinement.separate(
+            confinement.enter_namespaces(
                 temporary_bytes=spec["temporary_bytes"],
                 uid=spec["uid"],
                 readable=spec["readable"],

@@ -41,7 +41,7 @@ class Admissions:
             return 0
         return self._places + list(self._queue).index(key)
 
-    async def tell(
+    async def report_wait(
         self, key: str, start: asyncio.Future[Any], waiting: Callable[[int], None]
     ) -> None:
         """Report how many starts are before one whenever the number changed, until the start is

@@ -48,7 +48,7 @@ Show = Callable[[values.Output], None]
 Ask = Callable[[values.InputRequested], Awaitable[str]]
 
 
-class Objection(Protocol):
+class KillKernel(Protocol):
     """Callback that ends a kernel which broke the protocol's rules."""
 
     def __call__(self, ending: values.Ending, reason: str) -> None:
@@ -67,7 +67,7 @@ class ExecutionStream:
         ask: Ask | None,
         most_bytes: int,
         input_seconds: float,
-        object_to: Objection,
+        kill: KillKernel,
         give_up: Callable[[str], None],
     ) -> None:
         self._connection = connection
@@ -75,7 +75,7 @@ class ExecutionStream:
         self._show = show
         self._ask = ask
         self._input_seconds = input_seconds
-        self._object_to = object_to
+        self._kill = kill
         self._give_up = give_up
         self._request_id = ""
         self._idle = asyncio.Event()
@@ -139,10 +139,10 @@ class ExecutionStream:
         with contextlib.suppress(sockets.LostSocket):
             await self._connection.renew()
             return await self._connection.send("shell", "execute_request", content)
-        await self._object_to_silence()
+        await self._end_silent_kernel()
         raise errors.KernelLostError
 
-    async def listen_on(self, seconds: float) -> None:
+    async def read_rest(self, seconds: float) -> None:
         """Read for a moment longer what a dead kernel had sent."""
         hearing = self._tasks[1:2]
         heard = -1
@@ -178,7 +178,7 @@ class ExecutionStream:
                     self._say(_INTRICATE)
                 malformed += 1
                 if malformed > _MOST_MALFORMED:
-                    self._object("The Python process sent messages that make no sense.")
+                    self._end_kernel("The Python process sent messages that make no sense.")
                     await asyncio.sleep(_IDLE_SECONDS)
             except sockets.LostSocket:
                 await self._lose(name)
@@ -196,12 +196,12 @@ class ExecutionStream:
                 self._expect_idle_soon()
                 return
         # Reconnecting the other channels is in vain: replies are addressed to the former identity.
-        await self._object_to_silence()
+        await self._end_silent_kernel()
 
-    async def _object_to_silence(self) -> None:
+    async def _end_silent_kernel(self) -> None:
         """End a kernel that does not answer, unless it is about to end by itself."""
         await asyncio.sleep(_DEATH_SECONDS)
-        self._object("The Python process broke its connections.")
+        self._end_kernel("The Python process broke its connections.")
         await asyncio.sleep(_IDLE_SECONDS)
 
     def _expect_idle_soon(self) -> None:
@@ -216,8 +216,8 @@ class ExecutionStream:
             self._said.add(sentence)
             self._show(values.Notice(sentence))
 
-    def _object(self, reason: str) -> None:
-        self._object_to(values.Ending.CRASHED, reason)
+    def _end_kernel(self, reason: str) -> None:
+        self._kill(values.Ending.CRASHED, reason)
 
     async def _await_over(self) -> None:
         while True:
@@ -265,7 +265,7 @@ class ExecutionStream:
             or connection.received_bytes > self._most_bytes
             or connection.reading_seconds > self._most_seconds
         ):
-            self._object("The Python process sent more messages than anyone could read.")
+            self._end_kernel("The Python process sent more messages than anyone could read.")
             await asyncio.sleep(_IDLE_SECONDS)
         is_flood = self._heard > _FLOOD_MESSAGES or size_bytes > _BREATH_BYTES
         await asyncio.sleep(max(seconds, _FLOOD_PAUSE_SECONDS if is_flood else 0))
@@ -285,7 +285,7 @@ class ExecutionStream:
                 # If it is lost, the next receive notices and handles it.
                 with contextlib.suppress(sockets.LostSocket):
                     await self._connection.send("stdin", "input_reply", content, parent_id=parent)
-        self._object("The code asked for input more often than anyone would answer.")
+        self._end_kernel("The code asked for input more often than anyone would answer.")
 
     async def _answer(self, ask: Ask, request: values.InputRequested) -> str | None:
         self._asking_since = time.monotonic()

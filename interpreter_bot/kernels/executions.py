@@ -154,7 +154,7 @@ class Kernel:
             ask=ask,
             most_bytes=_READ_SHARE * _shown_bytes(self._limits),
             input_seconds=self._limits.input_seconds,
-            object_to=self.kill_with_reason,
+            kill=self.kill_with_reason,
             give_up=functools.partial(self.interrupt_with_reason, values.Ending.STOPPED),
         )
         try:
@@ -162,14 +162,14 @@ class Kernel:
             limit = self._limits.execution_seconds if seconds is None else seconds
             stepped_in = await self._await_end(over, listener, started + limit, limit)
             if self.process.ended.is_set() or not over.done() or over.exception() is not None:
-                return await self._bury(listener, stepped_in, oom_kills, started)
+                return await self._finish_dead(listener, stepped_in, oom_kills, started)
             if self.process.oom_kills() > oom_kills:
                 show(values.Notice(end_reasons.partly_out_of_memory(self._limits.memory_bytes)))
             self.namespace = listener.namespace or self.namespace
             return _finished(listener.status, stepped_in, time.monotonic() - started)
         finally:
             await listener.close()
-            self._connection.rest()
+            self._connection.drop_unfinished()
             if listener.has_lost_output and self.is_alive:
                 # If that fails, the next execution notices and reports it.
                 with contextlib.suppress(sockets.LostSocket):
@@ -230,7 +230,7 @@ class Kernel:
         await self.process.ended.wait()
         return intervention
 
-    async def _bury(
+    async def _finish_dead(
         self,
         listener: execution_streams.ExecutionStream,
         stepped_in: _Intervention | None,
@@ -238,7 +238,7 @@ class Kernel:
         started: float,
     ) -> values.Finished:
         """Show what the dead kernel had still sent, and return why it ended."""
-        await listener.listen_on(_LAST_OUTPUT_SECONDS)
+        await listener.read_rest(_LAST_OUTPUT_SECONDS)
         seconds = time.monotonic() - started
         if stepped_in is not None:
             self._died_of = stepped_in.reason or end_reasons.DEAF

@@ -46,7 +46,7 @@ class SessionMonitor:
         launched: the kernel.
         disk_bytes: its session's disk usage at the last check.
         has_grown: whether that is a megabyte more than at the check before.
-        looked: set once its disk was checked since the last `request_check`, and when it ended.
+        checked: set once its disk was checked since the last `request_check`, and when it ended.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SessionMonitor:
         self.launched = launched
         self.disk_bytes = 0
         self.has_grown = self._has_been_seen = False
-        self.looked = asyncio.Event()
+        self.checked = asyncio.Event()
         self._limits = limits
         self._threads = threads
         self._processes = launched.provisioner.processes()
@@ -84,11 +84,11 @@ class SessionMonitor:
                 await self._roused.wait()
                 if self._is_over or not self.launched.kernel.is_alive:
                     return
-                failures = 0 if await self._has_looked() else failures + 1
+                failures = 0 if await self._has_checked() else failures + 1
                 if failures == _FAILURES:
                     _log.error("a session cannot be looked at; its limits are not watched")
         finally:
-            self.looked.set()
+            self.checked.set()
 
     def tick(self, *, is_wanted: bool) -> None:
         """Request a check if one is due; called at each tick."""
@@ -105,15 +105,15 @@ class SessionMonitor:
         return now >= self._next_idle_look and sessions.have_moved(self._clocks)
 
     def request_check(self) -> None:
-        """Request a check as soon as possible; `looked` is set after it.
+        """Request a check as soon as possible; `checked` is set after it.
 
         At once if no process ran since the last one.
         """
         if self._next_look < math.inf and not sessions.have_moved(self._clocks):
             self.has_grown = False
-            self.looked.set()
+            self.checked.set()
             return
-        self.looked.clear()
+        self.checked.clear()
         self._is_hurried = True
         self._roused.set()
 
@@ -123,7 +123,7 @@ class SessionMonitor:
         self._written_bytes, before = total, self._written_bytes
         return total - before
 
-    async def _has_looked(self) -> bool:
+    async def _has_checked(self) -> bool:
         """Check once; False if that failed."""
         self._roused.clear()
         is_hurried, self._is_hurried = self._is_hurried, False
@@ -131,7 +131,7 @@ class SessionMonitor:
         try:
             # Before the check: processes that run during it cause another one.
             self._clocks = await self._in_thread(self._processes.clocks)
-            await self.look()
+            await self.check()
         except (errors.WorkspaceError, OSError) as error:
             # A session that ends during the check takes its files and processes along.
             _log.debug("a session could not be looked at: %s", error)
@@ -142,10 +142,10 @@ class SessionMonitor:
             self._next_look = now + (now - began)
             self._next_idle_look = max(self._next_look, now + self._idle_seconds)
         if is_hurried:
-            self.looked.set()
+            self.checked.set()
         return True
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check once, and interrupt or kill the kernel where a limit is exceeded.
 
         Raises:

@@ -158,7 +158,7 @@ class Pool:
             return kernel
         starting = self._begin(key)
         if waiting is not None:
-            await self._admissions.tell(key, starting, waiting)
+            await self._admissions.report_wait(key, starting, waiting)
         # The cancellation of one caller must not take the kernel from the others.
         return (await asyncio.shield(starting)).kernel
 
@@ -196,7 +196,7 @@ class Pool:
         await self._shutdowns.wait_for(key)
         if (former := self._live.pop(key, None)) is not None:
             await self._shutdowns.close(former)
-            await self._say_lost(key, former, former.kernel.loss_reason)
+            await self._report_loss(key, former, former.kernel.loss_reason)
         launched, claim = await self._take_spare_or_room()
         try:
             if claim is not None:
@@ -269,17 +269,17 @@ class Pool:
         ]
         if not idle:
             raise errors.PoolFullError
-        await self._let(min(idle)[1], "It was let go to make room for others.")
+        await self._close_kernel(min(idle)[1], "It was let go to make room for others.")
 
-    async def _let(self, key: str, reason: str) -> None:
+    async def _close_kernel(self, key: str, reason: str) -> None:
         launched = self._live.pop(key, None)
         if launched is not None:
             _log.info("a kernel ended: %s", reason or "as asked")
             launched.kernel.kill_with_reason(values.Ending.STOPPED, reason or _AS_ASKED)
             await self._shutdowns.close(launched, key)
-            await self._say_lost(key, launched, reason)
+            await self._report_loss(key, launched, reason)
 
-    async def _say_lost(self, key: str, launched: launchers.LaunchedKernel, reason: str) -> None:
+    async def _report_loss(self, key: str, launched: launchers.LaunchedKernel, reason: str) -> None:
         if reason and self.on_loss is not None:
             await self.on_loss(key, launched.kernel, reason)
 
@@ -294,9 +294,11 @@ class Pool:
             if self._live.get(key) is not launched or kernel.is_busy:
                 continue
             if not kernel.is_alive:
-                await self._let(key, kernel.loss_reason)
+                await self._close_kernel(key, kernel.loss_reason)
             elif kernel.last_used < oldest and key not in self._holders:
-                await self._let(key, "It was let go after it had not been used for a while.")
+                await self._close_kernel(
+                    key, "It was let go after it had not been used for a while."
+                )
             else:
                 continue
             count += 1
@@ -322,7 +324,7 @@ class Pool:
     ) -> None:
         if starting is not None:
             await asyncio.wait({starting})
-        await self._let(key, "")
+        await self._close_kernel(key, "")
 
     async def _forget(
         self, key: str, starting: asyncio.Task[launchers.LaunchedKernel] | None

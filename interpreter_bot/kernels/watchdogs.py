@@ -118,7 +118,7 @@ async def _kill_largest_disk_user(everyone: Sequence[monitors.SessionMonitor]) -
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_FULL_DISK_SECONDS):
             for monitor in everyone:
-                await monitor.looked.wait()
+                await monitor.checked.wait()
     guilty = [one for one in everyone if one.has_grown or one.disk_bytes > _LITTLE_BYTES]
     if guilty:
         largest = max(guilty, key=lambda monitor: monitor.disk_bytes)

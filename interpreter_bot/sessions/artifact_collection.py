@@ -51,7 +51,7 @@ class ArtifactCollector:
             The artifacts sent.
         """
         try:
-            changes = await self._workspace.changed(mark)
+            changes = await self._workspace.changes_since(mark)
         except errors.WorkspaceError as error:
             _log.warning("the workspace could not be looked through", exc_info=error)
             self._audience.announcement(cell, f"No files are given back: {error}")

@@ -51,7 +51,7 @@ class Queries:
     async def rename(self, key: values.SessionKey, title: str) -> None:
         """Set the title of a session for lists."""
         session = await self._services.database.sessions.open(key)
-        await self._services.database.sessions.entitle(session.id, title)
+        await self._services.database.sessions.set_title(session.id, title)
 
     async def history(
         self, key: values.SessionKey, *, most: int = 50

@@ -75,7 +75,7 @@ class Sessions:
         """Set the model; None goes back to the default."""
         await self._set(session_id, model=model)
 
-    async def entitle(self, session_id: int, title: str) -> None:
+    async def set_title(self, session_id: int, title: str) -> None:
         """Set the title."""
         await self._set(session_id, title=title)
 

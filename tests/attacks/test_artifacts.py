@@ -45,7 +45,7 @@ async def test_what_is_no_plain_file_is_not_read(bot, run, files, what):
 
     with pytest.raises((errors.FileMissingError, errors.FileTooLargeError)):
         await boxes.content(workspace, "x", most_bytes=MOST_BYTES)
-    changes = await workspace.changed(mark)
+    changes = await workspace.changes_since(mark)
 
     is_file = what in ("a large file", "a sparse file")
     assert ("x" in {file.name for file in changes.files}) == is_file
@@ -166,7 +166,7 @@ async def test_more_files_than_allowed_are_listed_in_part(bot, run, files):
     )
     workspace = await files()
 
-    changes = await workspace.changed(await workspace.mark())
+    changes = await workspace.changes_since(await workspace.mark())
 
     assert len(await workspace.list()) <= bot.limits.workspace_files
     assert changes.is_truncated

@@ -272,7 +272,10 @@ async def test_reaping_lets_the_unused_go_and_the_busy_stay(opened):
 
 async def test_the_scheduler_reaps(opened, monkeypatch):
     monkeypatch.setattr(schedules, "_INTERVAL_SECONDS", 0.1)
-    async with opened(idle_seconds=0.2) as pool, schedules.scheduled(kernel_pool.reap_job(pool)):
+    async with (
+        opened(idle_seconds=0.2) as pool,
+        schedules.run_periodically(kernel_pool.reap_job(pool)),
+    ):
         await pool.take("a")
         await _until(lambda: not pool.live)
 

@@ -41,7 +41,7 @@ def _change_specs(monkeypatch, **changes) -> None:
 # What is wrong: (the fields of the spec, what the log says of it).
 UNBUILDABLE = {
     "a mount": ({"proc_files": {"nothing": "x"}}, (errno.ENOENT, "mask_proc → mount")),
-    "a user id": ({"uid": 4_000_000_000}, (0, "separate")),
+    "a user id": ({"uid": 4_000_000_000}, (0, "enter_namespaces")),
     "a resource": ({"rlimits": {"DATA": 1 << 30, "NOFILE": -5}}, (0, "_confine → limit")),
     "a processor": ({"affinity": [4095]}, (errno.EINVAL, "_confine")),
     "a size": ({"temporary_bytes": -1}, (errno.EINVAL, "mount_temporary")),

@@ -20,5 +20,8 @@ async def test_a_job_that_is_hours_late_runs_late_rather_than_never(monkeypatch)
     async def run():
         has_run.set()
 
-    async with schedules.scheduled(schedules.PeriodicJob("late", 0.05, run)), asyncio.timeout(2):
+    async with (
+        schedules.run_periodically(schedules.PeriodicJob("late", 0.05, run)),
+        asyncio.timeout(2),
+    ):
         await has_run.wait()

@@ -57,7 +57,7 @@ async def in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwa
 
 
 @contextlib.contextmanager
-def in_words() -> Iterator[None]:
+def translated_errors() -> Iterator[None]:
     """Translate the operating system's errors about files into sentences for people."""
     try:
         yield
@@ -73,7 +73,7 @@ async def file_work(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwa
     Raises:
         WorkspaceError: the operating system refused.
     """
-    with in_words():
+    with translated_errors():
         return await in_thread(function, *args, **kwargs)
 
 
@@ -244,7 +244,7 @@ class Content:
         self._remaining = status.st_size
         self._held_bytes = status.st_blocks * 512
 
-    def check_held(self) -> None:
+    def refuse_sparse(self) -> None:
         """Refuse a sparse file with almost no blocks: a copy of it would use its full size.
 
         Raises:

@@ -42,7 +42,7 @@ class Writable(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mark:
-    """Snapshot of a workspace's files, for `Workspace.changed` alone."""
+    """Snapshot of a workspace's files, for `Workspace.changes_since` alone."""
 
     identities: Mapping[bytes, scans.Identity]
     is_truncated: bool
@@ -180,7 +180,7 @@ class Workspace:
         """
         digest, size_bytes = hashlib.sha256(), 0
         async with self.read(info.name, most_bytes=most_bytes) as content:
-            content.check_held()
+            content.refuse_sparse()
             async for chunk in content:
                 await transfers.in_thread(into.write, chunk)
                 await transfers.in_thread(digest.update, chunk)
@@ -193,11 +193,11 @@ class Workspace:
         identities = {entry.path: entry.identity for entry in found.entries}
         return Mark(identities, is_truncated=found.is_truncated)
 
-    async def changed(self, since: Mark) -> Changes:
+    async def changes_since(self, mark: Mark) -> Changes:
         """Return what was created or written since a mark. Bounded as `list` is."""
         found = await transfers.file_work(self._scan)
-        new = [e for e in found.entries if since.identities.get(e.path) != e.identity]
-        truncated = found.is_truncated or since.is_truncated
+        new = [e for e in found.entries if mark.identities.get(e.path) != e.identity]
+        truncated = found.is_truncated or mark.is_truncated
         skipped = sorted((entry.info.name, entry.refusal) for entry in new if entry.refusal)
         return Changes(
             files=_sorted(entry.info for entry in new if not entry.refusal),

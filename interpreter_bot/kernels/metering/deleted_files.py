@@ -56,11 +56,11 @@ class Disk:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             device = os.fstat(descriptor).st_dev
-            facts = procfs.look(f"/proc/self/fdinfo/{descriptor}").split()
+            facts = procfs.read_or_raise(f"/proc/self/fdinfo/{descriptor}").split()
         finally:
             os.close(descriptor)
         mount = facts[facts.index(b"mnt_id:") + 1]
-        for line in procfs.look("/proc/self/mountinfo").splitlines():
+        for line in procfs.read_or_raise("/proc/self/mountinfo").splitlines():
             number, _, pair, *_ = line.split()
             if number == mount:
                 major, minor = map(int, pair.split(b":"))

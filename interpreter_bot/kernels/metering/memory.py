@@ -260,7 +260,7 @@ class _Counting:
 
 
 def _proportional_bytes(number: int) -> int:
-    text = procfs.look(f"/proc/{number}/smaps_rollup")
+    text = procfs.read_or_raise(f"/proc/{number}/smaps_rollup")
     return _sum(_PROPORTIONAL.findall(text)) + procfs.table_bytes(number)
 
 
@@ -268,7 +268,7 @@ def _mapped_bytes(number: int, held: Held) -> int:
     """As `_proportional_bytes`, subtracting from `held` what the process maps of it."""
     if not procfs.shared_bytes(number):
         return _proportional_bytes(number)
-    text = procfs.look(f"/proc/{number}/smaps")
+    text = procfs.read_or_raise(f"/proc/{number}/smaps")
     if len(text) >= procfs.MOST_BYTES:
         return _proportional_bytes(number)
     for major, minor, inode, kilobytes in _MAPPING.findall(text):

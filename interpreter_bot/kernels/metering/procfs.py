@@ -85,12 +85,12 @@ class Mapping:
 def read(path: str) -> bytes:
     """Read a file; empty when its process is gone, or it is not permitted."""
     try:
-        return look(path)
+        return read_or_raise(path)
     except OSError:
         return b""
 
 
-def look(path: str) -> bytes:
+def read_or_raise(path: str) -> bytes:
     """Read at most `MOST_BYTES` of a file.
 
     Raises:
@@ -195,7 +195,7 @@ def deleted_mappings(pid: int) -> Iterator[Mapping]:
         PermissionError: the process hides, or has more mappings than are read.
         OSError: it is gone.
     """
-    text = look(f"/proc/{pid}/maps")
+    text = read_or_raise(f"/proc/{pid}/maps")
     if len(text) >= MOST_BYTES:
         raise PermissionError
     # A regular expression over all of the text takes six times as long as the system call.

@@ -52,7 +52,7 @@ class Client:
         for channel in self._channels.values():
             await channel.connect(identity)
         for channel in self._channels.values():
-            await channel.shake_hands()
+            await channel.handshake()
         await self._channels["iopub"].subscribe(b"")
         await self._await_welcome()
 
@@ -79,7 +79,7 @@ class Client:
         try:
             async with asyncio.timeout(_RENEWAL_SECONDS):
                 await channel.connect()
-                await channel.shake_hands()
+                await channel.handshake()
                 await channel.subscribe(b"")
                 # The kernel welcomes only subscriptions that it believes to be new.
                 await channel.subscribe(os.urandom(8).hex().encode())
@@ -126,7 +126,7 @@ class Client:
         finally:
             self.reading_seconds += time.thread_time() - began
 
-    def rest(self) -> None:
+    def drop_unfinished(self) -> None:
         """Drop unfinished messages, as long as no execution reads."""
         for channel in self._channels.values():
             channel.drop_unfinished()

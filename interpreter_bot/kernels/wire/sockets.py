@@ -72,7 +72,7 @@ class Socket:
             raise LostSocket from error
         await self._send(zmtp.opening(self._kind, identity))
 
-    async def shake_hands(self) -> None:
+    async def handshake(self) -> None:
         """Wait for the other side's greeting; the caller holds a deadline.
 
         Raises:

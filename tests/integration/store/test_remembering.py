@@ -37,7 +37,7 @@ async def test_the_same_channel_elsewhere_is_another_session(database):
 
 async def test_what_is_known_of_a_session_can_be_changed(database, session):
     await database.sessions.choose_model(session.id, "gpt-x")
-    await database.sessions.entitle(session.id, "Petals")
+    await database.sessions.set_title(session.id, "Petals")
     await database.sessions.note_kernel(session.id, {"snapshot": "s1", "variables": 3})
     changed = await database.sessions.get(session.id)
     assert (changed.model, changed.title) == ("gpt-x", "Petals")
@@ -252,7 +252,7 @@ async def test_hostile_text_is_kept_as_well_as_can_be(database):
     assert (
         await database.sessions.open(Key("web\x00", HOSTILE, "c" * 5000, "\udfff"))
     ).id != session.id
-    await database.sessions.entitle(session.id, HOSTILE)
+    await database.sessions.set_title(session.id, HOSTILE)
     turn = await database.turns.start(
         session.id, person=HOSTILE, text=HOSTILE, request_id=HOSTILE, attachments=[HOSTILE]
     )

@@ -107,7 +107,7 @@ async def test_who_waits_long_is_told_how_many_are_before_and_when_that_is_over(
     starts, told = Starts(1), []
     tasks = [starts.begin(key) for key in "abc"]
     await settled()
-    telling = asyncio.create_task(starts.admissions.tell("c", tasks[2], told.append))
+    telling = asyncio.create_task(starts.admissions.report_wait("c", tasks[2], told.append))
     await asyncio.sleep(0.1)
     assert told == [2], "and not again as long as that is so"
     await starts.end("a")
@@ -124,7 +124,7 @@ async def test_nobody_is_told_of_a_short_wait():
     starts, told = Starts(1), []
     task = starts.begin("a")
     await settled()
-    telling = asyncio.create_task(starts.admissions.tell("a", task, told.append))
+    telling = asyncio.create_task(starts.admissions.report_wait("a", task, told.append))
     await starts.end("a")
     await telling
     assert told == []

@@ -215,7 +215,7 @@ async def test_who_cannot_be_looked_at_is_told_to_the_log(tmp_path, caplog):
 async def test_what_waits_in_sockets_counts_beside_a_group(tmp_path, group, waiting, ends):
     session = Session(tmp_path)
     session.group_bytes, session.waiting_bytes = group * MIB, waiting * MIB
-    await monitors.SessionMonitor(session, LIMITS, None).look()
+    await monitors.SessionMonitor(session, LIMITS, None).check()
     assert session.kernel.condemned == [(values.Ending.STOPPED, end_reasons.HIDING)] * ends
 
 

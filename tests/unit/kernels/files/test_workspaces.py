@@ -345,7 +345,7 @@ async def test_changes_since_a_mark(workspace):
         (workspace.directory / name).write_bytes(b"1")
     (workspace.directory / "old link").symlink_to("x")
     mark = await workspace.mark()
-    assert await workspace.changed(mark) == workspaces.Changes((), (), is_truncated=False)
+    assert await workspace.changes_since(mark) == workspaces.Changes((), (), is_truncated=False)
     await asyncio.sleep(0.02)  # the clock of a file system is coarse
     (workspace.directory / "grown").write_bytes(b"12")
     rewritten = workspace.directory / "rewritten"
@@ -356,7 +356,7 @@ async def test_changes_since_a_mark(workspace):
     (workspace.directory / "new").mkdir()
     (workspace.directory / "new/n\nl").write_bytes(b"")
     (workspace.directory / "link").symlink_to("x")
-    changes = await workspace.changed(mark)
+    changes = await workspace.changes_since(mark)
     assert [info.name for info in changes.files] == ["grown", r"new/n\x0al", "rewritten"]
     assert changes.skipped == (("link", "it is a link"),)
     assert not changes.is_truncated
@@ -367,7 +367,7 @@ async def test_changes_are_bounded(tmp_path):
     mark = await workspace.mark()
     for number in range(12_000):
         os.symlink("x", workspace.directory / f"{number}")
-    changes = await workspace.changed(mark)
+    changes = await workspace.changes_since(mark)
     assert (changes.files, len(changes.skipped), changes.is_truncated) == ((), 100, True)
     assert (await workspace.usage()).is_over
 

@@ -125,14 +125,14 @@ def test_shared_memory_that_is_mapped_no_more_counts_once(session, tmp_path):
 def test_who_hides_is_told(session, tmp_path, monkeypatch):
     found = session("if os.fork() == 0: time.sleep(60)")
     hider = found.pids()[1]
-    real = procfs.look
+    real = procfs.read_or_raise
 
     def look(path):
         if path == f"/proc/{hider}/maps":
             raise PermissionError(13, "hidden")
         return real(path)
 
-    monkeypatch.setattr(procfs, "look", look)
+    monkeypatch.setattr(procfs, "read_or_raise", look)
     assert found.deleted(deleted_files.Disk.of(tmp_path, MIB)).hidden == 1
 
 

@@ -138,13 +138,13 @@ def test_a_look_ends_when_its_time_is_over(session, monkeypatch):
 def test_a_look_ends_when_enough_is_known(session, monkeypatch):
     found = session(FAMILY)
     looked = []
-    real = procfs.look
+    real = procfs.read_or_raise
 
     def look(path):
         looked.append(path)
         return real(path)
 
-    monkeypatch.setattr(procfs, "look", look)
+    monkeypatch.setattr(procfs, "read_or_raise", look)
     assert found.reading(most_bytes=10 * MIB).memory_bytes > 10 * MIB
     assert len([path for path in looked if "smaps" in path]) == 1
 
@@ -152,7 +152,7 @@ def test_a_look_ends_when_enough_is_known(session, monkeypatch):
 def test_what_was_swapped_out_counts(session, monkeypatch):
     """Where there is no swap it is played."""
     found = session("")
-    real = procfs.look
+    real = procfs.read_or_raise
 
     def look(path):
         swapped = b"SwapPss: 51200 kB\n" if "smaps" in path else b""
@@ -160,6 +160,6 @@ def test_what_was_swapped_out_counts(session, monkeypatch):
 
     before = found.memory_bytes()
     cheap = found.reading(enough_bytes=1024 * MIB).memory_bytes
-    monkeypatch.setattr(procfs, "look", look)
+    monkeypatch.setattr(procfs, "read_or_raise", look)
     assert found.memory_bytes() >= before + 49 * MIB
     assert found.reading(enough_bytes=1024 * MIB).memory_bytes >= cheap + 49 * MIB

@@ -107,7 +107,7 @@ def test_who_hides_is_counted_from_above_and_told(session, monkeypatch):
     """Root sees everything, so the refusal another user would get is played."""
     found = session("x = bytearray(30 * MIB)\nif os.fork() == 0: time.sleep(60)")
     hider = found.pids()[1]
-    real_listdir, real_look = os.listdir, procfs.look
+    real_listdir, real_look = os.listdir, procfs.read_or_raise
 
     def listdir(path):
         if path == f"/proc/{hider}/fd":
@@ -121,7 +121,7 @@ def test_who_hides_is_counted_from_above_and_told(session, monkeypatch):
 
     before = found.memory_bytes()
     monkeypatch.setattr(os, "listdir", listdir)
-    monkeypatch.setattr(procfs, "look", look)
+    monkeypatch.setattr(procfs, "read_or_raise", look)
     reading = found.reading()
     assert reading.hidden == 1
     assert reading.memory_bytes >= before + 10 * MIB
@@ -135,7 +135,7 @@ def test_init_may_hide_because_it_is_ours(session, monkeypatch):
             raise PermissionError(13, "hidden")
         return pathlib.Path(path).read_bytes()
 
-    monkeypatch.setattr(procfs, "look", refuse)
+    monkeypatch.setattr(procfs, "read_or_raise", refuse)
     reading = found.reading()
     assert reading.hidden == 0
     assert reading.memory_bytes < MIB

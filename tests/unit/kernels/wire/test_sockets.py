@@ -73,14 +73,14 @@ async def peer(dealer, by_hand):
     """The other end of `dealer`, which introduced itself."""
     await dealer.connect(IDENTITY)
     accepted = await by_hand()
-    await dealer.shake_hands()
+    await dealer.handshake()
     return accepted
 
 
 async def opened(channel):
     async with asyncio.timeout(5):
         await channel.connect(IDENTITY)
-        await channel.shake_hands()
+        await channel.handshake()
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 70_000, 3 * MIB])
@@ -240,7 +240,7 @@ async def test_nonsense_ends_the_channel_and_a_new_one_speaks(peer, dealer, by_h
         await dealer.receive()
     await dealer.connect()
     again = await by_hand()
-    await dealer.shake_hands()
+    await dealer.handshake()
     await asyncio.get_running_loop().sock_sendall(again, zmtp.message([b"heard"]))
     assert await dealer.receive() == [b"heard"]
 
