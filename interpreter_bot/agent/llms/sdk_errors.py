@@ -41,7 +41,7 @@ _MOST_TOKENS: Final = 10**9
 
 
 class ReasoningRefusedError(model_errors.RequestRefusedError):
-    """The reasoning given back was refused, in the stream of the reply."""
+    """What was given back of a model's reasoning was refused in the stream of its answer."""
 
 
 class UnreadableError(openai.OpenAIError):
