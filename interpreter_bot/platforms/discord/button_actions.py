@@ -15,15 +15,13 @@ from interpreter_bot.platforms.discord import (
     markdown,
     message_layout,
     modals,
-    questions,
     stale_answers,
     turn_log,
 )
-from interpreter_bot.sessions import histories
+from interpreter_bot.sessions import histories, questions
 from interpreter_bot.text import safe_text
 
 _NOT_YOURS: Final = "Only who asked may do that."
-_CLOSED: Final = "That question is not open any more."
 _QUESTIONS: Final = frozenset({"answer", "run", "change", "refuse"})
 
 
@@ -111,10 +109,10 @@ class ButtonActions:
     async def _answer(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
     ) -> None:
-        question = self._handler.in_flight.questions.find(button.number)
-        if question is None or question.owner != button.owner or question.answer.done():
-            await self._handler.tell(interaction, _CLOSED)
-        elif interaction.user.id != question.owner:
+        question = self._handler.in_flight.questions.find(str(button.number))
+        if question is None or question.person != str(button.owner):
+            await self._handler.tell(interaction, questions.LATE)
+        elif interaction.user.id != button.owner:
             await self._handler.tell(interaction, _NOT_YOURS)
         elif button.verb == "answer":
             if await self._handler.admits(interaction):
@@ -127,7 +125,7 @@ class ButtonActions:
                 interaction, question, question.code if button.verb == "run" else None
             )
 
-    def _answering(self, question: questions.OpenQuestion) -> modals.CodeModal:
+    def _answering(self, question: questions.Question) -> modals.CodeModal:
         async def submitted(
             interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
         ) -> None:
@@ -139,20 +137,20 @@ class ButtonActions:
             submitted,
             self._handler.failed,
             kind=modals.ANSWER,
-            number=question.number,
+            number=int(question.id),
             is_paragraph=False,
             is_required=False,
         )
 
     async def _change(
-        self, interaction: discord.Interaction[Any], question: questions.OpenQuestion
+        self, interaction: discord.Interaction[Any], question: questions.Question
     ) -> None:
         async def submitted(
             interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
         ) -> None:
             await self._resolve(interaction, question, text)
 
-        code = question.code or ""
+        code = question.code
         if len(code) > modals.MOST_CHARACTERS:
             await self._show_to_approve(interaction, question, code)
             return
@@ -163,13 +161,13 @@ class ButtonActions:
                 submitted,
                 self._handler.failed,
                 kind=modals.CHANGE,
-                number=question.number,
+                number=int(question.id),
                 default=code,
             )
         )
 
     async def _show_to_approve(
-        self, interaction: discord.Interaction[Any], question: questions.OpenQuestion, code: str
+        self, interaction: discord.Interaction[Any], question: questions.Question, code: str
     ) -> None:
         """Send all of long code as a file, to be run or refused once it was seen.
 
@@ -182,7 +180,7 @@ class ButtonActions:
             f"The code is too long to be edited here. All of it: {warning}".rstrip(),
             uploads=(command_actions.in_memory("to-approve.py", readable.text.encode()),),
             offered=tuple(
-                message_layout.Button(verb, question.number, question.owner)
+                message_layout.Button(verb, int(question.id), int(question.person))
                 for verb in ("run", "refuse")
             ),
         )
@@ -190,13 +188,13 @@ class ButtonActions:
     async def _resolve(
         self,
         interaction: discord.Interaction[Any],
-        question: questions.OpenQuestion,
+        question: questions.Question,
         text: str | None,
     ) -> None:
         if not await self._handler.begins(interaction, is_silent=True):
             return
         if not question.resolve(text):
-            await self._handler.tell(interaction, _CLOSED)
+            await self._handler.tell(interaction, questions.LATE)
 
 
 def _is_code(part: histories.Past) -> bool:

@@ -87,7 +87,7 @@ class MessageEvents:
             return False
         async with self.in_order(message.channel.id):
             channel = await self._channel(message)
-            question = self._in_flight.questions.for_words(message.author.id, channel.id)
+            question = self._in_flight.questions.for_message(str(message.author.id), channel.id)
             if question is None and not await self._is_for_us(message, channel):
                 return False
             if not await self._service.claim(locations.PLATFORM, f"message {message.id}"):

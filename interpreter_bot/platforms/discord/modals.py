@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, cast
 import discord
 
 from interpreter_bot.platforms.discord import api_errors, interactions, locations, message_parsing
+from interpreter_bot.sessions import questions
 
 Submitted: TypeAlias = Callable[
     [discord.Interaction[Any], str, tuple[discord.Attachment, ...]], Awaitable[None]
@@ -34,7 +35,6 @@ _TAKEN: Final = "taken"
 
 _log = logging.getLogger(__name__)
 
-_CLOSED: Final = "That question is not open any more."
 # Of the three seconds that Discord waits for a first sign.
 _LOOK_SECONDS: Final = 1.5
 
@@ -162,7 +162,7 @@ async def _take(
             context=message_parsing.quoted(about, me) if about is not None else "",
         )
     else:
-        await handler.tell(interaction, _CLOSED)
+        await handler.tell(interaction, questions.LATE)
 
 
 async def _message(interaction: discord.Interaction[Any], number: int) -> discord.Message | None:

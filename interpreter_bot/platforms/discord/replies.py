@@ -15,12 +15,11 @@ from interpreter_bot.platforms.discord import (
     message_layout,
     message_sync,
     message_targets,
-    questions,
     turn_log,
     turn_rendering,
 )
 from interpreter_bot.platforms.rendering import phrases
-from interpreter_bot.sessions import ports
+from interpreter_bot.sessions import ports, questions
 
 _log = logging.getLogger(__name__)
 
@@ -241,17 +240,16 @@ class DiscordReply:
 
     @contextlib.contextmanager
     def _asking(
-        self, entry: turn_log.Question, *, verbs: tuple[str, ...], code: str | None = None
-    ) -> Iterator[questions.OpenQuestion]:
+        self, entry: turn_log.Question, *, verbs: tuple[str, ...], code: str = ""
+    ) -> Iterator[questions.Question]:
         style = self._manner
         self._turn_log.draft = ""
         self._turn_log.entries.append(entry)
-        with self._questions.asking(
-            style.owner, style.channel_id, code=code, is_password=entry.is_password
-        ) as question:
-            entry.number = question.number
+        place = None if entry.is_approval else style.channel_id
+        with self._questions.open(str(style.owner), place, code=code) as question:
+            entry.number = int(question.id)
             self._buttons = tuple(
-                message_layout.Button(verb, question.number, style.owner) for verb in verbs
+                message_layout.Button(verb, entry.number, style.owner) for verb in verbs
             )
             self._sync.change(is_urgent=True)
             try:

@@ -18,10 +18,9 @@ from interpreter_bot.platforms.discord import (
     locations,
     message_targets,
     preferences,
-    questions,
     replies,
 )
-from interpreter_bot.sessions import conversations, requests
+from interpreter_bot.sessions import conversations, questions, requests
 
 _MOST: Final = 1000
 

@@ -5,12 +5,7 @@ They wait for the next message in a thread, or for a button.
 
 from __future__ import annotations
 
-import asyncio
-import collections
 import contextlib
-import dataclasses
-import secrets
-from collections.abc import Iterator
 from typing import Any, Final
 
 from interpreter_bot import values
@@ -23,102 +18,24 @@ from interpreter_bot.platforms.slack import (
     posted_messages,
     web_api,
 )
+from interpreter_bot.sessions import questions
 from interpreter_bot.text import quantities, safe_text
 
 ELSEWHERE: Final = "If several processes of this bot run, try again: another may have it."
-"""Shown when the question belongs to another process or is gone; see `Questions`."""
+"""Shown when the question belongs to another process or is gone."""
 LATE: Final = f"That is no longer waiting. {ELSEWHERE}"
 ASKS: Final = "asks"
 QUESTION: Final = "question"
 """Metadata of a message that says: Python waits for this person's next message."""
-
-_MOST_KNOWN: Final = 1_000
 
 _EDITED_CHARACTERS: Final = 3_000
 _SHOWN_CHARACTERS: Final = 9_000
 _PROMPT_CHARACTERS: Final = 1_500
 
 
-@dataclasses.dataclass(slots=True)
-class OpenQuestion:
-    """A pending question.
-
-    Attributes:
-        id: for buttons; cannot be guessed.
-        user: who may answer, besides admins where it is an approval.
-        code: what waits for approval; empty for an `input()`.
-        answer: what a person said, or the code that may run; None means that it may not.
-    """
-
-    id: str
-    user: str
-    code: str
-    prompt: str
-    answer: asyncio.Future[str | None]
-
-
-_Thread = tuple[str, str, str]
-
-
-class Questions:
-    """All pending questions of this process: a restart ends the code that asked, too."""
-
-    def __init__(self) -> None:
-        self._by_thread: Final[dict[_Thread, list[OpenQuestion]]] = {}
-        self._by_id: Final[dict[str, OpenQuestion]] = {}
-        self._asked: Final[collections.deque[str]] = collections.deque(maxlen=_MOST_KNOWN)
-
-    @contextlib.contextmanager
-    def open(
-        self,
-        thread: _Thread | None,
-        user: str,
-        *,
-        code: str = "",
-        prompt: str = "",
-    ) -> Iterator[OpenQuestion]:
-        """Open a question; with a thread (team, channel, root), a message there is the answer as
-        well."""
-        future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        question = OpenQuestion(secrets.token_urlsafe(12), user, code, prompt, future)
-        self._by_id[question.id] = question
-        self._asked.append(question.id)
-        waiting = self._by_thread.setdefault(thread, []) if thread else []
-        waiting.append(question)
-        try:
-            yield question
-        finally:
-            del self._by_id[question.id]
-            waiting.remove(question)
-            if thread and not waiting:
-                self._by_thread.pop(thread, None)
-
-    def waits(self, thread: _Thread, user: str) -> bool:
-        """Say whether a person's message in a thread would be an answer."""
-        return any(q.user == user and not q.answer.done() for q in self._by_thread.get(thread, ()))
-
-    def tell(self, thread: _Thread, user: str, text: str) -> bool:
-        """Give a message as the answer to the oldest question it can be for; return whether
-        there is one."""
-        for question in self._by_thread.get(thread, ()):
-            if question.user == user and not question.answer.done():
-                question.answer.set_result(text)
-                return True
-        return False
-
-    def is_ours(self, question_id: str) -> bool:
-        """Say whether this process asked that question, pending or not."""
-        return question_id in self._asked
-
-    def get(self, question_id: str) -> OpenQuestion | None:
-        """Return a pending question."""
-        question = self._by_id.get(question_id)
-        return question if question and not question.answer.done() else None
-
-
 async def ask(
     api: web_api.WebApi,
-    questions: Questions,
+    pending: questions.Questions,
     place: posted_messages.Place,
     thread: str,
     request: values.InputRequested,
@@ -133,7 +50,7 @@ async def ask(
     where = None if request.is_password else (place.workspace.team, place.channel, thread)
     how = "Answer with the button." if request.is_password else "Answer here in the thread."
     text = mrkdwn.defused(f"⌨️ Python asks {shown or 'for input'}\n\n_{how}_")
-    with questions.open(where, place.user, prompt=prompt) as question:
+    with pending.open(place.user, where, prompt=prompt) as question:
         under = [blocks.actions(blocks.button("Answer", blocks.ANSWER, question.id))]
         content = {"text": "Python asks for input", "blocks": [blocks.prose(text), *under]}
         payload = {ASKS: place.user, QUESTION: question.id} if where else None
@@ -150,7 +67,7 @@ async def ask(
 
 async def approve(
     api: web_api.WebApi,
-    questions: Questions,
+    pending: questions.Questions,
     place: posted_messages.Place,
     thread: str,
     code: str,
@@ -168,7 +85,7 @@ async def approve(
         head = f"{head[:_SHOWN_CHARACTERS]}\n# … all of it is in plan.py"
     shown = mrkdwn.python(head, readable.warning)
     may_edit = len(code) <= _EDITED_CHARACTERS
-    with questions.open(None, place.user, code=code) as question:
+    with pending.open(place.user, code=code) as question:
         under = blocks.approval(f"May this run?\n{shown}", question.id, may_edit=may_edit)
         content: dict[str, Any] = {"text": "May this code run?", "blocks": list(under)}
         ts = await posted_messages.post(api, place, content, thread)

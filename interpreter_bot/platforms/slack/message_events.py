@@ -111,20 +111,27 @@ class MessageEvents:
         message = incoming.message
         thread = (workspace.team, message.channel, message.root)
         async with self._orders.at(thread):
-            waits = not incoming.is_mention and self._questions.waits(thread, message.user)
-            is_answer = waits and not is_edit
+            waits = not incoming.is_mention and self._questions.for_message(message.user, thread)
+            is_answer = bool(waits) and not is_edit
             if not is_answer and not await self._is_ours(workspace, incoming):
                 return
             if not await self._claim(workspace, message, event_id):
                 return
             if is_edit:
                 await self._in_flight.cancel_message(workspace.team, message.channel, message.ts)
-            if is_answer and self._questions.tell(thread, message.user, incoming.text):
+            if is_answer and self._answer(thread, incoming):
                 self._answers.append((workspace.team, message.channel, message.ts))
                 return
             start = await self._permitted(workspace, incoming)
         if start is not None:
             await start()
+
+    def _answer(
+        self, thread: tuple[str, str, str], incoming: message_parsing.IncomingMessage
+    ) -> bool:
+        """Answer what Python asks in a thread; says whether it asked still."""
+        question = self._questions.for_message(incoming.message.user, thread)
+        return question is not None and question.resolve(incoming.text)
 
     async def _is_ours(
         self,

@@ -9,11 +9,11 @@ import json
 
 from interpreter_bot import errors
 from interpreter_bot.platforms.slack import (
-    approvals,
     home_views,
     installations,
     services,
 )
+from interpreter_bot.sessions import questions
 
 
 class Modals:
@@ -48,7 +48,7 @@ class Modals:
         self,
         workspace: installations.InstalledWorkspace,
         channel: str,
-        question: approvals.OpenQuestion,
+        question: questions.Question,
         trigger: str,
     ) -> None:
         """Open code that waits for approval."""
@@ -67,7 +67,7 @@ class Modals:
         self,
         workspace: installations.InstalledWorkspace,
         channel: str,
-        question: approvals.OpenQuestion,
+        question: questions.Question,
         trigger: str,
     ) -> None:
         """Open the answer to an `input()`."""
@@ -103,22 +103,19 @@ class Modals:
             BotError: it is not theirs to answer, or too late.
         """
         question = await self.question(workspace, user, channel, question_id)
-        if not question.answer.done():
-            question.answer.set_result(answer)
+        question.resolve(answer)
 
     async def question(
         self, workspace: installations.InstalledWorkspace, user: str, channel: str, question_id: str
-    ) -> approvals.OpenQuestion:
+    ) -> questions.Question:
         """Return a question that the person may answer: who started it, or for approval also an
         admin.
 
         Raises:
             BotError: it is not theirs to answer, or too late.
         """
-        question = self._questions.get(question_id)
-        if question is None:
-            raise errors.BotError(approvals.LATE)
-        if user != question.user:
+        question = self._questions.require(question_id)
+        if user != question.person:
             profile = await self._permissions.require(workspace, user, channel)
             if not (question.code and profile.is_admin):
                 raise errors.BotError("Only the person who asked may answer that.")
@@ -126,5 +123,5 @@ class Modals:
 
     def code_of(self, question_id: str) -> str | None:
         """Return the code that waits for approval."""
-        question = self._questions.get(question_id)
+        question = self._questions.find(question_id)
         return question.code if question else None

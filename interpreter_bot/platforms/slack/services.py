@@ -15,6 +15,7 @@ from interpreter_bot.platforms.slack import (
     thread_history,
     web_api,
 )
+from interpreter_bot.sessions import questions
 
 if TYPE_CHECKING:
     import aiohttp
@@ -46,7 +47,7 @@ class SlackServices:
     threads: thread_history.ThreadHistory
     downloads: file_downloads.FileDownloads
     uploads: file_uploads.FileUploads
-    questions: approvals.Questions
+    questions: questions.Questions
 
 
 def build(
@@ -66,5 +67,5 @@ def build(
         threads=thread_history.ThreadHistory(api),
         downloads=file_downloads.FileDownloads(api, config, most_bytes=service.limits.upload_bytes),
         uploads=file_uploads.FileUploads(api),
-        questions=approvals.Questions(),
+        questions=questions.Questions(approvals.LATE),
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable
 from typing import Final
 
-from interpreter_bot import errors
 from interpreter_bot.platforms.web import event_json
+from interpreter_bot.sessions import questions
 
 _MOST_LOG_BYTES: Final = 4 * 1024 * 1024
 _MERGED: Final = frozenset({"text", "writing", "printed"})
@@ -107,8 +107,10 @@ class LiveTurn:
         self._head = head
         self._tell = tell
         self._log = EventLog()
-        self._questions: dict[int, asyncio.Future[str | None]] = {}
-        self._asked = 0
+        ids = map(str, itertools.count(1))
+        self._questions = questions.Questions(
+            "That question is no longer asked.", next_id=ids.__next__
+        )
 
     def say(self, event: event_json.Event) -> None:
         """Record an event, and send it to the tabs that watch."""
@@ -123,20 +125,16 @@ class LiveTurn:
 
     async def ask(self, asked: Callable[[int], event_json.Event]) -> str | None:
         """Ask in the tabs that watch, now or later; return the first answer."""
-        self._asked += 1
-        question = self._asked
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[str | None] = loop.create_future()
-        self._questions[question] = answer
-        event = asked(question)
-        self.say(event)
-        said: str | None = None
-        try:
-            said = await answer
-            return said
-        finally:
-            del self._questions[question]
-            self.say(event_json.settled(question, None if event.get("is_password") else said))
+        with self._questions.open("") as question:
+            event = asked(int(question.id))
+            self.say(event)
+            said: str | None = None
+            try:
+                said = await question.answer
+                return said
+            finally:
+                shown = None if event.get("is_password") else said
+                self.say(event_json.settled(int(question.id), shown))
 
     def answer(self, question: int, text: str | None) -> None:
         """Answer a question.
@@ -144,10 +142,7 @@ class LiveTurn:
         Raises:
             BotError: it is no longer asked.
         """
-        asked = self._questions.get(question)
-        if asked is None or asked.done():
-            raise errors.BotError("That question is no longer asked.")
-        asked.set_result(text)
+        self._questions.require(str(question)).resolve(text)
 
     def told(self) -> event_json.Event:
         """Return the turn and all its events so far."""
