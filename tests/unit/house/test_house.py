@@ -12,6 +12,13 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[3]
 PACKAGE = ROOT / "interpreter_bot"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+UNIT_TESTS = ROOT / "tests/unit"
+# The others are about the whole: its rules, and what measures it.
+TESTS_OF_MODULES = sorted(
+    path
+    for path in UNIT_TESTS.rglob("test_*.py")
+    if path.relative_to(UNIT_TESTS).parts[0] not in ("bench", "house")
+)
 
 MOST_LINES_OF_A_FILE = 400
 LINES_WITHOUT_A_REASON = 300
@@ -198,3 +205,24 @@ def test_importing_does_nothing():
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() == ""
+
+
+def _tested(path):
+    """The module that a unit test is named after, dotted; its package for a test of the whole."""
+    folder = path.relative_to(UNIT_TESTS).parent
+    package = PACKAGE.joinpath(*folder.parts)
+    names = {module.stem: _dotted(module) for module in package.glob("*.py")}
+    names[package.name] = _dotted(package / "__init__.py")
+    stem = path.stem.removeprefix("test_")
+    named = [name for name in names if f"{stem}_".startswith(f"{name}_")]
+    return names[max(named, key=len)] if named else None
+
+
+@pytest.mark.parametrize("path", TESTS_OF_MODULES, ids=_name)
+def test_a_test_lies_and_is_called_as_what_it_tests(path):
+    tested = _tested(path)
+    assert tested, (
+        "move it to the directory of the package it tests, and let its name begin with the module's"
+    )
+    used = tested.rpartition(".")[2]
+    assert re.search(rf"\b{used}\b", path.read_text("utf-8")), f"it does not use {tested}"
