@@ -119,7 +119,7 @@ async def test_memory_of_zeros_is_read_and_never_mapped(attempt):
 
 async def test_memory_in_many_sockets_is_not_allowed_where_nobody_counts_it(bot, run):
     ran = await run(
-        boxes.code("""
+        boxes.code(f"""
         for _ in range(16):
             if os.fork() == 0:
                 pairs = [socket.socketpair() for _ in range(100)]
@@ -130,7 +130,8 @@ async def test_memory_in_many_sockets_is_not_allowed_where_nobody_counts_it(bot,
                             while True: end.send(bytes(1 << 16))
                         except BlockingIOError: pass
                 time.sleep(60)
-        time.sleep(3)
+        # Where it is to be ended, a busy machine may take its time.
+        time.sleep({3 if bot.has_groups else 30})
         """)
     )
 

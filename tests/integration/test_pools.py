@@ -271,7 +271,7 @@ async def test_reaping_lets_the_unused_go_and_the_busy_stay(opened):
 
 
 async def test_the_scheduler_reaps(opened, monkeypatch):
-    monkeypatch.setattr(schedules, "_INTERVAL_SECONDS", 0.1)
+    monkeypatch.setattr(kernel_pool, "_REAP_SECONDS", 0.1)
     async with (
         opened(idle_seconds=0.2) as pool,
         schedules.run_periodically(kernel_pool.reap_job(pool)),
