@@ -99,7 +99,7 @@ class _Watcher:
 
     def finished(self, finished: values.Finished) -> None: ...
 
-    def usage(self, spent: budgets.Spent) -> None: ...
+    def usage(self, spent: values.Usage) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ async def ask(
         "ending": str(outcome.ending),
         "answer": outcome.text or outcome.sentence,
         "steps": outcome.spent.steps,
-        "tokens": outcome.spent.usage.tokens,
+        "tokens": outcome.spent.tokens,
         "seconds": round(seconds, 1),
         "transcript": [chat_messages.to_dict(one) for one in transcript.entries[1:]],
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench import bots, efforts, figures, models, replies
 from interpreter_bot import values
-from interpreter_bot.sessions import ports, requests
+from interpreter_bot.sessions import requests
 
 _PLOT = """
 import matplotlib.pyplot as plt
@@ -59,7 +59,7 @@ async def _turn(service: bots.Held, number: int, taken: list[float]) -> bool:
     printed = [one.text for one in reply.shown if isinstance(one, values.Text)]
     pictures = sum(isinstance(one, values.Image) for one in reply.shown)
     expected = "".join(f"session {number}, plot {plot}\n" for plot in (1, 2))
-    is_said = end.status is ports.Status.DONE and end.text.strip() == answer
+    is_said = end.status is values.TurnStatus.DONE and end.text.strip() == answer
     return is_said and "".join(printed) == expected and pictures == 2
 
 

@@ -74,7 +74,7 @@ class Reply:
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
         pass
 
-    def usage(self, spent: ports.Spent) -> None:
+    def usage(self, spent: values.Usage) -> None:
         pass
 
     def ended(self, end: ports.End) -> None:

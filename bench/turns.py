@@ -9,7 +9,7 @@ import openai
 
 from bench import bots, efforts, figures, models, replies
 from interpreter_bot import settings, values
-from interpreter_bot.sessions import ports, requests
+from interpreter_bot.sessions import requests
 
 _ANSWER = "The sum is 2."
 _BENCHER = requests.Person("bench")
@@ -53,7 +53,7 @@ async def _turn(service: bots.Held, key: values.SessionKey) -> tuple[float, floa
     text = models.question([bots.SUM], _ANSWER)
     reply = replies.Reply()
     end = await service.handle(requests.Request(key=key, person=_BENCHER, text=text), reply)
-    if end.status is not ports.Status.DONE or end.text.strip() != _ANSWER:
+    if end.status is not values.TurnStatus.DONE or end.text.strip() != _ANSWER:
         raise RuntimeError(f"the turn ended {end}")
     return reply.whole_milliseconds, reply.code_milliseconds, reply.first_milliseconds
 

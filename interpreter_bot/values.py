@@ -1,12 +1,15 @@
-"""Frozen values that cross the layers: keys, outputs, endings, files.
+"""Frozen values that cross the layers: keys, outputs, endings, usage, files.
 
 An *output* is one thing an execution showed. Every output has a plain text, so a platform that
 cannot draw it still has something to print. Sizes are bytes, times seconds.
+
+Above 300 lines: they are the one vocabulary that all layers share.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import enum
 import hashlib
 import urllib.parse
@@ -49,6 +52,61 @@ class Ending(enum.StrEnum):
     """A person (or a limit other than time and memory) stopped it; see `Finished.reason`."""
     REFUSED = "refused"
     """Nothing was run."""
+
+
+class TurnStatus(enum.StrEnum):
+    """Where a turn stands; once it has ended, exactly one of the last four."""
+
+    RUNNING = "running"
+    DONE = "done"
+    STOPPED = "stopped"
+    """Somebody stopped it."""
+    FAILED = "failed"
+    """It ended in a sentence about what went wrong."""
+    INTERRUPTED = "interrupted"
+    """The bot died, or was told to end, in the middle of it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Usage:
+    """What was used: by one model call, or in sum by a turn, a session, a person in a day.
+
+    Attributes:
+        input_tokens: read by the model.
+        output_tokens: written by it.
+        is_estimated: a server did not count the tokens for us.
+        cached_tokens: those of the input that the server had in its cache.
+        cache_write_tokens: those of the input that it put there, where that has a price.
+        steps: model calls.
+        money: in the currency of the price list.
+        cpu_seconds: processor time of the kernel.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    is_estimated: bool = False
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    steps: int = 0
+    money: decimal.Decimal = decimal.Decimal(0)
+    cpu_seconds: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Those read and those written together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.is_estimated or other.is_estimated,
+            self.cached_tokens + other.cached_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.steps + other.steps,
+            self.money + other.money,
+            self.cpu_seconds + other.cpu_seconds,
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,30 +13,14 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from interpreter_bot import settings
-from interpreter_bot.agent import chat_messages
+from interpreter_bot import settings, values
 
 _MILLION: Final = decimal.Decimal(1_000_000)
 # An answer shorter than this is not worth asking for.
 _SHORTEST_ANSWER: Final = 64
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Spent:
-    """Steps, tokens and money that a turn has used.
-
-    Attributes:
-        steps: model calls.
-        usage: tokens.
-        money: in the currency of the price list.
-    """
-
-    steps: int = 0
-    usage: chat_messages.Usage = dataclasses.field(default_factory=chat_messages.Usage)
-    money: decimal.Decimal = decimal.Decimal(0)
-
-
-Allowance: TypeAlias = Callable[[Spent], Awaitable[str | None]]
+Allowance: TypeAlias = Callable[[values.Usage], Awaitable[str | None]]
 """Check of the limits per person and day, called before each model call.
 
 It gets what the turn would have spent after the coming call in the worst case, and returns a
@@ -49,7 +33,7 @@ def time_is_up(seconds: float) -> str:
     return f"This took longer than the {seconds:,.0f} seconds a request may take."
 
 
-def price(usage: chat_messages.Usage, model: settings.Model) -> decimal.Decimal:
+def price(usage: values.Usage, model: settings.Model) -> decimal.Decimal:
     """Compute the price of tokens, without rounding."""
     cached, stored = usage.cached_tokens, usage.cache_write_tokens
     read = (usage.input_tokens - cached - stored) * model.input_price
@@ -62,10 +46,10 @@ def _or(price: decimal.Decimal | None, otherwise: decimal.Decimal) -> decimal.De
     return otherwise if price is None else price
 
 
-def _worst_input(tokens: int, model: settings.Model) -> chat_messages.Usage:
+def _worst_input(tokens: int, model: settings.Model) -> values.Usage:
     """Return the worst-case usage of an input: all of it written to a cache that costs more."""
     is_dearer = _or(model.cache_write_price, model.input_price) > model.input_price
-    return chat_messages.Usage(tokens, cache_write_tokens=tokens if is_dearer else 0)
+    return values.Usage(tokens, cache_write_tokens=tokens if is_dearer else 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,7 +81,7 @@ class Budget:
         allowance: Allowance | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.spent = Spent()
+        self.spent = values.Usage()
         self._limits = limits
         self._model = model
         self._allowance = allowance
@@ -121,9 +105,7 @@ class Budget:
             return Refusal(f"This took all {limits.steps} steps that a request may take.")
         if self.seconds_left <= 0:
             return Refusal(self.time_is_up)
-        answer = min(
-            self._model.answer_tokens, limits.tokens - self.spent.usage.tokens - input_tokens
-        )
+        answer = min(self._model.answer_tokens, limits.tokens - self.spent.tokens - input_tokens)
         if answer < _SHORTEST_ANSWER:
             return Refusal(f"This request would need more than its {limits.tokens:,} tokens.")
         answer = min(answer, self._affordable(input_tokens))
@@ -135,9 +117,9 @@ class Budget:
             return Refusal(sentence)
         return Allotment(answer, is_last=self.spent.steps + 1 >= limits.steps)
 
-    def charge(self, usage: chat_messages.Usage, *, is_step: bool = True) -> Spent:
+    def charge(self, usage: values.Usage, *, is_step: bool = True) -> values.Usage:
         """Record a model call that was made; only some of them count as steps."""
-        self.spent = self._with(usage, steps=int(is_step))
+        self.spent += self._priced(usage, steps=int(is_step))
         return self.spent
 
     def _affordable(self, input_tokens: int) -> int:
@@ -150,13 +132,10 @@ class Budget:
             return -1 if left < 0 else self._model.answer_tokens
         return int(left * _MILLION / self._model.output_price)
 
-    def _worst(self, input_tokens: int, answer_tokens: int) -> Spent:
-        answer = chat_messages.Usage(0, answer_tokens, is_estimated=True)
-        return self._with(_worst_input(input_tokens, self._model) + answer)
+    def _worst(self, input_tokens: int, answer_tokens: int) -> values.Usage:
+        answer = values.Usage(0, answer_tokens, is_estimated=True)
+        usage = _worst_input(input_tokens, self._model) + answer
+        return self.spent + self._priced(usage)
 
-    def _with(self, usage: chat_messages.Usage, *, steps: int = 1) -> Spent:
-        return Spent(
-            self.spent.steps + steps,
-            self.spent.usage + usage,
-            self.spent.money + price(usage, self._model),
-        )
+    def _priced(self, usage: values.Usage, *, steps: int = 1) -> values.Usage:
+        return dataclasses.replace(usage, steps=steps, money=price(usage, self._model))

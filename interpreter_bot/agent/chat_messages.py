@@ -13,6 +13,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from interpreter_bot import values
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Picture:
@@ -125,37 +127,6 @@ class Prompt:
     cache_key: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens read and written.
-
-    Attributes:
-        is_estimated: the server did not count them.
-        cached_tokens: those of the input that the server had in its cache.
-        cache_write_tokens: those of the input that it wrote to its cache, where that has a price.
-    """
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    is_estimated: bool = False
-    cached_tokens: int = 0
-    cache_write_tokens: int = 0
-
-    @property
-    def tokens(self) -> int:
-        """Return input and output tokens together."""
-        return self.input_tokens + self.output_tokens
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.is_estimated or other.is_estimated,
-            self.cached_tokens + other.cached_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-        )
-
-
 class Finish(enum.StrEnum):
     """Why a reply ended."""
 
@@ -192,7 +163,7 @@ class Reply:
     calls: tuple[Call, ...] = ()
     call_format: CallFormat = CallFormat.NATIVE
     finish: Finish = Finish.STOP
-    usage: Usage | None = None
+    usage: values.Usage | None = None
     is_second_try: bool = False
     reasoning: Reasoning | None = None
     is_reasoning_refused: bool = False

@@ -14,7 +14,7 @@ import enum
 import logging
 from typing import Final
 
-from interpreter_bot import concurrency, errors, settings
+from interpreter_bot import concurrency, errors, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
@@ -79,7 +79,7 @@ class Outcome:
     ending: OutcomeKind
     text: str
     sentence: str
-    spent: budgets.Spent
+    spent: values.Usage
     unfounded: claims.Unfounded = claims.NOTHING
 
 

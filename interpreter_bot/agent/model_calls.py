@@ -7,7 +7,7 @@ import asyncio
 import dataclasses
 from typing import Final
 
-from interpreter_bot import settings
+from interpreter_bot import settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
@@ -167,7 +167,7 @@ class ModelCall:
         except model_errors.CutError as error:
             reply, is_cut = error.partial, True
         except asyncio.CancelledError:
-            self._charge(chat_messages.Usage(estimate, self._written, is_estimated=True))
+            self._charge(values.Usage(estimate, self._written, is_estimated=True))
             raise
         usage = _counted(reply, estimate, self._written)
         self._charge(usage)
@@ -176,7 +176,7 @@ class ModelCall:
             self._ratio = max(self._ratio, self._ratio * usage.input_tokens / max(estimate, 1))
         return reply, is_cut
 
-    def _charge(self, usage: chat_messages.Usage, *, is_step: bool = True) -> None:
+    def _charge(self, usage: values.Usage, *, is_step: bool = True) -> None:
         self._observer.usage(self._budget.charge(usage, is_step=is_step))
 
     def _estimate(self, transcript: tuple[chat_messages.Message, ...]) -> int:
@@ -244,9 +244,7 @@ class ModelCall:
         return f"[What was said before, in short:]\n{short}"
 
 
-def _counted(
-    reply: chat_messages.Reply, read_tokens: int, heard_tokens: int
-) -> chat_messages.Usage:
+def _counted(reply: chat_messages.Reply, read_tokens: int, heard_tokens: int) -> values.Usage:
     """Return the server's count, or else an estimate: some count nothing, some say zero.
 
     Args:
@@ -258,4 +256,4 @@ def _counted(
         return reply.usage
     written = context_windows.text_tokens(reply.text)
     written += sum(context_windows.text_tokens(call.arguments) for call in reply.calls)
-    return chat_messages.Usage(read_tokens, max(written, heard_tokens), is_estimated=True)
+    return values.Usage(read_tokens, max(written, heard_tokens), is_estimated=True)

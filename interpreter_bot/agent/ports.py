@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from interpreter_bot import values
-from interpreter_bot.agent import budgets, chat_messages
+from interpreter_bot.agent import chat_messages
 
 Show: TypeAlias = Callable[[values.Output], None]
 """Takes an output at the moment it appears."""
@@ -70,7 +70,7 @@ class TurnObserver(Protocol):
     def finished(self, finished: values.Finished) -> None:
         """The code has ended; comes once for every `code` unless the turn is stopped."""
 
-    def usage(self, spent: budgets.Spent) -> None:
+    def usage(self, spent: values.Usage) -> None:
         """What the turn has cost so far."""
 
     def notice(self, sentence: str) -> None:

@@ -19,7 +19,7 @@ from interpreter_bot.platforms.console import (
     terminal_input,
     terminal_output,
 )
-from interpreter_bot.sessions import ports, requests
+from interpreter_bot.sessions import requests
 
 _NAME = "you"
 _CODE = "/py"
@@ -76,7 +76,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 interrupter.stop_by(functools.partial(service.stop, key))
                 request = _request(key, prompt, options, tuple(attachments))
                 end = await service.handle(request, reply)
-                is_answered = is_answered and end.status is ports.Status.DONE
+                is_answered = is_answered and end.status is values.TurnStatus.DONE
                 # Files come with the first question; they stay for the others.
                 attachments.clear()
         # In a chat, the person saw an unanswered question, and could ask again.

@@ -84,7 +84,7 @@ class Conversations(queries.Queries):
                 self._check(request)
                 stop = await stack.enter_async_context(self._lane(request, reply))
             except errors.BotError as error:
-                end = ports.End(status=ports.Status.FAILED, sentence=str(error))
+                end = ports.End(status=values.TurnStatus.FAILED, sentence=str(error))
                 reply.ended(end)
                 return end
             except asyncio.CancelledError:
@@ -128,7 +128,7 @@ class Conversations(queries.Queries):
             notice = records.NewPart(kind=records.PartKind.NOTICE, text=_RESET)
             memory = records.NewPart(kind=records.PartKind.MEMORY, detail=transcript_memory.RESET)
             await self._services.database.parts.add(turn.id, notice, memory)
-            await self._services.database.turns.finish(turn.id, records.TurnStatus.DONE)
+            await self._services.database.turns.finish(turn.id, values.TurnStatus.DONE)
 
     async def save_table(self, key: values.SessionKey, handle: str) -> str:
         """Save the whole of a table whose head was shown; return its file's name.
@@ -219,7 +219,7 @@ class Conversations(queries.Queries):
         """Return the end of a request that was withdrawn while it waited: by a person, or by
         shutdown."""
         if self._lanes.is_closed:
-            return ports.End(status=ports.Status.FAILED, sentence=lanes.CLOSED)
+            return ports.End(status=values.TurnStatus.FAILED, sentence=lanes.CLOSED)
         return stop_signals.StopSignal().end()
 
     def _check(self, request: requests.Request) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
 from interpreter_bot import values
-from interpreter_bot.sessions import ports, quotas
 from interpreter_bot.store import databases, records
 
 
@@ -39,20 +38,18 @@ class SessionOverview:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What was used.
+class UsageSummary:
+    """What was used, and what may be.
 
     Attributes:
         session: by the conversation, ever.
         today: by the person, in all conversations, since midnight UTC.
-        cpu_seconds: processor time of the conversation, ever.
         allowed_money: of the person in a day; None means no limit.
         allowed_tokens: of the person in a day; None means no limit.
     """
 
-    session: ports.Spent
-    today: ports.Spent
-    cpu_seconds: float
+    session: values.Usage
+    today: values.Usage
     allowed_money: decimal.Decimal | None
     allowed_tokens: int | None
 
@@ -136,7 +133,6 @@ class PastTurn:
         person: id of who asked.
         request: their words, or their code.
         attachments: names of the files that came along, as they were sent.
-        status: running, done, stopped, failed or interrupted (by the death of the bot).
         answer: the final words, if there are any; of a turn that failed, the sentence that says
             why.
         ended: None while it runs.
@@ -150,14 +146,14 @@ class PastTurn:
     person: str
     request: str
     attachments: tuple[str, ...]
-    status: str
+    status: values.TurnStatus
     answer: str
     started: datetime.datetime
     ended: datetime.datetime | None
     parts: tuple[Past, ...]
     artifacts: tuple[values.Artifact, ...]
     request_id: str = ""
-    spent: ports.Spent = dataclasses.field(default_factory=ports.Spent)
+    spent: values.Usage = dataclasses.field(default_factory=values.Usage)
 
     @property
     def is_code(self) -> bool:
@@ -180,7 +176,7 @@ async def load(database: databases.Database, session_id: int, *, most: int) -> t
             parts[turn.id],
             executions={one.id: one for one in executions[turn.id]},
             artifacts=artifacts[turn.id],
-            spent=spent.get(turn.id, records.Spending()),
+            spent=spent.get(turn.id, values.Usage()),
         )
         for turn in turns
     )
@@ -202,7 +198,7 @@ def _past(
     *,
     executions: dict[int, records.Execution],
     artifacts: Iterable[records.Artifact],
-    spent: records.Spending,
+    spent: values.Usage,
 ) -> PastTurn:
     steps = max((part.step for part in parts), default=0)
     return PastTurn(
@@ -210,14 +206,14 @@ def _past(
         person=turn.person,
         request=turn.request,
         attachments=turn.attachments,
-        status=turn.status.value,
+        status=turn.status,
         answer=turn.answer,
         started=turn.started,
         ended=turn.ended,
         parts=tuple(_happened(parts, executions)),
         artifacts=tuple(values.Artifact(a.name, a.size_bytes, a.sha256) for a in artifacts),
         request_id=turn.request_id,
-        spent=dataclasses.replace(quotas.shown(spent), steps=steps),
+        spent=dataclasses.replace(spent, steps=steps),
     )
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import decimal
-import enum
 from typing import Protocol
 
 from interpreter_bot import values
@@ -64,39 +62,6 @@ class OutputSink(ArtifactSink, Protocol):
         """Receive how the cell ended. The last call about it, but for its artifacts."""
 
 
-class Status(enum.StrEnum):
-    """How a turn ended. Exactly one of these, always."""
-
-    DONE = "done"
-    STOPPED = "stopped"
-    """A person stopped it."""
-    FAILED = "failed"
-    """It ended in a sentence about the failure."""
-    INTERRUPTED = "interrupted"
-    """The bot was closed in the middle of it."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Spent:
-    """What a turn has used so far.
-
-    Attributes:
-        steps: model calls.
-        input_tokens: read by the model.
-        output_tokens: written by it.
-        money: in the currency of the price list.
-        is_estimated: a server did not count, so the bot estimated.
-        cached_tokens: those of the input that its server had in its cache.
-    """
-
-    steps: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    money: decimal.Decimal = decimal.Decimal(0)
-    is_estimated: bool = False
-    cached_tokens: int = 0
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """The end of a turn.
@@ -110,7 +75,7 @@ class End:
         turn_id: its id in the store; 0 if it was not recorded.
     """
 
-    status: Status
+    status: values.TurnStatus
     text: str = ""
     sentence: str = ""
     seconds: float = 0.0
@@ -159,7 +124,7 @@ class Reply(OutputSink, Protocol):
             The code to be run, perhaps edited; None to refuse.
         """
 
-    def usage(self, spent: Spent) -> None:
+    def usage(self, spent: values.Usage) -> None:
         """The usage of the turn until now."""
 
     def ended(self, end: End) -> None:

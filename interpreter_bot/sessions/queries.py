@@ -17,7 +17,6 @@ from interpreter_bot.sessions import (
     turn_inputs,
     turns,
 )
-from interpreter_bot.store import records
 
 _NOTEBOOK_TURNS: Final = 500
 
@@ -137,19 +136,20 @@ class Queries:
         session = await self._services.database.sessions.open(key)
         await self._services.database.sessions.choose_model(session.id, title)
 
-    async def usage(self, key: values.SessionKey, person: requests.Person) -> histories.Usage:
+    async def usage(
+        self, key: values.SessionKey, person: requests.Person
+    ) -> histories.UsageSummary:
         """Return the usage of a session, and of a person today."""
         usage = self._services.database.usage
         session = await self._services.database.sessions.find(key)
-        ever = await usage.of_session(session.id) if session else records.Spending()
+        ever = await usage.of_session(session.id) if session else values.Usage()
         today = await usage.of_person(person.id, platform=key.platform, workspace=key.workspace)
         allowance = await quotas.limits_of(
             self._services.config.allowance_on(key.platform), key, person, self._services.database
         )
-        return histories.Usage(
-            session=quotas.shown(ever),
-            today=quotas.shown(today),
-            cpu_seconds=ever.cpu_seconds,
+        return histories.UsageSummary(
+            session=ever,
+            today=today,
             allowed_money=allowance.money,
             allowed_tokens=allowance.tokens,
         )

@@ -7,7 +7,6 @@ bot sees the usage of others as soon as they record it, which they do after each
 from __future__ import annotations
 
 import asyncio
-import decimal
 import functools
 import logging
 from collections.abc import Mapping
@@ -15,23 +14,17 @@ from typing import Any, Final
 
 from interpreter_bot import settings, values
 from interpreter_bot.agent import budgets
-from interpreter_bot.sessions import ports, requests
-from interpreter_bot.store import databases, records
+from interpreter_bot.sessions import requests
+from interpreter_bot.store import databases
 
 _log = logging.getLogger(__name__)
 
-MICROS: Final = 1_000_000
 MONEY: Final = "allowance_money"
 TOKENS: Final = "allowance_tokens"
 """Names of the choices that override the settings: a number as text, in either."""
 
 _USED_UP: Final = "This would be more than the {what} that one person may use in a day. {until}"
 _UNTIL: Final = "It goes on tomorrow (UTC); code that you run yourself costs nothing."
-
-
-def money(spending: records.Spending) -> decimal.Decimal:
-    """Return the money of a stored usage, in the currency of the price list."""
-    return decimal.Decimal(spending.money_micros) / MICROS
 
 
 def effective(limits: settings.Allowance, chosen: Mapping[str, Any]) -> settings.Allowance:
@@ -56,25 +49,6 @@ async def limits_of(
     return effective(limits, await database.choices.effective(scope))
 
 
-def shown(spending: records.Spending) -> ports.Spent:
-    """Convert a stored usage to the port's."""
-    return ports.Spent(
-        input_tokens=spending.input_tokens,
-        output_tokens=spending.output_tokens,
-        money=money(spending),
-    )
-
-
-def spending(spent: budgets.Spent, cpu_seconds: float) -> records.Spending:
-    """Convert a turn's usage to the stored form."""
-    return records.Spending(
-        input_tokens=spent.usage.input_tokens,
-        output_tokens=spent.usage.output_tokens,
-        money_micros=int((spent.money * MICROS).to_integral_value(decimal.ROUND_UP)),
-        cpu_seconds=cpu_seconds,
-    )
-
-
 class DailyUsage:
     """Usage of the turns that run in this process, of which the store knows only a part."""
 
@@ -96,7 +70,7 @@ class DailyUsage:
         self._tabs.pop(turn_id, None)
 
     async def ask(
-        self, reservation: TurnReservation, worst: budgets.Spent, database: databases.Database
+        self, reservation: TurnReservation, worst: values.Usage, database: databases.Database
     ) -> str | None:
         """Reserve usage for a turn; return None, or the sentence why it exceeds a limit."""
         async with self._asking:
@@ -110,14 +84,11 @@ class DailyUsage:
                 if one is not reservation and one.whose == reservation.whose
             ]
             limits = reservation.limits
-            tokens = used.input_tokens + used.output_tokens
-            tokens += sum(one.usage.tokens for one in (*others, worst))
-            if limits.tokens is not None and tokens > limits.tokens:
+            used = sum((*others, worst), used)
+            if limits.tokens is not None and used.tokens > limits.tokens:
                 return _USED_UP.format(what=f"{limits.tokens:,} tokens", until=_UNTIL)
-            if limits.money is not None:
-                spent = money(used) + sum(one.money for one in (*others, worst))
-                if spent > limits.money:
-                    return _USED_UP.format(what=f"{limits.money} of money", until=_UNTIL)
+            if limits.money is not None and used.money > limits.money:
+                return _USED_UP.format(what=f"{limits.money} of money", until=_UNTIL)
             reservation.reserved = worst
             return None
 
@@ -141,14 +112,14 @@ class TurnReservation:
         self.turn_id = turn_id
         self.whose = whose
         self.limits = limits
-        self.reserved = budgets.Spent()
+        self.reserved = values.Usage()
         self.budget: budgets.Budget | None = None
         self._daily_usage = daily_usage
 
     @property
-    def used(self) -> budgets.Spent:
+    def used(self) -> values.Usage:
         """Return the usage; during a model call its worst case."""
-        spent = self.budget.spent if self.budget is not None else budgets.Spent()
+        spent = self.budget.spent if self.budget is not None else values.Usage()
         return self.reserved if self.reserved.steps > spent.steps else spent
 
     def allowance(self, database: databases.Database) -> budgets.Allowance | None:
@@ -157,5 +128,5 @@ class TurnReservation:
             return None
         return functools.partial(self._ask, database)
 
-    async def _ask(self, database: databases.Database, worst: budgets.Spent) -> str | None:
+    async def _ask(self, database: databases.Database, worst: values.Usage) -> str | None:
         return await self._daily_usage.ask(self, worst, database)

@@ -34,8 +34,8 @@ class StopSignal(asyncio.Event):
                 is said here, and nowhere else.
         """
         if self.is_restart:
-            status = ports.Status.INTERRUPTED
+            status = values.TurnStatus.INTERRUPTED
             return ports.End(status=status, text=text, sentence=INTERRUPTED)
         was_running = last is not None and last.ending is values.Ending.STOPPED
         sentence = _KEPT if was_running and last and not last.kernel_lost else _STOPPED
-        return ports.End(status=ports.Status.STOPPED, text=text, sentence=sentence)
+        return ports.End(status=values.TurnStatus.STOPPED, text=text, sentence=sentence)

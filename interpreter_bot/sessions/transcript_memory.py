@@ -31,11 +31,11 @@ _BATCH: Final = 50
 _PART_CHARACTERS: Final = 1500
 _TURN_CHARACTERS: Final = 12_000
 _CUT_OFF: Final = {
-    records.TurnStatus.INTERRUPTED: (
+    values.TurnStatus.INTERRUPTED: (
         "This turn was cut off before its end, because the bot was restarted."
     ),
-    records.TurnStatus.STOPPED: "The person stopped this turn before anything came of it.",
-    records.TurnStatus.FAILED: "This turn failed before anything came of it: {answer}",
+    values.TurnStatus.STOPPED: "The person stopped this turn before anything came of it.",
+    values.TurnStatus.FAILED: "This turn failed before anything came of it: {answer}",
 }
 RESET: Final[Mapping[str, Any]] = {"messages": [], "is_whole": True}
 """The stored memory of a turn in which everything was forgotten."""

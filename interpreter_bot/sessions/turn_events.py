@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from interpreter_bot import values
-from interpreter_bot.agent import budgets
 from interpreter_bot.sessions import ports, turn_recording
 
 
@@ -83,10 +82,10 @@ class TurnEvents:
         if not self._has_begun and finished.reason:
             self.notice(finished.reason)
 
-    def usage(self, spent: budgets.Spent) -> None:
+    def usage(self, spent: values.Usage) -> None:
         """The usage of the turn until now."""
         self._recorder.spent(spent)
-        self._reply.usage(told(spent))
+        self._reply.usage(spent)
 
     def worked(self, cpu_seconds: float) -> None:
         """The processor time of the code until now."""
@@ -114,15 +113,3 @@ class TurnEvents:
         """Send a file to the person."""
         self._recorder.artifact(artifact)
         self._reply.artifact(cell, artifact)
-
-
-def told(spent: budgets.Spent) -> ports.Spent:
-    """Convert a turn's usage to the port's."""
-    return ports.Spent(
-        steps=spent.steps,
-        input_tokens=spent.usage.input_tokens,
-        output_tokens=spent.usage.output_tokens,
-        money=spent.money,
-        is_estimated=spent.usage.is_estimated,
-        cached_tokens=spent.usage.cached_tokens,
-    )

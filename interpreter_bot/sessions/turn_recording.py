@@ -17,9 +17,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, values
-from interpreter_bot.agent import budgets
-from interpreter_bot.sessions import quotas, requests
-from interpreter_bot.store import databases, records
+from interpreter_bot.sessions import requests
+from interpreter_bot.store import databases, records, usage
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +55,7 @@ class Recorder:
         self._execution_id: int | None = None
         self._ended: list[tuple[int, values.Finished]] = []
         self._artifacts: list[values.Artifact] = []
-        self._used = self._counted = records.Spending()
+        self._used = self._counted = values.Usage()
         self._session: records.Session | None = None
         self._kernel: Mapping[str, Any] | None = None
         self._is_urgent = asyncio.Event()
@@ -90,7 +89,7 @@ class Recorder:
             self._writer.cancel()
             await asyncio.wait({self._writer})
 
-    async def end(self, status: records.TurnStatus, *, answer: str) -> bool:
+    async def end(self, status: values.TurnStatus, *, answer: str) -> bool:
         """Record how the turn ended, and all that is not written yet.
 
         Returns:
@@ -169,9 +168,11 @@ class Recorder:
         self._kernel = hints
         self._is_urgent.set()
 
-    def spent(self, spent: budgets.Spent) -> None:
+    def spent(self, spent: values.Usage) -> None:
         """The model usage of the turn until now."""
-        self._used = quotas.spending(spent, self._used.cpu_seconds)
+        # Rounded as a whole, not call by call, so that the recorded differences add up to it.
+        money = usage.whole_micros(spent.money)
+        self._used = dataclasses.replace(spent, money=money, cpu_seconds=self._used.cpu_seconds)
         self._is_urgent.set()
 
     def worked(self, cpu_seconds: float) -> None:
@@ -207,10 +208,10 @@ class Recorder:
         """Book the usage since the last booking: it must not be lost with the process."""
         used, counted = self._used, self._counted
         if used != counted:
-            more = records.Spending(
+            more = values.Usage(
                 input_tokens=used.input_tokens - counted.input_tokens,
                 output_tokens=used.output_tokens - counted.output_tokens,
-                money_micros=used.money_micros - counted.money_micros,
+                money=used.money - counted.money,
                 cpu_seconds=used.cpu_seconds - counted.cpu_seconds,
             )
             await self._database.usage.add(self.turn_id, more, model=self.model)

@@ -44,7 +44,7 @@ from interpreter_bot.sessions import (
     turn_recording,
     variable_losses,
 )
-from interpreter_bot.store import databases, records
+from interpreter_bot.store import databases
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +54,8 @@ _BEHIND: Final = (
     "later, and the model may not remember it."
 )
 _STATUSES: Final = {
-    loops.OutcomeKind.ANSWERED: ports.Status.DONE,
-    loops.OutcomeKind.STOPPED: ports.Status.STOPPED,
+    loops.OutcomeKind.ANSWERED: values.TurnStatus.DONE,
+    loops.OutcomeKind.STOPPED: values.TurnStatus.STOPPED,
 }
 
 
@@ -100,7 +100,7 @@ async def run_turn(
     work = _Work(services, request, turn_events.TurnEvents(reply, recorder), recorder)
     try:
         end = await _catch_all(work.run(stop))
-        if end.status is ports.Status.STOPPED:
+        if end.status is values.TurnStatus.STOPPED:
             end = stop.end(end.text, last=work.events.last)
     except BaseException:
         # Not before: it is known only now whether the bot itself ends.
@@ -125,10 +125,10 @@ async def _catch_all(work: Awaitable[ports.End]) -> ports.End:
         return await work
     except errors.BotError as error:
         _log.info("a turn failed", exc_info=error)
-        return ports.End(status=ports.Status.FAILED, sentence=str(error))
+        return ports.End(status=values.TurnStatus.FAILED, sentence=str(error))
     except Exception:
         _log.exception("a turn fell")
-        return ports.End(status=ports.Status.FAILED, sentence=_FAULT)
+        return ports.End(status=values.TurnStatus.FAILED, sentence=_FAULT)
 
 
 async def _record_end(
@@ -137,8 +137,8 @@ async def _record_end(
     """Record how a turn ended; a failed write goes into the retry queue."""
     await recorder.close()
     if recorder.turn_id:
-        status = records.TurnStatus(end.status.value)
-        answer = end.sentence if end.status is ports.Status.FAILED else end.text
+        status = values.TurnStatus(end.status.value)
+        answer = end.sentence if end.status is values.TurnStatus.FAILED else end.text
         write = functools.partial(recorder.end, status, answer=answer)
         if not await write():
             services.write_retries.add(write)
@@ -257,7 +257,7 @@ class _Work:
         finished = await concurrency.run_until_stopped(
             environment.run(self._request.text, show=show), stop=stop, seconds=self._seconds_left
         )
-        end = ports.End(status=ports.Status.DONE)
+        end = ports.End(status=values.TurnStatus.DONE)
         if isinstance(finished, concurrency.EarlyEnd):
             end = self._interrupted(finished)
             finished = self.events.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
@@ -326,7 +326,7 @@ class _Work:
                 transcript_memory.shown_pictures(count, transcript, is_whole=is_whole),
             )
         self._unfounded = outcome.unfounded
-        status = _STATUSES.get(outcome.ending, ports.Status.FAILED)
+        status = _STATUSES.get(outcome.ending, values.TurnStatus.FAILED)
         return ports.End(status=status, text=outcome.text, sentence=outcome.sentence)
 
     async def _mended(
@@ -354,6 +354,6 @@ class _Work:
 
     def _interrupted(self, interruption: concurrency.EarlyEnd) -> ports.End:
         if interruption is concurrency.EarlyEnd.STOPPED:
-            return ports.End(status=ports.Status.STOPPED)
+            return ports.End(status=values.TurnStatus.STOPPED)
         sentence = budgets.time_is_up(self._services.config.turn.seconds)
-        return ports.End(status=ports.Status.FAILED, sentence=sentence)
+        return ports.End(status=values.TurnStatus.FAILED, sentence=sentence)

@@ -34,19 +34,6 @@ class Session:
     used: datetime.datetime
 
 
-class TurnStatus(enum.StrEnum):
-    """State of a turn."""
-
-    RUNNING = "running"
-    DONE = "done"
-    STOPPED = "stopped"
-    """A person stopped it."""
-    FAILED = "failed"
-    """It ended in a sentence about the failure."""
-    INTERRUPTED = "interrupted"
-    """The bot died or was stopped before its end."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One request and its result.
@@ -65,7 +52,7 @@ class Turn:
     person: str
     request: str
     attachments: tuple[str, ...]
-    status: TurnStatus
+    status: values.TurnStatus
     answer: str
     owner: str
     started: datetime.datetime
@@ -180,18 +167,3 @@ class Artifact:
     sha256: str
     media_type: str
     created: datetime.datetime
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
-    """Usage of one model call or in sum.
-
-    Attributes:
-        money_micros: millionths of the currency of the price table.
-        cpu_seconds: of the kernel.
-    """
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    money_micros: int = 0
-    cpu_seconds: float = 0.0

@@ -11,12 +11,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from interpreter_bot import values
 from interpreter_bot.store import columns, liveness, records, schema, transactions
 
 _EVENTS = schema.EVENTS
 
 _T = schema.TURNS
-_Status = records.TurnStatus
+_Status = values.TurnStatus
 
 
 class ClaimedEvents:
@@ -80,7 +81,7 @@ class Turns:
             await transaction.execute(touch)
         return _record(row)
 
-    async def finish(self, turn_id: int, status: records.TurnStatus, *, answer: str = "") -> bool:
+    async def finish(self, turn_id: int, status: values.TurnStatus, *, answer: str = "") -> bool:
         """Record how a turn ended. The first end counts.
 
         The end of a turn of this instance replaces "interrupted", which another replica may have

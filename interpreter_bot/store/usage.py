@@ -6,14 +6,15 @@ Money is an integer, in millionths, so that sums are exact. A day is one of UTC.
 from __future__ import annotations
 
 import datetime
+import decimal
 import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from interpreter_bot import errors
-from interpreter_bot.store import columns, records, schema, transactions
+from interpreter_bot import errors, values
+from interpreter_bot.store import columns, schema, transactions
 
 _T = schema.USAGE
 _SUMS: Final = tuple(
@@ -22,6 +23,12 @@ _SUMS: Final = tuple(
 )
 # A server may claim any number of tokens. Thousands of these still add up within 64 bits.
 _MOST: Final = 10**15
+_MICROS: Final = 1_000_000
+
+
+def whole_micros(money: decimal.Decimal) -> decimal.Decimal:
+    """Round up to millionths, the smallest amount that is recorded."""
+    return (money * _MICROS).to_integral_value(decimal.ROUND_UP) / _MICROS
 
 
 class Usage:
@@ -30,7 +37,7 @@ class Usage:
     def __init__(self, begin: transactions.Transactions) -> None:
         self._begin = begin
 
-    async def add(self, turn_id: int, spending: records.Spending, *, model: str = "") -> None:
+    async def add(self, turn_id: int, spending: values.Usage, *, model: str = "") -> None:
         """Add usage to a turn, its session, and its person's present day.
 
         Raises:
@@ -58,7 +65,7 @@ class Usage:
                 model=model,
                 input_tokens=_bounded(spending.input_tokens),
                 output_tokens=_bounded(spending.output_tokens),
-                money_micros=_bounded(spending.money_micros),
+                money_micros=_bounded(int(whole_micros(spending.money) * _MICROS)),
                 cpu_seconds=spending.cpu_seconds if math.isfinite(spending.cpu_seconds) else 0.0,
             )
             await transaction.execute(insert)
@@ -71,7 +78,7 @@ class Usage:
         workspace: str = "",
         day: datetime.date | None = None,
         without_turns: Collection[int] = (),
-    ) -> records.Spending:
+    ) -> values.Usage:
         """Sum a person's usage on one day, in all sessions; today by default.
 
         Args:
@@ -87,34 +94,34 @@ class Usage:
             *([is_wanted] if without_turns else []),
         )
 
-    async def of_session(self, session_id: int) -> records.Spending:
+    async def of_session(self, session_id: int) -> values.Usage:
         """Sum a session's usage, ever."""
         return await self._sum(_T.c.session_id == session_id)
 
-    async def of_turn(self, turn_id: int) -> records.Spending:
+    async def of_turn(self, turn_id: int) -> values.Usage:
         """Sum a turn's usage so far."""
         return await self._sum(_T.c.turn_id == turn_id)
 
-    async def of_turns(self, turn_ids: Sequence[int]) -> dict[int, records.Spending]:
+    async def of_turns(self, turn_ids: Sequence[int]) -> dict[int, values.Usage]:
         """Sum the usage of each of some turns; those without any are missing."""
         query = sa.select(_T.c.turn_id, *_SUMS).where(_T.c.turn_id.in_(turn_ids))
         async with self._begin.reading() as transaction:
             rows = (await transaction.execute(query.group_by(_T.c.turn_id))).all()
         return {turn_id: _spending(sums) for turn_id, *sums in rows}
 
-    async def _sum(self, *conditions: sa.ColumnElement[bool]) -> records.Spending:
+    async def _sum(self, *conditions: sa.ColumnElement[bool]) -> values.Usage:
         query = sa.select(*_SUMS).where(*conditions)
         async with self._begin.reading() as transaction:
             return _spending((await transaction.execute(query)).one())
 
 
-def _spending(sums: Iterable[Any]) -> records.Spending:
+def _spending(sums: Iterable[Any]) -> values.Usage:
     tokens_in, tokens_out, money, cpu = sums
     # PostgreSQL sums integers to decimals.
-    return records.Spending(
+    return values.Usage(
         input_tokens=int(tokens_in),
         output_tokens=int(tokens_out),
-        money_micros=int(money),
+        money=decimal.Decimal(int(money)) / _MICROS,
         cpu_seconds=float(cpu),
     )
 

@@ -51,7 +51,7 @@ class Conversation:
             await second.until("waiting")
             yield second, task
             assert await self.service.stop(self.key)
-        assert running.result().status is ports.Status.STOPPED
+        assert running.result().status is values.TurnStatus.STOPPED
 
 
 @contextlib.asynccontextmanager
@@ -104,7 +104,7 @@ async def _of_slack(tmp_path, short_path):
         reply.text("Well" if request.text == WAIT else "Hello")
         if request.text == WAIT:
             await asyncio.sleep(60)
-        return ports.End(status=ports.Status.DONE, text="Hello", turn_id=service.next_turn())
+        return ports.End(status=values.TurnStatus.DONE, text="Hello", turn_id=service.next_turn())
 
     yield _conversation(slack_conversations.Conversations(script), "slack")
 
@@ -135,7 +135,7 @@ async def conversation(request, tmp_path, short_path):
 async def test_a_request_is_taken_to_one_end(conversation):
     reply = replies.Reply()
     end = await conversation.ask(HELLO, reply)
-    assert (end.status, end.text, end.sentence) == (ports.Status.DONE, "Hello", "")
+    assert (end.status, end.text, end.sentence) == (values.TurnStatus.DONE, "Hello", "")
     assert (reply.said, reply.of("begun"), reply.of("waiting")) == ("Hello", [None], [])
 
 
@@ -143,7 +143,7 @@ async def test_one_turn_runs_at_a_time_and_who_waits_is_told(conversation):
     async with conversation.waiting() as (reply, task):
         assert (reply.of("waiting"), reply.of("begun")) == ([1], [])
         assert conversation.service.is_busy(conversation.key)
-    assert (await task).status is ports.Status.DONE
+    assert (await task).status is values.TurnStatus.DONE
     assert reply.of("begun") == [None]
     assert not conversation.service.is_busy(conversation.key)
 
@@ -155,7 +155,7 @@ async def test_what_waits_can_be_taken_back_and_what_runs_cannot(conversation):
         assert await conversation.service.withdraw(conversation.key, "second")
         end = await task
         assert not await conversation.service.withdraw(conversation.key, "second")
-    assert (end.status, end.turn_id, reply.of("begun")) == (ports.Status.FAILED, 0, [])
+    assert (end.status, end.turn_id, reply.of("begun")) == (values.TurnStatus.FAILED, 0, [])
 
 
 async def test_the_request_that_is_named_is_cancelled_and_no_other(conversation):
@@ -168,15 +168,15 @@ async def test_the_request_that_is_named_is_cancelled_and_no_other(conversation)
             await reply.until("waiting" if tasks.keys() - {"first"} else "text")
         assert not await service.cancel(key, "another")
         assert await service.cancel(key, "second")
-        assert (await tasks["second"]).status is ports.Status.FAILED
+        assert (await tasks["second"]).status is values.TurnStatus.FAILED
         assert await service.cancel(key, "first")
-        assert (await tasks["first"]).status is ports.Status.STOPPED
+        assert (await tasks["first"]).status is values.TurnStatus.STOPPED
         await shown["third"].until("text")
         assert not await service.cancel(key, "first")
         assert not await service.cancel(key, "second")
         assert service.is_busy(key)
         assert await service.cancel(key, "third")
-    assert tasks["third"].result().status is ports.Status.STOPPED
+    assert tasks["third"].result().status is values.TurnStatus.STOPPED
     assert shown["second"].of("begun") == []
 
 

@@ -146,7 +146,7 @@ class Conversations:
         try:
             await asyncio.wait({taking, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if withdrawn.is_set():
-                end = ports.End(status=ports.Status.FAILED, sentence="It was withdrawn.")
+                end = ports.End(status=values.TurnStatus.FAILED, sentence="It was withdrawn.")
             else:
                 end = await self._take(request, reply)
         finally:
@@ -183,10 +183,10 @@ class Conversations:
         play = self._script[request.text.partition(" ")[0]]
         try:
             said = await play(Stage(request, recording, stop, self))
-            status = ports.Status.STOPPED if stop.is_set() else ports.Status.DONE
+            status = values.TurnStatus.STOPPED if stop.is_set() else values.TurnStatus.DONE
             sentence = "Stopped." if stop.is_set() else ""
         except errors.BotError as error:
-            said, status, sentence = "", ports.Status.FAILED, str(error)
+            said, status, sentence = "", values.TurnStatus.FAILED, str(error)
         finally:
             del self._stops[request.key]
         ended = datetime.datetime.now(datetime.UTC)
@@ -344,9 +344,9 @@ class Conversations:
 
     async def usage(self, key, person):
         assert person.id
-        spent = ports.Spent(input_tokens=1200, output_tokens=345, money=decimal.Decimal("0.021"))
-        return histories.Usage(
-            session=spent, today=spent, cpu_seconds=1.5, allowed_money=None, allowed_tokens=100_000
+        spent = values.Usage(1200, 345, money=decimal.Decimal("0.021"), cpu_seconds=1.5)
+        return histories.UsageSummary(
+            session=spent, today=spent, allowed_money=None, allowed_tokens=100_000
         )
 
     async def claim(self, platform, event_id):

@@ -69,7 +69,7 @@ class Turn:
 
     def done(self, text="", **others):
         """End well."""
-        return ports.End(status=ports.Status.DONE, text=text, turn_id=self.id, **others)
+        return ports.End(status=values.TurnStatus.DONE, text=text, turn_id=self.id, **others)
 
     def run(self, cell, code, *outputs, ending=values.Ending.OK, seconds=0.1, **others):
         """Run code that shows outputs; strings are printed."""
@@ -143,9 +143,9 @@ class Conversations:
         except asyncio.CancelledError:
             if task.cancelling() and not entry[1]:
                 task.uncancel()
-                end = ports.End(status=ports.Status.FAILED, sentence="Withdrawn.")
+                end = ports.End(status=values.TurnStatus.FAILED, sentence="Withdrawn.")
             else:
-                reply.ended(ports.End(status=ports.Status.STOPPED, sentence="Stopped."))
+                reply.ended(ports.End(status=values.TurnStatus.STOPPED, sentence="Stopped."))
                 raise
         finally:
             queue.remove(entry)
@@ -171,11 +171,13 @@ class Conversations:
                 if not running.cancelled():
                     running.cancel()
                     raise
-                end = ports.End(status=ports.Status.STOPPED, sentence="Stopped.", turn_id=turn.id)
+                end = ports.End(
+                    status=values.TurnStatus.STOPPED, sentence="Stopped.", turn_id=turn.id
+                )
             finally:
                 del self._running[request.key]
         except errors.BotError as error:
-            end = ports.End(status=ports.Status.FAILED, sentence=str(error), turn_id=turn.id)
+            end = ports.End(status=values.TurnStatus.FAILED, sentence=str(error), turn_id=turn.id)
         self._remember(request, reply, end, turn, started)
         return end
 
@@ -286,9 +288,9 @@ class Conversations:
         return self.chosen_models.get(key) or next(iter(self.models), "")
 
     async def usage(self, key, person):
-        spent = ports.Spent(steps=1, input_tokens=100, output_tokens=20)
-        return histories.Usage(
-            session=spent, today=spent, cpu_seconds=1.5, allowed_money=None, allowed_tokens=1000
+        spent = values.Usage(steps=1, input_tokens=100, output_tokens=20, cpu_seconds=1.5)
+        return histories.UsageSummary(
+            session=spent, today=spent, allowed_money=None, allowed_tokens=1000
         )
 
     async def choices(self, scope):

@@ -21,7 +21,7 @@ async def echo(request, reply, service):
     text = f"echo: {request.text}"
     for start in range(0, len(text), 5):
         reply.text(text[start : start + 5])
-    return ports.End(status=ports.Status.DONE, text=text, turn_id=service.next_turn())
+    return ports.End(status=values.TurnStatus.DONE, text=text, turn_id=service.next_turn())
 
 
 @dataclasses.dataclass
@@ -79,12 +79,12 @@ class Conversations:
                 self._waiting[request.key].remove(entry)
                 if is_wanted:
                     return await self._take(request, reply)
-                end = ports.End(status=ports.Status.FAILED, sentence="Withdrawn.")
+                end = ports.End(status=values.TurnStatus.FAILED, sentence="Withdrawn.")
                 self.ends.append(end)
                 reply.ended(end)
                 return end
         except asyncio.CancelledError:
-            reply.ended(ports.End(status=ports.Status.STOPPED, sentence="Stopped."))
+            reply.ended(ports.End(status=values.TurnStatus.STOPPED, sentence="Stopped."))
             raise
         finally:
             if entry in self._waiting[request.key]:
@@ -116,9 +116,9 @@ class Conversations:
             if not work.cancelled():
                 work.cancel()
                 raise
-            end = ports.End(status=ports.Status.STOPPED, turn_id=self.next_turn())
+            end = ports.End(status=values.TurnStatus.STOPPED, turn_id=self.next_turn())
         except errors.BotError as error:
-            end = ports.End(status=ports.Status.FAILED, sentence=str(error))
+            end = ports.End(status=values.TurnStatus.FAILED, sentence=str(error))
         finally:
             del self._running[request.key]
         self.ends.append(end)
@@ -129,7 +129,7 @@ class Conversations:
         for attachment in request.attachments:
             self.taken[attachment.name] = await self._put(request.key, attachment)
         end = await self.script(request, reply, self)
-        return end or ports.End(status=ports.Status.DONE, turn_id=self.next_turn())
+        return end or ports.End(status=values.TurnStatus.DONE, turn_id=self.next_turn())
 
     async def _put(self, key, attachment):
         if attachment.size_bytes and attachment.size_bytes > self.limits.upload_bytes:
@@ -234,9 +234,9 @@ class Conversations:
         return self._models.get(key) or (self.models[0] if self.models else "")
 
     async def usage(self, key, person):
-        spent = ports.Spent(steps=2, input_tokens=1000, output_tokens=234)
-        return histories.Usage(
-            session=spent, today=spent, cpu_seconds=1.5, allowed_money=None, allowed_tokens=50_000
+        spent = values.Usage(steps=2, input_tokens=1000, output_tokens=234, cpu_seconds=1.5)
+        return histories.UsageSummary(
+            session=spent, today=spent, allowed_money=None, allowed_tokens=50_000
         )
 
     def _around(self, scope):

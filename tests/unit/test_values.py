@@ -1,3 +1,5 @@
+import decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,3 +24,11 @@ def test_whatever_a_part_holds_is_no_path(part):
     address = values.text(values.SessionKey("slack", part))
     assert address.count("/") == 3
     assert "\0" not in address
+
+
+def test_usage_adds_up_and_is_estimated_once_a_part_of_it_is():
+    one = values.Usage(10, 5, cached_tokens=4, steps=1, money=decimal.Decimal("0.1"))
+    other = values.Usage(1, 2, True, cache_write_tokens=1, cpu_seconds=0.5)
+    both = values.Usage(11, 7, True, 4, 1, 1, decimal.Decimal("0.1"), 0.5)
+    assert one + other == both == sum((one, other), values.Usage())
+    assert both.tokens == 18

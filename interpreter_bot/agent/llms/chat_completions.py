@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import openai
 
-from interpreter_bot import settings
+from interpreter_bot import settings, values
 from interpreter_bot.agent import chat_messages, model_errors, ports
 from interpreter_bot.agent.llms import reasoning_replay, reply_assembly, sdk_errors, server_quirks
 
@@ -184,7 +184,7 @@ def _hear(chunk: object, assembler: reply_assembly.ReplyAssembler) -> None:
     assembler.finish = ended or assembler.finish
 
 
-def _usage(counted: object) -> chat_messages.Usage | None:
+def _usage(counted: object) -> values.Usage | None:
     names = ("prompt_tokens", "completion_tokens", "prompt_tokens_details")
     read, written, details = (getattr(counted, name, None) for name in names)
     # Moonshot and DeepSeek have their own names for these counts.

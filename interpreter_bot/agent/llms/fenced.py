@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TypeAlias
 
+from interpreter_bot import values
 from interpreter_bot.agent import (
     chat_messages,
     claims,
@@ -83,7 +84,7 @@ class FencedLlm:
         """Request a reply; a block of Python is a call of `run_code`."""
         if self._is_small and (bare := small_model_prompts.bare_answer(prompt.messages)):
             listener.text(bare)
-            written = chat_messages.Usage(0, context_windows.text_tokens(bare), is_estimated=True)
+            written = values.Usage(0, context_windows.text_tokens(bare), is_estimated=True)
             return chat_messages.Reply(text=bare, usage=written)
         system = prompt.system
         if rules := self._rules(prompt):
@@ -164,7 +165,7 @@ def with_both(guess: chat_messages.Reply, reply: chat_messages.Reply) -> chat_me
     written = context_windows.message_tokens(
         chat_messages.AssistantMessage(reply.text, reply.calls)
     )
-    known = reply.usage or chat_messages.Usage(guess.usage.tokens, written)
+    known = reply.usage or values.Usage(guess.usage.tokens, written)
     both = guess.usage + known
     usage = dataclasses.replace(both, is_estimated=True)
     return dataclasses.replace(reply, usage=usage, is_second_try=True)

@@ -6,6 +6,7 @@ import json
 import secrets
 from typing import Final
 
+from interpreter_bot import values
 from interpreter_bot.agent import chat_messages, picture_messages, ports, text_calls, tools
 from interpreter_bot.agent.llms import reasoning_replay
 
@@ -54,7 +55,7 @@ class ReplyAssembler:
         origin: str = "",
     ) -> None:
         self.finish: chat_messages.Finish | None = None
-        self.usage: chat_messages.Usage | None = None
+        self.usage: values.Usage | None = None
         self.is_refused = False
         self.has_block = False
         self.has_pictures = picture_messages.any_in(prompt.messages)

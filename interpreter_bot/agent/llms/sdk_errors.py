@@ -14,6 +14,7 @@ from typing import Final, TypeGuard
 
 import openai
 
+from interpreter_bot import values
 from interpreter_bot.agent import chat_messages, model_errors
 from interpreter_bot.agent.llms import picture_support, reply_assembly
 
@@ -177,7 +178,7 @@ def _detail(error: openai.OpenAIError) -> str:
 
 def usage(
     read: object, written: object, details: object, otherwise: object = None
-) -> chat_messages.Usage | None:
+) -> values.Usage | None:
     """Read a server's token counts; None if it did not count, or cannot have.
 
     Args:
@@ -193,7 +194,7 @@ def usage(
     cached = min(cached, read) if _is_count(cached) else 0
     stored = getattr(details, "cache_write_tokens", None)
     stored = min(stored, read - cached) if _is_count(stored) else 0
-    return chat_messages.Usage(read, written, cached_tokens=cached, cache_write_tokens=stored)
+    return values.Usage(read, written, cached_tokens=cached, cache_write_tokens=stored)
 
 
 def _is_count(value: object) -> TypeGuard[int]:

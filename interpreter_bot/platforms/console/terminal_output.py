@@ -133,7 +133,7 @@ class ExecutionPrinter:
 class TurnPrinter(ExecutionPrinter):
     """Prints a turn: the model's words to standard output, its code to standard error."""
 
-    _spent = ports.Spent()
+    _spent = values.Usage()
     _awaited = ""
     _shown = ""
 
@@ -186,7 +186,7 @@ class TurnPrinter(ExecutionPrinter):
         lines = safe_text.harmless(code).rstrip("\n").split("\n")
         self._say("\n".join(f"│ {line}" for line in lines), style=_DIM)
 
-    def usage(self, spent: ports.Spent) -> None:
+    def usage(self, spent: values.Usage) -> None:
         """Store it for the end."""
         self._spent = spent
 
@@ -203,7 +203,7 @@ class TurnPrinter(ExecutionPrinter):
             took = quantities.duration(end.seconds)
             steps = quantities.count(spent.steps, "step")
             self._say(f"[{steps}, {tokens:,} tokens{cached}{money}, {took}]", style=_DIM)
-        self._spent = ports.Spent()
+        self._spent = values.Usage()
 
 
 class TurnJsonLines(json_output.ExecutionJsonLines):
@@ -254,7 +254,7 @@ class TurnJsonLines(json_output.ExecutionJsonLines):
         self._write("approve", cell, {"text": code})
         return code if await self._answers.agrees() else None
 
-    def usage(self, spent: ports.Spent) -> None:
+    def usage(self, spent: values.Usage) -> None:
         """Write the usage of the turn so far."""
         fields: dict[str, object] = {
             "steps": spent.steps,

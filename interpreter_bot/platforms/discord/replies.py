@@ -275,7 +275,7 @@ class DiscordReply:
             known.finished = finished
         self._sync.change()
 
-    def usage(self, spent: ports.Spent) -> None:
+    def usage(self, spent: values.Usage) -> None:
         """Show nothing: `/interpreter usage` does."""
 
     def ended(self, end: ports.End) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from interpreter_bot import settings, values
 from interpreter_bot.platforms.discord import markdown
-from interpreter_bot.sessions import histories, ports
+from interpreter_bot.sessions import histories
 from interpreter_bot.text import quantities
 
 _MOST_FILES: Final = 40
@@ -56,9 +56,9 @@ def files(of: tuple[values.FileInfo, ...]) -> str:
     return "\n".join(lines)
 
 
-def usage(of: histories.Usage) -> str:
+def usage(of: histories.UsageSummary) -> str:
     """Format the usage."""
-    took = quantities.duration(of.cpu_seconds)
+    took = quantities.duration(of.session.cpu_seconds)
     lines = [
         f"**This conversation**: {_spent(of.session)}, {took} of processor time",
         f"**You, today**: {_spent(of.today)}",
@@ -70,7 +70,7 @@ def usage(of: histories.Usage) -> str:
     return "\n".join(lines)
 
 
-def _spent(spent: ports.Spent) -> str:
+def _spent(spent: values.Usage) -> str:
     about = "about " if spent.is_estimated else ""
     tokens = spent.input_tokens + spent.output_tokens
     money = f", {spent.money:,.4f}" if spent.money else ""

@@ -98,7 +98,7 @@ class TurnRenderer:
     def _end(self, end: ports.End) -> Iterator[message_layout.Part]:
         log = self._turn_log
         if end.sentence:
-            mark = "⏹️" if end.status is ports.Status.STOPPED else "⚠️"
+            mark = "⏹️" if end.status is values.TurnStatus.STOPPED else "⚠️"
             yield f"{mark} {markdown.plain(end.sentence)}"
         elif not (log.is_code or log.has_shown or self._has_words()):
             yield markdown.small("There is nothing to add.")

@@ -51,7 +51,7 @@ class AdminForm:
     feedback: tuple[int, int] = (0, 0)
     person: str = ""
     name: str = ""
-    usage: histories.Usage | None = None
+    usage: histories.UsageSummary | None = None
 
 
 def shown(governed: AdminForm) -> list[blocks.Block]:

@@ -40,7 +40,7 @@ def shorten(code: str) -> str:
     return "\n".join(kept)
 
 
-def small_print(end: ports.End, spent: ports.Spent | None) -> str:
+def small_print(end: ports.End, spent: values.Usage | None) -> str:
     """Return an answer's small print: duration; with a model, its usage, and a caution."""
     said = [quantities.duration(end.seconds)]
     if spent is not None:

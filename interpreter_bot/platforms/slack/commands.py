@@ -131,7 +131,7 @@ class Commands:
         here, today = usage.session, usage.today
         money = "" if usage.allowed_money is None else f" of {usage.allowed_money:.2f}"
         tokens = "" if usage.allowed_tokens is None else f" of {usage.allowed_tokens:,}"
-        took = quantities.duration(usage.cpu_seconds)
+        took = quantities.duration(usage.session.cpu_seconds)
         return (
             f"This conversation: {here.input_tokens + here.output_tokens:,} tokens, "
             f"{here.money:.4f} of money, {took} of processor time.\n"

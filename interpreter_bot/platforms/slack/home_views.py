@@ -79,7 +79,7 @@ class Home:
 
     own: Sequence[histories.SessionOverview]
     models: Sequence[str]
-    usage: histories.Usage
+    usage: histories.UsageSummary
     notice: str = ""
     more: Sequence[blocks.Block] = ()
 
@@ -157,7 +157,7 @@ def model_chosen(value: str, models: Sequence[str]) -> tuple[str, str | None]:
     return named, models[index] if 0 <= index < len(models) else None
 
 
-def usage(used: histories.Usage) -> str:
+def usage(used: histories.UsageSummary) -> str:
     """Format a person's usage today, and its limits."""
     today = used.today
     tokens = f"{today.input_tokens + today.output_tokens:,}"

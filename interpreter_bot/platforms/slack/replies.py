@@ -77,7 +77,7 @@ class SlackReply:
         self._spools: dict[str, file_uploads.UploadSpool] = {}
         self._table: blocks.Block | None = None
         self._wholes: list[tuple[str, str]] = []
-        self._spent: ports.Spent | None = None
+        self._spent: values.Usage | None = None
         self._end: ports.End | None = None
         self._is_rewritten = False
         self._changed = asyncio.Event()
@@ -195,7 +195,7 @@ class SlackReply:
         if spool is not None and spool.is_complete:
             self._made.append(file_uploads.Outgoing(artifact.name, spool.file))
 
-    def usage(self, spent: ports.Spent) -> None:
+    def usage(self, spent: values.Usage) -> None:
         """See the port."""
         self._spent = spent
 
@@ -204,9 +204,9 @@ class SlackReply:
         self._flush_words()
         self._is_rewritten = self._answer.end_step_with(mrkdwn.defused(end.text))
         if end.sentence:
-            mark = "" if end.status is ports.Status.DONE else "⚠️ "
+            mark = "" if end.status is values.TurnStatus.DONE else "⚠️ "
             self._answer.paragraph(f"\n\n{mark}{mrkdwn.defused(end.sentence)}")
-        elif end.status is ports.Status.STOPPED:
+        elif end.status is values.TurnStatus.STOPPED:
             self._answer.paragraph("\n\nStopped.")
         self._end = end
         self._changed.set()
@@ -248,7 +248,7 @@ class SlackReply:
         below = [block for block in [self._table] if block is not None]
         below += blocks.table_download_buttons(self._session, self._wholes)
         below.append(blocks.note(answers.small_print(end, None if self._is_code else self._spent)))
-        if not self._is_code and end.status is ports.Status.DONE and end.turn_id:
+        if not self._is_code and end.status is values.TurnStatus.DONE and end.turn_id:
             below.append(blocks.feedback(str(end.turn_id)))
         if not (self._answer.has_anything or self._made or self._table):
             self._answer.paragraph("_Done; there is nothing to show._")

@@ -157,7 +157,7 @@ class RequestsInFlight:
         pump = asyncio.create_task(reply.pump(), name="slack pump")
         try:
             if entry.is_cancelled:
-                reply.ended(ports.End(status=ports.Status.STOPPED))
+                reply.ended(ports.End(status=values.TurnStatus.STOPPED))
             else:
                 entry.is_handed_on = True
                 await self._service.handle(request, reply)

@@ -128,12 +128,12 @@ def artifact(file: values.Artifact) -> Event:
     }
 
 
-def usage(spent: ports.Spent) -> Event:
+def usage(spent: values.Usage) -> Event:
     """Event: the usage of the turn."""
     return {"kind": "usage"} | spending(spent)
 
 
-def spending(spent: ports.Spent) -> Event:
+def spending(spent: values.Usage) -> Event:
     """Convert a usage to JSON; money as a decimal number in a string."""
     return {
         "steps": spent.steps,

@@ -167,5 +167,5 @@ async def _usage(
         "today": event_json.spending(used.today),
         "allowed_money": str(used.allowed_money) if used.allowed_money is not None else None,
         "allowed_tokens": used.allowed_tokens,
-        "cpu_seconds": used.cpu_seconds,
+        "cpu_seconds": used.session.cpu_seconds,
     }

@@ -85,7 +85,7 @@ class TabReply:
         """Show how a cell ended."""
         self._turn.say(event_json.finished(cell, finished))
 
-    def usage(self, spent: ports.Spent) -> None:
+    def usage(self, spent: values.Usage) -> None:
         """Show the usage."""
         self._turn.say(event_json.usage(spent))
 

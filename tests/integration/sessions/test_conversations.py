@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.sessions import maintenance, ports
+from interpreter_bot.sessions import maintenance
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY, attachment
 
@@ -47,7 +47,7 @@ async def test_a_reset_with_files_stops_the_turn_and_empties_the_workspace(opene
         await house.service.reset(KEY, files=True)
         await running
         assert await house.service.files(KEY) == ()
-    assert reply.end.status is ports.Status.STOPPED
+    assert reply.end.status is values.TurnStatus.STOPPED
 
 
 async def test_a_deleted_conversation_is_gone(opened):
@@ -108,7 +108,7 @@ async def test_closing_lets_a_turn_end_by_itself(opened):
         )
         await reply.until("code")
     await running
-    assert reply.end.status is ports.Status.DONE
+    assert reply.end.status is values.TurnStatus.DONE
     assert reply.of("output")[0].plain == "whole\n"
 
 
@@ -122,7 +122,7 @@ async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(opene
         await waiting.until("waiting")
     await asyncio.gather(running, second)
     late = await house.run("3")
-    assert reply.end.status is ports.Status.INTERRUPTED
+    assert reply.end.status is values.TurnStatus.INTERRUPTED
     assert "The bot was restarted" in reply.end.sentence
     assert "Stopped" not in reply.end.sentence + reply.of("finished")[0].reason
     for refused in (waiting, late):
@@ -140,7 +140,7 @@ async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(open
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert reply.end.status is ports.Status.STOPPED
+        assert reply.end.status is values.TurnStatus.STOPPED
         (turn,) = await house.service.history(KEY)
         assert turn.status == "stopped"
         after = await house.run("a")
@@ -162,7 +162,7 @@ async def test_whatever_is_cancelled_while_the_bot_closes_hears_that_it_does(ope
         await asyncio.gather(running, second, return_exceptions=True)
         await draining
     assert "shut down" in waiting.end.sentence
-    assert reply.end.status is ports.Status.INTERRUPTED
+    assert reply.end.status is values.TurnStatus.INTERRUPTED
     assert "The bot was restarted" in reply.end.sentence
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import budgets
-from interpreter_bot.sessions import conversations, histories, ports, requests
+from interpreter_bot.sessions import conversations, histories, requests
 from interpreter_bot.store import engines
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment, code
 
 pytestmark = pytest.mark.kernel
 
-Status = ports.Status
+Status = values.TurnStatus
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import pytest
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent.llms.embedded import on_demand
 from interpreter_bot.kernels import admissions
-from interpreter_bot.sessions import histories, ports, requests
+from interpreter_bot.sessions import histories, requests
 from tests.fakes import openai_server, publishers, replies
 from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment
 
 pytestmark = pytest.mark.kernel
 
-Status = ports.Status
+Status = values.TurnStatus
 
 
 async def test_a_question_becomes_code_output_file_and_answer(opened):
@@ -412,8 +412,8 @@ async def test_processor_time_is_counted_even_of_code_that_was_stopped(opened):
         await house.service.stop(KEY)
         await running
         twice = await house.service.usage(KEY, asked("x").person)
-    assert 0.25 <= once.cpu_seconds < 5
-    assert twice.cpu_seconds - once.cpu_seconds >= 0.1
+    assert 0.25 <= once.session.cpu_seconds < 5
+    assert twice.session.cpu_seconds - once.session.cpu_seconds >= 0.1
 
 
 FRAME = """

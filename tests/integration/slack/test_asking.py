@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.sessions import ports
 from tests.fakes import slack_conversations as fake
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connected
@@ -54,7 +53,7 @@ async def test_stop_by_mention_stops_the_turn(slack, service, app):
     await slack.until(lambda: service._running)
     slack.say("U1", "C1", "<@UBOT> stop", thread=ts)
     await slack.until(lambda: service.ends)
-    assert service.ends[0].status is ports.Status.STOPPED
+    assert service.ends[0].status is values.TurnStatus.STOPPED
 
 
 async def test_stop_of_a_request_that_waits_leaves_the_running_one_alone(slack, service, app):

@@ -48,8 +48,8 @@ async def test_answer_holds_text_code_outputs_pictures_and_one_batch_of_files(sl
         reply.step(2)
         reply.text("There it is.")
         fake.saved(reply, 0, "out/report.csv", b"a,b\n1,2\n")
-        reply.usage(ports.Spent(steps=2, input_tokens=10, output_tokens=5))
-        return ports.End(status=ports.Status.DONE, text="There it is.", turn_id=7, seconds=1.2)
+        reply.usage(values.Usage(steps=2, input_tokens=10, output_tokens=5))
+        return ports.End(status=values.TurnStatus.DONE, text="There it is.", turn_id=7, seconds=1.2)
 
     service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> plot")
@@ -122,7 +122,7 @@ async def test_mentions_in_generated_text_reach_nobody(slack, service, app):
         reply.step(2)
         reply.text("[https://bank.com](https://evil.example/x)")
         fake.saved(reply, 0, f"{nasty.replace('/', '')}.txt", b"x")
-        return ports.End(status=ports.Status.FAILED, sentence=nasty)
+        return ports.End(status=values.TurnStatus.FAILED, sentence=nasty)
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
@@ -152,7 +152,7 @@ async def test_long_answer_goes_on_in_further_messages_with_fences_closed(slack,
         text = f"Look:\n\n```python\n{code}\n```\nDone."
         for start in range(0, len(text), 100):
             reply.text(text[start : start + 100])
-        return ports.End(status=ports.Status.DONE, text=text)
+        return ports.End(status=values.TurnStatus.DONE, text=text)
 
     service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> long")
@@ -173,7 +173,7 @@ async def test_stream_is_replaced_before_slack_ends_it(slack, service):
         for number in range(12):
             reply.text(f"part {number}. ")
             await asyncio.sleep(0.1)
-        return ports.End(status=ports.Status.DONE)
+        return ports.End(status=values.TurnStatus.DONE)
 
     service.script = script
     async with connected(slack, service, stream_seconds=0.4):
@@ -196,7 +196,7 @@ async def test_stream_that_slack_ended_goes_on_by_editing(slack, service, app):
         reply.text("two ")
         await asyncio.sleep(0.3)
         reply.text("three")
-        return ports.End(status=ports.Status.DONE, turn_id=5)
+        return ports.End(status=values.TurnStatus.DONE, turn_id=5)
 
     service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> slow")
@@ -218,7 +218,7 @@ async def test_without_streams_the_answer_is_posted_and_edited(slack, service, a
         reply.text("it has begun")
         await going.wait()
         reply.text(" and ended")
-        return ports.End(status=ports.Status.DONE, turn_id=3)
+        return ports.End(status=values.TurnStatus.DONE, turn_id=3)
 
     service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> go")
@@ -241,7 +241,7 @@ async def test_final_words_take_the_place_of_what_was_streamed(slack, service, a
         reply.step(1)
         reply.text("See [it](sandbox:/mnt/data/x.csv).")
         await slack.until(lambda: slack.replies("DU1", request.id))
-        return ports.End(status=ports.Status.DONE, text="See it.", turn_id=1)
+        return ports.End(status=values.TurnStatus.DONE, text="See it.", turn_id=1)
 
     service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> go")

@@ -24,7 +24,7 @@ async def test_deleted_question_is_worked_on_no_longer(slack, service, app):
     await slack.until(lambda: service._running and slack.replies("C1", ts))
     slack.delete("C1", ts)
     await slack.until(lambda: service.ends)
-    assert service.ends[0].status is ports.Status.STOPPED
+    assert service.ends[0].status is values.TurnStatus.STOPPED
     await slack.until(lambda: slack.status("C1", ts) == "active")
 
 
@@ -161,7 +161,7 @@ async def test_answer_survives_a_long_outage(slack, service, app, monkeypatch):
         reply.text("the answer")
         slack.choose_fault = lambda *_: Fault("status") if time.monotonic() < back else None
         back = time.monotonic() + 2
-        return ports.End(status=ports.Status.DONE)
+        return ports.End(status=values.TurnStatus.DONE)
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")

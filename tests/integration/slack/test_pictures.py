@@ -27,7 +27,7 @@ def drawing(*, pause=0.0):
                     reply.output(step, values.Image(mime="image/png", data=PNG, plain="<Figure>"))
                 reply.finished(step, fake.done())
             await asyncio.sleep(pause)
-        return ports.End(status=ports.Status.DONE, text="three!", turn_id=3)
+        return ports.End(status=values.TurnStatus.DONE, text="three!", turn_id=3)
 
     return script
 
@@ -149,7 +149,7 @@ async def test_what_slack_refuses_in_the_middle_of_an_answer_repeats_and_loses_n
         reply.finished(0, fake.done())
         reply.step(2)
         reply.text("two!")
-        return ports.End(status=ports.Status.DONE, text="two!", turn_id=3)
+        return ports.End(status=values.TurnStatus.DONE, text="two!", turn_id=3)
 
     posted = []
 

@@ -39,7 +39,7 @@ async def work(request, reply, service):
     reply.text(text)
     if number % 10 == 0:
         fake.saved(reply, 0, f"file-{number}.txt", str(number).encode())
-    return ports.End(status=ports.Status.DONE, text=text, turn_id=service.next_turn())
+    return ports.End(status=values.TurnStatus.DONE, text=text, turn_id=service.next_turn())
 
 
 def said(message):

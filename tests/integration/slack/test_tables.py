@@ -24,7 +24,7 @@ def showing(*outputs):
         for output in outputs:
             reply.output(0, output)
         reply.finished(0, fake.done())
-        return ports.End(status=ports.Status.DONE, turn_id=service.next_turn())
+        return ports.End(status=values.TurnStatus.DONE, turn_id=service.next_turn())
 
     return script
 

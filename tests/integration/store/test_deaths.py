@@ -12,7 +12,7 @@ from interpreter_bot import errors, values
 from interpreter_bot.store import records
 from tests.integration.store import servers
 
-Status = records.TurnStatus
+Status = values.TurnStatus
 
 # A bot in the middle of a turn: it says so, and hangs.
 MIDDLE = """

@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import decimal
 
 import pytest
 
@@ -11,7 +12,8 @@ from interpreter_bot.store import records
 Key = values.SessionKey
 Kind = records.PartKind
 Scope = values.Scope
-Status = records.TurnStatus
+Status = values.TurnStatus
+MICRO = decimal.Decimal("0.000001")
 
 HOSTILE = "a\x00b\ud800c\udfffd 😀 \u202e"
 
@@ -191,7 +193,7 @@ async def test_a_turn_whose_session_was_deleted_goes_on_nowhere(database, sessio
     with pytest.raises(errors.BotError):
         await database.parts.add(turn.id, records.NewPart(kind=Kind.TEXT, text="x"))
     with pytest.raises(errors.BotError, match="deleted"):
-        await database.usage.add(turn.id, records.Spending())
+        await database.usage.add(turn.id, values.Usage())
 
 
 async def test_the_narrowest_choice_holds(database):
@@ -258,9 +260,9 @@ async def test_hostile_text_is_kept_as_well_as_can_be(database):
     )
     assert turn.request == "a\ufffdb\ufffdc\ufffdd 😀 \u202e"
     assert await database.turns.finish(turn.id, Status.FAILED, answer=HOSTILE)
-    await database.usage.add(turn.id, records.Spending(money_micros=1), model=HOSTILE)
+    await database.usage.add(turn.id, values.Usage(money=MICRO), model=HOSTILE)
     whose = {"platform": "web\x00", "workspace": HOSTILE}
-    assert (await database.usage.of_person(HOSTILE, **whose)).money_micros == 1
+    assert (await database.usage.of_person(HOSTILE, **whose)).money == MICRO
     assert await database.events.claim(HOSTILE, HOSTILE)
     assert not await database.events.claim(HOSTILE, HOSTILE)
 

@@ -1,6 +1,7 @@
 """What was used adds up, exactly, whatever a model's server claims."""
 
 import datetime
+import decimal
 
 from interpreter_bot import values
 from interpreter_bot.store import columns, records
@@ -9,47 +10,51 @@ Key = values.SessionKey
 Kind = records.PartKind
 
 
+def micros(number):
+    return decimal.Decimal(number) / 1_000_000
+
+
 async def test_money_sums_are_exact_by_person_day_session_and_turn(database, session, turn):
-    once = records.Spending(input_tokens=3, output_tokens=1, money_micros=1, cpu_seconds=0.5)
-    much = records.Spending(money_micros=10**15)
+    once = values.Usage(input_tokens=3, output_tokens=1, money=micros(1), cpu_seconds=0.5)
+    much = values.Usage(money=micros(10**15))
     for _ in range(100):
         await database.usage.add(turn.id, once, model="m")
     await database.usage.add(turn.id, much)
     elsewhere = await database.sessions.open(Key("slack", "T1", "C2"))
     same = await database.turns.start(elsewhere.id, person="U1", text="?")
     another = await database.turns.start(elsewhere.id, person="U2", text="?")
-    await database.usage.add(same.id, records.Spending(money_micros=7))
-    await database.usage.add(another.id, records.Spending(money_micros=1000))
+    await database.usage.add(same.id, values.Usage(money=micros(7)))
+    await database.usage.add(another.id, values.Usage(money=micros(1000)))
 
-    spent = records.Spending(
-        input_tokens=300, output_tokens=100, money_micros=10**15 + 100, cpu_seconds=50.0
+    spent = values.Usage(
+        input_tokens=300, output_tokens=100, money=micros(10**15 + 100), cpu_seconds=50.0
     )
     assert await database.usage.of_session(session.id) == spent
     assert await database.usage.of_turn(turn.id) == spent
     whose = {"platform": "slack", "workspace": "T1"}
-    assert (await database.usage.of_person("U1", **whose)).money_micros == 10**15 + 107
+    assert (await database.usage.of_person("U1", **whose)).money == micros(10**15 + 107)
     yesterday = columns.now().date() - datetime.timedelta(days=1)
-    assert await database.usage.of_person("U1", **whose, day=yesterday) == records.Spending()
-    assert await database.usage.of_person("U1", platform="web") == records.Spending()
+    assert await database.usage.of_person("U1", **whose, day=yesterday) == values.Usage()
+    assert await database.usage.of_person("U1", platform="web") == values.Usage()
 
 
 async def test_numbers_beyond_measure_do_not_spoil_the_sum(database, turn):
-    absurd = records.Spending(input_tokens=10**40, output_tokens=-5, cpu_seconds=float("nan"))
+    absurd = values.Usage(input_tokens=10**40, output_tokens=-5, cpu_seconds=float("nan"))
     await database.usage.add(turn.id, absurd)
-    await database.usage.add(turn.id, records.Spending(output_tokens=2, cpu_seconds=1.0))
+    await database.usage.add(turn.id, values.Usage(output_tokens=2, cpu_seconds=1.0))
     spent = await database.usage.of_turn(turn.id)
     assert (spent.input_tokens, spent.output_tokens, spent.cpu_seconds) == (10**15, 2, 1.0)
 
 
 async def test_what_was_spent_stays_counted_when_a_session_is_deleted(database, session, turn):
     await database.parts.add(turn.id, records.NewPart(kind=Kind.TEXT, text="x"))
-    await database.usage.add(turn.id, records.Spending(money_micros=5))
+    await database.usage.add(turn.id, values.Usage(money=micros(5)))
     await database.sessions.delete(session.id)
     assert await database.sessions.get(session.id) is None
     assert await database.turns.get(turn.id) is None
     assert await database.parts.of_turn(turn.id) == ()
     spent = await database.usage.of_person("U1", platform="slack", workspace="T1")
-    assert spent.money_micros == 5
+    assert spent.money == micros(5)
 
 
 async def test_turns_are_added_up_one_by_one_and_left_out_of_a_persons_sum(database, session, turn):
@@ -57,10 +62,19 @@ async def test_turns_are_added_up_one_by_one_and_left_out_of_a_persons_sum(datab
     gone = await database.sessions.open(Key("slack", "T1", "C2"))
     deleted = await database.turns.start(gone.id, person="U1", text="?")
     for number, one in enumerate((turn, turn, other, deleted), start=1):
-        await database.usage.add(one.id, records.Spending(money_micros=number))
+        await database.usage.add(one.id, values.Usage(money=micros(number)))
     await database.sessions.delete(gone.id)
     found = await database.usage.of_turns([turn.id, other.id, 12345])
-    assert {one: spent.money_micros for one, spent in found.items()} == {turn.id: 3, other.id: 3}
+    assert {one: spent.money for one, spent in found.items()} == dict.fromkeys(
+        [turn.id, other.id], micros(3)
+    )
     whose = {"platform": "slack", "workspace": "T1"}
     rest = await database.usage.of_person("U1", **whose, without_turns=[turn.id])
-    assert rest.money_micros == 3 + 4
+    assert rest.money == micros(3 + 4)
+
+
+async def test_money_is_counted_in_millionths_and_rounded_up(database, turn):
+    await database.usage.add(turn.id, values.Usage(money=decimal.Decimal("0.0000011")))
+    assert (await database.usage.of_turn(turn.id)).money == micros(2)
+    await database.usage.add(turn.id, values.Usage(money=decimal.Decimal(10) ** 40))
+    assert (await database.usage.of_turn(turn.id)).money == micros(10**15 + 2)

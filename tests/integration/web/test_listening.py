@@ -3,7 +3,7 @@
 import asyncio
 
 from interpreter_bot import values
-from interpreter_bot.sessions import ports, requests
+from interpreter_bot.sessions import requests
 
 THREAD = "0123456789abcdef"
 KEY = values.SessionKey("web", thread=THREAD)
@@ -18,7 +18,7 @@ async def _hello(stage):
     await stage.run(0, "1 + 1", values.Result(plain="2"))
     stage.reply.step(2)
     stage.reply.text("Two.")
-    stage.reply.usage(ports.Spent(steps=2, input_tokens=10, output_tokens=5))
+    stage.reply.usage(values.Usage(steps=2, input_tokens=10, output_tokens=5))
     return "Two."
 
 

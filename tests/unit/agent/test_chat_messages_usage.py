@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from interpreter_bot.agent import chat_messages
+from interpreter_bot import values
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
 
@@ -28,9 +28,9 @@ async def test_cached_tokens_are_read_and_priced(protocol, counted):
     reply = server.text("ok", usage=(1000, 50), counted=counted)
     async with scripts.stage([reply], protocol=protocol, **PRICES) as stage:
         outcome = await stage.run()
-    assert outcome.spent.usage == chat_messages.Usage(1000, 50, False, 600, 100)
     # 300 read anew, 600 out of the cache, 100 into it, 50 written.
-    assert outcome.spent.money == decimal.Decimal("0.00106")
+    money = decimal.Decimal("0.00106")
+    assert outcome.spent == values.Usage(1000, 50, False, 600, 100, steps=1, money=money)
 
 
 @pytest.mark.parametrize("name", ["prompt_cache_hit_tokens", "cached_tokens"])
@@ -38,7 +38,7 @@ async def test_cached_tokens_by_other_names_are_read(name):
     reply = server.text("ok", usage=(1000, 50), counted={name: 400})
     async with scripts.stage([reply], input_price="1", cached_price="0.5") as stage:
         outcome = await stage.run()
-    assert outcome.spent.usage.cached_tokens == 400
+    assert outcome.spent.cached_tokens == 400
     assert outcome.spent.money == decimal.Decimal("0.0008")
 
 
@@ -77,7 +77,7 @@ async def test_nonsense_about_a_cache_never_costs_more_than_the_input(protocol, 
     reply = server.text("ok", usage=(1000, 0), counted={name: details})
     async with scripts.stage([reply], protocol=protocol, input_price="1") as stage:
         outcome = await stage.run()
-    usage = outcome.spent.usage
+    usage = outcome.spent
     assert not usage.is_estimated
     assert 0 <= usage.cached_tokens <= usage.cached_tokens + usage.cache_write_tokens <= 1000
     assert outcome.spent.money == decimal.Decimal("0.001")
@@ -90,8 +90,8 @@ async def test_a_server_that_counts_nonsense_has_not_counted(protocol, usage):
     async with scripts.stage([reply], protocol=protocol) as stage:
         outcome = await stage.run()
     assert outcome.text == "ok"
-    assert outcome.spent.usage.is_estimated
-    assert 0 < outcome.spent.usage.tokens < 100_000
+    assert outcome.spent.is_estimated
+    assert 0 < outcome.spent.tokens < 100_000
 
 
 @pytest.mark.parametrize("protocol", ["chat", "responses"])

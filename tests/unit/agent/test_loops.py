@@ -32,8 +32,7 @@ async def test_code_is_run_and_its_output_answered(protocol):
     kinds = [kind for kind, _ in stage.observer.seen if kind not in ("text", "writing")]
     assert kinds == ["step", "usage", "code", "output", "finished", "step", "usage"]
     assert "42" in json.dumps(stage.server.requests[1].messages[-1])
-    assert outcome.spent.steps == 2
-    assert outcome.spent.usage == chat_messages.Usage(200, 40)
+    assert outcome.spent == values.Usage(200, 40, steps=2)
 
 
 @PROTOCOLS
@@ -235,7 +234,7 @@ async def test_stop_closes_the_stream_at_once_and_keeps_what_was_said(protocol):
         await stage.server.until_hung_up()
     assert (outcome.ending, outcome.text) == (OutcomeKind.STOPPED, "One, two,")
     assert stage.transcript.entries[-1] == chat_messages.AssistantMessage("One, two, ")
-    assert outcome.spent.usage.is_estimated
+    assert outcome.spent.is_estimated
     assert outcome.spent.steps == 1
 
 
@@ -448,7 +447,7 @@ async def test_old_turns_are_summarised_when_the_window_is_full():
     said = json.dumps(stage.server.requests[1].messages)
     assert "They wanted apples." in said
     assert "apples apples" not in said
-    assert outcome.spent.usage.tokens == 240
+    assert outcome.spent.tokens == 240
 
 
 async def test_old_turns_are_noted_where_the_summary_fails():
@@ -554,9 +553,9 @@ async def test_model_with_nothing_to_answer_from_is_not_made_to_answer():
 async def test_usage_is_estimated_where_the_server_does_not_count(usage):
     async with scripts.stage([server.text("Hello there.", usage=usage)]) as stage:
         outcome = await stage.run()
-    assert outcome.spent.usage.is_estimated
-    assert outcome.spent.usage.input_tokens > 0
-    assert outcome.spent.usage.output_tokens > 0
+    assert outcome.spent.is_estimated
+    assert outcome.spent.input_tokens > 0
+    assert outcome.spent.output_tokens > 0
 
 
 @pytest.mark.parametrize("protocol", ["chat", "auto"])
@@ -567,7 +566,7 @@ async def test_calls_count_in_an_estimate_however_they_were_made(protocol):
         replies[0] = server.call("list_files", {"of": "x" * 3200}, usage=None)
     async with scripts.stage(replies, protocol=protocol) as stage:
         outcome = await stage.run()
-    assert outcome.spent.usage.output_tokens > 1000
+    assert outcome.spent.output_tokens > 1000
 
 
 async def test_summary_that_breaks_off_is_paid_for():
@@ -580,7 +579,7 @@ async def test_summary_that_breaks_off_is_paid_for():
         outcome = await stage.run()
     assert outcome.text == "Pears."
     assert outcome.spent.steps == 1
-    assert outcome.spent.usage.input_tokens > 500
+    assert outcome.spent.input_tokens > 500
 
 
 async def test_of_several_calls_only_the_one_that_ran_is_told_what_it_had_shown():

@@ -106,7 +106,7 @@ async def test_model_that_can_call_is_told_so_where_it_writes_a_call_as_text():
     said, told = stage.server.requests[2].messages[-2:]
     assert "print(42)" in said["content"]
     assert "has not been run" in told["content"]
-    assert outcome.spent.usage.input_tokens == 400
+    assert outcome.spent.input_tokens == 400
     assert stage.observer.of("notice") == []
 
 
@@ -261,7 +261,7 @@ async def test_figures_of_a_model_that_ran_no_code_are_seen_by_nobody():
         outcome = await stage.run()
     assert outcome.text == "It is 4.5."
     # Three prompts of 100 tokens; the second, with the first answer in it, was not counted.
-    usage = outcome.spent.usage
+    usage = outcome.spent
     assert (usage.input_tokens, usage.is_estimated) == (100 + 120 + 100, True)
     assert 20 + 20 < usage.output_tokens < 100
     assert stage.observer.said == "Let me see.\nIt is 4.5."
@@ -722,7 +722,7 @@ async def test_budget_allows_what_is_left(clock):
 async def test_tokens_left_shorten_the_answer():
     budget = budgets.Budget(settings.Turn(tokens=1000), settings.Model(name="x"))
     assert await budget.ask(800) == budgets.Allotment(200, is_last=False)
-    budget.charge(chat_messages.Usage(800, 150))
+    budget.charge(values.Usage(800, 150))
     assert isinstance(await budget.ask(0), budgets.Refusal)
 
 

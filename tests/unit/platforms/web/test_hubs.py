@@ -36,7 +36,7 @@ async def test_a_tab_that_takes_nothing_is_given_up():
 
 
 def _ended(number):
-    return event_json.ended(ports.End(status=ports.Status.DONE, turn_id=number))
+    return event_json.ended(ports.End(status=values.TurnStatus.DONE, turn_id=number))
 
 
 def test_a_turn_that_the_store_knows_is_forgotten_and_others_are_kept_for_a_while():

@@ -3,7 +3,7 @@ import datetime
 
 from interpreter_bot import values
 from interpreter_bot.platforms.web import snapshots
-from interpreter_bot.sessions import histories, ports
+from interpreter_bot.sessions import histories
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 TURN = histories.PastTurn(
@@ -67,7 +67,7 @@ def test_one_that_failed_says_why():
 
 
 def test_what_it_cost_is_told_before_its_end():
-    spent = ports.Spent(steps=2, input_tokens=10, output_tokens=3)
+    spent = values.Usage(steps=2, input_tokens=10, output_tokens=3)
     told = snapshots.events_of(dataclasses.replace(TURN, spent=spent, request_id="m" * 16))
     assert told["request_id"] == "m" * 16
     assert _kinds(told)[-2:] == ["usage", "over"]
