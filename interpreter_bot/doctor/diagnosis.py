@@ -74,21 +74,17 @@ class Finding:
     detail: str
 
 
-def diagnose(config: settings.Settings, open_pool: probes.OpenPool) -> tuple[Finding, ...]:
+def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
     """Run all checks, in about three seconds; never raises for what this machine lacks.
 
     The walls are tried even where `sandbox.enabled` is false. Runs an event loop of its own.
-
-    Args:
-        config: the settings in effect.
-        open_pool: `pools.Pool.open`.
     """
     about_host = (_disk(config), _runtime(config), _open_files(config))
     told = _Complaints()
     logger = logging.getLogger("interpreter_bot.kernels")
     logger.addHandler(told)
     try:
-        seen = asyncio.run(probes.probe(config, open_pool))
+        seen = asyncio.run(probes.probe(config))
     except (errors.BotError, OSError) as error:
         return (_no_sandbox(error, told.sentences, config.sandbox), *about_host)
     finally:

@@ -1,7 +1,6 @@
 """Probes of real kernels' walls, from inside and outside; `diagnosis` judges the results.
 
-Small limits make it quick, and what is true of them is true of larger ones. The pool comes from the
-caller.
+Small limits make it quick, and what is true of them is true of larger ones.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ import os
 import pathlib
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels.provisioning import provisioners
+from interpreter_bot.kernels import executions, launchers, pools, ports
 
 _MEMORY_BYTES: Final = 256 * settings.MIB
 _CHUNK_BYTES: Final = 8 * settings.MIB
@@ -62,41 +60,6 @@ def _doctor(told):
 """
 
 
-class Kernel(Protocol):
-    """The part of a kernel that probes need."""
-
-    async def execute(
-        self, code: str, *, show: Callable[[values.Output], None], seconds: float | None = None
-    ) -> values.Finished:
-        """Run code and return how it ended."""
-
-
-class Launched(Protocol):
-    """The part of a pool's started kernel that probes need."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel, which runs code."""
-
-    @property
-    def provisioner(self) -> provisioners.ForkProvisioner:
-        """The provisioner that started it."""
-
-
-class Pool(Protocol):
-    """The part of a pool that probes need."""
-
-    @property
-    def live(self) -> Mapping[str, Launched]:
-        """Live kernels by session."""
-
-    async def take(self, key: str) -> object:
-        """Start a kernel for a session."""
-
-
-OpenPool = Callable[[settings.Settings], AbstractAsyncContextManager[Pool]]
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outside:
     """A session as the host sees it.
@@ -135,7 +98,7 @@ class Seen:
     groups_reason: str
 
 
-async def probe(config: settings.Settings, open_pool: OpenPool) -> Seen:
+async def probe(config: settings.Settings) -> Seen:
     """Start two small kernels and run all checks; leaves nothing behind.
 
     Raises:
@@ -144,7 +107,7 @@ async def probe(config: settings.Settings, open_pool: OpenPool) -> Seen:
     with tempfile.TemporaryDirectory(prefix="ib-", ignore_cleanup_errors=True) as name:
         small = _small(config, pathlib.Path(name))
         with _canaries(pathlib.Path(name), small, config) as told:
-            async with open_pool(small) as pool:
+            async with pools.Pool.open(small) as pool:
                 await asyncio.gather(pool.take("one"), pool.take("two"))
                 return await _try(pool.live["one"], pool.live["two"], told, small.limits)
 
@@ -213,7 +176,12 @@ def _canaries(
             del os.environ[variable]
 
 
-async def _try(one: Launched, two: Launched, told: dict[str, Any], limits: settings.Limits) -> Seen:
+async def _try(
+    one: launchers.LaunchedKernel,
+    two: launchers.LaunchedKernel,
+    told: dict[str, Any],
+    limits: settings.Limits,
+) -> Seen:
     outside = (_outside(one.provisioner), _outside(two.provisioner))
     groups = one.provisioner.host_context.groups
     told = told | {"is_by_affinity": not groups.version}
@@ -238,7 +206,7 @@ async def _try(one: Launched, two: Launched, told: dict[str, Any], limits: setti
 
 
 async def _look(
-    kernel: Kernel, file: str, told: dict[str, Any]
+    kernel: executions.Kernel, file: str, told: dict[str, Any]
 ) -> dict[str, tuple[list[str], str]]:
     """Run one file of checks in a kernel; unanswered checks are missing in the result."""
     text = pathlib.Path(__file__).with_name(file).read_text("utf-8")
@@ -250,7 +218,7 @@ async def _look(
     return {}
 
 
-async def _run(kernel: Kernel, code: str) -> tuple[values.Finished, str]:
+async def _run(kernel: executions.Kernel, code: str) -> tuple[values.Finished, str]:
     printed: list[str] = []
 
     def show(output: values.Output) -> None:
@@ -261,7 +229,7 @@ async def _run(kernel: Kernel, code: str) -> tuple[values.Finished, str]:
     return finished, "".join(printed)
 
 
-def _outside(provisioner: provisioners.ForkProvisioner) -> Outside:
+def _outside(provisioner: ports.Provisioner) -> Outside:
     """Inspect a session that runs nothing yet: its init, then its kernel.
 
     Raises:

@@ -16,10 +16,10 @@ import functools
 import logging
 import signal
 import time
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import end_reasons, execution_streams, outputs, variable_names
+from interpreter_bot.kernels import end_reasons, execution_streams, outputs, ports, variable_names
 from interpreter_bot.kernels.wire import clients, sockets
 from interpreter_bot.text import quantities
 
@@ -29,27 +29,6 @@ _LAST_OUTPUT_SECONDS: Final = 0.05
 _INTERRUPTS_SECONDS: Final = 1.0
 # What is read of an execution, in relation to what is shown: the same display may be updated.
 _READ_SHARE: Final = 4
-
-
-class Process(Protocol):
-    """What an execution needs of the process behind a kernel; provisioners implement it."""
-
-    ended: asyncio.Event
-
-    async def send_signal(self, signum: int) -> None:
-        """Signal the kernel's main process; does nothing when it is gone."""
-
-    async def kill(self) -> None:
-        """Kill everything in the session."""
-
-    async def wait_status(self) -> int | None:
-        """Return the wait status of a kernel that ended, if known."""
-
-    def oom_kills(self) -> int:
-        """Count the session's processes that the OOM killer killed."""
-
-    def cpu_seconds(self) -> float:
-        """Return the session's processor time so far; 0 once it has ended."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +47,7 @@ class Kernel:
 
     def __init__(
         self,
-        process: Process,
+        provisioner: ports.Provisioner,
         connection: clients.Client,
         *,
         id: str,
@@ -76,7 +55,7 @@ class Kernel:
         interrupt_grace_seconds: float,
     ) -> None:
         self.id = id
-        self.process = process
+        self.provisioner = provisioner
         self._connection = connection
         self._limits = limits
         self._grace_seconds = interrupt_grace_seconds
@@ -93,7 +72,7 @@ class Kernel:
     @property
     def is_alive(self) -> bool:
         """Whether code can still run in it."""
-        return not self.process.ended.is_set()
+        return not self.provisioner.ended.is_set()
 
     @property
     def loss_reason(self) -> str:
@@ -140,7 +119,7 @@ class Kernel:
             return values.Finished(values.Ending.REFUSED, 0.0, self.loss_reason, kernel_lost=True)
         started = time.monotonic()
         self._stepping_in = asyncio.get_running_loop().create_future()
-        oom_kills = self.process.oom_kills()
+        oom_kills = self.provisioner.oom_kills()
 
         def show_unless_stopped(output: values.Output) -> None:
             # The person who stopped it knows that; the traceback is no error of the code.
@@ -161,9 +140,9 @@ class Kernel:
             over = listener.start(code)
             limit = self._limits.execution_seconds if seconds is None else seconds
             stepped_in = await self._await_end(over, listener, started + limit, limit)
-            if self.process.ended.is_set() or not over.done() or over.exception() is not None:
+            if self.provisioner.ended.is_set() or not over.done() or over.exception() is not None:
                 return await self._finish_dead(listener, stepped_in, oom_kills, started)
-            if self.process.oom_kills() > oom_kills:
+            if self.provisioner.oom_kills() > oom_kills:
                 show(values.Notice(end_reasons.partly_out_of_memory(self._limits.memory_bytes)))
             self.namespace = listener.namespace or self.namespace
             return _finished(listener.status, stepped_in, time.monotonic() - started)
@@ -183,7 +162,7 @@ class Kernel:
         limit: float,
     ) -> _Intervention | None:
         """Wait for the end; interrupt or kill where it does not come by itself."""
-        death = asyncio.create_task(self.process.ended.wait(), name="kernel's death")
+        death = asyncio.create_task(self.provisioner.ended.wait(), name="kernel's death")
         try:
             while True:
                 left = deadline + listener.seconds_asking - time.monotonic()
@@ -219,15 +198,15 @@ class Kernel:
         """Interrupt until the code reacts or its grace is over; then, or at once, kill."""
         give_up = time.monotonic() + self._grace_seconds
         while not intervention.is_deadly and (left := give_up - time.monotonic()) > 0:
-            await self.process.send_signal(signal.SIGINT)
+            await self.provisioner.send_signal(signal.SIGINT)
             pause = min(left, _INTERRUPTS_SECONDS)
             done, _ = await asyncio.wait(
                 {over, death}, timeout=pause, return_when=asyncio.FIRST_COMPLETED
             )
             if done:
                 return intervention
-        await self.process.kill()
-        await self.process.ended.wait()
+        await self.provisioner.kill()
+        await self.provisioner.ended.wait()
         return intervention
 
     async def _finish_dead(
@@ -244,8 +223,8 @@ class Kernel:
             self._died_of = stepped_in.reason or end_reasons.DEAF
             reason = f"{self._died_of} {end_reasons.LOST}"
             return values.Finished(stepped_in.ending, seconds, reason, kernel_lost=True)
-        status = await self.process.wait_status()
-        if self.process.oom_kills() > oom_kills:
+        status = await self.provisioner.wait_status()
+        if self.provisioner.oom_kills() > oom_kills:
             reason = end_reasons.out_of_memory(self._limits.memory_bytes)
             ending = values.Ending.OUT_OF_MEMORY
         else:
@@ -278,11 +257,13 @@ class Kernel:
             if self._stepping_in is not None and not self._stepping_in.done():
                 self._stepping_in.set_result(self._condemned)
             else:
-                self._killing = asyncio.create_task(self.process.kill(), name="condemned kernel")
+                self._killing = asyncio.create_task(
+                    self.provisioner.kill(), name="condemned kernel"
+                )
 
     async def close(self) -> None:
         """Kill the kernel and close its connection."""
-        await self.process.kill()
+        await self.provisioner.kill()
         self._connection.close()
 
 

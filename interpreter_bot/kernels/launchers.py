@@ -17,24 +17,12 @@ import jupyter_client
 from jupyter_client import kernelspec, provisioning
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import executions
+from interpreter_bot.kernels import executions, ports
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.kernels.provisioning import provisioners
 from interpreter_bot.kernels.wire import clients, sockets
 
 _GROUP = "jupyter_client.kernel_provisioners"
-_NEEDED = (
-    "attach",
-    "cpu_seconds",
-    "ended",
-    "host_context",
-    "host_uid",
-    "wait_status",
-    "memory_bytes",
-    "oom_kills",
-    "processes",
-)
-
 _log = logging.getLogger(__name__)
 
 _DEATH_SECONDS = 5.0
@@ -59,7 +47,7 @@ def check(name: str) -> None:
         raise errors.SettingsError(told) from error
     if not (isinstance(kind, type) and issubclass(kind, provisioning.KernelProvisionerBase)):
         raise errors.SettingsError(f"{name} is no kernel provisioner of jupyter_client's kind.")
-    if missing := [needed for needed in _NEEDED if not _offers(kind, needed)]:
+    if missing := [needed for needed in ports.MEMBERS if not _offers(kind, needed)]:
         raise errors.SettingsError(
             f"The kernel provisioner {name} cannot be used: it lacks {', '.join(missing)}. "
             "It must do what ForkProvisioner does."
@@ -102,7 +90,7 @@ class LaunchedKernel:
     """
 
     kernel: executions.Kernel
-    provisioner: provisioners.ForkProvisioner
+    provisioner: ports.Provisioner
     manager: jupyter_client.AsyncKernelManager
     workspace: workspaces.Workspace | None = None
 
@@ -165,9 +153,7 @@ class Launcher:
         )
         return LaunchedKernel(kernel, manager.provisioner, manager)
 
-    async def _open(
-        self, connection: clients.Client, provisioner: provisioners.ForkProvisioner
-    ) -> None:
+    async def _open(self, connection: clients.Client, provisioner: ports.Provisioner) -> None:
         opening = asyncio.create_task(connection.open(), name="connecting")
         ended = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
         try:

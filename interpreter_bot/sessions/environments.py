@@ -88,7 +88,7 @@ class SessionEnvironment:
         if self._mark is None:
             # Not earlier: taking a kernel changes the files' owner, which is no change by the code.
             self._mark = await self.workspace.mark()
-        before = await asyncio.to_thread(kernel.process.cpu_seconds)
+        before = await asyncio.to_thread(kernel.provisioner.cpu_seconds)
         # No await from here until the code runs: an execution shown as begun must end.
         await self._events.begin(code)
         if loss is not None:
@@ -156,7 +156,7 @@ class SessionEnvironment:
 
     async def _count(self, kernel: executions.Kernel, before: float) -> None:
         """Record the processor time of the code, if its kernel still lives."""
-        after = await asyncio.to_thread(kernel.process.cpu_seconds)
+        after = await asyncio.to_thread(kernel.provisioner.cpu_seconds)
         self._cpu_seconds += max(after - before, 0.0)
         self._events.worked(self._cpu_seconds)
 

@@ -12,7 +12,6 @@ import pytest
 
 from interpreter_bot import settings
 from interpreter_bot.doctor import diagnosis
-from interpreter_bot.kernels import pools
 from interpreter_bot.kernels.provisioning import cgroups
 
 FORBID = """
@@ -30,10 +29,9 @@ EXAMINE = """
 import dataclasses, json, pathlib, sys
 from interpreter_bot import settings
 from interpreter_bot.doctor import diagnosis
-from interpreter_bot.kernels import pools
 place = pathlib.Path(sys.argv[1])
 paths = settings.Paths(data=place / "d", runtime=place / "r")
-findings = diagnosis.diagnose(settings.Settings(paths=paths), pools.Pool.open)
+findings = diagnosis.diagnose(settings.Settings(paths=paths))
 found = [dataclasses.asdict(finding) for finding in findings]
 print(json.dumps([diagnosis.level(findings), found]))
 """
@@ -63,7 +61,7 @@ def examined(tmp_path_factory, servers_before):
     kernels = settings.Kernels(preload=("json", "no_such_module"))
     bot = settings.Settings(limits=limits, paths=paths, kernels=kernels)
     started = time.monotonic()
-    findings = diagnosis.diagnose(bot, pools.Pool.open)
+    findings = diagnosis.diagnose(bot)
     return findings, time.monotonic() - started
 
 
@@ -128,7 +126,7 @@ def test_nothing_is_left(servers_before):
 def test_groups_that_are_switched_off_are_not_used(tmp_path):
     paths = settings.Paths(data=tmp_path / "d", runtime=tmp_path / "r")
     bot = settings.Settings(sandbox=settings.Sandbox(cgroups="off"), paths=paths)
-    findings = diagnosis.diagnose(bot, pools.Pool.open)
+    findings = diagnosis.diagnose(bot)
     found = {finding.name: finding for finding in findings}
     assert "switched off" in found["control group"].detail
     assert "watchdog" in found["memory of a session"].detail

@@ -121,7 +121,8 @@ async def test_files_that_are_not_attached_in_time_end_the_kernel(bot, monkeypat
         ("no-such-provisioner", "called no-such-provisioner is installed"),
         (
             "local-provisioner",
-            r"lacks attach, cpu_seconds, ended, .*It must do what ForkProvisioner does",
+            r"lacks attach, cpu_seconds, ended, host_context, host_uid, memory_bytes, oom_kills, "
+            r"processes, wait_status\. It must do what ForkProvisioner does",
         ),
     ],
 )

@@ -1,14 +1,14 @@
 """The doctor's report."""
 
 import json
-from types import SimpleNamespace
 
 from interpreter_bot.commands import doctor
+from interpreter_bot.doctor import diagnosis
 
-WALL = SimpleNamespace(
+WALL = diagnosis.Finding(
     name="network", is_active=True, consequence="Code talks.", fix="Do this.", detail="lo\nonly"
 )
-HOLE = SimpleNamespace(
+HOLE = diagnosis.Finding(
     name="cpu", is_active=False, consequence="Code hogs.", fix="Delegate cgroups.", detail=""
 )
 

@@ -12,6 +12,7 @@ import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.doctor import advice, diagnosis, probes, wall_checks
+from interpreter_bot.kernels import pools
 
 MIB = 1024 * 1024
 OWN = probes.own_namespaces()
@@ -166,7 +167,7 @@ def test_every_finding_says_what_is_lost_and_how_to_get_it():
 @pytest.mark.parametrize(
     "error", [errors.SandboxError("no"), errors.KernelStartError(), OSError(1, "no")], ids=repr
 )
-def test_pool_that_does_not_open_is_a_finding(error, tmp_path):
+def test_pool_that_does_not_open_is_a_finding(error, tmp_path, monkeypatch):
     class Closed:
         async def __aenter__(self):
             raise error
@@ -174,8 +175,9 @@ def test_pool_that_does_not_open_is_a_finding(error, tmp_path):
         async def __aexit__(self, *_):
             pass
 
+    monkeypatch.setattr(pools.Pool, "open", lambda _: Closed())
     bot = settings.Settings(paths=settings.Paths(data=tmp_path, runtime=tmp_path))
-    first, *_ = findings = diagnosis.diagnose(bot, lambda _: Closed())
+    first, *_ = findings = diagnosis.diagnose(bot)
     assert (first.name, first.is_active) == ("sandbox", False)
     assert str(error) in first.detail
     assert first.fix
