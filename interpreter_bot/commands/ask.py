@@ -70,7 +70,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             config.for_one_session(), os.environ, is_ephemeral=True
         ) as service:
             if options.model:
-                service.check_model(options.model)
+                service.queries.check_model(options.model)
             key = values.SessionKey("console", thread=uuid.uuid4().hex)
             async for prompt in asked():
                 interrupter.stop_by(functools.partial(service.stop, key))

@@ -79,7 +79,7 @@ def _openings(
         )
     if config.slack.is_on:
         openings["Slack"] = functools.partial(
-            slack.serve, service, config.slack, engine=service.engine
+            slack.serve, service, config.slack, engine=service.queries.engine
         )
     if token := config.discord.token.get_secret_value():
         openings["Discord"] = functools.partial(discord.serve, service, config.discord, token=token)

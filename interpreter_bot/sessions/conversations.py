@@ -1,4 +1,7 @@
-"""Conversations: everything that platforms do with sessions; the only entry from platforms."""
+"""Conversations: everything that platforms do with sessions; the only entry from platforms.
+
+Above 300 lines: whatever is done with a session begins here. What is read of one is in `queries`.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from interpreter_bot.sessions import (
     requests,
     stop_signals,
     transcript_memory,
+    turn_inputs,
     turns,
     variable_losses,
 )
@@ -39,11 +43,16 @@ _STOPPING_SECONDS: Final = 15.0
 _MOST_UNSAID: Final = 1000
 
 
-class Conversations(queries.Queries):
-    """The sessions of all platforms. Use `open`."""
+class Conversations:
+    """The sessions of all platforms. Use `open`.
+
+    Attributes:
+        queries: the reading side.
+    """
 
     def __init__(self, services: turns.TurnServices, *, model_notice: str = "") -> None:
-        super().__init__(services)
+        self.queries = queries.Queries(services)
+        self._services = services
         config = services.config
         self._lanes = lanes.Lanes(
             concurrent=config.sessions.concurrent_turns, waiting=config.sessions.waiting_requests
@@ -170,6 +179,43 @@ class Conversations(queries.Queries):
             platform, workspace, channel=channel, person=person, most=most
         )
         return tuple(map(self._overview, found))
+
+    async def rename(self, key: values.SessionKey, title: str) -> None:
+        """Set the title of a session for lists."""
+        session = await self._services.database.sessions.open(key)
+        await self._services.database.sessions.set_title(session.id, title)
+
+    async def put(self, key: values.SessionKey, attachment: requests.Attachment) -> str:
+        """Put a file into a session's workspace; return its name there.
+
+        Raises:
+            BotError: it is refused, or could not be had.
+        """
+        workspace = await self._services.pool.workspace(values.text(key))
+        limits = self._services.config.limits
+        return (await turn_inputs.put_files(attachment, workspace, limits)).name
+
+    async def choose_model(self, key: values.SessionKey, title: str | None) -> None:
+        """Choose a session's model; None goes back to the default.
+
+        Raises:
+            BotError: there is no such model.
+        """
+        if title is not None:
+            self.queries.check_model(title)
+        session = await self._services.database.sessions.open(key)
+        await self._services.database.sessions.choose_model(session.id, title)
+
+    async def choose(self, scope: values.Scope, name: str, value: object | None) -> None:
+        """Store a choice for a scope; None deletes it, so that a wider one is in effect again."""
+        if value is None:
+            await self._services.database.choices.remove(scope, name)
+        else:
+            await self._services.database.choices.put(scope, name, value)
+
+    async def claim(self, platform: str, event_id: str) -> bool:
+        """Claim an event: exactly one of all callers, in any process, gets True."""
+        return await self._services.database.events.claim(platform, event_id)
 
     def notify_through(self, platform: str, notify: Notify) -> None:
         """Register how people of a platform are notified outside of turns.

@@ -1,4 +1,4 @@
-"""Read sessions: history, files, choices, usage. Nothing is run here."""
+"""Read sessions: history, files, models, choices, usage. Nothing is run or changed here."""
 
 from __future__ import annotations
 
@@ -47,11 +47,6 @@ class Queries:
         """Titles of all models, the default first."""
         return self._services.catalogue.titles
 
-    async def rename(self, key: values.SessionKey, title: str) -> None:
-        """Set the title of a session for lists."""
-        session = await self._services.database.sessions.open(key)
-        await self._services.database.sessions.set_title(session.id, title)
-
     async def history(
         self, key: values.SessionKey, *, most: int = 50
     ) -> tuple[histories.PastTurn, ...]:
@@ -97,15 +92,6 @@ class Queries:
         async with workspace.read(name) as content:
             yield content.info, aiter(content)
 
-    async def put(self, key: values.SessionKey, attachment: requests.Attachment) -> str:
-        """Put a file into a session's workspace; return its name there.
-
-        Raises:
-            BotError: it is refused, or could not be had.
-        """
-        workspace = await self._services.pool.workspace(values.text(key))
-        return (await turn_inputs.put_files(attachment, workspace, self.limits)).name
-
     async def model(self, key: values.SessionKey, *, person: str = "") -> str:
         """Return the title of a session's model; empty if there is none.
 
@@ -124,17 +110,6 @@ class Queries:
             BotError: there is none, or none at all; the sentence says which there are.
         """
         self._services.catalogue.model(title)
-
-    async def choose_model(self, key: values.SessionKey, title: str | None) -> None:
-        """Choose a session's model; None goes back to the default.
-
-        Raises:
-            BotError: there is no such model.
-        """
-        if title is not None:
-            self.check_model(title)
-        session = await self._services.database.sessions.open(key)
-        await self._services.database.sessions.choose_model(session.id, title)
 
     async def usage(
         self, key: values.SessionKey, person: requests.Person
@@ -169,14 +144,3 @@ class Queries:
         """
         wanted = self._services.config.sessions.approval
         return await approvals.in_effect(scope, self._services.database, wanted, at_least)
-
-    async def choose(self, scope: values.Scope, name: str, value: object | None) -> None:
-        """Store a choice for a scope; None deletes it, so that a wider one is in effect again."""
-        if value is None:
-            await self._services.database.choices.remove(scope, name)
-        else:
-            await self._services.database.choices.put(scope, name, value)
-
-    async def claim(self, platform: str, event_id: str) -> bool:
-        """Claim an event: exactly one of all callers, in any process, gets True."""
-        return await self._services.database.events.claim(platform, event_id)

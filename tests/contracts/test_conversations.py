@@ -189,11 +189,11 @@ async def test_where_nothing_runs_nothing_is_stopped(conversation):
 
 async def test_past_turns_are_those_that_were_taken(conversation):
     ends = [await conversation.ask(text, replies.Reply()) for text in (HELLO, f"{HELLO} again")]
-    past = await conversation.service.history(conversation.key)
+    past = await conversation.service.queries.history(conversation.key)
     assert [one.request for one in past] == [HELLO, f"{HELLO} again"]
     assert [one.id for one in past] == [end.turn_id for end in ends]
     assert {one.person for one in past} == {ANNA.id}
-    assert await conversation.service.history(conversation.key, most=1) == past[1:]
+    assert await conversation.service.queries.history(conversation.key, most=1) == past[1:]
     (listed,) = await conversation.service.recent(
         conversation.key.platform, conversation.key.workspace
     )
@@ -213,36 +213,36 @@ async def test_files_are_kept_until_a_reset_that_says_so(conversation):
 
     name = await conversation.service.put(conversation.key, requests.Attachment("a.csv", pieces, 8))
     await conversation.service.reset(conversation.key)
-    (listed,) = await conversation.service.files(conversation.key)
+    (listed,) = await conversation.service.queries.files(conversation.key)
     assert (listed.name, listed.size_bytes) == (name, 8)
-    async with conversation.service.reading(conversation.key, name) as (info, chunks):
+    async with conversation.service.queries.reading(conversation.key, name) as (info, chunks):
         assert (info.name, info.size_bytes) == (name, 8)
         assert b"".join([chunk async for chunk in chunks]) == b"a,b\n1,2\n"
     with pytest.raises(errors.FileMissingError):
-        async with conversation.service.reading(conversation.key, "b.csv"):
+        async with conversation.service.queries.reading(conversation.key, "b.csv"):
             pytest.fail("there is none")
     await conversation.service.reset(conversation.key, files=True)
-    assert await conversation.service.files(conversation.key) == ()
+    assert await conversation.service.queries.files(conversation.key) == ()
 
 
 async def test_a_model_is_chosen_of_those_there_are(conversation):
-    first, second = conversation.service.models
-    assert await conversation.service.model(conversation.key) == first
+    first, second = conversation.service.queries.models
+    assert await conversation.service.queries.model(conversation.key) == first
     await conversation.service.choose_model(conversation.key, second)
-    assert await conversation.service.model(conversation.key) == second
+    assert await conversation.service.queries.model(conversation.key) == second
     with pytest.raises(errors.BotError):
         await conversation.service.choose_model(conversation.key, "another")
     await conversation.service.choose_model(conversation.key, None)
-    assert await conversation.service.model(conversation.key) == first
+    assert await conversation.service.queries.model(conversation.key) == first
 
 
 async def test_the_strictest_approval_counts_and_what_is_taken_back_does_not(conversation):
     service, scope = conversation.service, conversation.scope
-    assert await service.approval(scope) == "never"
+    assert await service.queries.approval(scope) == "never"
     await service.choose(scope, approvals.NAME, "plan")
-    assert await service.approval(scope) == "plan"
-    assert await service.approval(scope, "every") == "every"
-    assert (await service.choices(scope)).get(approvals.NAME) == "plan"
+    assert await service.queries.approval(scope) == "plan"
+    assert await service.queries.approval(scope, "every") == "every"
+    assert (await service.queries.choices(scope)).get(approvals.NAME) == "plan"
     await service.choose(scope, approvals.NAME, None)
-    assert await service.approval(scope) == "never"
-    assert approvals.NAME not in await service.choices(scope)
+    assert await service.queries.approval(scope) == "never"
+    assert approvals.NAME not in await service.queries.choices(scope)

@@ -115,6 +115,7 @@ class Conversations:
     """The fake. What it remembers lasts as long as it; hand `past` on to play a restart."""
 
     def __init__(self, directory, script=None, *, models=("Scripted",), limits=None, notice=""):
+        self.queries = self  # It answers what is asked about conversations, too.
         self._directory = directory
         self._script = script or {}
         self._lanes = collections.defaultdict(asyncio.Lock)

@@ -101,6 +101,7 @@ class Conversations:
     """
 
     def __init__(self, script, *, models=("small", "large"), is_sandboxed=True):
+        self.queries = self  # It answers what is asked about conversations, too.
         self._script = script
         self.models = models
         self.model_notice = "" if models else "Set a model to get answers in words."

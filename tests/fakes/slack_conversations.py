@@ -37,6 +37,7 @@ class Conversations:
     """See the module."""
 
     def __init__(self, script=echo, *, models=("good", "cheap"), limits=None):
+        self.queries = self  # It answers what is asked about conversations, too.
         self.script = script
         self.limits = limits or settings.Limits()
         self.is_sandboxed = True

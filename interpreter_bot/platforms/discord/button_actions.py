@@ -95,7 +95,9 @@ class ButtonActions:
     async def _show_code(
         self, interaction: discord.Interaction[Any], place: locations.Place, turn_id: int
     ) -> None:
-        turn = next((t for t in await self._service.history(place.key) if t.id == turn_id), None)
+        turn = next(
+            (t for t in await self._service.queries.history(place.key) if t.id == turn_id), None
+        )
         codes = [part.code for part in turn.parts if _is_code(part)] if turn else []  # type: ignore[union-attr]
         if not codes:
             raise errors.BotError("That answer is too long ago.")

@@ -38,7 +38,7 @@ async def hand_out(
         BotError: there is none, or Discord would not take it.
     """
     with tempfile.TemporaryFile() as spool:
-        async with handler.service.reading(place.key, name) as (info, chunks):
+        async with handler.service.queries.reading(place.key, name) as (info, chunks):
             if info.size_bytes > place.file_bytes:
                 most = quantities.size(place.file_bytes)
                 raise errors.BotError(
@@ -61,7 +61,7 @@ async def notebook(
     Raises:
         BotError: Discord would not take it.
     """
-    data = await handler.service.notebook(place.key)
+    data = await handler.service.queries.notebook(place.key)
     if len(data) > place.file_bytes:
         raise errors.BotError("The notebook is larger than Discord lets me send.")
     told = "This conversation as a Jupyter notebook:"
@@ -107,7 +107,7 @@ class CommandActions:
         """List files, or send one."""
         place = locations.of_interaction(interaction)
         if not name:
-            listed = texts.files(await self._service.files(place.key))
+            listed = texts.files(await self._service.queries.files(place.key))
             await self._handler.tell(interaction, _cut(listed))
             return
         await hand_out(self._handler, interaction, place, name)
@@ -115,13 +115,13 @@ class CommandActions:
     async def file_names(self, interaction: _Interaction) -> tuple[str, ...]:
         """Return the names of all files."""
         place = locations.of_interaction(interaction)
-        return tuple(info.name for info in await self._service.files(place.key))
+        return tuple(info.name for info in await self._service.queries.files(place.key))
 
     async def limits(self, interaction: _Interaction) -> None:
         """Show the limits of code."""
         told = texts.limits(
-            self._service.limits,
-            is_sandboxed=self._service.is_sandboxed,
+            self._service.queries.limits,
+            is_sandboxed=self._service.queries.is_sandboxed,
             file_bytes=locations.of_interaction(interaction).file_bytes,
         )
         await self._handler.tell(interaction, told)
@@ -133,7 +133,7 @@ class CommandActions:
     async def usage(self, interaction: _Interaction) -> None:
         """Show the usage."""
         place, person = locations.of_interaction(interaction), locations.person(interaction.user)
-        told = texts.usage(await self._service.usage(place.key, person))
+        told = texts.usage(await self._service.queries.usage(place.key, person))
         await self._handler.tell(interaction, told)
 
     async def help(self, interaction: _Interaction) -> None:
@@ -149,10 +149,10 @@ class CommandActions:
         """Show or choose the model."""
         place = locations.of_interaction(interaction)
         if not name:
-            current = await self._service.model(place.key)
+            current = await self._service.queries.model(place.key)
             told = f"This conversation asks {markdown.line(current)}." if current else ""
-            if len(self._service.models) > 1:
-                told += f" There are {', '.join(map(markdown.line, self._service.models))}."
+            if len(self._service.queries.models) > 1:
+                told += f" There are {', '.join(map(markdown.line, self._service.queries.models))}."
             told = told or f"There is no model. {markdown.plain(self._service.model_notice)}"
             await self._handler.tell(interaction, _cut(told))
             return
@@ -166,13 +166,13 @@ class CommandActions:
         if not name:
             await self._show_settings(interaction, place)
             return
-        chosen = preferences.parse(name, value, self._service.models)
+        chosen = preferences.parse(name, value, self._service.queries.models)
         await self._service.choose(_scope(interaction, place, scope), name, chosen)
         words = {"me": "for you", "channel": "in this channel", "server": "on this server"}
         told = "as by default" if chosen is None else markdown.line(value.strip())
         told = f"{markdown.line(name)} is {told} from now on, {words[scope]}."
         if name == preferences.APPROVAL:
-            holds = await self._service.approval(place.scope(str(interaction.user.id)))
+            holds = await self._service.queries.approval(place.scope(str(interaction.user.id)))
             told += f" With what others chose, {markdown.line(holds)} holds for you here."
         await self._handler.tell(interaction, told)
 
@@ -183,7 +183,7 @@ class CommandActions:
         for name in preferences.NAMES:
             value: object = getattr(holds, name, "")
             if name == preferences.APPROVAL:
-                value = await self._service.approval(place.scope(person.id))
+                value = await self._service.queries.approval(place.scope(person.id))
             shown = {True: "on", False: "off", "": "default"}.get(value, value)
             lines.append(f"• {markdown.line(name)}: {shown} ({preferences.ABOUT[name]})")
         await self._handler.tell(interaction, "\n".join(lines))

@@ -181,7 +181,9 @@ class InteractionHandler:
         """Run the request of an earlier turn again, if permitted."""
         if not await self.begins(interaction, is_public=True):
             return
-        past = next((t for t in await self.service.history(place.key) if t.id == turn_id), None)
+        past = next(
+            (t for t in await self.service.queries.history(place.key) if t.id == turn_id), None
+        )
         if past is None:
             await self.tell(interaction, "That answer is too long ago.")
             return

@@ -148,7 +148,7 @@ class Threads:
         known = self._known.get(thread.id)
         if known is None:
             place = of_channel(thread, thread.guild)
-            known = bool(await self._service.history(place.key, most=1))
+            known = bool(await self._service.queries.history(place.key, most=1))
             self._known[thread.id] = known
         return known
 

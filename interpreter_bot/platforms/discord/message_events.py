@@ -107,7 +107,7 @@ class MessageEvents:
             said = await self.said(message)
             wanted = self.request(message, said, place, preferences.Preferences())
             for answered in (place, locations.of_thread(place, message.id)):
-                past = await self._service.history(answered.key)
+                past = await self._service.queries.history(answered.key)
                 if any(turn.request == wanted.text for turn in past):
                     # Its words are unchanged.
                     return
@@ -210,7 +210,7 @@ class MessageEvents:
         most = self._options.context_messages
         if not isinstance(channel, discord.Thread) or not most:
             return []
-        if channel.owner_id == self._me or await self._service.history(place.key, most=1):
+        if channel.owner_id == self._me or await self._service.queries.history(place.key, most=1):
             return []
         try:
             found = [one async for one in channel.history(limit=most, before=message)]
@@ -249,7 +249,7 @@ class MessageEvents:
         chosen: preferences.Preferences,
     ) -> requests.Request:
         """Make a request of a message. Without any model, the code in it is what can be run."""
-        code = message_parsing.code_blocks(said.text) if not self._service.models else ""
+        code = message_parsing.code_blocks(said.text) if not self._service.queries.models else ""
         return requests_in_flight.request_in(
             place,
             locations.person(message.author),

@@ -107,10 +107,10 @@ class RequestsInFlight:
         self, place: locations.Place, person: requests.Person
     ) -> preferences.Preferences:
         """Return the preferences in effect for a person in a place."""
-        chosen = await self._service.choices(place.scope(person.id))
+        chosen = await self._service.queries.choices(place.scope(person.id))
         holds = preferences.effective(chosen, self._options)
-        known = self._service.models
-        if holds.model in known and await self._service.model(place.key) == known[0]:
+        known = self._service.queries.models
+        if holds.model in known and await self._service.queries.model(place.key) == known[0]:
             return holds
         # A choice of the session itself comes first.
         return dataclasses.replace(holds, model="")

@@ -184,7 +184,7 @@ def _add_choosing(
     async def models(interaction: _Interaction, current: str) -> list[app_commands.Choice[str]]:
         if not handler.may_complete(interaction):
             return []
-        return _choices(handler.service.models, current)
+        return _choices(handler.service.queries.models, current)
 
     @group.command(name="settings", description="See or change how I behave, and for whom")
     @app_commands.describe(
@@ -212,7 +212,7 @@ def _add_choosing(
         if not handler.may_complete(interaction):
             return []
         name = str(interaction.namespace.name or "")
-        found = preferences.suggestions(name, handler.service.models)
+        found = preferences.suggestions(name, handler.service.queries.models)
         return _choices((*found, "default"), current)
 
 

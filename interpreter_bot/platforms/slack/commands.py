@@ -94,9 +94,9 @@ class Commands:
             case "files" if command.argument:
                 return await self.send_file(key, place, command.argument)
             case "files":
-                return mrkdwn.files(await service.files(key))
+                return mrkdwn.files(await service.queries.files(key))
             case "limits":
-                return mrkdwn.limits(service.limits)
+                return mrkdwn.limits(service.queries.limits)
             case "model" if command.argument:
                 await service.choose_model(key, command.argument)
                 return f"From now on I ask {mrkdwn.defused(command.argument)}."
@@ -116,18 +116,18 @@ class Commands:
 
     async def _models(self, key: values.SessionKey) -> str:
         service = self._service
-        current = await service.model(key)
-        if not service.models:
+        current = await service.queries.model(key)
+        if not service.queries.models:
             return service.model_notice or "No model is set up; `/py` runs your own code."
         lines = [
             f"- {'**' if title == current else ''}{mrkdwn.defused(title)}"
             f"{'** (in use)' if title == current else ''}"
-            for title in service.models
+            for title in service.queries.models
         ]
         return "\n".join(["Models:", *lines])
 
     async def _usage(self, key: values.SessionKey, person: requests.Person) -> str:
-        usage = await self._service.usage(key, person)
+        usage = await self._service.queries.usage(key, person)
         here, today = usage.session, usage.today
         money = "" if usage.allowed_money is None else f" of {usage.allowed_money:.2f}"
         tokens = "" if usage.allowed_tokens is None else f" of {usage.allowed_tokens:,}"
@@ -147,7 +147,7 @@ class Commands:
         if argument:
             await self._choose(key, profile, permissions.APPROVAL, argument)
         scope = values.Scope("slack", key.workspace, key.channel)
-        holds = await self._service.approval(scope, self._config.approval)
+        holds = await self._service.queries.approval(scope, self._config.approval)
         more = f" `{argument}` would be less than what holds around here."
         return f"Approval here: {holds}.{more if argument not in ('', holds) else ''}"
 
@@ -178,7 +178,7 @@ class Commands:
         await self._service.choose(scope, name, value)
 
     async def _send_notebook(self, key: values.SessionKey, place: posted_messages.Place) -> str:
-        data = await self._service.notebook(key)
+        data = await self._service.queries.notebook(key)
         file = file_uploads.of_bytes("session.ipynb", data, "", is_image=False)
         return await self._send(place, file)
 
@@ -192,7 +192,7 @@ class Commands:
         """
         spool = file_uploads.UploadSpool()
         try:
-            async with self._service.reading(key, name) as (_, chunks):
+            async with self._service.queries.reading(key, name) as (_, chunks):
                 await _copy(chunks, spool)
             spool.complete()
         finally:

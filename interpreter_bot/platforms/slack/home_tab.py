@@ -60,7 +60,7 @@ class Feedback:
         own = values.Scope("slack", team, person=user)
         name = f"{_TALLY}:{turn}"
         async with self._counting:
-            before = (await service.choices(own)).get(name)
+            before = (await service.queries.choices(own)).get(name)
             if opinion not in _KINDS or before == opinion:
                 return
             counted = await self._tally(team)
@@ -76,7 +76,7 @@ class Feedback:
         return tally["up"], tally["down"]
 
     async def _tally(self, team: str) -> dict[str, int]:
-        chosen: Any = (await self._service.choices(values.Scope("slack", team))).get(_TALLY)
+        chosen: Any = (await self._service.queries.choices(values.Scope("slack", team))).get(_TALLY)
         known = chosen if isinstance(chosen, Mapping) else {}
         return {kind: max(int(known.get(kind, 0)), 0) for kind in _KINDS}
 
@@ -133,12 +133,16 @@ class HomeTab:
         service = self._service
         own = await service.recent("slack", workspace.team, person=user, most=_MOST)
         nowhere = values.SessionKey("slack", workspace.team)
-        usage = await service.usage(nowhere, requests.Person(profile.user, profile.name))
+        usage = await service.queries.usage(nowhere, requests.Person(profile.user, profile.name))
         more: Sequence[blocks.Block] = ()
         if profile.is_admin:
             more = admin_views.shown(await self._governed(workspace, person))
         shown = home_views.Home(
-            own=own, models=service.models, usage=usage, notice=service.model_notice, more=more
+            own=own,
+            models=service.queries.models,
+            usage=usage,
+            notice=service.model_notice,
+            more=more,
         )
         await self._publish(workspace, user, home_views.home(shown))
 
@@ -150,11 +154,11 @@ class HomeTab:
         if person:
             name = (await self._permissions.profile(workspace, person)).name
             nowhere = values.SessionKey("slack", workspace.team)
-            usage = await service.usage(nowhere, requests.Person(person, name))
+            usage = await service.queries.usage(nowhere, requests.Person(person, name))
         return admin_views.AdminForm(
             everybody=await service.recent("slack", workspace.team, most=_MOST),
             holds=await self._permissions.lists(workspace),
-            approval=await service.approval(
+            approval=await service.queries.approval(
                 values.Scope("slack", workspace.team), self._config.approval
             ),
             feedback=await self._feedback.counted(workspace.team),
@@ -183,7 +187,7 @@ class HomeTab:
             await self.show(workspace, user, person=value)
             return
         if action == home_views.HOME_MODEL:
-            value, title = home_views.model_chosen(value, self._service.models)
+            value, title = home_views.model_chosen(value, self._service.queries.models)
             key = await self._checked(workspace, profile, value)
             await self._service.choose_model(key, title)
         elif action != home_views.HOME_REFRESH:
@@ -234,7 +238,7 @@ class HomeTab:
             SlackError: Slack refuses it.
         """
         scope = values.Scope("slack", workspace.team)
-        view = admin_views.form(await self._service.choices(scope))
+        view = admin_views.form(await self._service.queries.choices(scope))
         await self._api.call(workspace, "views.open", trigger_id=trigger, view=view)
 
     async def choose(

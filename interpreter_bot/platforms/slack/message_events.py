@@ -146,7 +146,7 @@ class MessageEvents:
         key = message_requests.session_key(workspace, message, is_channels=False)
         is_known = self._threads.is_channels(workspace.team, message.channel, message.thread)
         # Asks the database, not Slack: most threads do not concern the bot.
-        past = await self._service.history(key, most=_PAST_LOOKED_AT)
+        past = await self._service.queries.history(key, most=_PAST_LOOKED_AT)
         if not is_known and not past:
             return False
         scope = values.Scope(PLATFORM, key.workspace, key.channel)
@@ -245,6 +245,6 @@ class MessageEvents:
         await self._in_flight.answer(entry, request)
         if request.is_code:
             return
-        begun = await self._service.history(request.key, most=2)
+        begun = await self._service.queries.history(request.key, most=2)
         if len(begun) < 2:
             await self._service.rename(request.key, requests_in_flight.title_of(request))

@@ -57,7 +57,7 @@ async def build(
     names = await _names(shared.permissions, workspace, thread)
     sent_before = [one for sent in thread.with_files if sent.user in names for one in sent.files]
     if sent_before:
-        present = frozenset(info.name for info in await shared.service.files(about["key"]))
+        present = frozenset(info.name for info in await shared.service.queries.files(about["key"]))
         files += thread_history.files_asked_for(sent_before, text, present)[:_MOST_FILES]
     if not text and not files:
         raise errors.BotError(commands.HELP)

@@ -149,7 +149,7 @@ class Permissions:
 
     async def preferences(self, scope: values.Scope) -> Preferences:
         """Return the preferences in effect in a workspace or channel."""
-        return effective(await self._service.choices(scope), self._config)
+        return effective(await self._service.queries.choices(scope), self._config)
 
     async def _members(
         self, workspace: installations.InstalledWorkspace, group: str

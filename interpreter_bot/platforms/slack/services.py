@@ -65,7 +65,9 @@ def build(
         api=api,
         permissions=permissions.Permissions(api, config, service),
         threads=thread_history.ThreadHistory(api),
-        downloads=file_downloads.FileDownloads(api, config, most_bytes=service.limits.upload_bytes),
+        downloads=file_downloads.FileDownloads(
+            api, config, most_bytes=service.queries.limits.upload_bytes
+        ),
         uploads=file_uploads.FileUploads(api),
         questions=questions.Questions(approvals.LATE),
     )

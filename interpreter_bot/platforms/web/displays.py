@@ -127,13 +127,13 @@ class Displays:
         sha256 = request.query.get("sha256")
         if sha256 is None:
             key, name = files.where(request)
-            async with self._service.reading(key, name) as opened:
+            async with self._service.queries.reading(key, name) as opened:
                 yield opened
             return
         data = None
         if _SHA256.fullmatch(sha256):
             data = self._hub.kept(sha256)
-            data = await self._service.kept(sha256) if data is None else data
+            data = await self._service.queries.kept(sha256) if data is None else data
         if data is None:
             raise errors.FileMissingError("It is no longer kept.")
         yield values.FileInfo(sha256, len(data), 0), _one(data)

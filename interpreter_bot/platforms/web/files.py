@@ -26,7 +26,7 @@ class Files:
     async def upload(self, request: web.Request) -> web.Response:
         """Put a file into a workspace; the body is the file. The response is its name there."""
         key, name = where(request)
-        limit = self._service.limits.upload_bytes
+        limit = self._service.queries.limits.upload_bytes
         size = request.content_length
         if size is not None and size > limit:
             raise errors.FileTooLargeError(too_large(limit))
@@ -38,7 +38,7 @@ class Files:
     async def download(self, request: web.Request) -> web.StreamResponse:
         """Serve a file of a workspace as a download, never inline."""
         key, name = where(request)
-        async with self._service.reading(key, name) as (info, pieces):
+        async with self._service.queries.reading(key, name) as (info, pieces):
             headers = {
                 "Content-Type": "application/octet-stream",
                 "Content-Disposition": disposition(name),
@@ -48,7 +48,7 @@ class Files:
     async def notebook(self, request: web.Request) -> web.Response:
         """Serve a session as a notebook."""
         key, title = where(request)
-        data = await self._service.notebook(key)
+        data = await self._service.queries.notebook(key)
         headers = {
             "Content-Type": "application/x-ipynb+json",
             "Content-Disposition": disposition(

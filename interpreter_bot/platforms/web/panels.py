@@ -119,15 +119,18 @@ async def panel(
         case "files":
             return {
                 "files": await files(service, key),
-                "most_bytes": service.limits.workspace_bytes,
+                "most_bytes": service.queries.limits.workspace_bytes,
             }
         case "limits":
-            return {"rows": limits(service.limits), "is_sandboxed": service.is_sandboxed}
+            return {
+                "rows": limits(service.queries.limits),
+                "is_sandboxed": service.queries.is_sandboxed,
+            }
         case "model":
-            return {"models": service.models, "model": await service.model(key)}
+            return {"models": service.queries.models, "model": await service.queries.model(key)}
         case "approval":
-            chosen = (await service.choices(validation.HERE)).get(approvals.NAME)
-            holds = await service.approval(validation.HERE, approval)
+            chosen = (await service.queries.choices(validation.HERE)).get(approvals.NAME)
+            holds = await service.queries.approval(validation.HERE, approval)
             return {"chosen": approvals.strictest(chosen), "holds": holds}
         case "usage":
             return await _usage(service, key, validation.PERSON)
@@ -140,7 +143,9 @@ async def files(
     service: conversations.Conversations, key: values.SessionKey
 ) -> list[event_json.Event]:
     """List the files of a session, the newest first."""
-    found = sorted(await service.files(key), key=lambda info: info.modified_ns, reverse=True)
+    found = sorted(
+        await service.queries.files(key), key=lambda info: info.modified_ns, reverse=True
+    )
     return [
         {"name": i.name, "size_bytes": i.size_bytes, "modified": i.modified_ns / 1e9} for i in found
     ]
@@ -161,7 +166,7 @@ def _said(name: str, in_force: settings.Limits) -> str:
 async def _usage(
     service: conversations.Conversations, key: values.SessionKey, person: requests.Person
 ) -> event_json.Event:
-    used = await service.usage(key, person)
+    used = await service.queries.usage(key, person)
     return {
         "conversation": event_json.spending(used.session),
         "today": event_json.spending(used.today),

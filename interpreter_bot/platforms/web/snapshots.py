@@ -105,10 +105,10 @@ def _over(turn: histories.PastTurn, *, is_last_words: bool) -> event_json.Event:
 def greeting(service: conversations.Conversations) -> str:
     """Return what is the same for every session."""
     about = {
-        "upload_bytes": service.limits.upload_bytes,
+        "upload_bytes": service.queries.limits.upload_bytes,
         "text_characters": validation.MOST_TEXT_CHARACTERS,
-        "is_sandboxed": service.is_sandboxed,
-        "models": service.models,
+        "is_sandboxed": service.queries.is_sandboxed,
+        "models": service.queries.models,
         "model_notice": service.model_notice,
     }
     return hubs.written("hello", about)
@@ -156,10 +156,10 @@ async def show(
     Nothing is sent twice and nothing is left out: between reading the hub and the first event that
     follows, no other task runs.
     """
-    model = await service.model(key)
+    model = await service.queries.model(key)
     while True:
         ended = hub.ended(key.thread)
-        past = await service.history(key, most=most + 1)
+        past = await service.queries.history(key, most=most + 1)
         # A turn that ended while the store was read is in neither; what is read now has it.
         if hub.ended(key.thread) == ended:
             break

@@ -139,11 +139,11 @@ class TabConnection:
         files = validation.files(message)
         if not text.strip() and not files:
             raise errors.BotError("Please write something first.")
-        if not is_code and not self._service.models:
+        if not is_code and not self._service.queries.models:
             raise errors.BotError(
                 "There is no model to answer this. Switch to Python to run code, or set one up."
             )
-        is_planned = await self._service.approval(validation.HERE, self._approval) == "plan"
+        is_planned = await self._service.queries.approval(validation.HERE, self._approval) == "plan"
         # A tab that lost its connection does not know what arrived, and sends it again.
         if await self._service.claim("web", turn_id):
             request = requests.Request(
@@ -191,7 +191,7 @@ class TabConnection:
 
     async def _is_new(self, key: values.SessionKey) -> bool:
         try:
-            return not await self._service.history(key, most=1)
+            return not await self._service.queries.history(key, most=1)
         except errors.BotError:
             _log.exception("a conversation may have no title")
             return False
@@ -200,7 +200,7 @@ class TabConnection:
         if not panels.is_known(command):
             raise errors.BotError(f"There is no command /{command.name}. Type /help for a list.")
         if command.name == "model" and command.rest:
-            title = panels.meant(command.rest, self._service.models)
+            title = panels.meant(command.rest, self._service.queries.models)
             await self._choose(tab, {**message, "model": title})
         elif command.name == "approval" and command.rest:
             await self._approve(tab, {**message, "approval": command.rest.lower()})
@@ -259,7 +259,9 @@ class TabConnection:
         key = validation.key(message.get("thread"))
         title = validation.text(message, "model", most=_MOST_TITLE_CHARACTERS)
         await self._service.choose_model(key, title or None)
-        self._hub.tell("model", {"model": await self._service.model(key)}, thread=key.thread)
+        self._hub.tell(
+            "model", {"model": await self._service.queries.model(key)}, thread=key.thread
+        )
 
     async def _approve(self, tab: hubs.Tab, message: _Message) -> None:
         """Choose the approval of code, and show what is in effect then."""

@@ -30,8 +30,8 @@ async def test_a_reset_forgets_variables_and_words_but_keeps_files(opened):
         after = await house.run("'x' in dir()")
         await house.ask("who am I?")
         told = [one["content"] for one in house.server.requests[1].messages[1:]]
-        files = [info.name for info in await house.service.files(KEY)]
-        past = await house.service.history(KEY)
+        files = [info.name for info in await house.service.queries.files(KEY)]
+        past = await house.service.queries.history(KEY)
     assert after.of("output")[0].plain == "False"
     assert not any("Eve" in one for one in told)
     assert files == ["f.txt"]
@@ -46,7 +46,7 @@ async def test_a_reset_with_files_stops_the_turn_and_empties_the_workspace(opene
         await reply.until("output")
         await house.service.reset(KEY, files=True)
         await running
-        assert await house.service.files(KEY) == ()
+        assert await house.service.queries.files(KEY) == ()
     assert reply.end.status is values.TurnStatus.STOPPED
 
 
@@ -56,8 +56,8 @@ async def test_a_deleted_conversation_is_gone(opened):
         assert len(await house.service.recent("web")) == 1
         await house.service.delete(KEY)
         assert await house.service.recent("web") == ()
-        assert await house.service.history(KEY) == ()
-        assert await house.service.files(KEY) == ()
+        assert await house.service.queries.history(KEY) == ()
+        assert await house.service.queries.files(KEY) == ()
 
 
 async def test_lists_show_titles_models_and_kernels(opened):
@@ -77,7 +77,7 @@ async def test_lists_show_titles_models_and_kernels(opened):
 async def test_files_are_read_in_pieces(opened):
     async with opened() as house:
         name = await house.service.put(KEY, attachment("a.bin", b"x" * 3_000_000))
-        async with house.service.reading(KEY, name) as (info, chunks):
+        async with house.service.queries.reading(KEY, name) as (info, chunks):
             size = sum([len(chunk) async for chunk in chunks])
     assert (info.size_bytes, size) == (3_000_000, 3_000_000)
 
@@ -90,7 +90,9 @@ async def test_a_notebook_holds_everything_and_is_valid(opened):
     async with opened(*script) as house:
         await house.ask("a dot please", attachments=(attachment("a*b.txt", b"x"),))
         await house.run("print('own')\n1/0")
-        notebook = nbformat.reads((await house.service.notebook(KEY)).decode(), as_version=4)
+        notebook = nbformat.reads(
+            (await house.service.queries.notebook(KEY)).decode(), as_version=4
+        )
     nbformat.validate(notebook)
     kinds = [cell.cell_type for cell in notebook.cells]
     assert kinds == ["markdown", "markdown", "code", "markdown", "code"]
@@ -128,7 +130,7 @@ async def test_closing_stops_a_turn_that_does_not_end_and_refuses_new_ones(opene
     for refused in (waiting, late):
         assert "shut down" in refused.end.sentence
     async with opened() as house:
-        (turn,) = await house.service.history(KEY)
+        (turn,) = await house.service.queries.history(KEY)
         assert turn.status == "interrupted"
 
 
@@ -141,7 +143,7 @@ async def test_a_cancelled_request_is_recorded_as_stopped_and_its_code_ends(open
         with pytest.raises(asyncio.CancelledError):
             await running
         assert reply.end.status is values.TurnStatus.STOPPED
-        (turn,) = await house.service.history(KEY)
+        (turn,) = await house.service.queries.history(KEY)
         assert turn.status == "stopped"
         after = await house.run("a")
     assert after.of("output")[0].plain == "1"
@@ -253,7 +255,7 @@ async def test_after_a_kill_in_the_middle_of_a_turn_it_shows_what_was_and_goes_o
     async with opened(openai_server.text("Going on.")) as house:
         house.service.notify_through("web", notify)
         await house.service.notify_late()
-        (turn,) = await house.service.history(KEY)
+        (turn,) = await house.service.queries.history(KEY)
         reply = await house.ask("go on")
         messages = [one["content"] for one in house.server.requests[0].messages[1:]]
     assert turn.status == "interrupted"

@@ -51,7 +51,7 @@ async def test_a_turn_that_is_cancelled_anywhere_is_whole(opened, ticks):
             await asyncio.sleep(0)
         running.cancel()
         await asyncio.wait({running})
-        past = await house.service.history(KEY)
+        past = await house.service.queries.history(KEY)
         assert not house.service.is_busy(KEY)
     assert reply.end.status in (Status.STOPPED, Status.DONE)
     assert len(reply.of("code")) == len(reply.of("finished"))
@@ -74,7 +74,7 @@ async def test_one_cancelled_while_it_is_begun_is_not_left_running(opened, monke
         await is_started.wait()
         running.cancel()
         await asyncio.wait({running})
-        (turn,) = await house.service.history(KEY)
+        (turn,) = await house.service.queries.history(KEY)
     assert running.cancelled()
     assert turn.status == "stopped"
 
@@ -169,12 +169,12 @@ async def test_a_database_that_is_locked_ends_no_answer_and_loses_nothing(opened
 
         reply.text = text
         await house.ask("go", reply)
-        (turn,) = await house.service.history(KEY)
+        (turn,) = await house.service.queries.history(KEY)
         assert (reply.end.status, reply.end.text) == (Status.DONE, "One answer.")
         assert (turn.status, turn.answer) == ("running", "")
         locked.unlock()
         await house.service._services.write_retries.write()
-        (turn,) = await house.service.history(KEY)
+        (turn,) = await house.service.queries.history(KEY)
     assert (turn.status, turn.answer) == ("done", "One answer.")
     assert turn.parts == (histories.PastText("One answer."),)
     assert (turn.spent.input_tokens, turn.spent.output_tokens) == (100, 10)
@@ -191,7 +191,7 @@ async def test_code_that_cannot_be_written_down_does_not_run_and_the_model_is_no
         await house.ask("go", reply)
         locked.unlock()
         assert len(house.server.requests) == 1
-        assert await house.service.files(KEY) == ()
+        assert await house.service.queries.files(KEY) == ()
     assert (reply.end.status, reply.end.sentence) == (
         Status.FAILED,
         "The database cannot be used right now.",
@@ -208,7 +208,7 @@ async def test_what_could_not_be_recorded_is_recorded_when_the_next_turn_begins(
         locked.unlock()
         await house.ask("second")
         told = [one["content"] for one in house.server.requests[1].messages[1:]]
-        past = await house.service.history(KEY)
+        past = await house.service.queries.history(KEY)
     assert told == ["first", "One.", "second"]
     assert [turn.status for turn in past] == ["done", "done"]
 
@@ -217,8 +217,8 @@ async def test_a_turn_that_failed_is_remembered_with_its_reason(opened):
     script = [openai_server.text("Once upon", fault="stall")]
     async with opened(*script, turn=settings.Turn(seconds=2)) as house:
         reply = await house.ask("go")
-        (turn,) = await house.service.history(KEY)
-        book = await house.service.notebook(KEY)
+        (turn,) = await house.service.queries.history(KEY)
+        book = await house.service.queries.notebook(KEY)
     assert (reply.end.status, reply.end.text) == (Status.FAILED, "Once upon")
     assert (turn.status, turn.answer) == ("failed", budgets.time_is_up(2))
     assert turn.parts == (histories.PastText("Once upon"),)
@@ -233,11 +233,11 @@ async def test_what_a_turn_costs_is_counted_while_it_runs(opened):
         running = asyncio.create_task(house.ask("go", reply, id="m1"))
         await reply.until("output")
         await asyncio.sleep(0.3)
-        usage = await house.service.usage(KEY, ANNA)
-        (turn,) = await house.service.history(KEY)
+        usage = await house.service.queries.usage(KEY, ANNA)
+        (turn,) = await house.service.queries.history(KEY)
         await house.service.stop(KEY)
         await running
-        after = await house.service.usage(KEY, ANNA)
+        after = await house.service.queries.usage(KEY, ANNA)
     assert (usage.today.input_tokens, usage.today.output_tokens) == (700, 30)
     assert (turn.request_id, turn.spent.input_tokens, turn.spent.steps) == ("m1", 700, 1)
     assert after.today.input_tokens == 700
@@ -325,21 +325,21 @@ async def test_the_model_chosen_around_a_conversation_holds_where_it_chose_none(
     async with opened(openai_server.text("Hi.")) as house:
         service = house.service
         services = service._services
-        assert await service.model(KEY) == "scripted"
+        assert await service.queries.model(KEY) == "scripted"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 type(services.catalogue), "titles", property(lambda _: ("scripted", listed.title))
             )
             here = values.Scope("web")
             await service.choose(here, "model", "other")
-            assert await service.model(KEY) == "other"
+            assert await service.queries.model(KEY) == "other"
             await service.choose(values.Scope("web", person="u1"), "model", "scripted")
-            assert await service.model(KEY, person="u1") == "scripted"
+            assert await service.queries.model(KEY, person="u1") == "scripted"
             assert (await house.ask("hello")).end.status is Status.DONE
             asking_bob = await house.ask("hello", person=requests.Person("u2"))
             assert "There are: scripted" in asking_bob.end.sentence
         # One that is gone from the settings is no choice any more.
-        assert await service.model(KEY) == "scripted"
+        assert await service.queries.model(KEY) == "scripted"
 
 
 async def test_people_are_told_one_by_one_whatever_becomes_of_the_others(opened):

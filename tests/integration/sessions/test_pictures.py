@@ -142,7 +142,7 @@ async def test_plots_are_seen_again_in_later_turns_and_after_a_restart(opened):
         first = openai_server.pictures(house.server.requests[1].body)
         sizes = [one.size for one in seen(house)]
         bodies = [one.messages for one in house.server.requests]
-        (turn, _) = await house.service.history(KEY)
+        (turn, _) = await house.service.queries.history(KEY)
     async with opened(openai_server.text("c"), serving=LOOKING) as house:
         await house.ask("and now?")
         again = openai_server.pictures(house.server.requests[0].body)

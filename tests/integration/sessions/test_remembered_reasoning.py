@@ -19,7 +19,7 @@ async def test_signatures_outlive_a_restart_and_are_shown_to_nobody(opened):
             port = house.server.port
             reply = await house.ask("go")
             assert house.server.refusals == []
-            (*_, turn) = await house.service.history(KEY)
+            (*_, turn) = await house.service.queries.history(KEY)
             seen += [repr(reply.heard), repr(turn)]
             bodies = [one.body for one in house.server.requests]
     assert reply.end.text == "Six."

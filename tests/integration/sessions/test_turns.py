@@ -42,7 +42,7 @@ async def test_a_turn_is_remembered_as_it_was(opened):
     script = [openai_server.code("print(1)", "First."), openai_server.text("One.")]
     async with opened(*script) as house:
         await house.ask("go", attachments=(attachment("a.txt", b"x"),))
-        (turn,) = await house.service.history(KEY)
+        (turn,) = await house.service.queries.history(KEY)
     finished = turn.parts[3]
     assert turn.parts == (
         histories.PastText("First."),
@@ -106,7 +106,7 @@ async def test_stopping_while_the_model_writes_keeps_what_it_said(opened):
         await reply.until("text", 2)
         assert await house.service.stop(KEY)
         await asking
-        (turn,) = await house.service.history(KEY)
+        (turn,) = await house.service.queries.history(KEY)
         assert not await house.service.stop(KEY)
     assert (reply.end.status, reply.end.text) == (Status.STOPPED, "Once upon a time")
     assert (turn.status, turn.answer) == ("stopped", "Once upon a time")
@@ -156,7 +156,7 @@ async def test_stopping_a_persons_own_code(opened):
         await house.service.stop(KEY)
         await running
         after = await house.run("print(k)")
-        (turn, _) = await house.service.history(KEY)
+        (turn, _) = await house.service.queries.history(KEY)
     assert reply.end.status is Status.STOPPED
     # One stop is said once: no traceback, and no other word of it.
     assert reply.end.sentence == "Stopped. Variables are kept."
@@ -188,7 +188,7 @@ async def test_requests_of_one_conversation_wait_in_order_and_are_told_so(opened
 async def test_messages_that_say_nothing_or_too_much_are_refused(opened, text, sentence):
     async with opened() as house:
         reply = await house.ask(text)
-        assert await house.service.history(KEY) == ()
+        assert await house.service.queries.history(KEY) == ()
     assert reply.end.status is Status.FAILED
     assert sentence in reply.end.sentence
 
@@ -217,7 +217,7 @@ async def test_attachments_good_and_bad(opened):
     )
     async with opened(openai_server.text("Thanks.")) as house:
         reply = await house.ask("", attachments=sent)
-        names = [info.name for info in await house.service.files(KEY)]
+        names = [info.name for info in await house.service.queries.files(KEY)]
         told = house.server.requests[0].messages[1]["content"]
     assert reply.end.status is Status.DONE
     assert len(names) == 4
@@ -296,7 +296,7 @@ async def test_approval_is_the_strictest_that_anybody_chose(opened, who):
         key = values.SessionKey("web", "w", "c", "t")
         fields = {"key": key, "approval": "every" if who == "platform" else "never"}
         reply = await house.ask("go", replies.Reply(approvals=[None]), **fields)
-        service = await house.service.approval(scopes["person here"], fields["approval"])
+        service = await house.service.queries.approval(scopes["person here"], fields["approval"])
     assert reply.of("approve") == ["print(1)"]
     assert service == "every"
 
@@ -374,8 +374,8 @@ async def test_what_a_person_may_spend_in_a_day_holds_over_all_conversations(ope
         other = values.SessionKey("web", thread="other")
         second = await house.ask("two", key=other)
         bob = requests.Person("u2", "Bob")
-        usage = await house.service.usage(KEY, bob)
-        anna = await house.service.usage(other, asked("x").person)
+        usage = await house.service.queries.usage(KEY, bob)
+        anna = await house.service.queries.usage(other, asked("x").person)
     assert first.end.status is Status.DONE
     assert second.end.status is Status.FAILED
     assert "6,000 tokens that one person may use in a day" in second.end.sentence
@@ -391,10 +391,10 @@ async def test_a_workspace_chooses_what_its_people_may_spend(opened):
         await house.service.choose(values.Scope("web"), "allowance_tokens", "6000")
         await house.service.choose(values.Scope("web"), "allowance_money", "no number")
         await house.ask("one")
-        none = await house.service.usage(KEY, asked("x").person)
+        none = await house.service.queries.usage(KEY, asked("x").person)
         await house.service.choose(values.Scope("web"), "allowance_money", None)
         refused = await house.ask("two")
-        chosen = await house.service.usage(KEY, asked("x").person)
+        chosen = await house.service.queries.usage(KEY, asked("x").person)
     assert none.allowed_tokens is None
     assert chosen.allowed_tokens == 6000
     assert "6,000 tokens that one person may use in a day" in refused.end.sentence
@@ -404,14 +404,14 @@ async def test_processor_time_is_counted_even_of_code_that_was_stopped(opened):
     busy = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: pass"
     async with opened() as house:
         await house.run(busy.format(0.3))
-        once = await house.service.usage(KEY, asked("x").person)
+        once = await house.service.queries.usage(KEY, asked("x").person)
         reply = replies.Reply()
         running = asyncio.create_task(house.run("print(1)\n" + busy.format(60), reply))
         await reply.until("output")
         await asyncio.sleep(0.5)
         await house.service.stop(KEY)
         await running
-        twice = await house.service.usage(KEY, asked("x").person)
+        twice = await house.service.queries.usage(KEY, asked("x").person)
     assert 0.25 <= once.session.cpu_seconds < 5
     assert twice.session.cpu_seconds - once.session.cpu_seconds >= 0.1
 
@@ -430,7 +430,7 @@ async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
         tables = [one for one in reply.of("output") if isinstance(one, values.Table)]
         names = [await house.service.save_table(KEY, table.handle) for table in tables[:2]]
         again = await house.service.save_table(KEY, tables[0].handle)
-        async with house.service.reading(KEY, names[0]) as (_, chunks):
+        async with house.service.queries.reading(KEY, names[0]) as (_, chunks):
             content = b"".join([chunk async for chunk in chunks])
         with pytest.raises(errors.BotError, match="no longer there"):
             await house.service.save_table(KEY, "t0")
@@ -450,7 +450,7 @@ async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(opene
         monkeypatch.setattr(on_demand.EmbeddedServer, "open", embedded)
         async with opened(no_model=True, local=settings.Local()) as house:
             reply = await house.ask("hello")
-            (turn,) = await house.service.history(KEY)
+            (turn,) = await house.service.queries.history(KEY)
 
     told = reply.of("progress")
     assert ("Downloading the demo model (2.86 MiB). Free.", 1.0) in told

@@ -196,7 +196,7 @@ async def test_messages_tab_suggests_what_to_say(slack, service, app):
 
 async def test_home_fits_with_many_sessions(slack, service):
     service.script = fake.echo
-    service.models = tuple(f"model {number}" for number in range(150))
+    service.queries.models = tuple(f"model {number}" for number in range(150))
     async with connected(slack, service):
         for number in range(40):
             slack.say("UADMIN", "DUADMIN", f"session {number} " + "long " * 100)

@@ -80,8 +80,8 @@ async def test_file_that_cannot_be_had_is_said_so(slack, service, app, facts, re
 
 
 async def test_file_whose_size_was_not_told_is_bounded_while_it_comes(slack, service):
-    limits = service.limits.model_copy(update={"upload_bytes": 1000})
-    service.limits = limits
+    limits = service.queries.limits.model_copy(update={"upload_bytes": 1000})
+    service.queries.limits = limits
     async with connected(slack, service):
         file = slack.put_file("a.csv", bytes(500_000))
         del file["size"]

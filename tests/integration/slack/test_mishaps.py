@@ -114,7 +114,7 @@ async def test_request_that_cannot_be_made_leaves_nothing_at_work(slack, service
     async def files(key):
         raise errors.BotError("The workspace <!channel> cannot be read.")
 
-    service.files = files
+    service.queries.files = files
     root = slack.say("U2", "C1", "numbers", files=[slack.put_file("a.csv", b"a")])
     slack.say("U1", "C1", "<@UBOT> sum them", thread=root)
     [answer] = await slack.until(lambda: slack.answers("C1", root))

@@ -112,7 +112,7 @@ async def test_leave_that_is_refused_runs_nothing(slack, tmp_path, short_path):
         slack.click("U1", "C1", question["ts"], "approval_cancel")
         await slack.until(lambda: slack.status("C1", ts) == "active", seconds=30)
         [overview] = await service.recent("slack", "T1")
-        assert await service.files(overview.key) == ()
+        assert await service.queries.files(overview.key) == ()
 
 
 async def test_people_hear_where_there_is_no_model_and_of_sessions_in_their_home(
@@ -149,7 +149,10 @@ async def test_all_of_a_table_and_what_admins_choose(slack, tmp_path, short_path
         slack.submit("UADMIN", view, allowed_people=["U2"], follow_threads="no")
         await slack.until(lambda: "<@U2>" in str(slack.world.homes["UADMIN"]))
         scope = values.Scope("slack", "T1", "C1")
-        assert await service.choices(scope) == {"allowed_people": ["U2"], "follow_threads": False}
+        assert await service.queries.choices(scope) == {
+            "allowed_people": ["U2"],
+            "follow_threads": False,
+        }
         slack.click_home("UADMIN", "home_kill")
         await slack.until(lambda: "An admin ended this session" in str(slack.world.messages))
         assert not (await service.recent("slack", "T1"))[0].has_kernel
