@@ -246,6 +246,21 @@ class Result(Display):
     is_markdown: bool = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDisplay(Display):
+    """A display whose content lies in a file of the store: every image, all HTML.
+
+    Attributes:
+        mime: text/html, or one of those of `Image`.
+        sha256: by which the content is asked for; its lower-case hex digest.
+        size_bytes: of the content.
+    """
+
+    mime: str
+    sha256: str
+    size_bytes: int
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Clear:
     """Removal of all earlier output; with `wait`, only when something follows."""
@@ -327,6 +342,11 @@ class Artifact:
 
 Output: TypeAlias = Text | Error | Image | Html | Table | Latex | Json | Result | Clear | Notice
 """Any output of an execution."""
+
+StoredOutput: TypeAlias = (
+    Text | Error | Table | Latex | Json | Result | Clear | Notice | StoredDisplay
+)
+"""An output as the store gives it back."""
 
 Shown: TypeAlias = Image | Html | Table | Latex | Json | Result
 """Outputs that are displays."""

@@ -96,7 +96,7 @@ def _plain(text: str) -> str:
     return text.replace("*", "\\*").replace("_", "\\_").replace("\n", " ")
 
 
-def _outputs(shown: histories.PastShown, contents: Mapping[str, bytes]) -> Iterable[dict[str, Any]]:
+def _outputs(shown: values.StoredOutput, contents: Mapping[str, bytes]) -> Iterable[dict[str, Any]]:
     match shown:
         case values.Text():
             yield v4.new_output("stream", name=shown.stream, text=shown.text)
@@ -112,12 +112,12 @@ def _outputs(shown: histories.PastShown, contents: Mapping[str, bytes]) -> Itera
 
 
 def _bundle(
-    shown: values.Table | values.Latex | values.Json | values.Result | histories.PastDisplay,
+    shown: values.Table | values.Latex | values.Json | values.Result | values.StoredDisplay,
     contents: Mapping[str, bytes],
 ) -> dict[str, Any]:
     bundle: dict[str, Any] = {"text/plain": shown.plain}
     match shown:
-        case histories.PastDisplay() if shown.sha256 in contents:
+        case values.StoredDisplay() if shown.sha256 in contents:
             data = contents[shown.sha256]
             is_text = shown.mime in _TEXTUAL
             bundle[shown.mime] = (

@@ -69,41 +69,12 @@ class PastCode:
     code: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PastDisplay(values.Display):
-    """A picture or a page whose content is loaded by `sha256`.
-
-    Attributes:
-        mime: text/html, or one of those of `values.Image`.
-        sha256: lower-case hex digest of the content.
-        size_bytes: of the content.
-    """
-
-    mime: str
-    sha256: str
-    size_bytes: int
-
-
-PastShown: TypeAlias = (
-    values.Text
-    | values.Error
-    | values.Table
-    | values.Latex
-    | values.Json
-    | values.Result
-    | values.Clear
-    | values.Notice
-    | PastDisplay
-)
-"""A past output of any kind."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class PastOutput:
     """An output of code."""
 
     cell: int
-    output: PastShown
+    output: values.StoredOutput
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -239,7 +210,7 @@ def _happened(
                 running = part.execution_id
                 yield PastCode(cells[running], part.text)
             case records.PartKind.OUTPUT if part.execution_id in cells and part.output:
-                yield PastOutput(cells[part.execution_id], _shown(part.output))
+                yield PastOutput(cells[part.execution_id], part.output)
     if text:
         yield PastText(text)
     if running is not None:
@@ -252,16 +223,3 @@ def _ended(cell: int, execution: records.Execution) -> Iterable[Past]:
             execution.ending, execution.seconds, execution.reason, execution.kernel_lost
         )
         yield PastFinished(cell, finished)
-
-
-def _shown(output: records.StoredOutput) -> PastShown:
-    if not isinstance(output, records.StoredDisplay):
-        return output
-    return PastDisplay(
-        plain=output.plain,
-        display_id=output.display_id,
-        is_update=output.is_update,
-        mime=output.mime,
-        sha256=output.sha256,
-        size_bytes=output.size_bytes,
-    )

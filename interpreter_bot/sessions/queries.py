@@ -68,7 +68,7 @@ class Queries:
             for turn in past
             for part in turn.parts
             if isinstance(part, histories.PastOutput)
-            and isinstance(part.output, histories.PastDisplay)
+            and isinstance(part.output, values.StoredDisplay)
         }
         contents = {digest: await self.kept(digest) for digest in digests}
         present = {digest: data for digest, data in contents.items() if data is not None}

@@ -9,7 +9,7 @@ import dataclasses
 import datetime
 import enum
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from interpreter_bot import values
 
@@ -59,34 +59,6 @@ class Turn:
     ended: datetime.datetime | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class StoredDisplay(values.Display):
-    """Display whose content is in a file: every image, all HTML. See `blobs.Blobs`.
-
-    Attributes:
-        mime: text/html, or one of those of `values.Image`.
-        sha256: key of its blob; lower-case hex digest of the content.
-    """
-
-    mime: str
-    sha256: str
-    size_bytes: int
-
-
-StoredOutput: TypeAlias = (
-    values.Text
-    | values.Error
-    | values.Table
-    | values.Latex
-    | values.Json
-    | values.Result
-    | values.Clear
-    | values.Notice
-    | StoredDisplay
-)
-"""An output as it is loaded."""
-
-
 class PartKind(enum.StrEnum):
     """Kind of a turn's part."""
 
@@ -132,7 +104,7 @@ class Part:
     kind: PartKind
     step: int
     text: str
-    output: StoredOutput | None
+    output: values.StoredOutput | None
     detail: Mapping[str, Any]
     execution_id: int | None
     created: datetime.datetime

@@ -25,7 +25,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
     "result": values.Result,
     "clear": values.Clear,
     "notice": values.Notice,
-    "kept": records.StoredDisplay,
+    "kept": values.StoredDisplay,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
@@ -41,7 +41,7 @@ async def encode(output: values.Output, files: blobs.Blobs) -> tuple[dict[str, A
     Raises:
         StoreError: the blob could not be stored.
     """
-    stored: records.StoredOutput
+    stored: values.StoredOutput
     if isinstance(output, values.Image):
         stored = await _kept(output, output.data, mime=output.mime, files=files)
     elif isinstance(output, values.Html):
@@ -53,20 +53,20 @@ async def encode(output: values.Output, files: blobs.Blobs) -> tuple[dict[str, A
     made = _document(stored)
     if len(columns.document(made)) > _MOST_CHARACTERS:
         made = _document(values.Notice("An output was too large to be kept."))
-    return made, stored.sha256 if isinstance(stored, records.StoredDisplay) else None
+    return made, stored.sha256 if isinstance(stored, values.StoredDisplay) else None
 
 
-def decode(document: Mapping[str, Any]) -> records.StoredOutput:
+def decode(document: Mapping[str, Any]) -> values.StoredOutput:
     """Rebuild an output from its document."""
     fields = {name: _frozen(value) for name, value in document.items() if name != "type"}
-    made: records.StoredOutput = _KINDS[document["type"]](**fields)
+    made: values.StoredOutput = _KINDS[document["type"]](**fields)
     return made
 
 
 async def _kept(
     output: values.Display, data: bytes, *, mime: str, files: blobs.Blobs
-) -> records.StoredDisplay:
-    return records.StoredDisplay(
+) -> values.StoredDisplay:
+    return values.StoredDisplay(
         plain=output.plain,
         display_id=output.display_id,
         is_update=output.is_update,
@@ -76,7 +76,7 @@ async def _kept(
     )
 
 
-def _document(output: records.StoredOutput) -> dict[str, Any]:
+def _document(output: values.StoredOutput) -> dict[str, Any]:
     fields = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
     # Previews are not stored: the original is, and JSON holds no bytes.
     fields = {name: value for name, value in fields.items() if not isinstance(value, bytes)}

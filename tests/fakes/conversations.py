@@ -101,7 +101,7 @@ class _Recording:
         data = output.html.encode() if is_html else output.data
         sha256 = hashlib.sha256(data).hexdigest()
         self._kept[sha256] = data
-        return histories.PastDisplay(
+        return values.StoredDisplay(
             plain=output.plain,
             display_id=output.display_id,
             is_update=output.is_update,

@@ -73,7 +73,7 @@ def _events(turn: histories.PastTurn) -> Iterator[event_json.Event]:
 
 def _output(part: histories.PastOutput) -> event_json.Event:
     shown = part.output
-    if not isinstance(shown, histories.PastDisplay):
+    if not isinstance(shown, values.StoredDisplay):
         return event_json.output(part.cell, shown)
     return {
         "kind": "output",

@@ -21,7 +21,7 @@ TURN = histories.PastTurn(
         histories.PastOutput(0, values.Text("stdout", "hi\n")),
         histories.PastOutput(
             0,
-            histories.PastDisplay(plain="F", mime="image/png", sha256="0" * 64, size_bytes=1),
+            values.StoredDisplay(plain="F", mime="image/png", sha256="0" * 64, size_bytes=1),
         ),
         histories.PastFinished(0, values.Finished(values.Ending.OK, 0.5)),
         histories.PastNotice("A file was left out."),
