@@ -1,4 +1,4 @@
-"""Tokens as servers count them, those of their caches included, and what they cost."""
+"""What `budgets` adds up: tokens as servers count them, those of caches included, and money."""
 
 import decimal
 import itertools
