@@ -31,7 +31,7 @@ from interpreter_bot.agent import (
     transcripts,
 )
 from interpreter_bot.agent.llms import catalogues
-from interpreter_bot.agent.llms.embedded import on_demand
+from interpreter_bot.agent.llms.embedded import embedded_server
 from interpreter_bot.kernels import pools
 
 _RESULT = pathlib.Path(__file__).parent / "results" / "answers.json"
@@ -182,7 +182,7 @@ async def means(model_path: pathlib.Path, threads: int) -> AsyncIterator[Means]:
     chosen = settings.Local(model_path=model_path, threads=threads)
     async with contextlib.AsyncExitStack() as stack:
         place = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-")))
-        local = await stack.enter_async_context(on_demand.EmbeddedServer.open(chosen, place))
+        local = await stack.enter_async_context(embedded_server.EmbeddedServer.open(chosen, place))
         catalogue = catalogues.Catalogue(
             [local.model], keys={}, patience=settings.Patience(), servers={local.model.title: local}
         )

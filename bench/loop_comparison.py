@@ -35,7 +35,7 @@ from bench import (
 from interpreter_bot import settings
 from interpreter_bot.agent import observations
 from interpreter_bot.agent.llms import catalogues
-from interpreter_bot.text import screens
+from interpreter_bot.text import output_screens
 
 _RESULT: Final = pathlib.Path(__file__).parent / "results" / "loop_comparison.json"
 _PARTS: Final = {
@@ -105,7 +105,7 @@ async def _printed(
     means: answers.Means, subject: questions.Subject, question: questions.Question, code: str
 ) -> str:
     key = f"one shot, {subject.name}: {question.text}"
-    environment, screen = answers.Workbench(means.pool, key), screens.Screen()
+    environment, screen = answers.Workbench(means.pool, key), output_screens.Screen()
     await environment.put(subject.file_name, subject.content)
     finished = await environment.run(code, show=screen.show)
     await means.pool.forget(key)

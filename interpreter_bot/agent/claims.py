@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from interpreter_bot.agent import chat_messages, figures, links
+from interpreter_bot.agent import chat_messages, links, number_matching
 
 _DATA: Final = (
     "csv|tsv|xlsx|xls|ods|jsonl|geojson|parquet|feather|pkl|pickle|joblib|npy|npz|h5|hdf5|png|jpg|"
@@ -205,30 +205,34 @@ def figures_of_nothing(text: str, known: Iterable[str]) -> tuple[str, ...]:
         text: the answer, for which nothing was run.
         known: everything that was said and shown before.
     """
-    numbers = figures.known_in_any_reading(known)
+    numbers = number_matching.known_in_any_reading(known)
     numbers = sorted({*numbers, *(100 * value for value in numbers if value <= 1)})
     found: dict[str, None] = {}
-    for sentence in _sentences(figures.without_list_marks(text[:_MOST_CHARACTERS])):
+    for sentence in _sentences(number_matching.without_list_marks(text[:_MOST_CHARACTERS])):
         if _NO_FIGURE.search(sentence):
             continue
         told = _UNITS.sub(" ", _CODE.sub(" ", sentence))
-        found |= {one: None for one in figures.written(told) if not _has_ground(one, numbers)}
+        found |= {
+            one: None for one in number_matching.written(told) if not _has_ground(one, numbers)
+        }
     return tuple(found)[:_MOST]
 
 
 def _has_ground(written: str, known: list[float]) -> bool:
     """Say whether a number is known or common, however its commas and gaps are read."""
-    readings = list(figures.readings(written))
+    readings = list(number_matching.readings(written))
     if not readings or any(_is_common(*one) or _is_rounded(*one, known) for one in readings):
         return True
-    parts = figures.parts(written)
+    parts = number_matching.parts(written)
     return len(parts) > 1 and all(_has_ground(part, known) for part in parts)
 
 
 def _is_rounded(value: float, places: int, known: list[float]) -> bool:
     """Say whether a number is a known one, however rounded; also in millions."""
     half = 0.5 * 10.0**-places + 1e-9 * value
-    return any(figures.is_near(value * unit, half * unit, known) for unit in (1, 1e3, 1e6, 1e9))
+    return any(
+        number_matching.is_near(value * unit, half * unit, known) for unit in (1, 1e3, 1e6, 1e9)
+    )
 
 
 def _is_common(value: float, places: int) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 from interpreter_bot import values
 from interpreter_bot.agent import context_windows, picture_messages
-from interpreter_bot.text import quantities, screens
+from interpreter_bot.text import output_screens, quantities
 
 _REPR: Final = re.compile(r"<Figure size [^>]*>|<Axes[^>]*>|Figure\(\S+\)")
 _TABLE_ROWS: Final = 20
@@ -48,13 +48,13 @@ FAILED: Final = (
 _FILES: Final = 100
 
 
-def error(outputs: Sequence[screens.Standing]) -> values.Error | None:
+def error(outputs: Sequence[output_screens.Standing]) -> values.Error | None:
     """Find the exception that ended an execution, if one did."""
     return next((one for one in reversed(outputs) if isinstance(one, values.Error)), None)
 
 
 def execution(
-    outputs: Sequence[screens.Standing], finished: values.Finished, most_characters: int
+    outputs: Sequence[output_screens.Standing], finished: values.Finished, most_characters: int
 ) -> str:
     """Describe an execution: what is on its screen, then how it ended."""
     shown = "\n".join(filter(None, (_said(one).strip("\n") for one in outputs)))
@@ -83,7 +83,7 @@ def _hint(failure: values.Error | None) -> str:
     return f"[{NUMBERS_IN_TEXT}]" if is_of_text else ""
 
 
-def _said(output: screens.Standing) -> str:
+def _said(output: output_screens.Standing) -> str:
     match output:
         case values.Image():
             kind = output.mime.removeprefix("image/").removesuffix("+xml")

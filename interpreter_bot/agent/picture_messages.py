@@ -13,7 +13,7 @@ from typing import Final
 
 from interpreter_bot import values
 from interpreter_bot.agent import chat_messages
-from interpreter_bot.text import screens
+from interpreter_bot.text import output_screens
 
 MOST_SIDE: Final = 1568
 """The longest side, in pixels: from there on providers scale down themselves."""
@@ -47,14 +47,14 @@ def png_size(data: bytes) -> tuple[int, int] | None:
     return width, height
 
 
-def of_outputs(outputs: Iterable[screens.Standing], most: int) -> tuple[bytes, ...]:
+def of_outputs(outputs: Iterable[output_screens.Standing], most: int) -> tuple[bytes, ...]:
     """Return the last pictures that an execution showed, unscaled."""
     found = filter(None, map(_shown, outputs))
     seen = [data for data in found if is_picture(data[:HEAD_BYTES]) and len(data) <= _SOURCE_BYTES]
     return tuple(seen[max(len(seen) - most, 0) :])
 
 
-def _shown(output: screens.Standing) -> bytes:
+def _shown(output: output_screens.Standing) -> bytes:
     if isinstance(output, values.Image):
         return output.preview or output.data
     return output.preview if isinstance(output, _PREVIEWED) else b""

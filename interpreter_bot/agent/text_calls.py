@@ -46,14 +46,14 @@ class Block:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Found:
+class ParsedText:
     """A call of a tool."""
 
     name: str
     arguments: str
 
 
-Piece: TypeAlias = Words | Writing | Block | Found
+Piece: TypeAlias = Words | Writing | Block | ParsedText
 """One part of a parsed text."""
 
 
@@ -230,7 +230,7 @@ class Parser:
             return
         self._has_begun = True
         call = lenient_json.read_call(text, self._names)
-        pieces.append(Found(*call) if call else Words(text))
+        pieces.append(ParsedText(*call) if call else Words(text))
 
 
 def parse(text: str, names: frozenset[str], *, takes_python: bool) -> list[Piece]:

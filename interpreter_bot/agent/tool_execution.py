@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import chat_messages, observations, picture_messages, ports, tools
-from interpreter_bot.text import screens
+from interpreter_bot.text import output_screens
 
 REFUSAL: Final = "[Not run again: "
 """The beginning of a refusal of `refusal_of`."""
@@ -119,7 +119,7 @@ class ToolRunner:
         self._guard = repetition_detector
         self._can_see = can_see
         self._approve = approve
-        self._screen: screens.Screen | None = None
+        self._screen: output_screens.Screen | None = None
 
     async def answer(self, call: chat_messages.Call) -> tuple[str, _Pictures]:
         """Run a call; return its result for the model, and pictures."""
@@ -152,7 +152,7 @@ class ToolRunner:
     async def _run(self, code: str) -> tuple[str, _Pictures]:
         if refusal := self._guard.refusal_of(code):
             return refusal, ()
-        screen = self._screen = screens.Screen()
+        screen = self._screen = output_screens.Screen()
 
         def show(output: values.Output) -> None:
             screen.show(output)
@@ -177,7 +177,7 @@ class ToolRunner:
         return text if allowed == code else f"{_EDITED.format(code=allowed)}\n{text}", seen
 
     async def _seen(
-        self, outputs: tuple[screens.Standing, ...], finished: values.Finished
+        self, outputs: tuple[output_screens.Standing, ...], finished: values.Finished
     ) -> _Pictures:
         """Return the pictures of an execution that the model may see."""
         contents = (

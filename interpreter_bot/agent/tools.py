@@ -81,11 +81,11 @@ class Misread:
     sentence: str
 
 
-Wish: TypeAlias = RunCode | ListFiles | ReadFile | Misread
+ToolRequest: TypeAlias = RunCode | ListFiles | ReadFile | Misread
 """A parsed call."""
 
 
-def read(call: chat_messages.Call) -> Wish:
+def read(call: chat_messages.Call) -> ToolRequest:
     """Parse a call, reading its arguments as leniently as sense allows."""
     if call.name == RUN_CODE or call.name in _ALIASES:
         return _read_code(call.arguments)
@@ -97,7 +97,7 @@ def read(call: chat_messages.Call) -> Wish:
     return Misread(f"There is no tool named {call.name[:80]!r}. There are: {known}.")
 
 
-def _read_code(arguments: str) -> Wish:
+def _read_code(arguments: str) -> ToolRequest:
     code = _code(arguments)
     if code is None:
         return Misread(
@@ -148,7 +148,7 @@ def _plain(code: str) -> str:
     return code
 
 
-def _read_file(arguments: str) -> Wish:
+def _read_file(arguments: str) -> ToolRequest:
     try:
         value = lenient_json.parse(arguments)
     except ValueError:

@@ -15,7 +15,7 @@ import pydantic
 
 from interpreter_bot import logs, schedules, settings
 from interpreter_bot.agent.llms import catalogues
-from interpreter_bot.agent.llms.embedded import on_demand
+from interpreter_bot.agent.llms.embedded import embedded_server
 from interpreter_bot.app import kernel_pool
 from interpreter_bot.kernels import pools
 from interpreter_bot.sessions import conversations, maintenance, turns
@@ -95,11 +95,11 @@ async def _models(
 ) -> tuple[catalogues.Catalogue, str]:
     """Open the models, and return a notice about them for people."""
     models = config.models or await catalogues.discover(environment)
-    servers: dict[str, on_demand.EmbeddedServer] = {}
+    servers: dict[str, embedded_server.EmbeddedServer] = {}
     notice = ""
     if not models:
         local = await stack.enter_async_context(
-            on_demand.EmbeddedServer.open(config.local, config.paths.data)
+            embedded_server.EmbeddedServer.open(config.local, config.paths.data)
         )
         notice = f"{_NO_MODEL} {local.unavailable}"
         if not local.unavailable:

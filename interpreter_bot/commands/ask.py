@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 from interpreter_bot import settings, values
 from interpreter_bot.app import conversation_service
-from interpreter_bot.commands import interruption
+from interpreter_bot.commands import terminal_runs
 from interpreter_bot.platforms.console import (
     saved_files,
     stdin_answers,
@@ -31,7 +31,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: no turn was run.
     """
-    interruption.check_files(options.file)
+    terminal_runs.check_files(options.file)
     prompts: list[str] = options.prompt
     is_question = "-" in prompts or not (prompts or terminal_input.is_possible())
     piped = None
@@ -41,7 +41,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     elif prompts:
         piped = terminal_input.opened()
     attachments = [
-        requests.Attachment(path.name, functools.partial(interruption.chunks, path))
+        requests.Attachment(path.name, functools.partial(terminal_runs.chunks, path))
         for path in options.file
     ]
     if piped is not None:
@@ -64,7 +64,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         async for line in terminal_input.lines(writer):
             yield line
 
-    async def work(interrupter: interruption.Interrupter) -> int:
+    async def work(interrupter: terminal_runs.Interrupter) -> int:
         is_answered = True
         async with conversation_service.open_conversations(
             config.for_one_session(), os.environ, is_ephemeral=True
@@ -80,9 +80,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 # Files come with the first question; they stay for the others.
                 attachments.clear()
         # In a chat, the person saw an unanswered question, and could ask again.
-        return 0 if is_answered or not prompts else interruption.FAILED
+        return 0 if is_answered or not prompts else terminal_runs.FAILED
 
-    return interruption.run(work, writer, keeper)
+    return terminal_runs.run(work, writer, keeper)
 
 
 def _request(

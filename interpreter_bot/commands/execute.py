@@ -8,7 +8,7 @@ import uuid
 
 from interpreter_bot import settings
 from interpreter_bot.app import kernel_pool
-from interpreter_bot.commands import interruption
+from interpreter_bot.commands import terminal_runs
 from interpreter_bot.platforms.console import (
     code_sources,
     json_output,
@@ -17,7 +17,7 @@ from interpreter_bot.platforms.console import (
     stdout_writer,
     terminal_output,
 )
-from interpreter_bot.sessions import ports, script_runs
+from interpreter_bot.sessions import exec_runs, ports
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -32,7 +32,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         raise code_sources.InputFileError(
             "There is no code to run; see interpreter-bot exec --help."
         )
-    interruption.check_files(options.file)
+    terminal_runs.check_files(options.file)
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = stdin_answers.StdinAnswers(is_script=options.source == "-")
     writer = stdout_writer.StdoutWriter()
@@ -45,16 +45,16 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             keeper, answers, out=out, err=writer.file(sys.stderr)
         )
 
-    async def work(interrupter: interruption.Interrupter) -> int:
+    async def work(interrupter: terminal_runs.Interrupter) -> int:
         async with kernel_pool.open_pool(config.for_one_session(), is_ephemeral=True) as pool:
             key = f"exec {uuid.uuid4()}"
-            session = script_runs.ScriptRun(pool, key, limits=config.limits, audience=audience)
+            session = exec_runs.ScriptRun(pool, key, limits=config.limits, audience=audience)
             try:
-                files = ((path.name, interruption.chunks(path)) for path in options.file)
+                files = ((path.name, terminal_runs.chunks(path)) for path in options.file)
                 await session.attach(files)
                 interrupter.stop_it = session.stop
-                return 0 if await session.run(codes) else interruption.FAILED
+                return 0 if await session.run(codes) else terminal_runs.FAILED
             finally:
                 await pool.forget(key)
 
-    return interruption.run(work, writer, keeper)
+    return terminal_runs.run(work, writer, keeper)

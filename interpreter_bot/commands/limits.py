@@ -11,7 +11,7 @@ import rich.console
 import rich.table
 
 from interpreter_bot import settings
-from interpreter_bot.kernels.provisioning import kernel_specs
+from interpreter_bot.kernels.provisioning import kernel_parameters
 from interpreter_bot.text import quantities
 
 _AT_THE_LIMIT = {
@@ -38,7 +38,7 @@ _AT_THE_LIMIT = {
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """Print the limits in effect."""
     limits: dict[str, float] = config.limits.model_dump()
-    limits["address_space_bytes"] = kernel_specs.address_space_bytes(config.limits)
+    limits["address_space_bytes"] = kernel_parameters.address_space_bytes(config.limits)
     if options.json:
         sys.stdout.write(json.dumps(limits) + "\n")
         return 0

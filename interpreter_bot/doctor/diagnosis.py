@@ -18,7 +18,7 @@ from typing import Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.doctor import advice, probes
-from interpreter_bot.kernels.metering import sessions
+from interpreter_bot.kernels.metering import session_processes
 from interpreter_bot.text import quantities
 
 _SOCKET_PATH_BYTES: Final = 107
@@ -135,7 +135,7 @@ def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.S
     return _finding("sandbox", False, reason, fix=fix)
 
 
-def _judge(seen: probes.Seen) -> list[Finding]:
+def _judge(seen: probes.ProbeResults) -> list[Finding]:
     findings = [_user_namespace(seen), _namespaces(seen)]
     for name, check in _INSIDE.items():
         wrong, detail = seen.inside.get(check, (["the probe did not answer"], ""))
@@ -147,7 +147,7 @@ def _judge(seen: probes.Seen) -> list[Finding]:
     return findings
 
 
-def _user_namespace(seen: probes.Seen) -> Finding:
+def _user_namespace(seen: probes.ProbeResults) -> Finding:
     own = probes.own_namespaces()["user"]
     uids = sorted({uid for session in seen.outside for uid in session.uids})
     ours = [session.namespaces.get("user", "") for session in seen.outside]
@@ -158,7 +158,7 @@ def _user_namespace(seen: probes.Seen) -> Finding:
     return _finding("user namespace", is_apart and bool(uids) and 0 not in uids, detail)
 
 
-def _namespaces(seen: probes.Seen) -> Finding:
+def _namespaces(seen: probes.ProbeResults) -> Finding:
     wrong = []
     one, two = (session.namespaces for session in seen.outside)
     for kind, own in probes.own_namespaces().items():
@@ -169,14 +169,14 @@ def _namespaces(seen: probes.Seen) -> Finding:
     return _finding("namespaces", not wrong, detail or "pid, mnt, net, ipc, uts: one per session")
 
 
-def _uid_per_session(seen: probes.Seen) -> Finding:
+def _uid_per_session(seen: probes.ProbeResults) -> Finding:
     one, two = (session.uid for session in seen.outside)
     is_active = len({one, two, os.geteuid()}) == 3
     detail = f"{one} and {two}" if is_active else f"all sessions run as user {one}"
     return _finding("user id per session", is_active, detail)
 
 
-def _memory(seen: probes.Seen) -> tuple[Finding, Finding]:
+def _memory(seen: probes.ProbeResults) -> tuple[Finding, Finding]:
     is_ended = seen.memory.ending is values.Ending.OUT_OF_MEMORY
     is_by_group = is_ended and seen.groups_version > 0 and seen.oom_kills > 0
     means = f"control group, version {seen.groups_version}" if is_by_group else "the bot's watchdog"
@@ -186,7 +186,7 @@ def _memory(seen: probes.Seen) -> tuple[Finding, Finding]:
     return session, _finding("control group", is_by_group, seen.groups_reason)
 
 
-def _workspace(seen: probes.Seen) -> Finding:
+def _workspace(seen: probes.ProbeResults) -> Finding:
     end = seen.workspace
     # Stopped for no other reason: this session is known to no other code.
     is_active = end.ending is values.Ending.STOPPED
@@ -210,7 +210,7 @@ def _disk(config: settings.Settings) -> Finding:
 
 def _runtime(config: settings.Settings) -> Finding:
     pid, runtime = os.getpid(), config.paths.runtime
-    longest = runtime / f"{pid}-{sessions.start_ticks(pid)}" / ("x" * 8) / "k-1"
+    longest = runtime / f"{pid}-{session_processes.start_ticks(pid)}" / ("x" * 8) / "k-1"
     size, there = len(os.fsencode(longest)), _existing(runtime)
     is_writable = os.access(there, os.W_OK | os.X_OK)
     detail = f"socket paths in {runtime} have {size} of {_SOCKET_PATH_BYTES} bytes"

@@ -76,7 +76,7 @@ class Outside:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class ProbeResults:
     """Results of all probes.
 
     Attributes:
@@ -98,7 +98,7 @@ class Seen:
     groups_reason: str
 
 
-async def probe(config: settings.Settings) -> Seen:
+async def probe(config: settings.Settings) -> ProbeResults:
     """Start two small kernels and run all checks; leaves nothing behind.
 
     Raises:
@@ -181,7 +181,7 @@ async def _try(
     two: launchers.LaunchedKernel,
     told: dict[str, Any],
     limits: settings.Limits,
-) -> Seen:
+) -> ProbeResults:
     outside = (_outside(one.provisioner), _outside(two.provisioner))
     groups = one.provisioner.host_context.groups
     told = told | {"is_by_affinity": not groups.version}
@@ -194,7 +194,7 @@ async def _try(
         _run(one.kernel, _OVER_WORKSPACE.format(**sizes)),
         _run(two.kernel, _OVER_MEMORY.format(**sizes)),
     )
-    return Seen(
+    return ProbeResults(
         inside=inside,
         outside=outside,
         memory=memory[0],

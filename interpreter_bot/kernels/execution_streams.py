@@ -61,7 +61,7 @@ class ExecutionStream:
     def __init__(
         self,
         connection: clients.Client,
-        reader: outputs.Reader,
+        reader: outputs.OutputReader,
         *,
         show: Show,
         ask: Ask | None,

@@ -128,7 +128,7 @@ class Kernel:
 
         listener = execution_streams.ExecutionStream(
             self._connection,
-            outputs.Reader(self._limits),
+            outputs.OutputReader(self._limits),
             show=show_unless_stopped,
             ask=ask,
             most_bytes=_READ_SHARE * _shown_bytes(self._limits),

@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels import launchers
 from interpreter_bot.kernels.files import ownership, safe_open, workspaces
-from interpreter_bot.kernels.metering import sessions
+from interpreter_bot.kernels.metering import session_processes
 from interpreter_bot.kernels.provisioning import (
     cgroup_files,
     cgroups,
     forkservers,
-    kernel_specs,
+    kernel_parameters,
     provisioners,
 )
 
@@ -81,7 +81,9 @@ class HostResources:
             workspaces=directory,
             private=config.private_paths,
         )
-        uids = kernel_specs.Uids(count=config.sandbox.uid_count, first_uid=config.sandbox.first_uid)
+        uids = kernel_parameters.Uids(
+            count=config.sandbox.uid_count, first_uid=config.sandbox.first_uid
+        )
         host_context = provisioners.ProvisionerContext(
             server=server, groups=groups, limits=config.limits, runtime=runtime, uids=uids
         )
@@ -173,7 +175,7 @@ def own_directory(directory: pathlib.Path) -> pathlib.Path:
         for name in os.listdir(directory):
             if not _is_alive(name):
                 remove(directory / name)
-        own = directory / f"{pid}-{sessions.start_ticks(pid)}"
+        own = directory / f"{pid}-{session_processes.start_ticks(pid)}"
         own.mkdir(mode=0o700)
     except OSError as error:
         raise errors.SettingsError(f"The directory {directory} cannot be used.") from error
@@ -195,4 +197,4 @@ def _is_alive(name: str) -> bool:
     if not (pid.isdigit() and ticks.isdigit()):
         # Not made by a bot: it may belong to another program.
         return True
-    return sessions.start_ticks(int(pid)) == int(ticks)
+    return session_processes.start_ticks(int(pid)) == int(ticks)

@@ -26,7 +26,7 @@ def prompt(text: str) -> str:
     return safe_text.clipped(text, _MESSAGE_CHARACTERS)
 
 
-class Reader:
+class OutputReader:
     """Reader of one execution's outputs; exceeding a limit gives one notice each.
 
     Attributes:

@@ -23,7 +23,7 @@ from interpreter_bot.kernels import (
     leases,
     shutdowns,
     spares,
-    watchdogs,
+    watchdog_loop,
 )
 from interpreter_bot.kernels.files import workspaces
 
@@ -42,13 +42,13 @@ class Pool:
     def __init__(
         self,
         config: settings.Settings,
-        host_context: host_resources.HostResources,
+        host: host_resources.HostResources,
         files: workspaces.Workspaces,
     ) -> None:
         self._settings = config
-        self._host = host_context
+        self._host = host
         self._workspaces = files
-        self._launcher = launchers.Launcher(config.kernels, host_context.host_context)
+        self._launcher = launchers.Launcher(config.kernels, host.host_context)
         self._live: dict[str, launchers.LaunchedKernel] = {}
         self._starting: dict[str, asyncio.Task[launchers.LaunchedKernel]] = {}
         self._holders = leases.HolderCounts()
@@ -87,10 +87,10 @@ class Pool:
             parent = config.paths.data / "ephemeral"
             directory = await asyncio.to_thread(host_resources.own_directory, parent)
         files = workspaces.Workspaces(directory, config.limits)
-        async with host_resources.HostResources.open(config, files, directory) as host_context:
-            pool = cls(config, host_context, files)
+        async with host_resources.HostResources.open(config, files, directory) as host:
+            pool = cls(config, host, files)
             try:
-                async with watchdogs.watching(pool.live, config.paths.data, config.limits):
+                async with watchdog_loop.watching(pool.live, config.paths.data, config.limits):
                     pool._spares.refill_soon()
                     yield pool
             finally:

@@ -6,7 +6,7 @@ import asyncio
 import pathlib
 from typing import Final, Protocol
 
-from interpreter_bot.kernels.metering import sessions
+from interpreter_bot.kernels.metering import session_processes
 from interpreter_bot.kernels.provisioning import provisioners
 
 
@@ -44,7 +44,7 @@ class Provisioner(Protocol):
     def cpu_seconds(self) -> float:
         """Return the session's processor time so far; 0 once it is over."""
 
-    def processes(self) -> sessions.SessionProcesses:
+    def processes(self) -> session_processes.SessionProcesses:
         """Return a view of the session's processes, for counting where no group does."""
 
 

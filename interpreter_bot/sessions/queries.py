@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from interpreter_bot import settings, values
 from interpreter_bot.sessions import (
-    approvals,
+    approval_policy,
     exports,
     histories,
     quotas,
@@ -143,4 +143,4 @@ class Queries:
             at_least: what the platform's own settings demand.
         """
         wanted = self._services.config.sessions.approval
-        return await approvals.in_effect(scope, self._services.database, wanted, at_least)
+        return await approval_policy.in_effect(scope, self._services.database, wanted, at_least)

@@ -57,7 +57,7 @@ class Request:
             a mention. Not instructions.
         model: title of the model to be asked; empty means the session's own choice.
         approval: whether a person is asked before code runs, by the platform's settings; what
-            people chose is added to it, see `approvals`.
+            people chose is added to it, see `approval_policy`.
     """
 
     key: values.SessionKey

@@ -20,7 +20,7 @@ from interpreter_bot.agent import (
     transcripts,
 )
 from interpreter_bot.store import databases, records
-from interpreter_bot.text import screens
+from interpreter_bot.text import output_screens
 
 _log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def of_code(
     code: str, shown: Iterable[values.Output], finished: values.Finished, most_characters: int
 ) -> list[chat_messages.Message]:
     """Describe to a model code that the person ran without it."""
-    screen = screens.Screen()
+    screen = output_screens.Screen()
     for output in shown:
         screen.show(output)
     ran = context_windows.shorten(code, most_characters)

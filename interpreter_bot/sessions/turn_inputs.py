@@ -18,7 +18,7 @@ from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import chat_messages, observations
 from interpreter_bot.kernels import executions
 from interpreter_bot.kernels.files import workspaces
-from interpreter_bot.sessions import environments, requests, turn_events
+from interpreter_bot.sessions import requests, turn_environments, turn_events
 from interpreter_bot.store import databases, records
 from interpreter_bot.text import quantities
 
@@ -38,7 +38,7 @@ _WITHOUT_WORDS: Final = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Stored:
+class StoredAttachment:
     """Attachments after they were stored.
 
     Attributes:
@@ -55,7 +55,7 @@ async def store_attachments(
     workspace: workspaces.Workspace,
     events: turn_events.TurnEvents,
     limits: settings.Limits,
-) -> Stored:
+) -> StoredAttachment:
     """Put attachments into the workspace; each refusal is announced, and the rest goes on."""
     infos, refusals = [], []
     for attachment in attachments:
@@ -68,7 +68,7 @@ async def store_attachments(
             refusals.append(_REFUSED.format(name=name, error=error))
         else:
             infos.append(info)
-    return Stored(tuple(infos), tuple(refusals))
+    return StoredAttachment(tuple(infos), tuple(refusals))
 
 
 async def put_files(
@@ -182,17 +182,17 @@ async def session_model(
 
 async def store_request_attachments(
     request: requests.Request,
-    environment: environments.SessionEnvironment,
+    environment: turn_environments.SessionEnvironment,
     events: turn_events.TurnEvents,
     limits: settings.Limits,
-) -> Stored:
+) -> StoredAttachment:
     """Put the attachments of a request into the workspace.
 
     Raises:
         BotError: there is nothing else in the request, and none of it could be had.
     """
     if not request.attachments:
-        return Stored()
+        return StoredAttachment()
     came = await store_attachments(request.attachments, environment.workspace, events, limits)
     if not (came.infos or request.files or request.text.strip()):
         raise errors.BotError(_NO_FILES)
@@ -200,7 +200,9 @@ async def store_request_attachments(
 
 
 async def request_files(
-    request: requests.Request, came: Stored, environment: environments.SessionEnvironment
+    request: requests.Request,
+    came: StoredAttachment,
+    environment: turn_environments.SessionEnvironment,
 ) -> list[values.FileInfo]:
     """List the files that a request is about."""
     infos = list(came.infos)
@@ -212,9 +214,9 @@ async def request_files(
 
 async def question_text(
     request: requests.Request,
-    came: Stored,
+    came: StoredAttachment,
     infos: Sequence[values.FileInfo],
-    environment: environments.SessionEnvironment,
+    environment: turn_environments.SessionEnvironment,
 ) -> str:
     """Compose the question: the person's words, with descriptions of the attachments."""
     parts = (

@@ -32,13 +32,13 @@ from interpreter_bot.agent import (
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.kernels import pools
 from interpreter_bot.sessions import (
-    approvals,
-    environments,
+    approval_policy,
     ports,
     quotas,
     requests,
     stop_signals,
     transcript_memory,
+    turn_environments,
     turn_events,
     turn_inputs,
     turn_recording,
@@ -186,7 +186,7 @@ class _Work:
         if self._loss is not None:
             self.events.notice(self._loss.sentence)
         async with services.pool.lease(key) as lease:
-            environment = environments.SessionEnvironment(
+            environment = turn_environments.SessionEnvironment(
                 lease,
                 await services.pool.workspace(key),
                 self.events,
@@ -208,10 +208,12 @@ class _Work:
         where = (request.key.platform, request.key.workspace, request.key.channel)
         scope = values.Scope(*where, request.person.id)
         wanted = self._services.config.sessions.approval
-        return await approvals.in_effect(scope, self._services.database, wanted, request.approval)
+        return await approval_policy.in_effect(
+            scope, self._services.database, wanted, request.approval
+        )
 
     async def _done(
-        self, environment: environments.SessionEnvironment, stop: stop_signals.StopSignal
+        self, environment: turn_environments.SessionEnvironment, stop: stop_signals.StopSignal
     ) -> ports.End:
         question = await concurrency.run_until_stopped(
             self._prepared(environment), stop=stop, seconds=self._seconds_left
@@ -223,7 +225,7 @@ class _Work:
         return await self._ask(environment, question, stop)
 
     async def _prepared(
-        self, environment: environments.SessionEnvironment
+        self, environment: turn_environments.SessionEnvironment
     ) -> turn_inputs.TurnQuestion | None:
         """Store the attachments; return the question to the model, or None for code to be run."""
         services, request = self._services, self._request
@@ -245,7 +247,7 @@ class _Work:
         )
 
     async def _run_code(
-        self, environment: environments.SessionEnvironment, stop: stop_signals.StopSignal
+        self, environment: turn_environments.SessionEnvironment, stop: stop_signals.StopSignal
     ) -> ports.End:
         """Run the person's own code, without a model."""
         shown: list[values.Output] = []
@@ -274,7 +276,7 @@ class _Work:
 
     async def _ask(
         self,
-        environment: environments.SessionEnvironment,
+        environment: turn_environments.SessionEnvironment,
         question: turn_inputs.TurnQuestion,
         stop: stop_signals.StopSignal,
     ) -> ports.End:
@@ -330,7 +332,7 @@ class _Work:
         return ports.End(status=status, text=outcome.text, sentence=outcome.sentence)
 
     async def _mended(
-        self, end: ports.End, environment: environments.SessionEnvironment
+        self, end: ports.End, environment: turn_environments.SessionEnvironment
     ) -> ports.End:
         """Fix the links of the answer, and name the files it only claims."""
         rewritten = links.rewrite(end.text, ())

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels.provisioning import kernel_specs
+from interpreter_bot.kernels.provisioning import kernel_parameters
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -52,7 +52,7 @@ async def test_free_says_the_same(bot, run):
 async def test_address_space_is_limited_as_configured(bot, run):
     ran = await run("import resource; print(*resource.getrlimit(resource.RLIMIT_AS))")
 
-    expected = kernel_specs.address_space_bytes(bot.limits)
+    expected = kernel_parameters.address_space_bytes(bot.limits)
     assert ran.text.split() == [str(expected)] * 2
 
 

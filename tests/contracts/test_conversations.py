@@ -8,7 +8,7 @@ import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.app import conversation_service
-from interpreter_bot.sessions import approvals, ports, requests
+from interpreter_bot.sessions import approval_policy, ports, requests
 from tests.fakes import (
     conversations,
     discord_conversations,
@@ -239,10 +239,10 @@ async def test_a_model_is_chosen_of_those_there_are(conversation):
 async def test_the_strictest_approval_counts_and_what_is_taken_back_does_not(conversation):
     service, scope = conversation.service, conversation.scope
     assert await service.queries.approval(scope) == "never"
-    await service.choose(scope, approvals.NAME, "plan")
+    await service.choose(scope, approval_policy.NAME, "plan")
     assert await service.queries.approval(scope) == "plan"
     assert await service.queries.approval(scope, "every") == "every"
-    assert (await service.queries.choices(scope)).get(approvals.NAME) == "plan"
-    await service.choose(scope, approvals.NAME, None)
+    assert (await service.queries.choices(scope)).get(approval_policy.NAME) == "plan"
+    await service.choose(scope, approval_policy.NAME, None)
     assert await service.queries.approval(scope) == "never"
-    assert approvals.NAME not in await service.queries.choices(scope)
+    assert approval_policy.NAME not in await service.queries.choices(scope)

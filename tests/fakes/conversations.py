@@ -23,7 +23,7 @@ import re
 import time
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import approvals, histories, ports
+from interpreter_bot.sessions import approval_policy, histories, ports
 
 
 @dataclasses.dataclass
@@ -341,7 +341,7 @@ class Conversations:
             self._choices[name] = value
 
     async def approval(self, scope, at_least="never"):
-        return approvals.strictest(self._choices.get("approval"), at_least)
+        return approval_policy.strictest(self._choices.get("approval"), at_least)
 
     async def usage(self, key, person):
         assert person.id

@@ -20,7 +20,7 @@ import datetime
 import itertools
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import approvals, histories, ports, requests
+from interpreter_bot.sessions import approval_policy, histories, ports, requests
 from tests.fakes import replies
 
 
@@ -316,8 +316,8 @@ class Conversations:
             values.Scope(scope.platform, person=scope.person),
             scope,
         )
-        chosen = [self.scopes.get(one, {}).get(approvals.NAME) for one in around]
-        return approvals.strictest(at_least, *chosen)
+        chosen = [self.scopes.get(one, {}).get(approval_policy.NAME) for one in around]
+        return approval_policy.strictest(at_least, *chosen)
 
     async def choose(self, scope, name, value):
         chosen = self.scopes.setdefault(scope, {})

@@ -12,7 +12,7 @@ import datetime
 import hashlib
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import approvals, histories, ports
+from interpreter_bot.sessions import approval_policy, histories, ports
 
 
 async def echo(request, reply, service):
@@ -249,8 +249,8 @@ class Conversations:
         return dict(self._around(scope))
 
     async def approval(self, scope, at_least="never"):
-        chosen = [value for name, value in self._around(scope) if name == approvals.NAME]
-        return approvals.strictest(at_least, *chosen)
+        chosen = [value for name, value in self._around(scope) if name == approval_policy.NAME]
+        return approval_policy.strictest(at_least, *chosen)
 
     async def choose(self, scope, name, value):
         chosen = self.chosen.setdefault(scope, {})

@@ -15,8 +15,8 @@ import pytest
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels import pools
-from interpreter_bot.kernels.metering import sessions
-from interpreter_bot.kernels.provisioning import kernel_specs, provisioners
+from interpreter_bot.kernels.metering import session_processes
+from interpreter_bot.kernels.provisioning import kernel_parameters, provisioners
 
 pytestmark = pytest.mark.kernel
 
@@ -30,12 +30,12 @@ def bot(tmp_path, short_path):
 
 
 def _change_specs(monkeypatch, **changes) -> None:
-    build = kernel_specs.build
+    build = kernel_parameters.build
 
     def build_changed(*arguments, **options):
         return build(*arguments, **options) | changes
 
-    monkeypatch.setattr(kernel_specs, "build", build_changed)
+    monkeypatch.setattr(kernel_parameters, "build", build_changed)
 
 
 # What is wrong: (the fields of the spec, what the log says of it).
@@ -199,4 +199,4 @@ async def test_an_end_of_the_first_process_is_the_end_of_the_wait(bot):
         signal.pidfd_send_signal(launched.provisioner._init_fd, signal.SIGKILL)
         await launched.provisioner.wait()
         assert not kernel.is_alive
-        assert not any(map(sessions.start_ticks, pids))
+        assert not any(map(session_processes.start_ticks, pids))

@@ -14,7 +14,7 @@ from interpreter_bot import errors, settings
 from interpreter_bot.agent import model_errors, ports
 from interpreter_bot.agent.llms import (
     chat_completions,
-    fenced,
+    fenced_llm,
     picture_support,
     responses_api,
     retries,
@@ -198,10 +198,10 @@ def _speaking(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:
         case "responses":
             return responses_api.ResponsesLlm(client, model)
         case "fenced":
-            return fenced.FencedLlm(
+            return fenced_llm.FencedLlm(
                 chat_completions.ChatCompletionsLlm(client, model), is_small=model.is_small
             )
         case "auto":
             with_tools = chat_completions.ChatCompletionsLlm(client, model)
-            without = fenced.FencedLlm(with_tools, is_small=model.is_small)
+            without = fenced_llm.FencedLlm(with_tools, is_small=model.is_small)
             return tool_support.AdaptiveLlm(with_tools, without, is_small=model.is_small)

@@ -167,7 +167,7 @@ class ReplyAssembler:
                     self._call_format = chat_messages.CallFormat.PYTHON
                     arguments = json.dumps({"code": code})
                     self._found.append(chat_messages.Call("", tools.RUN_CODE, arguments))
-                case text_calls.Found(name, arguments):
+                case text_calls.ParsedText(name, arguments):
                     self._call_format = chat_messages.CallFormat.JSON
                     self._found.append(chat_messages.Call("", name, arguments))
 

@@ -82,7 +82,7 @@ class Deleted:
     bytes: int
     hidden: int
     is_late: bool
-    shared: memory.Held = dataclasses.field(default_factory=dict)
+    shared: memory.HeldBytes = dataclasses.field(default_factory=dict)
 
 
 def count(shown: Mapping[int, int], disk: Disk, *, allowance: procfs.TimeBudget) -> Deleted:
@@ -116,7 +116,7 @@ class _Counting:
         self._left = _MOST_DESCRIPTORS
         self._known: dict[int, int] = {}
         self._unknown: dict[int, int] = {}
-        self._shared: memory.Held = {}
+        self._shared: memory.HeldBytes = {}
 
     @property
     def bytes(self) -> int:
@@ -127,7 +127,7 @@ class _Counting:
         return sum(self._known.values()) + sum(unknown)
 
     @property
-    def shared(self) -> memory.Held:
+    def shared(self) -> memory.HeldBytes:
         """Pieces of shared memory: few count as far as they are mapped, many each in full."""
         if len(self._shared) <= _FEW_SHARED:
             return self._shared

@@ -27,7 +27,7 @@ from typing import Final, TypeAlias
 
 from interpreter_bot.kernels.metering import procfs
 
-Held: TypeAlias = dict[tuple[int, int], int]
+HeldBytes: TypeAlias = dict[tuple[int, int], int]
 """Bytes by (device, inode); the inode 0 stands for all files of a file system."""
 
 _MOST_DESCRIPTORS: Final = 16_384
@@ -53,7 +53,7 @@ _MAPPING: Final = re.compile(
 )
 
 
-def memfd_bytes(shown: Mapping[int, int], apart_from: Iterable[int]) -> tuple[Held, set[int]]:
+def memfd_bytes(shown: Mapping[int, int], apart_from: Iterable[int]) -> tuple[HeldBytes, set[int]]:
     """Count each memfd and shared memory file that is open, mapped or not.
 
     Nothing is opened: `stat` of /proc/PID/fd/N reads the very file, whichever name it has.
@@ -65,7 +65,7 @@ def memfd_bytes(shown: Mapping[int, int], apart_from: Iterable[int]) -> tuple[He
     Returns:
         the files, and the processes that hide or have too many descriptors.
     """
-    held: Held = {}
+    held: HeldBytes = {}
     hidden: set[int] = set()
     left = _MOST_DESCRIPTORS
     for pid, number in shown.items():
@@ -92,14 +92,14 @@ def memfd_bytes(shown: Mapping[int, int], apart_from: Iterable[int]) -> tuple[He
     return held, hidden
 
 
-def tmpfs_bytes(shown: Iterable[int]) -> Held:
+def tmpfs_bytes(shown: Iterable[int]) -> HeldBytes:
     """Count what the session's own /tmp and /dev/shm hold, deleted files too.
 
     Args:
         shown: thread ids to read processes by; the first readable one is used.
     """
     number = _witness(shown, "mnt")
-    held: Held = {}
+    held: HeldBytes = {}
     for place in _TEMPORARY if number else ():
         try:
             path = f"/proc/{number}/root{place}"
@@ -181,7 +181,7 @@ class Bounds:
 
 def count(
     shown: Mapping[int, int],
-    held: Held,
+    held: HeldBytes,
     bounds: Bounds,
     *,
     allowance: procfs.TimeBudget,
@@ -264,7 +264,7 @@ def _proportional_bytes(number: int) -> int:
     return _sum(_PROPORTIONAL.findall(text)) + procfs.table_bytes(number)
 
 
-def _mapped_bytes(number: int, held: Held) -> int:
+def _mapped_bytes(number: int, held: HeldBytes) -> int:
     """As `_proportional_bytes`, subtracting from `held` what the process maps of it."""
     if not procfs.shared_bytes(number):
         return _proportional_bytes(number)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from interpreter_bot.kernels.metering import sessions
+from interpreter_bot.kernels.metering import session_processes
 
 _log = logging.getLogger(__name__)
 
@@ -267,7 +267,7 @@ def instance_name() -> str:
     """Return a new name for a directory of this process's cgroups, which identifies the process."""
     pid = os.getpid()
     number = next(_numbers)
-    return f"interpreter-bot-{pid}-{sessions.start_ticks(pid)}-{_namespace()}.{number}"
+    return f"interpreter-bot-{pid}-{session_processes.start_ticks(pid)}-{_namespace()}.{number}"
 
 
 def is_left_over(name: str) -> bool:
@@ -276,7 +276,7 @@ def is_left_over(name: str) -> bool:
     if match is None:
         return False
     pid, start, namespace = (int(part) for part in match.groups())
-    return namespace == _namespace() and sessions.start_ticks(pid) != start
+    return namespace == _namespace() and session_processes.start_ticks(pid) != start
 
 
 def _namespace() -> int:

@@ -22,12 +22,12 @@ import traitlets
 from jupyter_client import provisioning
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels.metering import procfs, sessions
+from interpreter_bot.kernels.metering import procfs, session_processes
 from interpreter_bot.kernels.provisioning import (
     cgroups,
     control_channels,
     forkservers,
-    kernel_specs,
+    kernel_parameters,
 )
 
 _log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class ProvisionerContext:
     groups: cgroups.Cgroups
     limits: settings.Limits
     runtime: pathlib.Path
-    uids: kernel_specs.Uids
+    uids: kernel_parameters.Uids
 
 
 class ForkProvisioner(provisioning.KernelProvisionerBase):
@@ -96,9 +96,9 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         """Return the processor time of the session so far; 0 once it has ended."""
         return (self._group or self.processes()).cpu_seconds() if self._pid else 0.0
 
-    def processes(self) -> sessions.SessionProcesses:
+    def processes(self) -> session_processes.SessionProcesses:
         """Return the session's processes, for metering where no cgroup counts."""
-        return sessions.SessionProcesses(self._pid)
+        return session_processes.SessionProcesses(self._pid)
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Fill in the command that jupyter_client insists on; there is none."""
@@ -124,27 +124,28 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             "key": key.encode(),
             "signature_scheme": "hmac-sha256",
             **{
-                f"{name}_port": number for number, name in enumerate(kernel_specs.CHANNELS, start=1)
+                f"{name}_port": number
+                for number, name in enumerate(kernel_parameters.CHANNELS, start=1)
             },
-            "control_port": len(kernel_specs.CHANNELS) + 1,
-            "hb_port": len(kernel_specs.CHANNELS) + 2,
+            "control_port": len(kernel_parameters.CHANNELS) + 1,
+            "hb_port": len(kernel_parameters.CHANNELS) + 2,
         }
 
     async def _launch(self, key: str) -> None:
         inside_uid, self.host_uid = self.host_context.uids.take()
         self._directory = self.host_context.runtime / self.kernel_id[:8]
-        sockets = kernel_specs.listen(self._directory)
+        sockets = kernel_parameters.listen(self._directory)
         self._link, theirs = control_channels.ControlChannel.pair()
         if self.host_context.groups.version:
             self._group = self.host_context.groups.create(self.kernel_id, self.host_context.limits)
         try:
             limits = self.host_context.limits
-            spec = kernel_specs.build(
+            spec = kernel_parameters.build(
                 self.kernel_id,
                 key,
                 inside_uid,
                 limits,
-                affinity=[] if self._group else kernel_specs.some_processors(limits.cpu_cores),
+                affinity=[] if self._group else kernel_parameters.some_processors(limits.cpu_cores),
                 unwalled_home=""
                 if self.host_context.server.is_walled
                 else str(self._unwalled_home),

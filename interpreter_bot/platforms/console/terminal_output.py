@@ -8,9 +8,9 @@ from typing import Final, TextIO
 from interpreter_bot import values
 from interpreter_bot.platforms.console import (
     json_output,
-    output_streams,
     saved_files,
     stdin_answers,
+    terminal_streams,
 )
 from interpreter_bot.platforms.rendering import tables
 from interpreter_bot.sessions import ports
@@ -53,8 +53,8 @@ class ExecutionPrinter:
         """
         self._keeper = keeper
         self._answers = answers
-        self._out = output_streams.Stream(out)
-        self._err = output_streams.Stream(err)
+        self._out = terminal_streams.Stream(out)
+        self._err = terminal_streams.Stream(err)
 
     def announcement(self, cell: int, text: str) -> None:
         """Print a sentence about the session."""

@@ -11,10 +11,10 @@ from interpreter_bot import errors
 from interpreter_bot.platforms.discord import (
     command_actions,
     interactions,
-    locations,
     markdown,
     message_layout,
     modals,
+    places,
     stale_answers,
     turn_log,
 )
@@ -45,7 +45,7 @@ class ButtonActions:
     async def _press(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
     ) -> None:
-        place = locations.of_interaction(interaction, button.owner)
+        place = places.of_interaction(interaction, button.owner)
         is_owner = interaction.user.id == button.owner
         if button.verb in _QUESTIONS:
             await self._answer(interaction, button)
@@ -62,7 +62,7 @@ class ButtonActions:
     async def _give(
         self,
         interaction: discord.Interaction[Any],
-        place: locations.Place,
+        place: places.Place,
         button: message_layout.Button,
     ) -> None:
         """Send what an answer left out, to the person who asked for it alone."""
@@ -93,7 +93,7 @@ class ButtonActions:
                 await stale_answers.mend(message, in_flight.is_running)
 
     async def _show_code(
-        self, interaction: discord.Interaction[Any], place: locations.Place, turn_id: int
+        self, interaction: discord.Interaction[Any], place: places.Place, turn_id: int
     ) -> None:
         turn = next(
             (t for t in await self._service.queries.history(place.key) if t.id == turn_id), None

@@ -11,9 +11,9 @@ from interpreter_bot import errors, values
 from interpreter_bot.platforms.discord import (
     file_transfers,
     interactions,
-    locations,
     markdown,
     message_layout,
+    places,
     preferences,
     texts,
 )
@@ -29,7 +29,7 @@ _NO_CONTENT: Final = (
 async def hand_out(
     handler: interactions.InteractionHandler,
     interaction: _Interaction,
-    place: locations.Place,
+    place: places.Place,
     name: str,
 ) -> None:
     """Send a person a file of the workspace.
@@ -54,7 +54,7 @@ async def hand_out(
 
 
 async def notebook(
-    handler: interactions.InteractionHandler, interaction: _Interaction, place: locations.Place
+    handler: interactions.InteractionHandler, interaction: _Interaction, place: places.Place
 ) -> None:
     """Send a person the session as a notebook.
 
@@ -70,7 +70,7 @@ async def notebook(
 
 def in_memory(name: str, data: bytes) -> message_layout.Upload:
     """Return bytes as an upload."""
-    return message_layout.Upload(name, 0, name, len(data), file_transfers.Memory(data))
+    return message_layout.Upload(name, 0, name, len(data), file_transfers.InMemorySource(data))
 
 
 class _Opened:
@@ -97,7 +97,7 @@ class CommandActions:
 
     async def reset(self, interaction: _Interaction, *, files: bool) -> None:
         """Reset a session. Everybody in the channel sees it."""
-        place = locations.of_interaction(interaction)
+        place = places.of_interaction(interaction)
         await self._service.reset(place.key, files=files)
         told = "Variables and transcript are forgotten"
         told += ", and the files are deleted." if files else "; the files in /mnt/data are kept."
@@ -105,7 +105,7 @@ class CommandActions:
 
     async def files(self, interaction: _Interaction, name: str) -> None:
         """List files, or send one."""
-        place = locations.of_interaction(interaction)
+        place = places.of_interaction(interaction)
         if not name:
             listed = texts.files(await self._service.queries.files(place.key))
             await self._handler.tell(interaction, _cut(listed))
@@ -114,7 +114,7 @@ class CommandActions:
 
     async def file_names(self, interaction: _Interaction) -> tuple[str, ...]:
         """Return the names of all files."""
-        place = locations.of_interaction(interaction)
+        place = places.of_interaction(interaction)
         return tuple(info.name for info in await self._service.queries.files(place.key))
 
     async def limits(self, interaction: _Interaction) -> None:
@@ -122,17 +122,17 @@ class CommandActions:
         told = texts.limits(
             self._service.queries.limits,
             is_sandboxed=self._service.queries.is_sandboxed,
-            file_bytes=locations.of_interaction(interaction).file_bytes,
+            file_bytes=places.of_interaction(interaction).file_bytes,
         )
         await self._handler.tell(interaction, told)
 
     async def notebook(self, interaction: _Interaction) -> None:
         """Send the session as a notebook."""
-        await notebook(self._handler, interaction, locations.of_interaction(interaction))
+        await notebook(self._handler, interaction, places.of_interaction(interaction))
 
     async def usage(self, interaction: _Interaction) -> None:
         """Show the usage."""
-        place, person = locations.of_interaction(interaction), locations.person(interaction.user)
+        place, person = places.of_interaction(interaction), places.person(interaction.user)
         told = texts.usage(await self._service.queries.usage(place.key, person))
         await self._handler.tell(interaction, told)
 
@@ -147,7 +147,7 @@ class CommandActions:
 
     async def model(self, interaction: _Interaction, name: str) -> None:
         """Show or choose the model."""
-        place = locations.of_interaction(interaction)
+        place = places.of_interaction(interaction)
         if not name:
             current = await self._service.queries.model(place.key)
             told = f"This conversation asks {markdown.line(current)}." if current else ""
@@ -162,7 +162,7 @@ class CommandActions:
 
     async def settings(self, interaction: _Interaction, name: str, value: str, scope: str) -> None:
         """Show the settings in effect, or change one."""
-        place = locations.of_interaction(interaction)
+        place = places.of_interaction(interaction)
         if not name:
             await self._show_settings(interaction, place)
             return
@@ -176,8 +176,8 @@ class CommandActions:
             told += f" With what others chose, {markdown.line(holds)} holds for you here."
         await self._handler.tell(interaction, told)
 
-    async def _show_settings(self, interaction: _Interaction, place: locations.Place) -> None:
-        person = locations.person(interaction.user)
+    async def _show_settings(self, interaction: _Interaction, place: places.Place) -> None:
+        person = places.person(interaction.user)
         holds = await self._handler.in_flight.chosen_by(place, person)
         lines = ["**What holds for you here**"]
         for name in preferences.NAMES:
@@ -189,24 +189,24 @@ class CommandActions:
         await self._handler.tell(interaction, "\n".join(lines))
 
 
-def _scope(interaction: _Interaction, place: locations.Place, scope: str) -> values.Scope:
+def _scope(interaction: _Interaction, place: places.Place, scope: str) -> values.Scope:
     """Return the scope of a choice, if the person may decide there.
 
     Raises:
         BotError: they may not, or there is no such place.
     """
     if scope == "me":
-        return values.Scope(locations.PLATFORM, person=str(interaction.user.id))
+        return values.Scope(places.PLATFORM, person=str(interaction.user.id))
     if place.guild_id is None or not place.is_member:
         raise errors.BotError("Here you can choose for yourself only.")
     held = interaction.permissions
     if scope == "channel":
         if not (held.manage_channels or held.manage_guild):
             raise errors.BotError("Only who manages the channel can choose for it.")
-        return values.Scope(locations.PLATFORM, place.key.workspace, place.key.channel)
+        return values.Scope(places.PLATFORM, place.key.workspace, place.key.channel)
     if not held.manage_guild:
         raise errors.BotError("Only who manages the server can choose for it.")
-    return values.Scope(locations.PLATFORM, place.key.workspace)
+    return values.Scope(places.PLATFORM, place.key.workspace)
 
 
 def _cut(text: str) -> str:

@@ -24,7 +24,7 @@ import aiohttp
 import discord
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.discord import api_errors, locations, markdown, message_layout
+from interpreter_bot.platforms.discord import api_errors, markdown, message_layout, places
 from interpreter_bot.sessions import requests
 from interpreter_bot.text import quantities
 
@@ -38,7 +38,7 @@ _COPY_BYTES: Final = 1024 * 1024
 _MIB: Final = 1024 * 1024
 # The possible limits where Discord refuses files as too large: the 25 MiB of any request, or a
 # server's limit that has changed. Largest first.
-_SMALLER_BYTES: Final = tuple(most * _MIB - locations.MARGIN_BYTES for most in (24, 10, 8))
+_SMALLER_BYTES: Final = tuple(most * _MIB - places.MARGIN_BYTES for most in (24, 10, 8))
 _UNLIKED: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MOST_NAME: Final = 80
 _MOST_DESCRIPTION: Final = 1000
@@ -83,7 +83,7 @@ class Attachments:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Memory:
+class InMemorySource:
     """Bytes in memory."""
 
     data: bytes
@@ -173,7 +173,7 @@ class UploadSpool:
                 version=version,
                 name=discord_file_name(name),
                 size_bytes=len(data),
-                source=Memory(data),
+                source=InMemorySource(data),
                 description=_described(told),
             )
             self._made[name, version] = known

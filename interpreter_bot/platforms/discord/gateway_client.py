@@ -20,11 +20,11 @@ from interpreter_bot.platforms.discord import (
     button_actions,
     components,
     interactions,
-    message_edits,
     message_events,
     missed_messages,
     modals,
     requests_in_flight,
+    user_edits,
 )
 
 _log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class _Client(discord.Client):
 
     listener: message_events.MessageEvents
     in_flight: requests_in_flight.RequestsInFlight
-    editor: message_edits.MessageEdits
+    editor: user_edits.MessageEdits
     missed: missed_messages.MissedMessages
     handler: interactions.InteractionHandler
     presser: button_actions.ButtonActions

@@ -12,9 +12,9 @@ import discord
 from interpreter_bot.platforms.discord import (
     api_errors,
     components,
-    locations,
     message_layout,
     message_targets,
+    places,
 )
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class InteractionTarget:
         self,
         client: discord.Client,
         interaction: discord.Interaction[Any],
-        place: locations.Place,
+        place: places.Place,
     ) -> None:
         self._client = client
         self._interaction = interaction

@@ -13,11 +13,11 @@ from interpreter_bot.platforms.discord import (
     components,
     file_transfers,
     interaction_targets,
-    locations,
     markdown,
     message_layout,
     message_targets,
     permissions,
+    places,
     requests_in_flight,
 )
 from interpreter_bot.sessions import conversations
@@ -88,7 +88,7 @@ class InteractionHandler:
         if not await self.admits(interaction):
             return False
         await self._acknowledge(interaction, is_public=is_public, is_silent=is_silent)
-        if not await self.service.claim(locations.PLATFORM, f"interaction {interaction.id}"):
+        if not await self.service.claim(places.PLATFORM, f"interaction {interaction.id}"):
             return False
         standing = await self._members.standing(interaction.user, interaction.guild)
         refusal = permissions.refusal(_asker(interaction, standing), self.options)
@@ -157,8 +157,8 @@ class InteractionHandler:
         """Run a request and show its answer to everybody in the channel, if permitted."""
         if not await self.begins(interaction, is_public=True):
             return
-        place = locations.of_interaction(interaction)
-        person = locations.person(interaction.user)
+        place = places.of_interaction(interaction)
+        person = places.person(interaction.user)
         chosen = await self.in_flight.chosen_by(place, person)
         request = requests_in_flight.request_in(
             place,
@@ -176,7 +176,7 @@ class InteractionHandler:
         self.in_flight.spawn(work, f"interaction {interaction.id}")
 
     async def again(
-        self, interaction: discord.Interaction[Any], place: locations.Place, turn_id: int
+        self, interaction: discord.Interaction[Any], place: places.Place, turn_id: int
     ) -> None:
         """Run the request of an earlier turn again, if permitted."""
         if not await self.begins(interaction, is_public=True):
@@ -187,7 +187,7 @@ class InteractionHandler:
         if past is None:
             await self.tell(interaction, "That answer is too long ago.")
             return
-        person = locations.person(interaction.user)
+        person = places.person(interaction.user)
         chosen = await self.in_flight.chosen_by(place, person)
         request = requests_in_flight.request_in(
             place,
@@ -247,5 +247,5 @@ def _asker(
         channel_ids=around,
         role_ids=permissions.roles_told(user) if standing is None else standing.role_ids,
         is_member=standing is not None and standing.is_member,
-        is_bot_there=locations.of_interaction(interaction).is_member,
+        is_bot_there=places.of_interaction(interaction).is_member,
     )

@@ -20,12 +20,12 @@ from interpreter_bot import errors, settings
 from interpreter_bot.platforms.discord import (
     api_errors,
     file_transfers,
-    locations,
     markdown,
     message_parsing,
     message_sync,
     message_targets,
     permissions,
+    places,
     preferences,
     requests_in_flight,
 )
@@ -64,7 +64,7 @@ class MessageEvents:
         self._options = config
         self._in_flight = in_flight
         self._files = files
-        self._threads = locations.Threads(client, service, config, in_flight.spawn)
+        self._threads = places.Threads(client, service, config, in_flight.spawn)
         self._members = permissions.Memberships(client, config)
         self._orders: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self.recent_requests = requests_in_flight.RequestsByMessage()
@@ -90,7 +90,7 @@ class MessageEvents:
             question = self._in_flight.questions.for_message(str(message.author.id), channel.id)
             if question is None and not await self._is_for_us(message, channel):
                 return False
-            if not await self._service.claim(locations.PLATFORM, f"message {message.id}"):
+            if not await self._service.claim(places.PLATFORM, f"message {message.id}"):
                 return True
             if question is not None:
                 text = message_parsing.words(message.content, message.mentions, self._me)
@@ -103,10 +103,10 @@ class MessageEvents:
         """Handle a message again that was edited since any bot answered it."""
         async with self.in_order(message.channel.id):
             channel = await self._channel(message)
-            place = locations.of_channel(channel, message.guild)
+            place = places.of_channel(channel, message.guild)
             said = await self.said(message)
             wanted = self.request(message, said, place, preferences.Preferences())
-            for answered in (place, locations.of_thread(place, message.id)):
+            for answered in (place, places.of_thread(place, message.id)):
                 past = await self._service.queries.history(answered.key)
                 if any(turn.request == wanted.text for turn in past):
                     # Its words are unchanged.
@@ -150,8 +150,8 @@ class MessageEvents:
             return True
         if not isinstance(channel, discord.Thread) or not await self._threads.is_ours(channel):
             return False
-        place = locations.of_channel(channel, message.guild)
-        chosen = await self._in_flight.chosen_by(place, locations.person(message.author))
+        place = places.of_channel(channel, message.guild)
+        chosen = await self._in_flight.chosen_by(place, places.person(message.author))
         if not chosen.follow_threads:
             return False
         if not self._client.intents.message_content:
@@ -165,7 +165,7 @@ class MessageEvents:
         if channel.id in self._told:
             return
         self._told[channel.id] = None
-        if await self._service.claim(locations.PLATFORM, f"blind {channel.id}"):
+        if await self._service.claim(places.PLATFORM, f"blind {channel.id}"):
             await self._say(channel, markdown.small(f"🔹 {_BLIND}"))
 
     async def _say(self, channel: discord.abc.Messageable, text: str) -> None:
@@ -183,8 +183,8 @@ class MessageEvents:
             if not permissions.is_about_place(refusal):
                 await self._say(channel, refusal)
             return
-        place = locations.of_channel(channel, message.guild)
-        chosen = await self._in_flight.chosen_by(place, locations.person(message.author))
+        place = places.of_channel(channel, message.guild)
+        chosen = await self._in_flight.chosen_by(place, places.person(message.author))
         said = await self.said(message, await self._before(message, channel, place))
         if not said.text and not said.attachments:
             await self._say(channel, _EMPTY)
@@ -204,7 +204,7 @@ class MessageEvents:
         self,
         message: discord.Message,
         channel: discord.abc.MessageableChannel,
-        place: locations.Place,
+        place: places.Place,
     ) -> list[discord.Message]:
         """Read the messages of a person's thread before the bot was called into it."""
         most = self._options.context_messages
@@ -245,14 +245,14 @@ class MessageEvents:
         self,
         message: discord.Message,
         said: message_parsing.ParsedMessage,
-        place: locations.Place,
+        place: places.Place,
         chosen: preferences.Preferences,
     ) -> requests.Request:
         """Make a request of a message. Without any model, the code in it is what can be run."""
         code = message_parsing.code_blocks(said.text) if not self._service.queries.models else ""
         return requests_in_flight.request_in(
             place,
-            locations.person(message.author),
+            places.person(message.author),
             code or said.text,
             chosen,
             attachments=self._files.of(said.attachments),
@@ -265,7 +265,7 @@ class MessageEvents:
         self,
         recent: requests_in_flight.RequestOfMessage,
         said: message_parsing.ParsedMessage,
-        place: locations.Place,
+        place: places.Place,
         chosen: preferences.Preferences,
         *,
         is_reply: bool,
@@ -283,7 +283,7 @@ class MessageEvents:
         self,
         recent: requests_in_flight.RequestOfMessage,
         said: message_parsing.ParsedMessage,
-        place: locations.Place,
+        place: places.Place,
         chosen: preferences.Preferences,
     ) -> None:
         """Answer in a thread on the message, or else by a reply to it."""
@@ -299,7 +299,7 @@ class MessageEvents:
         if recent.message is not message:
             said = await self.said(recent.message)
         if thread_id is not None:
-            place = locations.of_thread(place, thread_id)
+            place = places.of_thread(place, thread_id)
         run = self._run(recent, said, place, chosen, is_reply=thread_id is None)
         await self._in_flight.carry_out(run, chosen)
 

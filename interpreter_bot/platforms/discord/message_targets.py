@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Protocol
 
 import discord
 
-from interpreter_bot.platforms.discord import api_errors, components, locations, message_layout
+from interpreter_bot.platforms.discord import api_errors, components, message_layout, places
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class ChannelTarget:
     def __init__(
         self,
         client: discord.Client,
-        place: locations.Place,
+        place: places.Place,
         author: int,
         *,
         answers: discord.Message | None = None,

@@ -15,7 +15,7 @@ import cachetools
 import discord
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.discord import api_errors, locations, message_events
+from interpreter_bot.platforms.discord import api_errors, message_events, places
 from interpreter_bot.sessions import conversations
 
 _log = logging.getLogger(__name__)
@@ -77,8 +77,8 @@ class MissedMessages:
         self._has_looked_back = True
         if not self._options.look_back_seconds:
             return
-        for overview in reversed(await self._service.recent(locations.PLATFORM, most=_MOST_RECENT)):
-            number = locations.channel_of(overview.key)
+        for overview in reversed(await self._service.recent(places.PLATFORM, most=_MOST_RECENT)):
+            number = places.channel_of(overview.key)
             if number is not None:
                 self._direct.setdefault(number)
         before = datetime.timedelta(seconds=self._options.look_back_seconds)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import discord
 
-from interpreter_bot.platforms.discord import api_errors, interactions, locations, message_parsing
+from interpreter_bot.platforms.discord import api_errors, interactions, message_parsing, places
 from interpreter_bot.sessions import questions
 
 Submitted: TypeAlias = Callable[
@@ -168,7 +168,7 @@ async def _take(
 async def _message(interaction: discord.Interaction[Any], number: int) -> discord.Message | None:
     """Return the message that a question is about, if the bot can read it."""
     channel = interaction.channel
-    if not locations.of_interaction(interaction).is_member or not isinstance(
+    if not places.of_interaction(interaction).is_member or not isinstance(
         channel, discord.abc.Messageable
     ):
         return None

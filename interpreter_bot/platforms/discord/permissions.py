@@ -16,7 +16,7 @@ import cachetools
 import discord
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.discord import api_errors, locations
+from interpreter_bot.platforms.discord import api_errors, places
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Memberships:
             _MOST_KNOWN, _KNOWN_SECONDS
         )
 
-    def is_unknown(self, user: locations.Author, guild_id: int | None) -> bool:
+    def is_unknown(self, user: places.Author, guild_id: int | None) -> bool:
         """Say whether a permission depends on something that has to be fetched."""
         config = self._options
         if user.id in config.people:
@@ -57,7 +57,7 @@ class Memberships:
         is_far = guild_id is not None and self._client.get_guild(guild_id) is None
         return not isinstance(user, discord.Member) and not is_far
 
-    async def standing(self, user: locations.Author, guild: discord.Guild | None) -> Membership:
+    async def standing(self, user: places.Author, guild: discord.Guild | None) -> Membership:
         """Return a person's membership on a server; in direct messages on all that count."""
         if not self.is_unknown(user, guild.id if guild is not None else None):
             return Membership(roles_told(user))

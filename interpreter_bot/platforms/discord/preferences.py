@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from interpreter_bot import errors, settings
-from interpreter_bot.sessions import approvals, requests
+from interpreter_bot.sessions import approval_policy, requests
 
 _YES: Final = frozenset({"on", "yes", "true"})
 _NO: Final = frozenset({"off", "no", "false"})
 _SWITCHES: Final = ("threads", "follow_threads", "show_code")
-APPROVAL: Final = approvals.NAME
+APPROVAL: Final = approval_policy.NAME
 NAMES: Final = (APPROVAL, "model", *_SWITCHES)
 """Names of all preferences."""
 ABOUT: Final = {
@@ -28,7 +28,7 @@ ABOUT: Final = {
 @dataclasses.dataclass(frozen=True, slots=True)
 class Preferences:
     """The preferences in effect for one request; approval of code is left to
-    `sessions.approvals`."""
+    `sessions.approval_policy`."""
 
     model: str = ""
     threads: bool = True

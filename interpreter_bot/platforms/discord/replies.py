@@ -18,7 +18,7 @@ from interpreter_bot.platforms.discord import (
     turn_log,
     turn_rendering,
 )
-from interpreter_bot.platforms.rendering import phrases
+from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.sessions import ports, questions
 
 _log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ class DiscordReply:
 
     def progress(self, text: str, share: float | None) -> None:
         """Show what is waited for."""
-        self._turn_log.awaited = phrases.waiting_sentence(text, share)
+        self._turn_log.awaited = status_sentences.waiting_sentence(text, share)
         self._sync.change()
 
     def text(self, delta: str) -> None:

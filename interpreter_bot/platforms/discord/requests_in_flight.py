@@ -14,12 +14,7 @@ import cachetools
 import discord
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.discord import (
-    locations,
-    message_targets,
-    preferences,
-    replies,
-)
+from interpreter_bot.platforms.discord import message_targets, places, preferences, replies
 from interpreter_bot.sessions import conversations, questions, requests
 
 _MOST: Final = 1000
@@ -77,7 +72,7 @@ class InFlight:
     """
 
     request: requests.Request
-    place: locations.Place
+    place: places.Place
     target: message_targets.MessageTarget
     reply: replies.DiscordReply | None = None
     is_over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
@@ -104,7 +99,7 @@ class RequestsInFlight:
         self.questions = questions.Questions()
 
     async def chosen_by(
-        self, place: locations.Place, person: requests.Person
+        self, place: places.Place, person: requests.Person
     ) -> preferences.Preferences:
         """Return the preferences in effect for a person in a place."""
         chosen = await self._service.queries.choices(place.scope(person.id))
@@ -179,7 +174,7 @@ class RequestsInFlight:
 
 
 def request_in(
-    place: locations.Place,
+    place: places.Place,
     person: requests.Person,
     text: str,
     chosen: preferences.Preferences,

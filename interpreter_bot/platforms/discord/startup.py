@@ -26,14 +26,14 @@ from interpreter_bot.platforms.discord import (
     file_transfers,
     gateway_client,
     interactions,
-    locations,
     markdown,
-    message_edits,
     message_events,
     missed_messages,
+    places,
     requests_in_flight,
     slash_commands,
     stale_answers,
+    user_edits,
 )
 from interpreter_bot.sessions import conversations
 
@@ -131,7 +131,7 @@ async def running(
             client, connection = await _connect(
                 service, config, in_flight, session, token=token, with_content=False
             )
-        service.notify_through(locations.PLATFORM, _notifying(client, in_flight))
+        service.notify_through(places.PLATFORM, _notifying(client, in_flight))
         try:
             # A group of its own: running answers do not end with the connection.
             async with _tasks() as watching:
@@ -217,7 +217,7 @@ def _furnished(
     client.accepted = asyncio.Event()
     files = file_transfers.Attachments(session)
     client.listener = message_events.MessageEvents(client, service, config, in_flight, files)
-    client.editor = message_edits.MessageEdits(client, service, config, in_flight, client.listener)
+    client.editor = user_edits.MessageEdits(client, service, config, in_flight, client.listener)
     client.in_flight = in_flight
     client.missed = missed_messages.MissedMessages(client, service, config, client.listener)
     client.handler = interactions.InteractionHandler(client, service, config, in_flight, files)
@@ -312,7 +312,7 @@ def _notifying(
     """Return the function that notifies the people of a session."""
 
     async def notify(key: values.SessionKey, sentence: str) -> None:
-        number = locations.channel_of(key)
+        number = places.channel_of(key)
         if number is None:
             return
         guild_id = int(key.workspace) if key.workspace else None

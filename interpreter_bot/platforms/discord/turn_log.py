@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from interpreter_bot import values
 from interpreter_bot.sessions import ports
-from interpreter_bot.text import screens
+from interpreter_bot.text import output_screens
 
 # A kernel's handle is hostile: anything else would not fit into a button.
 _HANDLE: Final = re.compile(r"t([0-9]{1,12})")
@@ -42,7 +42,7 @@ class Cell:
 
     number: int
     code: str
-    screen: screens.Screen = dataclasses.field(default_factory=screens.Screen)
+    screen: output_screens.Screen = dataclasses.field(default_factory=output_screens.Screen)
     finished: values.Finished | None = None
 
 

@@ -7,18 +7,31 @@ from typing import Final, TypeAlias
 
 from interpreter_bot import values
 from interpreter_bot.platforms.discord import markdown, message_layout, turn_log
-from interpreter_bot.platforms.rendering import items, message_splitting, output_selection, phrases
+from interpreter_bot.platforms.rendering import (
+    display_items,
+    message_splitting,
+    output_selection,
+    status_sentences,
+)
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import quantities, safe_text
 
 Wrap: TypeAlias = Callable[[str, str, bytes], message_layout.Upload | str]
 """Makes an upload of a name within the turn, a description and bytes; or says why there is none."""
 
-_OF_MODEL: Final = items.Capabilities(
-    text_characters=1000, text_lines=15, table_width=76, table_rows=15, pictures=items.RASTERS
+_OF_MODEL: Final = display_items.Capabilities(
+    text_characters=1000,
+    text_lines=15,
+    table_width=76,
+    table_rows=15,
+    pictures=display_items.RASTERS,
 )
-_OF_CODE: Final = items.Capabilities(
-    text_characters=1700, text_lines=40, table_width=76, table_rows=25, pictures=items.RASTERS
+_OF_CODE: Final = display_items.Capabilities(
+    text_characters=1700,
+    text_lines=40,
+    table_width=76,
+    table_rows=25,
+    pictures=display_items.RASTERS,
 )
 _CODE_LINES, _CODE_LINES_OF_ALL, _CODE_CHARACTERS = 12, 30, 900
 _ANSWER_PAGES: Final = 4
@@ -43,7 +56,7 @@ class TurnRenderer:
         self._turn_log = log
         self._wrap = wrap
         self._chooser = output_selection.OutputSelector(_OF_CODE if log.is_code else _OF_MODEL)
-        self._chosen: dict[int, tuple[items.Item, ...]] = {}
+        self._chosen: dict[int, tuple[display_items.Item, ...]] = {}
 
     def parts(self) -> Iterator[message_layout.Part]:
         """Render its current state."""
@@ -130,7 +143,7 @@ class TurnRenderer:
         if cell.finished is not None:
             yield from self._ending(cell.finished, chosen)
 
-    def _chosen_of(self, cell: turn_log.Cell) -> tuple[items.Item, ...]:
+    def _chosen_of(self, cell: turn_log.Cell) -> tuple[display_items.Item, ...]:
         known = self._chosen.get(cell.number)
         if known is not None:
             return known
@@ -140,12 +153,14 @@ class TurnRenderer:
         return chosen
 
     def _ending(
-        self, finished: values.Finished, chosen: tuple[items.Item, ...]
+        self, finished: values.Finished, chosen: tuple[display_items.Item, ...]
     ) -> Iterator[message_layout.Part]:
-        has_error = any(isinstance(i, items.CodeItem) and i.language == "traceback" for i in chosen)
+        has_error = any(
+            isinstance(i, display_items.CodeItem) and i.language == "traceback" for i in chosen
+        )
         has_shown = bool(chosen or self._turn_log.artifacts) or not self._turn_log.is_code
-        told = phrases.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
-        if told == phrases.SILENT:
+        told = status_sentences.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
+        if told == status_sentences.SILENT:
             yield markdown.small(f"{_MARKS[finished.ending]} {told}")
         elif told:
             yield f"{_MARKS[finished.ending]} {markdown.plain(told)}"
@@ -177,25 +192,27 @@ class TurnRenderer:
             yield markdown.small("That is the beginning; all of it is in the file.")
             yield self._wrap("to-approve.py", "The whole code", revealed.text.encode())
 
-    def _item(self, item: items.Item) -> Iterator[message_layout.Part]:
+    def _item(self, item: display_items.Item) -> Iterator[message_layout.Part]:
         match item:
-            case items.TextItem():
+            case display_items.TextItem():
                 yield markdown.code(item.text)
-            case items.CodeItem() if item.language == "traceback" and not self._turn_log.is_code:
+            case display_items.CodeItem() if (
+                item.language == "traceback" and not self._turn_log.is_code
+            ):
                 # A model sees it and tries again; for people its last line says enough.
                 last = item.text.strip().rpartition("\n")[2]
                 yield markdown.small(markdown.line(last))
-            case items.CodeItem():
+            case display_items.CodeItem():
                 yield markdown.code(item.text, _LANGUAGES.get(item.language, ""))
-            case items.TableItem():
+            case display_items.TableItem():
                 yield markdown.code(item.text)
-            case items.PictureItem():
+            case display_items.PictureItem():
                 yield self._wrap(item.name, item.alt, item.data)
-            case items.FileItem():
+            case display_items.FileItem():
                 yield self._wrap(item.name, item.about, item.data)
-            case items.PageItem():
+            case display_items.PageItem():
                 yield self._wrap(item.name, item.title, item.html.encode("utf-8", "replace"))
-            case items.NoteItem():
+            case display_items.NoteItem():
                 yield markdown.small(f"🔹 {markdown.plain(item.text)}")
 
 

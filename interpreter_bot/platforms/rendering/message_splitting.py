@@ -50,7 +50,7 @@ _PARAGRAPH, _BLOCK, _LINE = range(3)
 _FULL_ENOUGH: Final = (0.5, 0.2, 0.3)
 
 
-def floor(text: str, place: int) -> int:
+def grapheme_floor(text: str, place: int) -> int:
     """Return the last letter boundary not after `place`; `place` itself if none is in reach."""
     if place >= len(text):
         return place
@@ -59,7 +59,7 @@ def floor(text: str, place: int) -> int:
     return reach + last if last else place
 
 
-def before(line: str, most: int, *, is_code: bool) -> int:
+def break_before(line: str, most: int, *, is_code: bool) -> int:
     """Return the place to break a line at, not after its `most`th character.
 
     Args:
@@ -72,7 +72,7 @@ def before(line: str, most: int, *, is_code: bool) -> int:
         is_whole = not any(start < place < end for start, end in spans)
         if is_whole and not fences.begins(line[place : place + _FENCE_CHARACTERS]):
             return place
-    return floor(line, most)
+    return grapheme_floor(line, most)
 
 
 def _places(line: str, most: int) -> Iterator[int]:
@@ -84,7 +84,7 @@ def _places(line: str, most: int) -> Iterator[int]:
     yield from reversed(ends[-_WORDS_TRIED:])
     place = most
     for _ in range(_LETTERS_TRIED):
-        place = floor(line, place)
+        place = grapheme_floor(line, place)
         if place <= 0:
             return
         yield place
@@ -248,7 +248,7 @@ class _Cutter:
             return None
         if line.is_fence:
             return _Cut(place + most, fence)
-        return _Cut(place + before(rest, most, is_code=fence is not None), fence)
+        return _Cut(place + break_before(rest, most, is_code=fence is not None), fence)
 
 
 def _lines(text: str) -> Iterator[_Line]:
@@ -256,12 +256,12 @@ def _lines(text: str) -> Iterator[_Line]:
     fence: fences.Fence | None = None
     for line in _LINES.findall(text):
         end += len(line)
-        before = fence
+        break_before = fence
         if fence is None:
             fence = fences.opened(line)
         elif fences.closes(line, fence):
             fence = None
-        yield _Line(end, before, fence, not line.strip())
+        yield _Line(end, break_before, fence, not line.strip())
 
 
 def _preferred(found: dict[int, tuple[_Cut, int]], room: int) -> _Cut | None:

@@ -11,8 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import html_content, items, message_splitting, tables
-from interpreter_bot.text import safe_text, screens
+from interpreter_bot.platforms.rendering import (
+    display_items,
+    html_content,
+    message_splitting,
+    tables,
+)
+from interpreter_bot.text import output_screens, safe_text
 
 _MOST_CHARACTERS: Final = 48
 _OTHER: Final = re.compile(r"[^\w]+")
@@ -34,7 +39,7 @@ def slug(title: str) -> str:
     return "" if _RESERVED.fullmatch(text) else text
 
 
-def of_image(image: values.Image) -> str:
+def image_kind(image: values.Image) -> str:
     """Return the word that a picture's file is numbered by."""
     if image.mime == "image/gif":
         return "animation"
@@ -77,11 +82,13 @@ class OutputSelector:
     """Selects outputs for one platform and one turn: a file keeps its name when it is selected
     again."""
 
-    def __init__(self, capabilities: items.Capabilities) -> None:
+    def __init__(self, capabilities: display_items.Capabilities) -> None:
         self._capabilities = capabilities
         self._names = FileNames()
 
-    def choose(self, cell: int, standing: Sequence[screens.ScreenItem]) -> tuple[items.Item, ...]:
+    def choose(
+        self, cell: int, standing: Sequence[output_screens.ScreenItem]
+    ) -> tuple[display_items.Item, ...]:
         """Return the items to show of what stands on the screen of a cell.
 
         Text beyond what may be shown ends with its head; all of it is in the file that follows
@@ -91,14 +98,16 @@ class OutputSelector:
 
 
 class _Execution:
-    def __init__(self, cell: int, capabilities: items.Capabilities, given: FileNames) -> None:
+    def __init__(
+        self, cell: int, capabilities: display_items.Capabilities, given: FileNames
+    ) -> None:
         self._cell = cell
         self._can = capabilities
         self._names = given
         self._characters_left = capabilities.text_characters
         self._lines_left = capabilities.text_lines
 
-    def choose(self, standing: Sequence[screens.ScreenItem]) -> Iterator[items.Item]:
+    def choose(self, standing: Sequence[output_screens.ScreenItem]) -> Iterator[display_items.Item]:
         is_cut = False
         for item in standing:
             if isinstance(item.output, values.Text):
@@ -106,7 +115,7 @@ class _Execution:
                 head = self._head(text)
                 is_cut = is_cut or len(head) < len(text)
                 if head.strip():
-                    yield items.TextItem(head, item.output.stream)
+                    yield display_items.TextItem(head, item.output.stream)
             else:
                 yield from self._other(item.number, item.output)
         if is_cut:
@@ -115,7 +124,7 @@ class _Execution:
             )
             yield self._file(_PRINTED, "output", ".txt", printed, "all that was printed")
 
-    def _other(self, number: int, output: screens.Standing) -> Iterator[items.Item]:
+    def _other(self, number: int, output: output_screens.Standing) -> Iterator[display_items.Item]:
         match output:
             case values.Error():
                 yield from self._traceback(number, output)
@@ -130,46 +139,48 @@ class _Execution:
             case values.Json():
                 yield from self._text(number, output.json, "json")
             case values.Notice():
-                yield items.NoteItem(safe_text.harmless(output.text))
+                yield display_items.NoteItem(safe_text.harmless(output.text))
             case values.Result():
                 yield from self._text(number, output.plain, "")
             case values.Text():
                 pass
 
-    def _text(self, number: int, text: str, language: str) -> Iterator[items.Item]:
+    def _text(self, number: int, text: str, language: str) -> Iterator[display_items.Item]:
         text = safe_text.harmless(text).rstrip("\n")
         head = self._head(text)
         if head.strip():
-            yield items.CodeItem(head, language) if language else items.TextItem(head)
+            yield (
+                display_items.CodeItem(head, language) if language else display_items.TextItem(head)
+            )
         if len(head) < len(text):
             kind, suffix = ("data", ".json") if language == "json" else ("value", ".txt")
             yield self._file(number, kind, suffix, text, "all of it")
 
-    def _traceback(self, number: int, error: values.Error) -> Iterator[items.Item]:
+    def _traceback(self, number: int, error: values.Error) -> Iterator[display_items.Item]:
         text = safe_text.harmless(error.traceback).rstrip("\n")
         # The last line names the error, so the end of a long traceback is shown.
         lines = text.split("\n")[-self._can.text_lines :]
         tail = "\n".join(lines)
         tail = tail[max(len(tail) - self._can.text_characters, 0) :]
-        yield items.CodeItem(tail or error.name, "traceback")
+        yield display_items.CodeItem(tail or error.name, "traceback")
         if len(tail) < len(text):
             yield self._file(number, "error", ".txt", text, "the whole traceback")
 
-    def _image(self, number: int, image: values.Image) -> Iterator[items.Item]:
-        name = self._name(number, of_image(image))
+    def _image(self, number: int, image: values.Image) -> Iterator[display_items.Item]:
+        name = self._name(number, image_kind(image))
         alt = _alt(image.plain, name)
         if image.mime in self._can.pictures:
-            yield items.PictureItem(name + image.suffix, image.mime, image.data, alt)
+            yield display_items.PictureItem(name + image.suffix, image.mime, image.data, alt)
             return
         if image.preview and _PNG in self._can.pictures:
-            yield items.PictureItem(f"{name}.png", _PNG, image.preview, alt)
-        yield items.FileItem(name + image.suffix, image.mime, image.data, alt)
+            yield display_items.PictureItem(f"{name}.png", _PNG, image.preview, alt)
+        yield display_items.FileItem(name + image.suffix, image.mime, image.data, alt)
 
-    def _html(self, number: int, shown: values.Html) -> Iterator[items.Item]:
+    def _html(self, number: int, shown: values.Html) -> Iterator[display_items.Item]:
         if (found := html_content.media(shown.html)) is not None:
             mime, suffix, data = found
             kind = "sound" if mime.startswith("audio/") else "video"
-            yield items.FileItem(self._name(number, kind) + suffix, mime, data, f"a {kind}")
+            yield display_items.FileItem(self._name(number, kind) + suffix, mime, data, f"a {kind}")
             return
         text = html_content.words(shown.html)
         if text is not None and not self._can.has_html:
@@ -178,33 +189,33 @@ class _Execution:
         title = " ".join(safe_text.harmless(shown.title or html_content.title(shown.html)).split())
         name = self._name(number, "page", title=title)
         if self._can.has_html:
-            yield items.PageItem(f"{name}.html", shown.html, title)
+            yield display_items.PageItem(f"{name}.html", shown.html, title)
             return
         if shown.preview and _PNG in self._can.pictures:
             alt = _alt(title, name)
-            yield items.PictureItem(f"{name}.png", _PNG, shown.preview, f"Preview: {alt}")
+            yield display_items.PictureItem(f"{name}.png", _PNG, shown.preview, f"Preview: {alt}")
         elif plain := _plain(shown):
             yield from self._text(number, plain, "")
         about = "interactive; open it in a browser"
         data = shown.html.encode("utf-8", "replace")
-        yield items.FileItem(f"{name}.html", "text/html", data, about)
+        yield display_items.FileItem(f"{name}.html", "text/html", data, about)
 
-    def _table(self, number: int, table: values.Table) -> Iterator[items.Item]:
+    def _table(self, number: int, table: values.Table) -> Iterator[display_items.Item]:
         can = self._can
         text = tables.draw(table, can.table_width, most_rows=can.table_rows)
-        yield items.TableItem(table, text)
+        yield display_items.TableItem(table, text)
         is_whole = len(table.rows) <= can.table_rows and tables.width(table) <= can.table_width
         if not is_whole and not can.has_tables:
             about = tables.size(table, len(table.rows))
             yield self._file(number, "table", ".csv", tables.as_csv(table), about)
 
-    def _latex(self, number: int, formula: values.Latex) -> Iterator[items.Item]:
+    def _latex(self, number: int, formula: values.Latex) -> Iterator[display_items.Item]:
         if self._can.has_latex:
-            yield items.CodeItem(safe_text.harmless(formula.latex), "latex")
+            yield display_items.CodeItem(safe_text.harmless(formula.latex), "latex")
         elif formula.preview and _PNG in self._can.pictures:
             name = self._name(number, "formula")
             alt = _alt(formula.plain or formula.latex, name)
-            yield items.PictureItem(f"{name}.png", _PNG, formula.preview, alt)
+            yield display_items.PictureItem(f"{name}.png", _PNG, formula.preview, alt)
         elif html_content.says_something(formula.plain):
             yield from self._text(number, formula.plain, "")
         else:
@@ -220,7 +231,7 @@ class _Execution:
         if fitting < len(head):
             line_end = head.rfind("\n", 0, fitting)
             fitting = line_end if line_end > fitting * _WHOLE_LINES else fitting
-            head = head[: message_splitting.floor(head, fitting)]
+            head = head[: message_splitting.grapheme_floor(head, fitting)]
         self._characters_left -= len(head)
         self._lines_left -= head.count("\n") + 1
         return head
@@ -228,10 +239,12 @@ class _Execution:
     def _name(self, number: int, kind: str, *, title: str = "") -> str:
         return self._names.name((self._cell, number), kind, title=title)
 
-    def _file(self, number: int, kind: str, suffix: str, text: str, about: str) -> items.FileItem:
+    def _file(
+        self, number: int, kind: str, suffix: str, text: str, about: str
+    ) -> display_items.FileItem:
         mime = {".csv": "text/csv", ".json": "application/json"}.get(suffix, "text/plain")
         name = self._name(number, kind) + suffix
-        return items.FileItem(name, mime, text.encode("utf-8", "replace"), about)
+        return display_items.FileItem(name, mime, text.encode("utf-8", "replace"), about)
 
 
 def _plain(shown: values.Display) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
-from interpreter_bot.platforms.slack import blocks, home_views, mrkdwn, permissions
+from interpreter_bot.platforms.slack import blocks, markdown, permissions, views
 from interpreter_bot.sessions import histories, requests
 
 KILL: Final = "home_kill"
@@ -56,7 +56,7 @@ class AdminForm:
 
 def shown(governed: AdminForm) -> list[blocks.Block]:
     """Build the admins' part of the home tab."""
-    made = [home_views.heading("All sessions")]
+    made = [views.heading("All sessions")]
     for overview in governed.everybody[:_MOST_SESSIONS]:
         made += _session(overview)
     holds = governed.holds
@@ -69,21 +69,21 @@ def shown(governed: AdminForm) -> list[blocks.Block]:
     lines.append(f"*Asked before code runs:* {governed.approval}")
     lines.append(f"*Answers without a mention:* {'yes' if holds.follows_threads else 'no'}")
     change = blocks.actions(blocks.button("Change", CHANGE, "change"))
-    made += [home_views.heading("Who may, and how"), blocks.section("\n".join(lines)), change]
+    made += [views.heading("Who may, and how"), blocks.section("\n".join(lines)), change]
     good, bad = governed.feedback
     made += [
-        home_views.heading("Use and budgets"),
+        views.heading("Use and budgets"),
         blocks.section(f"Answers: {good} good, {bad} bad"),
     ]
     if governed.usage is not None:
-        name = mrkdwn.escaped(governed.name)
-        made.append(blocks.section(f"*{name}* today: {home_views.usage(governed.usage)}"))
+        name = markdown.escaped(governed.name)
+        made.append(blocks.section(f"*{name}* today: {views.usage(governed.usage)}"))
     return [*made, blocks.actions(_chooser(governed.person))]
 
 
 def _list(ids: Sequence[str], form: str) -> str:
     # Ids come from a form or from the settings; what is none is shown as it is.
-    named = [form.format(one) if one.isalnum() else mrkdwn.escaped(one) for one in ids]
+    named = [form.format(one) if one.isalnum() else markdown.escaped(one) for one in ids]
     more = f" and {len(ids) - _MOST_LISTED} more" if len(ids) > _MOST_LISTED else ""
     return ", ".join(named[:_MOST_LISTED]) + more if ids else "all"
 
@@ -94,7 +94,7 @@ def _chooser(person: str) -> blocks.Block:
 
 
 def _session(overview: histories.SessionOverview) -> list[blocks.Block]:
-    key = home_views.key(overview)
+    key = views.key(overview)
     kill = blocks.button("Kill", KILL, key)
     delete = blocks.button("Delete", DELETE, key, style="danger")
     kill["confirm"] = _confirmation(
@@ -103,7 +103,7 @@ def _session(overview: histories.SessionOverview) -> list[blocks.Block]:
     delete["confirm"] = _confirmation(
         "Delete this session?", "Its variables, files and history are gone for good.", "Delete"
     )
-    return [blocks.section(home_views.told(overview)), blocks.actions(kill, delete)]
+    return [blocks.section(views.told(overview)), blocks.actions(kill, delete)]
 
 
 def _confirmation(title: str, text: str, yes: str) -> blocks.Block:
@@ -115,7 +115,7 @@ def _confirmation(title: str, text: str, yes: str) -> blocks.Block:
     }
 
 
-def form(chosen: Mapping[str, Any]) -> home_views.View:
+def form(chosen: Mapping[str, Any]) -> views.View:
     """Build the settings form.
 
     Args:
@@ -190,7 +190,7 @@ def _select(titles: Sequence[str], chosen: str) -> blocks.Block:
     return {"type": "static_select", "options": options, "initial_option": found}
 
 
-def chosen(view: home_views.View) -> dict[str, object | None]:
+def chosen(view: views.View) -> dict[str, object | None]:
     """Parse the submitted form: choices by name; None if the settings are to be in effect."""
     state = view.get("state", {}).get("values", {})
     given = {name: (state.get(name) or {}).get(name) or {} for name in _NAMES}

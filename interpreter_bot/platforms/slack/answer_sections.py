@@ -18,11 +18,11 @@ from typing import Final
 
 from interpreter_bot.platforms.rendering import message_splitting
 from interpreter_bot.platforms.slack import (
-    answers,
+    answer_pieces,
     api_errors,
     blocks,
     file_uploads,
-    mrkdwn,
+    markdown,
     posted_messages,
     services,
     web_api,
@@ -44,7 +44,7 @@ class PictureBlocks:
         self._uploads = sends
 
     async def blocks(
-        self, place: posted_messages.Place, shown: Sequence[answers.Picture]
+        self, place: posted_messages.Place, shown: Sequence[answer_pieces.Picture]
     ) -> list[blocks.Block] | None:
         """Make blocks that show pictures; None if this workspace cannot have that.
 
@@ -64,7 +64,7 @@ class PictureBlocks:
                 return None
             if isinstance(file, BaseException):
                 raise file
-            about = mrkdwn.plain_name(picture.about or picture.name)
+            about = markdown.plain_name(picture.about or picture.name)
             made.append(blocks.picture(file, picture.name, about))
         return made
 
@@ -74,7 +74,7 @@ class PictureBlocks:
         self._api.note_lacking(place.workspace.team, _FEATURE, _LACKING_SECONDS)
 
 
-def outgoing(picture: answers.Picture) -> file_uploads.Outgoing:
+def outgoing(picture: answer_pieces.Picture) -> file_uploads.Outgoing:
     """Make a file of a picture."""
     return file_uploads.of_bytes(picture.name, picture.data, picture.about, is_image=True)
 
@@ -116,7 +116,9 @@ class AnswerSections:
         """Take over messages of the current section that were streamed."""
         self._messages.adopt(timestamps)
 
-    async def show(self, answer: answers.Answer, live: str, below: Sequence[blocks.Block]) -> None:
+    async def show(
+        self, answer: answer_pieces.Answer, live: str, below: Sequence[blocks.Block]
+    ) -> None:
         """Show an answer as far as it goes.
 
         Args:
@@ -132,7 +134,7 @@ class AnswerSections:
         shown = text or "_Working on it…_"
         await self._messages.show(shown, below=below, payload=self._payload)
 
-    async def finish(self, answer: answers.Answer, below: Sequence[blocks.Block]) -> None:
+    async def finish(self, answer: answer_pieces.Answer, below: Sequence[blocks.Block]) -> None:
         """Show all that is left: in one message with its pictures, if possible.
 
         Raises:
@@ -142,7 +144,7 @@ class AnswerSections:
             await self._up_to_pictures(answer)
             await self._messages.show(self._text(answer), below=below, payload=self._payload)
 
-    async def part(self, answer: answers.Answer, timestamps: Sequence[str] | None) -> None:
+    async def part(self, answer: answer_pieces.Answer, timestamps: Sequence[str] | None) -> None:
         """Record that the text before the next picture was streamed.
 
         Args:
@@ -157,7 +159,7 @@ class AnswerSections:
             await self._messages.show(self._text(answer))
         self._is_told = True
 
-    async def show_pictures(self, shown: Sequence[answers.Picture]) -> None:
+    async def show_pictures(self, shown: Sequence[answer_pieces.Picture]) -> None:
         """Show pictures that follow each other: in a message, else as files, in their place.
 
         Raises:
@@ -170,25 +172,25 @@ class AnswerSections:
             await self._post(made, shown)
         self._next(len(shown))
 
-    async def _up_to_pictures(self, answer: answers.Answer) -> None:
+    async def _up_to_pictures(self, answer: answer_pieces.Answer) -> None:
         """Show the text before each picture for good, and the picture."""
-        while any(isinstance(piece, answers.Picture) for piece in self._left(answer)):
+        while any(isinstance(piece, answer_pieces.Picture) for piece in self._left(answer)):
             await self._tell(answer)
-            run = next(answers.runs(self._left(answer)))
-            await self.show_pictures([p for p in run if isinstance(p, answers.Picture)])
+            run = next(answer_pieces.runs(self._left(answer)))
+            await self.show_pictures([p for p in run if isinstance(p, answer_pieces.Picture)])
 
     async def _finish_in_blocks(
-        self, answer: answers.Answer, below: Sequence[blocks.Block]
+        self, answer: answer_pieces.Answer, below: Sequence[blocks.Block]
     ) -> bool:
         """Show all that is left in blocks; says whether this workspace can have that."""
-        waiting = [p for p in self._left(answer) if isinstance(p, answers.Picture)]
+        waiting = [p for p in self._left(answer) if isinstance(p, answer_pieces.Picture)]
         made = await self._pictures.blocks(self._place, waiting) if waiting else None
         if made is None:
             return False
         await self._tell(answer)
         shown: list[blocks.Block] = []
-        for run in answers.runs(self._left(answer)):
-            if isinstance(run[0], answers.Picture):
+        for run in answer_pieces.runs(self._left(answer)):
+            if isinstance(run[0], answer_pieces.Picture):
                 shown += made[: len(run)]
                 del made[: len(run)]
             else:
@@ -198,7 +200,9 @@ class AnswerSections:
         self._next(len(waiting))
         return True
 
-    async def _post(self, made: Sequence[blocks.Block], shown: Sequence[answers.Picture]) -> None:
+    async def _post(
+        self, made: Sequence[blocks.Block], shown: Sequence[answer_pieces.Picture]
+    ) -> None:
         """Post messages with pictures; from one that Slack refuses on, they are sent as files."""
         left = list(shown)
         is_refused = False
@@ -219,7 +223,7 @@ class AnswerSections:
             await self._post_apart(message, now)
 
     async def _post_apart(
-        self, message: Sequence[blocks.Block], shown: list[answers.Picture]
+        self, message: Sequence[blocks.Block], shown: list[answer_pieces.Picture]
     ) -> None:
         """Post what was to be one message, its pictures as files between its words."""
         for is_picture, run in itertools.groupby(message, _is_picture):
@@ -238,7 +242,7 @@ class AnswerSections:
             self._api, place, {"text": notified, "blocks": message}, self.thread
         )
 
-    async def _send(self, shown: Sequence[answers.Picture]) -> None:
+    async def _send(self, shown: Sequence[answer_pieces.Picture]) -> None:
         """Show pictures as files."""
         files = [outgoing(picture) for picture in shown]
         self.complaints += await self._uploads.send(self._place, self.thread, files)
@@ -253,7 +257,7 @@ class AnswerSections:
         most = self._config.stream_characters
         self._messages = posted_messages.PostedMessages(self._api, place, most_characters=most)
 
-    async def _tell(self, answer: answers.Answer) -> None:
+    async def _tell(self, answer: answer_pieces.Answer) -> None:
         """Show the text before the next picture for good."""
         if not self._is_told:
             if text := self._text(answer):
@@ -262,23 +266,25 @@ class AnswerSections:
                 await self._messages.clear()
         self._is_told = True
 
-    def _left(self, answer: answers.Answer) -> list[answers.Piece]:
+    def _left(self, answer: answer_pieces.Answer) -> list[answer_pieces.Piece]:
         """List what is not shown for good yet."""
         left = answer.pieces[answer.after(self._placed) :]
         if self._is_told:
-            return list(itertools.dropwhile(lambda p: not isinstance(p, answers.Picture), left))
+            return list(
+                itertools.dropwhile(lambda p: not isinstance(p, answer_pieces.Picture), left)
+            )
         return left
 
-    def _text(self, answer: answers.Answer) -> str:
+    def _text(self, answer: answer_pieces.Answer) -> str:
         """Write what comes before the next picture."""
         left = answer.pieces[answer.after(self._placed) :]
-        before = itertools.takewhile(lambda p: not isinstance(p, answers.Picture), left)
+        before = itertools.takewhile(lambda p: not isinstance(p, answer_pieces.Picture), left)
         text = self._markdown(list(before))
         is_first = self._heading and not self._placed
         return f"{self._heading}\n\n{text}".strip("\n") if is_first else text
 
-    def _markdown(self, pieces: Sequence[answers.Piece]) -> str:
-        return answers.markdown(pieces, with_details=self._config.code == "short")
+    def _markdown(self, pieces: Sequence[answer_pieces.Piece]) -> str:
+        return answer_pieces.markdown(pieces, with_details=self._config.code == "short")
 
 
 def _is_picture(block: blocks.Block) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import values
-from interpreter_bot.platforms.slack import mrkdwn
+from interpreter_bot.platforms.slack import markdown
 from interpreter_bot.text import quantities
 
 Block: TypeAlias = dict[str, Any]
@@ -44,7 +44,7 @@ def section(text: str) -> Block:
 
 def note(text: str) -> Block:
     """Make a line of small print, from any text."""
-    shown = mrkdwn.escaped(quantities.one_line(text, _NOTE_CHARACTERS))
+    shown = markdown.escaped(quantities.one_line(text, _NOTE_CHARACTERS))
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": shown}]}
 
 

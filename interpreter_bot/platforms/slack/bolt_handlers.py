@@ -13,7 +13,7 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
 
 from interpreter_bot.platforms.slack import (
-    actions,
+    block_actions,
     home_tab,
     installations,
     interactions,
@@ -46,7 +46,7 @@ class Handlers:
         interaction_handlers: interactions.Interactions,
         home: home_tab.HomeTab,
         modal_views: modals.Modals,
-        action_handlers: actions.ActionHandlers,
+        action_handlers: block_actions.ActionHandlers,
     ) -> None:
         self._workspaces = workspaces
         self._in_flight = in_flight

@@ -7,12 +7,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import fences, items, output_selection, phrases, tables
-from interpreter_bot.platforms.slack import answers, blocks, mrkdwn
-from interpreter_bot.text import screens
+from interpreter_bot.platforms.rendering import (
+    display_items,
+    fences,
+    output_selection,
+    status_sentences,
+    tables,
+)
+from interpreter_bot.platforms.slack import answer_pieces, blocks, markdown
+from interpreter_bot.text import output_screens
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
-_CAPABILITIES: Final = items.Capabilities(
+_CAPABILITIES: Final = display_items.Capabilities(
     text_characters=2_500, text_lines=30, table_width=100, pictures=_PICTURES, has_tables=True
 )
 _DRAWN_CHARACTERS: Final = 2_000
@@ -38,7 +44,7 @@ class Shown:
         wholes: handle and size of each table of which the kernel may still have all.
     """
 
-    parts: tuple[str | answers.Picture, ...]
+    parts: tuple[str | answer_pieces.Picture, ...]
     table: blocks.Block | None
     files: tuple[Made, ...]
     wholes: tuple[tuple[str, str], ...] = ()
@@ -59,24 +65,24 @@ class CellResults:
     def of_cell(
         self,
         cell: int,
-        standing: Sequence[screens.ScreenItem],
+        standing: Sequence[output_screens.ScreenItem],
         finished: values.Finished | None,
         *,
         made_files: bool = False,
     ) -> Shown:
         """Convert one execution; one that is not finished is shown as it stands."""
-        parts: list[str | answers.Picture] = []
+        parts: list[str | answer_pieces.Picture] = []
         files: list[Made] = []
         table = None
         wholes: list[tuple[str, str]] = []
         for item in self._chooser.choose(cell, standing):
             match item:
-                case items.TextItem(text=text):
-                    parts.append(mrkdwn.defused(fences.fenced(text)))
-                case items.CodeItem(text=text, language=language):
+                case display_items.TextItem(text=text):
+                    parts.append(markdown.defused(fences.fenced(text)))
+                case display_items.CodeItem(text=text, language=language):
                     known = "" if language == "traceback" else language
-                    parts.append(mrkdwn.defused(fences.fenced(text, language=known)))
-                case items.TableItem():
+                    parts.append(markdown.defused(fences.fenced(text, language=known)))
+                case display_items.TableItem():
                     wholes += _whole(item.table)
                     block = self._block(cell, item) if finished is not None else None
                     if block is not None and table is None:
@@ -84,21 +90,21 @@ class CellResults:
                         parts.append(_size(item.table))
                     else:
                         parts.append(_drawn(item, files, cell, is_last=finished is not None))
-                case items.PictureItem():
-                    parts.append(answers.Picture(item.name, item.data, item.alt))
-                case items.FileItem():
+                case display_items.PictureItem():
+                    parts.append(answer_pieces.Picture(item.name, item.data, item.alt))
+                case display_items.FileItem():
                     files.append(Made(item.name, item.data, item.about))
-                    parts.append(f"_{mrkdwn.defused(item.name)}: {mrkdwn.defused(item.about)}_")
-                case items.NoteItem(text=text):
-                    parts.append(f"_{mrkdwn.defused(text)}_")
-                case items.PageItem():
+                    parts.append(f"_{markdown.defused(item.name)}: {markdown.defused(item.about)}_")
+                case display_items.NoteItem(text=text):
+                    parts.append(f"_{markdown.defused(text)}_")
+                case display_items.PageItem():
                     # Only for platforms that declare HTML.
                     pass
         if finished is not None:
             parts.append(_end(standing, finished, made_files=made_files))
         return Shown(tuple(filter(None, parts)), table, tuple(files), tuple(wholes))
 
-    def _block(self, cell: int, item: items.TableItem) -> blocks.Block | None:
+    def _block(self, cell: int, item: display_items.TableItem) -> blocks.Block | None:
         """Make the answer's one table block, if this table may be it."""
         if self._cell_of_table not in (None, cell):
             return None
@@ -119,7 +125,7 @@ def _size(table: values.Table) -> str:
     return "" if is_whole else f"_The table below: {tables.size(table, shown)}_"
 
 
-def _drawn(item: items.TableItem, files: list[Made], cell: int, *, is_last: bool) -> str:
+def _drawn(item: display_items.TableItem, files: list[Made], cell: int, *, is_last: bool) -> str:
     """Draw a table that is no block; as CSV file what a message does not hold of it."""
     text = item.text
     is_whole = len(text) <= _DRAWN_CHARACTERS and "…" not in text
@@ -130,13 +136,13 @@ def _drawn(item: items.TableItem, files: list[Made], cell: int, *, is_last: bool
         name = f"table-{cell + 1}-{count}.csv"
         about = tables.size(item.table, len(item.table.rows))
         files.append(Made(name, tables.as_csv(item.table).encode("utf-8", "replace"), about))
-    return mrkdwn.defused(fences.fenced(text))
+    return markdown.defused(fences.fenced(text))
 
 
 def _end(
-    standing: Sequence[screens.ScreenItem], finished: values.Finished, *, made_files: bool
+    standing: Sequence[output_screens.ScreenItem], finished: values.Finished, *, made_files: bool
 ) -> str:
     has_error = any(isinstance(item.output, values.Error) for item in standing)
     has_shown = bool(standing) or made_files
-    said = phrases.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
-    return f"_{mrkdwn.defused(said)}_" if said and said != phrases.SILENT else ""
+    said = status_sentences.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
+    return f"_{markdown.defused(said)}_" if said and said != status_sentences.SILENT else ""

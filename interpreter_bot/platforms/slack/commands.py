@@ -8,8 +8,8 @@ from typing import Final, get_args
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.slack import (
     file_uploads,
+    markdown,
     message_parsing,
-    mrkdwn,
     permissions,
     posted_messages,
     services,
@@ -64,7 +64,7 @@ class Commands:
         try:
             said = await self._said(command, key, place, person, profile)
         except errors.BotError as error:
-            said = mrkdwn.defused(str(error))
+            said = markdown.defused(str(error))
         if said:
             await tell(said)
 
@@ -94,12 +94,12 @@ class Commands:
             case "files" if command.argument:
                 return await self.send_file(key, place, command.argument)
             case "files":
-                return mrkdwn.files(await service.queries.files(key))
+                return markdown.files(await service.queries.files(key))
             case "limits":
-                return mrkdwn.limits(service.queries.limits)
+                return markdown.limits(service.queries.limits)
             case "model" if command.argument:
                 await service.choose_model(key, command.argument)
-                return f"From now on I ask {mrkdwn.defused(command.argument)}."
+                return f"From now on I ask {markdown.defused(command.argument)}."
             case "model":
                 return await self._models(key)
             case "notebook":
@@ -112,7 +112,7 @@ class Commands:
                 return await self._following(command.argument, key, profile)
             case _:
                 notice = service.model_notice
-                return f"{HELP}\n\n_{mrkdwn.defused(notice)}_" if notice else HELP
+                return f"{HELP}\n\n_{markdown.defused(notice)}_" if notice else HELP
 
     async def _models(self, key: values.SessionKey) -> str:
         service = self._service
@@ -120,7 +120,7 @@ class Commands:
         if not service.queries.models:
             return service.model_notice or "No model is set up; `/py` runs your own code."
         lines = [
-            f"- {'**' if title == current else ''}{mrkdwn.defused(title)}"
+            f"- {'**' if title == current else ''}{markdown.defused(title)}"
             f"{'** (in use)' if title == current else ''}"
             for title in service.queries.models
         ]
@@ -201,7 +201,7 @@ class Commands:
 
     async def _send(self, place: posted_messages.Place, file: file_uploads.Outgoing) -> str:
         complaints = await self._services.uploads.send(place, place.thread, [file])
-        return "\n".join(mrkdwn.defused(complaint) for complaint in complaints)
+        return "\n".join(markdown.defused(complaint) for complaint in complaints)
 
 
 async def _copy(chunks: AsyncIterator[bytes], spool: file_uploads.UploadSpool) -> None:

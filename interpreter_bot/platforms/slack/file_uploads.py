@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 import aiohttp
 
-from interpreter_bot.platforms.slack import api_errors, mrkdwn, posted_messages, web_api
+from interpreter_bot.platforms.slack import api_errors, markdown, posted_messages, web_api
 
 _log = logging.getLogger(__name__)
 
@@ -203,19 +203,19 @@ class FileUploads:
     async def _bring(
         self, place: posted_messages.Place, outgoing: Outgoing, name: str, size: int
     ) -> dict[str, str]:
-        title = mrkdwn.plain_name(name.rpartition("/")[2] or name)
+        title = markdown.plain_name(name.rpartition("/")[2] or name)
         for _ in range(_TRIES):
             ticket = await self._api.call(
                 place.workspace,
                 "files.getUploadURLExternal",
                 filename=title,
                 length=size,
-                alt_txt=mrkdwn.plain_name(outgoing.about)[:_ALT_CHARACTERS]
+                alt_txt=markdown.plain_name(outgoing.about)[:_ALT_CHARACTERS]
                 if outgoing.is_image
                 else None,
             )
             if await self._transfer(str(ticket["upload_url"]), outgoing.file):
-                return {"id": str(ticket["file_id"]), "title": mrkdwn.plain_name(name)}
+                return {"id": str(ticket["file_id"]), "title": markdown.plain_name(name)}
             await asyncio.sleep(0.2)
         raise api_errors.LostError
 

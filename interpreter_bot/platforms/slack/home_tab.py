@@ -12,13 +12,13 @@ from interpreter_bot.platforms.slack import (
     admin_views,
     api_errors,
     blocks,
-    home_views,
     installations,
-    mrkdwn,
+    markdown,
     permissions,
     posted_messages,
     requests_in_flight,
     services,
+    views,
 )
 from interpreter_bot.sessions import requests
 
@@ -127,7 +127,7 @@ class HomeTab:
         try:
             profile = await self._permissions.require(workspace, user, "")
         except permissions.NotAllowedError as error:
-            refused = [blocks.section(mrkdwn.escaped(str(error)))]
+            refused = [blocks.section(markdown.escaped(str(error)))]
             await self._publish(workspace, user, {"type": "home", "blocks": refused})
             return
         service = self._service
@@ -137,14 +137,14 @@ class HomeTab:
         more: Sequence[blocks.Block] = ()
         if profile.is_admin:
             more = admin_views.shown(await self._governed(workspace, person))
-        shown = home_views.Home(
+        shown = views.Home(
             own=own,
             models=service.queries.models,
             usage=usage,
             notice=service.model_notice,
             more=more,
         )
-        await self._publish(workspace, user, home_views.home(shown))
+        await self._publish(workspace, user, views.home(shown))
 
     async def _governed(
         self, workspace: installations.InstalledWorkspace, person: str
@@ -168,7 +168,7 @@ class HomeTab:
         )
 
     async def _publish(
-        self, workspace: installations.InstalledWorkspace, user: str, view: home_views.View
+        self, workspace: installations.InstalledWorkspace, user: str, view: views.View
     ) -> None:
         await self._api.call(workspace, "views.publish", user_id=user, view=view)
 
@@ -186,19 +186,19 @@ class HomeTab:
             # People who are no admins see no more than before.
             await self.show(workspace, user, person=value)
             return
-        if action == home_views.HOME_MODEL:
-            value, title = home_views.model_chosen(value, self._service.queries.models)
+        if action == views.HOME_MODEL:
+            value, title = views.model_chosen(value, self._service.queries.models)
             key = await self._checked(workspace, profile, value)
             await self._service.choose_model(key, title)
-        elif action != home_views.HOME_REFRESH:
+        elif action != views.HOME_REFRESH:
             key = await self._checked(workspace, profile, value)
             await self._do(action, key, profile)
         await self.show(workspace, user)
 
     async def _do(self, action: str, key: values.SessionKey, profile: permissions.Profile) -> None:
-        if action == home_views.HOME_STOP:
+        if action == views.HOME_STOP:
             await self._service.stop(key)
-        elif action == home_views.HOME_RESET:
+        elif action == views.HOME_RESET:
             await self._service.reset(key)
         elif action == admin_views.KILL and profile.is_admin:
             await self._service.reset(key)
@@ -242,7 +242,7 @@ class HomeTab:
         await self._api.call(workspace, "views.open", trigger_id=trigger, view=view)
 
     async def choose(
-        self, workspace: installations.InstalledWorkspace, user: str, view: home_views.View
+        self, workspace: installations.InstalledWorkspace, user: str, view: views.View
     ) -> None:
         """Store what an admin chose.
 

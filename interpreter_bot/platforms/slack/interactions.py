@@ -16,18 +16,18 @@ from slack_bolt.async_app import AsyncRespond
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.slack import (
     api_errors,
-    approvals,
     blocks,
     commands,
     installations,
     live_messages,
+    markdown,
     message_order,
     message_parsing,
-    mrkdwn,
     permissions,
     posted_messages,
     requests_in_flight,
     services,
+    user_prompts,
 )
 from interpreter_bot.sessions import requests
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 RUN_SHORTCUT: Final = "run_message"
 ASK_SHORTCUT: Final = "ask_message"
-_NOTHING: Final = f"Nothing is running any more that this would stop. {approvals.ELSEWHERE}"
+_NOTHING: Final = f"Nothing is running any more that this would stop. {user_prompts.ELSEWHERE}"
 _NO_CODE: Final = "There is no code in this message: no code block and no Python snippet."
 
 
@@ -43,7 +43,7 @@ def teller(respond: AsyncRespond) -> commands.Tell:
     """Return a function that replies through bolt."""
 
     async def tell(text: str) -> None:
-        shown = mrkdwn.defused(text)[:11_000]
+        shown = markdown.defused(text)[:11_000]
         await respond(
             text=shown[:300],
             blocks=[blocks.prose(shown)],

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
 from interpreter_bot.platforms.slack import (
+    answer_pieces,
     answer_sections,
-    answers,
     api_errors,
     blocks,
     file_uploads,
-    mrkdwn,
+    markdown,
     posted_messages,
     services,
     streamed_messages,
@@ -102,7 +102,7 @@ class LiveMessage:
                     most_seconds=self._config.stream_seconds,
                 )
                 return
-        await self._edit(answers.Answer())
+        await self._edit(answer_pieces.Answer())
         if has_sessions and not self.place.is_direct:
             self._has_status = await self._set_status("processing", title)
 
@@ -130,7 +130,7 @@ class LiveMessage:
             return False
         return True
 
-    async def progress(self, answer: answers.Answer, live: Callable[[], str]) -> None:
+    async def progress(self, answer: answer_pieces.Answer, live: Callable[[], str]) -> None:
         """Show an answer as far as it goes.
 
         Args:
@@ -152,7 +152,7 @@ class LiveMessage:
                 await self._edit(answer, live())
 
     async def _append(
-        self, stream: streamed_messages.StreamedMessage, answer: answers.Answer
+        self, stream: streamed_messages.StreamedMessage, answer: answer_pieces.Answer
     ) -> None:
         """Append what is new to the stream.
 
@@ -160,8 +160,8 @@ class LiveMessage:
         """
         if waiting := self._waiting():
             await stream.append(waiting)
-        for run in answers.runs(answer.pieces[self._streamed :]):
-            shown = [piece for piece in run if isinstance(piece, answers.Picture)]
+        for run in answer_pieces.runs(answer.pieces[self._streamed :]):
+            shown = [piece for piece in run if isinstance(piece, answer_pieces.Picture)]
             if shown:
                 await self._part(stream, answer)
                 await self._sections.show_pictures(shown)
@@ -170,20 +170,20 @@ class LiveMessage:
             self._streamed += len(run)
 
     async def _part(
-        self, stream: streamed_messages.StreamedMessage, answer: answers.Answer
+        self, stream: streamed_messages.StreamedMessage, answer: answer_pieces.Answer
     ) -> None:
         """End the messages of a stream before a picture."""
         await stream.part()
         await self._sections.part(answer, stream.timestamps if stream.is_tainted else None)
         stream.timestamps, stream.is_tainted = [], False
 
-    def _waiting(self) -> list[answers.Task]:
+    def _waiting(self) -> list[answer_pieces.Task]:
         """Return the tasks that show in a stream what the request waits for."""
         if self.note == self._noted:
             return []
         self._noted = self.note
-        state: answers.State = "in_progress" if self.note else "complete"
-        return [answers.Task("waiting", self.note or "Waited", state)]
+        state: answer_pieces.State = "in_progress" if self.note else "complete"
+        return [answer_pieces.Task("waiting", self.note or "Waited", state)]
 
     async def pause(self, over: asyncio.Event) -> None:
         """Wait until the next update is within Slack's rates, or until the event is set."""
@@ -209,7 +209,7 @@ class LiveMessage:
 
     async def finish(
         self,
-        answer: answers.Answer,
+        answer: answer_pieces.Answer,
         below: Sequence[blocks.Block],
         *,
         is_rewritten: bool,
@@ -237,15 +237,15 @@ class LiveMessage:
     async def _end_stream(
         self,
         stream: streamed_messages.StreamedMessage,
-        answer: answers.Answer,
+        answer: answer_pieces.Answer,
         below: Sequence[blocks.Block],
     ) -> bool:
         """End a stream; return whether nothing is left to be posted."""
         pieces = answer.pieces[self._streamed :]
         await stream.append(self._waiting())
-        if any(isinstance(piece, answers.Picture) for piece in pieces):
-            text = next(answers.runs(pieces))
-            if not isinstance(text[0], answers.Picture):
+        if any(isinstance(piece, answer_pieces.Picture) for piece in pieces):
+            text = next(answer_pieces.runs(pieces))
+            if not isinstance(text[0], answer_pieces.Picture):
                 await stream.append(text)
             await self._part(stream, answer)
             return False
@@ -266,15 +266,15 @@ class LiveMessage:
         Raises:
             SlackError: Slack refuses it.
         """
-        answer = answers.Answer()
-        answer.paragraph(f"⚠️ {mrkdwn.defused(sentence)}")
+        answer = answer_pieces.Answer()
+        answer.paragraph(f"⚠️ {markdown.defused(sentence)}")
         await self.finish(answer, (), is_rewritten=False)
 
-    async def _edit(self, answer: answers.Answer, live: str = "") -> None:
+    async def _edit(self, answer: answer_pieces.Answer, live: str = "") -> None:
         note = [blocks.note(self.note)] if self.note else []
         await self._sections.show(answer, live, [*note, blocks.stop(self.stop_key)])
 
-    async def settled(self, answer: answers.Answer, live: Callable[[], str]) -> str:
+    async def settled(self, answer: answer_pieces.Answer, live: Callable[[], str]) -> str:
         """Show the answer so far; return the thread in which a question can be asked below it.
 
         Raises:
@@ -302,5 +302,5 @@ def heading(name: str, code: str) -> str:
     readable = safe_text.revealed(code)
     text = readable.text
     shown = text if len(text) <= _CODE_CHARACTERS else f"{text[:_CODE_CHARACTERS]}\n…"
-    written = mrkdwn.python(shown, readable.warning)
-    return f"**{mrkdwn.defused(quantities.one_line(name, 80))}** ran:\n{written}"
+    written = markdown.python(shown, readable.warning)
+    return f"**{markdown.defused(quantities.one_line(name, 80))}** ran:\n{written}"

@@ -8,11 +8,7 @@ from __future__ import annotations
 import json
 
 from interpreter_bot import errors
-from interpreter_bot.platforms.slack import (
-    home_views,
-    installations,
-    services,
-)
+from interpreter_bot.platforms.slack import installations, services, views
 from interpreter_bot.sessions import questions
 
 
@@ -29,9 +25,7 @@ class Modals:
     ) -> None:
         """Open the editor of `/py`."""
         facts = json.dumps({"channel": channel})
-        view = home_views.form(
-            home_views.RUN_FORM, "Run Python", "Your code", submit="Run", facts=facts
-        )
+        view = views.form(views.RUN_FORM, "Run Python", "Your code", submit="Run", facts=facts)
         await self._open(workspace, trigger, view)
 
     async def open_ask(
@@ -39,8 +33,8 @@ class Modals:
     ) -> None:
         """Open the question about a message."""
         facts = json.dumps({"channel": channel, "ts": ts})
-        view = home_views.form(
-            home_views.ASK_FORM, "Ask about this", "Your question", submit="Ask", facts=facts
+        view = views.form(
+            views.ASK_FORM, "Ask about this", "Your question", submit="Ask", facts=facts
         )
         await self._open(workspace, trigger, view)
 
@@ -53,8 +47,8 @@ class Modals:
     ) -> None:
         """Open code that waits for approval."""
         facts = json.dumps({"channel": channel, "question": question.id})
-        view = home_views.form(
-            home_views.EDIT_FORM,
+        view = views.form(
+            views.EDIT_FORM,
             "Edit before running",
             "The code",
             submit="Run",
@@ -72,8 +66,8 @@ class Modals:
     ) -> None:
         """Open the answer to an `input()`."""
         facts = json.dumps({"channel": channel, "question": question.id})
-        view = home_views.form(
-            home_views.ANSWER_FORM,
+        view = views.form(
+            views.ANSWER_FORM,
             "Python asks",
             question.prompt or "Your answer",
             submit="Answer",
@@ -83,7 +77,7 @@ class Modals:
         await self._open(workspace, trigger, view)
 
     async def _open(
-        self, workspace: installations.InstalledWorkspace, trigger: str, view: home_views.View
+        self, workspace: installations.InstalledWorkspace, trigger: str, view: views.View
     ) -> None:
         await self._api.call(
             workspace, "views.open", most_seconds=1.0, trigger_id=trigger, view=view

@@ -12,7 +12,7 @@ import cachetools
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.slack import api_errors, installations, web_api
-from interpreter_bot.sessions import approvals, quotas
+from interpreter_bot.sessions import approval_policy, quotas
 
 if TYPE_CHECKING:
     from interpreter_bot.sessions import conversations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PEOPLE: Final = "allowed_people"
 GROUPS: Final = "allowed_groups"
 CHANNELS: Final = "allowed_channels"
-APPROVAL: Final = approvals.NAME
+APPROVAL: Final = approval_policy.NAME
 FOLLOWING: Final = "follow_threads"
 TOKENS: Final = quotas.TOKENS
 MONEY: Final = quotas.MONEY
@@ -37,7 +37,7 @@ _MOST_KNOWN: Final = 10_000
 class Preferences:
     """The preferences in effect somewhere; see `settings.Slack` for each.
 
-    Approval is not among them: the strictest one is in effect, see `sessions.approvals`.
+    Approval is not among them: the strictest one is in effect, see `sessions.approval_policy`.
     """
 
     people: tuple[str, ...] = ()

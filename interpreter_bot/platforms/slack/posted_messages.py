@@ -13,8 +13,8 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
     installations,
+    markdown,
     message_parsing,
-    mrkdwn,
     web_api,
 )
 
@@ -236,7 +236,7 @@ async def whisper(api: web_api.WebApi, place: Place, text: str) -> None:
     Raises:
         SlackError: Slack refuses it.
     """
-    text = mrkdwn.defused(text)
+    text = markdown.defused(text)
     content: dict[str, Any] = {"text": text[:_NOTIFIED_CHARACTERS], "blocks": [blocks.prose(text)]}
     if place.is_direct:
         await post(api, place, content, place.thread)
@@ -271,7 +271,7 @@ class Notifier:
         workspace = await self._workspaces.get(key.workspace)
         place = Place(workspace, key.channel, thread=key.thread, asked="", user="")
         content = {
-            "text": mrkdwn.escaped(sentence)[:300],
+            "text": markdown.escaped(sentence)[:300],
             "blocks": [blocks.note(sentence)],
         }
         await post(self._api, place, content, key.thread)

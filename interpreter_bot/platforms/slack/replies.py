@@ -14,20 +14,20 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import phrases
+from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
-    answers,
+    answer_pieces,
     api_errors,
-    approvals,
     blocks,
     cell_results,
     file_uploads,
     live_messages,
-    mrkdwn,
+    markdown,
     services,
+    user_prompts,
 )
 from interpreter_bot.sessions import ports
-from interpreter_bot.text import quantities, safe_text, screens
+from interpreter_bot.text import output_screens, quantities, safe_text
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class _Cell:
 
     number: int
     code: str
-    screen: screens.Screen = dataclasses.field(default_factory=screens.Screen)
+    screen: output_screens.Screen = dataclasses.field(default_factory=output_screens.Screen)
     last_line: str = ""
 
 
@@ -69,9 +69,9 @@ class SlackReply:
         self._questions = shared.questions
         self._config = shared.config
         self._is_code = is_code
-        self._answer = answers.Answer()
+        self._answer = answer_pieces.Answer()
         self._results = cell_results.CellResults()
-        self._defuser = mrkdwn.Defuser()
+        self._defuser = markdown.Defuser()
         self._cell: _Cell | None = None
         self._made: list[file_uploads.Outgoing] = []
         self._spools: dict[str, file_uploads.UploadSpool] = {}
@@ -104,8 +104,8 @@ class SlackReply:
 
     def progress(self, text: str, share: float | None) -> None:
         """See the port."""
-        said = phrases.waiting_sentence(text, share)
-        self._message.note = quantities.one_line(said, answers.FIELD_CHARACTERS)
+        said = status_sentences.waiting_sentence(text, share)
+        self._message.note = quantities.one_line(said, answer_pieces.FIELD_CHARACTERS)
         self._changed.set()
 
     def text(self, delta: str) -> None:
@@ -119,7 +119,7 @@ class SlackReply:
     def announcement(self, cell: int, text: str) -> None:
         """See the port."""
         self._flush_words()
-        self._answer.paragraph(f"_{mrkdwn.defused(quantities.one_line(text, 1000))}_")
+        self._answer.paragraph(f"_{markdown.defused(quantities.one_line(text, 1000))}_")
         self._changed.set()
 
     def code(self, cell: int, code: str) -> None:
@@ -128,7 +128,7 @@ class SlackReply:
         self._cell = _Cell(cell, code)
         if self._config.code == "full" and not self._is_code:
             readable = safe_text.revealed(code)
-            self._answer.paragraph(mrkdwn.python(readable.text, readable.warning))
+            self._answer.paragraph(markdown.python(readable.text, readable.warning))
         self._task("Running Python", "in_progress")
 
     def output(self, cell: int, output: values.Output) -> None:
@@ -138,13 +138,13 @@ class SlackReply:
         self._cell.screen.show(output)
         if isinstance(output, values.Text):
             lines = output.text.strip().rpartition("\n")[2].rpartition("\r")[2]
-            self._cell.last_line = quantities.one_line(lines, answers.FIELD_CHARACTERS)
+            self._cell.last_line = quantities.one_line(lines, answer_pieces.FIELD_CHARACTERS)
             self._task("Running Python", "in_progress", output=self._cell.last_line)
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:
         """See the port."""
         thread = await self._message.settled(self._answer, self._live)
-        return await approvals.ask(
+        return await user_prompts.ask(
             self._message.api, self._questions, self._message.place, thread, request
         )
 
@@ -154,7 +154,7 @@ class SlackReply:
         thread = await self._message.settled(self._answer, self._live)
         await self._message.status("suspended")
         try:
-            return await approvals.approve(
+            return await user_prompts.approve(
                 self._message.api, self._questions, self._message.place, thread, code
             )
         finally:
@@ -167,10 +167,10 @@ class SlackReply:
         shown = self._results.of_cell(
             cell, running.screen.items, finished, made_files=not self._is_code
         )
-        state: answers.State = "complete" if finished.ending is values.Ending.OK else "error"
+        state: answer_pieces.State = "complete" if finished.ending is values.Ending.OK else "error"
         took = quantities.duration(finished.seconds) if finished.seconds >= 0.05 else ""
         self._cell = running
-        self._task(answers.TITLES[finished.ending], state, output=took)
+        self._task(answer_pieces.TITLES[finished.ending], state, output=took)
         self._cell = None
         for part in shown.parts:
             if isinstance(part, str):
@@ -202,10 +202,10 @@ class SlackReply:
     def ended(self, end: ports.End) -> None:
         """See the port."""
         self._flush_words()
-        self._is_rewritten = self._answer.end_step_with(mrkdwn.defused(end.text))
+        self._is_rewritten = self._answer.end_step_with(markdown.defused(end.text))
         if end.sentence:
             mark = "" if end.status is values.TurnStatus.DONE else "⚠️ "
-            self._answer.paragraph(f"\n\n{mark}{mrkdwn.defused(end.sentence)}")
+            self._answer.paragraph(f"\n\n{mark}{markdown.defused(end.sentence)}")
         elif end.status is values.TurnStatus.STOPPED:
             self._answer.paragraph("\n\nStopped.")
         self._end = end
@@ -247,7 +247,9 @@ class SlackReply:
     async def _finish(self, end: ports.End) -> None:
         below = [block for block in [self._table] if block is not None]
         below += blocks.table_download_buttons(self._session, self._wholes)
-        below.append(blocks.note(answers.small_print(end, None if self._is_code else self._spent)))
+        below.append(
+            blocks.note(answer_pieces.small_print(end, None if self._is_code else self._spent))
+        )
         if not self._is_code and end.status is values.TurnStatus.DONE and end.turn_id:
             below.append(blocks.feedback(str(end.turn_id)))
         if not (self._answer.has_anything or self._made or self._table):
@@ -264,12 +266,14 @@ class SlackReply:
             batch, self._made = self._made, []
             complaints += await self._message.upload(batch)
         if complaints:
-            await self._message.say("\n".join(mrkdwn.defused(c) for c in complaints))
+            await self._message.say("\n".join(markdown.defused(c) for c in complaints))
 
     async def _apologize(self, error: errors.BotError) -> None:
         """Show that the answer could not be shown, as plainly as possible."""
         with contextlib.suppress(api_errors.SlackError):
-            await self._message.say(f"The answer could not be shown: {mrkdwn.defused(str(error))}")
+            await self._message.say(
+                f"The answer could not be shown: {markdown.defused(str(error))}"
+            )
 
     def _flush_words(self) -> None:
         self._answer.text(self._defuser.rest())
@@ -280,7 +284,7 @@ class SlackReply:
             return ""
         return self._results.of_cell(self._cell.number, self._cell.screen.items, None).text
 
-    def _task(self, title: str, state: answers.State, *, output: str = "") -> None:
+    def _task(self, title: str, state: answer_pieces.State, *, output: str = "") -> None:
         cell = self._cell
         if cell is None or self._is_code:
             self._changed.set()
@@ -288,7 +292,9 @@ class SlackReply:
         details = ""
         if self._config.code == "short":
             readable = safe_text.revealed(cell.code).text
-            details = mrkdwn.defused(answers.shorten(readable))[: answers.FIELD_CHARACTERS]
-        shown = mrkdwn.defused(output)[: answers.FIELD_CHARACTERS]
-        self._answer.task(answers.Task(f"cell-{cell.number}", title, state, details, shown))
+            details = markdown.defused(answer_pieces.shorten(readable))[
+                : answer_pieces.FIELD_CHARACTERS
+            ]
+        shown = markdown.defused(output)[: answer_pieces.FIELD_CHARACTERS]
+        self._answer.task(answer_pieces.Task(f"cell-{cell.number}", title, state, details, shown))
         self._changed.set()

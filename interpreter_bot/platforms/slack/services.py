@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from interpreter_bot import settings
 from interpreter_bot.platforms.slack import (
-    approvals,
     file_downloads,
     file_uploads,
     installations,
     permissions,
     thread_history,
+    user_prompts,
     web_api,
 )
 from interpreter_bot.sessions import questions
@@ -69,5 +69,5 @@ def build(
             api, config, most_bytes=service.queries.limits.upload_bytes
         ),
         uploads=file_uploads.FileUploads(api),
-        questions=questions.Questions(approvals.LATE),
+        questions=questions.Questions(user_prompts.LATE),
     )

@@ -23,8 +23,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from interpreter_bot import logs, settings
 from interpreter_bot.platforms.slack import (
-    actions,
     api_errors,
+    block_actions,
     bolt_handlers,
     commands,
     home_tab,
@@ -166,7 +166,7 @@ def _handlers(
     feedback = home_tab.Feedback(shared.service)
     home = home_tab.HomeTab(shared, feedback, notify)
     modal_views = modals.Modals(shared)
-    action_handlers = actions.ActionHandlers(
+    action_handlers = block_actions.ActionHandlers(
         shared, in_flight, interaction_handlers, modal_views, home, feedback
     )
     return bolt_handlers.Handlers(

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from interpreter_bot.platforms.rendering import message_splitting
 from interpreter_bot.platforms.slack import (
-    answers,
+    answer_pieces,
     api_errors,
     blocks,
-    mrkdwn,
+    markdown,
     posted_messages,
     web_api,
 )
@@ -65,7 +65,7 @@ class StreamedMessage:
         self.timestamps: list[str] = []
         self.is_tainted = False
 
-    async def append(self, pieces: Iterable[answers.Piece]) -> None:
+    async def append(self, pieces: Iterable[answer_pieces.Piece]) -> None:
         """Show more; pictures cannot be streamed.
 
         Raises:
@@ -74,9 +74,9 @@ class StreamedMessage:
         """
         chunks: list[dict[str, Any]] = []
         for piece in pieces:
-            if isinstance(piece, answers.Text):
+            if isinstance(piece, answer_pieces.Text):
                 self._service += piece.text
-            elif isinstance(piece, answers.Task):
+            elif isinstance(piece, answer_pieces.Task):
                 chunks = await self._flush(chunks, is_all=True)
                 chunks.append(self._task(piece))
         chunks = await self._flush(chunks, is_all=False)
@@ -88,11 +88,11 @@ class StreamedMessage:
         text = self._service
         cut = len(text)
         if not is_all:
-            is_code = answers.open_fence(self._body + text) is not None
+            is_code = answer_pieces.open_fence(self._body + text) is not None
             cut = text.rfind("\n") + 1 if is_code else _whole_words(text)
         self._service = text[cut:]
         # There is no way to say that links in a stream are not to be fetched.
-        shown = mrkdwn.unlinked(text[:cut], answers.open_fence(self._body))
+        shown = markdown.unlinked(text[:cut], answer_pieces.open_fence(self._body))
         return await self._text(shown, chunks)
 
     async def stop(self, below: Sequence[blocks.Block], *, status: str) -> None:
@@ -132,7 +132,7 @@ class StreamedMessage:
                 _log.info("a stream was over already: %s", error)
             self._open = ""
 
-    def _task(self, task: answers.Task) -> dict[str, Any]:
+    def _task(self, task: answer_pieces.Task) -> dict[str, Any]:
         chunk = {"type": "task_update", "id": task.id, "title": task.title, "status": task.state}
         if task.details and task.id not in self._tasks:
             # Details of the same task are put one after the other by Slack.
@@ -160,7 +160,7 @@ class StreamedMessage:
 
     async def _rotate(self, text: str, chunks: list[dict[str, Any]]) -> str:
         """End this message; return the text with which the next one begins."""
-        fence = answers.open_fence(self._body)
+        fence = answer_pieces.open_fence(self._body)
         if fence is not None:
             gap = "" if self._body.endswith("\n") else "\n"
             chunks.append(_written(f"{gap}{fence.closing}\n"))
@@ -242,7 +242,7 @@ class StreamedMessage:
 def _whole_words(text: str) -> int:
     """Return the length of a text up to the end of its last whole word; a very long word is cut."""
     line = text.rfind("\n") + 1
-    most = line + mrkdwn.unfinished(text[line:])
+    most = line + markdown.unfinished(text[line:])
     for place in range(most, max(most - _LONGEST_WORD, 0), -1):
         if text[place - 1].isspace():
             return place

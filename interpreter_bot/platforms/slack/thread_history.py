@@ -13,9 +13,9 @@ import cachetools
 
 from interpreter_bot.platforms.slack import (
     api_errors,
-    approvals,
     installations,
     message_parsing,
+    user_prompts,
     web_api,
 )
 
@@ -214,8 +214,8 @@ def _read(
         frozenset(people),
         tuple(with_files),
         is_channels=is_ours and _facts(first).get("kernel") == CHANNELS_OWN,
-        asks=str(asked.get(approvals.ASKS, "")),
-        question=str(asked.get(approvals.QUESTION, "")),
+        asks=str(asked.get(user_prompts.ASKS, "")),
+        question=str(asked.get(user_prompts.QUESTION, "")),
     )
 
 

@@ -19,7 +19,7 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import event_json, files, hubs
+from interpreter_bot.platforms.web import event_json, files, tab_hub
 from interpreter_bot.sessions import conversations
 
 _FRAME_POLICY: Final = (
@@ -75,7 +75,7 @@ _TAIL: Final = b"""
 class Displays:
     """Routes of what code has shown."""
 
-    def __init__(self, service: conversations.Conversations, hub: hubs.Hub) -> None:
+    def __init__(self, service: conversations.Conversations, hub: tab_hub.Hub) -> None:
         self._service = service
         self._hub = hub
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.web import event_json, validation
-from interpreter_bot.sessions import approvals, conversations, requests
+from interpreter_bot.sessions import approval_policy, conversations, requests
 from interpreter_bot.text import quantities
 
 _COMMAND: Final = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
@@ -129,9 +129,9 @@ async def panel(
         case "model":
             return {"models": service.queries.models, "model": await service.queries.model(key)}
         case "approval":
-            chosen = (await service.queries.choices(validation.HERE)).get(approvals.NAME)
+            chosen = (await service.queries.choices(validation.HERE)).get(approval_policy.NAME)
             holds = await service.queries.approval(validation.HERE, approval)
-            return {"chosen": approvals.strictest(chosen), "holds": holds}
+            return {"chosen": approval_policy.strictest(chosen), "holds": holds}
         case "usage":
             return await _usage(service, key, validation.PERSON)
         case "help":

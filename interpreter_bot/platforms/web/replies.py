@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interpreter_bot import values
-from interpreter_bot.platforms.web import event_json, hubs, live_turns
+from interpreter_bot.platforms.web import event_json, live_turns, tab_hub
 from interpreter_bot.sessions import ports
 
 
@@ -11,7 +11,7 @@ class TabReply:
     """The reply of one request: recorded and shown by its turn in the hub."""
 
     def __init__(
-        self, hub: hubs.Hub, turn: live_turns.LiveTurn, *, is_planned: bool = False
+        self, hub: tab_hub.Hub, turn: live_turns.LiveTurn, *, is_planned: bool = False
     ) -> None:
         """Args: `is_planned` says that a plan is approved, if the model wrote one."""
         self._hub = hub

@@ -17,8 +17,8 @@ from interpreter_bot.platforms.web import (
     access,
     displays,
     files,
-    hubs,
     snapshots,
+    tab_hub,
     websocket_actions,
 )
 from interpreter_bot.sessions import conversations
@@ -52,7 +52,7 @@ async def serve(
     """
     token = access.load_or_create(config.token_file or data / _TOKEN_FILE)
     gate = access.Access(token, allowed_hosts=config.allowed_hosts)
-    hub = hubs.Hub()
+    hub = tab_hub.Hub()
 
     async def notify(key: values.SessionKey, text: str) -> None:
         hub.notify(key.thread, text)
@@ -81,7 +81,7 @@ async def serve(
 def _application(
     service: conversations.Conversations,
     gate: access.Access,
-    hub: hubs.Hub,
+    hub: tab_hub.Hub,
     listener: websocket_actions.TabConnection,
 ) -> web.Application:
     @web.middleware

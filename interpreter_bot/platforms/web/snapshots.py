@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.web import event_json, hubs, validation
+from interpreter_bot.platforms.web import event_json, tab_hub, validation
 from interpreter_bot.sessions import conversations, histories
 
 _INTERRUPTED: Final = (
@@ -111,7 +111,7 @@ def greeting(service: conversations.Conversations) -> str:
         "models": service.queries.models,
         "model_notice": service.model_notice,
     }
-    return hubs.written("hello", about)
+    return tab_hub.written("hello", about)
 
 
 async def listing(service: conversations.Conversations) -> event_json.Event:
@@ -129,7 +129,7 @@ async def listing(service: conversations.Conversations) -> event_json.Event:
     return {"conversations": listed}
 
 
-async def keep_listed(service: conversations.Conversations, hub: hubs.Hub) -> None:
+async def keep_listed(service: conversations.Conversations, hub: tab_hub.Hub) -> None:
     """Send the list to every tab whenever it changes. Ends only by being cancelled."""
     while True:
         await hub.is_changed.wait()
@@ -145,8 +145,8 @@ async def keep_listed(service: conversations.Conversations, hub: hubs.Hub) -> No
 
 async def show(
     service: conversations.Conversations,
-    hub: hubs.Hub,
-    tab: hubs.Tab,
+    hub: tab_hub.Hub,
+    tab: tab_hub.Tab,
     *,
     key: values.SessionKey,
     most: int,
@@ -177,4 +177,4 @@ async def show(
         "is_more": len(past) > most,
     }
     tab.thread = key.thread
-    tab.send(hubs.written("conversation", whole, thread=key.thread))
+    tab.send(tab_hub.written("conversation", whole, thread=key.thread))

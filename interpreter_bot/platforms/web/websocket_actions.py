@@ -18,14 +18,14 @@ from aiohttp import web
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import (
     event_json,
-    hubs,
     live_turns,
     panels,
     replies,
     snapshots,
+    tab_hub,
     validation,
 )
-from interpreter_bot.sessions import approvals, conversations, requests
+from interpreter_bot.sessions import approval_policy, conversations, requests
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class TabConnection:
     def __init__(
         self,
         service: conversations.Conversations,
-        hub: hubs.Hub,
+        hub: tab_hub.Hub,
         tasks: asyncio.TaskGroup,
         *,
         approval: requests.Approval = "never",
@@ -57,7 +57,7 @@ class TabConnection:
         self._tasks = tasks
         self._sockets: set[web.WebSocketResponse] = set()
         self._running: set[asyncio.Task[None]] = set()
-        self._actions: dict[str, Callable[[hubs.Tab, _Message], Awaitable[None]]] = {
+        self._actions: dict[str, Callable[[tab_hub.Tab, _Message], Awaitable[None]]] = {
             "watch": self._watch,
             "say": self._say,
             "stop": self._stop,
@@ -78,13 +78,13 @@ class TabConnection:
             heartbeat=_HEARTBEAT_SECONDS, max_msg_size=_MOST_MESSAGE_BYTES, compress=False
         )
         await socket.prepare(request)
-        tab = hubs.Tab()
+        tab = tab_hub.Tab()
         self._hub.enter(tab)
         self._sockets.add(socket)
         sender = asyncio.create_task(_send(socket, tab), name="web: sending to a tab")
         try:
             tab.send(snapshots.greeting(self._service))
-            tab.send(hubs.written("conversations", await snapshots.listing(self._service)))
+            tab.send(tab_hub.written("conversations", await snapshots.listing(self._service)))
             async for message in socket:
                 if message.type is aiohttp.WSMsgType.TEXT:
                     await self._heed(tab, message.data)
@@ -104,7 +104,7 @@ class TabConnection:
         for task in self._running:
             task.cancel()
 
-    async def _heed(self, tab: hubs.Tab, data: str) -> None:
+    async def _heed(self, tab: tab_hub.Tab, data: str) -> None:
         message: object = None
         try:
             message = json.loads(data)
@@ -119,12 +119,12 @@ class TabConnection:
         except errors.BotError as error:
             _refuse(tab, message, error)
 
-    async def _watch(self, tab: hubs.Tab, message: _Message) -> None:
+    async def _watch(self, tab: tab_hub.Tab, message: _Message) -> None:
         key = validation.key(message.get("thread"))
         most = min(max(validation.whole_number(message, "most"), 1), _MOST_TURNS)
         await snapshots.show(self._service, self._hub, tab, key=key, most=most)
 
-    async def _say(self, tab: hubs.Tab, message: _Message) -> None:
+    async def _say(self, tab: tab_hub.Tab, message: _Message) -> None:
         key = validation.key(message.get("thread"))
         turn_id = validation.turn_id(message.get("id"))
         text = validation.text(message, "text")
@@ -196,7 +196,9 @@ class TabConnection:
             _log.exception("a conversation may have no title")
             return False
 
-    async def _obey(self, tab: hubs.Tab, message: _Message, command: panels.SlashCommand) -> None:
+    async def _obey(
+        self, tab: tab_hub.Tab, message: _Message, command: panels.SlashCommand
+    ) -> None:
         if not panels.is_known(command):
             raise errors.BotError(f"There is no command /{command.name}. Type /help for a list.")
         if command.name == "model" and command.rest:
@@ -211,20 +213,20 @@ class TabConnection:
         elif command.name == "reset":
             await self._reset(tab, message)
         else:
-            tab.send(hubs.written("download", {"what": command.name}))
+            tab.send(tab_hub.written("download", {"what": command.name}))
 
-    async def _stop(self, _: hubs.Tab, message: _Message) -> None:
+    async def _stop(self, _: tab_hub.Tab, message: _Message) -> None:
         if not await self._service.stop(validation.key(message.get("thread"))):
             raise errors.BotError("Nothing is running.")
 
-    async def _withdraw(self, _: hubs.Tab, message: _Message) -> None:
+    async def _withdraw(self, _: tab_hub.Tab, message: _Message) -> None:
         key, turn_id = validation.key(message.get("thread")), validation.turn_id(message.get("id"))
         if not await self._service.withdraw(key, turn_id):
             raise errors.BotError("It no longer waits.")
         if (turn := self._hub.turn(key.thread, turn_id)) is not None:
             turn.say(event_json.withdrawn())
 
-    async def _answer(self, _: hubs.Tab, message: _Message) -> None:
+    async def _answer(self, _: tab_hub.Tab, message: _Message) -> None:
         key = validation.key(message.get("thread"))
         turn = self._hub.turn(key.thread, validation.turn_id(message.get("turn")))
         if turn is None:
@@ -233,21 +235,21 @@ class TabConnection:
         text = "" if is_refusal else validation.text(message, "text", most=_MOST_ANSWER_CHARACTERS)
         turn.answer(validation.whole_number(message, "question"), None if is_refusal else text)
 
-    async def _reset(self, _: hubs.Tab, message: _Message) -> None:
+    async def _reset(self, _: tab_hub.Tab, message: _Message) -> None:
         key = validation.key(message.get("thread"))
         await self._service.reset(key, files=message.get("files") is True)
         self._hub.forget(key.thread)
         self._hub.tell("reset", {}, thread=key.thread)
         self._hub.is_changed.set()
 
-    async def _delete(self, _: hubs.Tab, message: _Message) -> None:
+    async def _delete(self, _: tab_hub.Tab, message: _Message) -> None:
         key = validation.key(message.get("thread"))
         await self._service.delete(key)
         self._hub.forget(key.thread)
         self._hub.tell("deleted", {}, thread=key.thread)
         self._hub.is_changed.set()
 
-    async def _rename(self, _: hubs.Tab, message: _Message) -> None:
+    async def _rename(self, _: tab_hub.Tab, message: _Message) -> None:
         key = validation.key(message.get("thread"))
         title = validation.text(message, "title", most=_MOST_TITLE_CHARACTERS).strip()
         if not title:
@@ -255,7 +257,7 @@ class TabConnection:
         await self._service.rename(key, title)
         self._hub.is_changed.set()
 
-    async def _choose(self, _: hubs.Tab, message: _Message) -> None:
+    async def _choose(self, _: tab_hub.Tab, message: _Message) -> None:
         key = validation.key(message.get("thread"))
         title = validation.text(message, "model", most=_MOST_TITLE_CHARACTERS)
         await self._service.choose_model(key, title or None)
@@ -263,28 +265,28 @@ class TabConnection:
             "model", {"model": await self._service.queries.model(key)}, thread=key.thread
         )
 
-    async def _approve(self, tab: hubs.Tab, message: _Message) -> None:
+    async def _approve(self, tab: tab_hub.Tab, message: _Message) -> None:
         """Choose the approval of code, and show what is in effect then."""
         wanted = str(message.get("approval"))
         if wanted not in get_args(requests.Approval):
             raise errors.BotError("Please say never, plan or every.")
-        await self._service.choose(validation.HERE, approvals.NAME, wanted)
+        await self._service.choose(validation.HERE, approval_policy.NAME, wanted)
         await self._show(tab, {**message, "panel": "approval"})
 
-    async def _show(self, tab: hubs.Tab, message: _Message) -> None:
+    async def _show(self, tab: tab_hub.Tab, message: _Message) -> None:
         key = validation.key(message.get("thread"))
         name = str(message.get("panel"))
         shown = await panels.panel(self._service, name, key, approval=self._approval)
-        tab.send(hubs.written("panel", {"panel": name} | shown))
+        tab.send(tab_hub.written("panel", {"panel": name} | shown))
 
-    async def _save(self, tab: hubs.Tab, message: _Message) -> None:
+    async def _save(self, tab: tab_hub.Tab, message: _Message) -> None:
         """Save the whole of a table, and let the tab download it."""
         key = validation.key(message.get("thread"))
         name = await self._service.save_table(key, validation.handle(message.get("table")))
-        tab.send(hubs.written("download", {"what": "file", "name": name}))
+        tab.send(tab_hub.written("download", {"what": "file", "name": name}))
 
 
-async def _send(socket: web.WebSocketResponse, tab: hubs.Tab) -> None:
+async def _send(socket: web.WebSocketResponse, tab: tab_hub.Tab) -> None:
     """Send a tab its messages, as fast as it reads."""
     try:
         while batch := await tab.next():
@@ -303,11 +305,11 @@ def _title(text: str) -> str:
     return line[:_TITLE_CHARACTERS].rpartition(" ")[0].rstrip(",.;:") + "…"
 
 
-def _accept(tab: hubs.Tab, turn_id: str) -> None:
-    tab.send(hubs.written("accepted", {"id": turn_id}))
+def _accept(tab: tab_hub.Tab, turn_id: str) -> None:
+    tab.send(tab_hub.written("accepted", {"id": turn_id}))
 
 
-def _refuse(tab: hubs.Tab, message: object, error: errors.BotError) -> None:
+def _refuse(tab: tab_hub.Tab, message: object, error: errors.BotError) -> None:
     about = message.get("id") if isinstance(message, dict) else None
     told = {"id": about if isinstance(about, str) else None, "sentence": str(error)}
-    tab.send(hubs.written("refused", told))
+    tab.send(tab_hub.written("refused", told))

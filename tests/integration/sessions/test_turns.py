@@ -8,7 +8,7 @@ import os
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.agent.llms.embedded import on_demand
+from interpreter_bot.agent.llms.embedded import embedded_server
 from interpreter_bot.kernels import admissions
 from interpreter_bot.sessions import histories, requests
 from tests.fakes import openai_server, publishers, replies
@@ -445,9 +445,9 @@ async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
 async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(opened, monkeypatch):
     async with publishers.Publisher.open() as publisher:
         embedded = functools.partial(
-            on_demand.EmbeddedServer.open, official=publisher.wanted, script=publishers.ENGINE
+            embedded_server.EmbeddedServer.open, official=publisher.wanted, script=publishers.ENGINE
         )
-        monkeypatch.setattr(on_demand.EmbeddedServer, "open", embedded)
+        monkeypatch.setattr(embedded_server.EmbeddedServer, "open", embedded)
         async with opened(no_model=True, local=settings.Local()) as house:
             reply = await house.ask("hello")
             (turn,) = await house.service.queries.history(KEY)

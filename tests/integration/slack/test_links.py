@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.platforms.slack import mrkdwn
+from interpreter_bot.platforms.slack import markdown
 from tests.fakes import slack_conversations as fake
 
 SAID = """\
@@ -48,7 +48,7 @@ async def test_no_link_in_a_stream_can_be_fetched(slack, service, app):
 
 @given(st.text(alphabet="`a ](<>https://x.y\n", max_size=80))
 def test_every_address_outside_of_code_becomes_code(text):
-    shown = mrkdwn.unlinked(text.replace("```", "``"), None)
-    outside = mrkdwn._SPAN.sub("", shown)
+    shown = markdown.unlinked(text.replace("```", "``"), None)
+    outside = markdown._SPAN.sub("", shown)
     assert "http://" not in outside
     assert "https://" not in outside

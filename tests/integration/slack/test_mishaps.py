@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from interpreter_bot import errors, values
-from interpreter_bot.platforms.slack import api_errors, mrkdwn, streamed_messages, web_api
+from interpreter_bot.platforms.slack import api_errors, markdown, streamed_messages, web_api
 from interpreter_bot.sessions import ports
 from tests.fakes import slack_conversations as fake
 from tests.fakes.slack_server import worlds
@@ -338,8 +338,8 @@ async def test_installation_for_an_organisation_is_refused_in_words(slack, servi
     ],
 )
 def test_link_that_pretends_to_lead_elsewhere_is_shown_bare(written):
-    assert mrkdwn.defused(f"see {written}.") == "see https://evil.example/x."
-    defuser = mrkdwn.Defuser()
+    assert markdown.defused(f"see {written}.") == "see https://evil.example/x."
+    defuser = markdown.Defuser()
     pieces = "".join(map(defuser.feed, f"see {written}.")) + defuser.rest()
     assert pieces == "see https://evil.example/x."
 
@@ -348,7 +348,7 @@ def test_link_that_pretends_to_lead_elsewhere_is_shown_bare(written):
     "written", ["[here](https://a.example/x)", "[a.example](https://a.example)"]
 )
 def test_honest_link_stays(written):
-    assert mrkdwn.defused(written) == written
+    assert markdown.defused(written) == written
 
 
 async def test_name_of_a_file_in_a_refusal_reaches_nobody(slack, service, app):

@@ -6,14 +6,14 @@ import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.agent import observations, prompt_texts, tool_execution
-from interpreter_bot.text import screens
+from interpreter_bot.text import output_screens
 from tests.unit.agent import scripts
 
 OK = scripts.OK
 
 
 def told(*outputs, finished=OK, most=8000):
-    screen = screens.Screen()
+    screen = output_screens.Screen()
     for output in outputs:
         screen.show(output)
     return observations.execution(screen.outputs, finished, most)

@@ -48,7 +48,7 @@ def seen(**changes):
         "groups_version": 2,
         "groups_reason": "version 2",
     }
-    return probes.Seen(**whole | changes)
+    return probes.ProbeResults(**whole | changes)
 
 
 def judged(**changes):

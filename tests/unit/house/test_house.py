@@ -33,8 +33,8 @@ NAMES_THAT_SAY_NOTHING = {
 NAMES_THAT_REPEAT = {
     *("api_errors", "interactions", "message_events", "message_parsing", "modals", "permissions"),
     *("replies", "requests_in_flight", "startup"),
-    *("approvals", "control_channels", "forkservers", "picture_scaling"),
-    *("executions", "sessions", "turns"),
+    *("control_channels", "forkservers", "picture_scaling", "markdown"),
+    *("executions", "turns"),
     *("ports", "__main__"),
 }
 # Words of the field that happen to end so: Kubernetes meters, Jupyter provisions, browsers render.

@@ -180,7 +180,7 @@ def test_no_bundle_breaks_the_choice(data, most_bytes):
 
 
 def test_too_large_a_display_is_said_with_size_and_kind_and_its_plain_text():
-    reader = outputs.Reader(settings.Limits(display_bytes=1000))
+    reader = outputs.OutputReader(settings.Limits(display_bytes=1000))
     data = {"image/png": "A" * 1001, "text/plain": "<Figure>"}
     assert reader.read(message("execute_result", data=data)) == (
         values.Notice("Too large to be shown: 1,001 bytes (PNG image)."),
@@ -189,7 +189,7 @@ def test_too_large_a_display_is_said_with_size_and_kind_and_its_plain_text():
 
 
 def test_updates_carry_the_identity_they_replace():
-    reader = outputs.Reader(settings.Limits())
+    reader = outputs.OutputReader(settings.Limits())
     shown = [*reader.read(display(display_id="d"))]
     shown += reader.read(display("update_display_data", display_id="d"))
     assert [(output.display_id, output.is_update) for output in shown] == [
@@ -200,14 +200,14 @@ def test_updates_carry_the_identity_they_replace():
 
 @pytest.mark.parametrize("display_id", ["", "d" * 129, "a\nb", "\ud800", 7, None, ["d"]])
 def test_an_identity_that_is_none_is_left_out(display_id):
-    (shown,) = outputs.Reader(settings.Limits()).read(
+    (shown,) = outputs.OutputReader(settings.Limits()).read(
         display("update_display_data", display_id=display_id)
     )
     assert (shown.display_id, shown.is_update) == (None, False)
 
 
 def test_updates_of_what_was_never_shown_count_as_displays():
-    reader = outputs.Reader(settings.Limits(displays=2))
+    reader = outputs.OutputReader(settings.Limits(displays=2))
     shown = [
         output
         for number in range(50)
@@ -219,7 +219,7 @@ def test_updates_of_what_was_never_shown_count_as_displays():
 
 def test_errors_end_in_name_and_message():
     content = {"ename": "KeyError", "evalue": "'a'", "traceback": ["Cell 1, line 1", "    d['a']"]}
-    (error,) = outputs.Reader(settings.Limits()).read(message("error", **content))
+    (error,) = outputs.OutputReader(settings.Limits()).read(message("error", **content))
     assert error.traceback == "Cell 1, line 1\n    d['a']\nKeyError: 'a'"
 
 
@@ -227,30 +227,30 @@ def test_errors_do_not_say_their_message_twice():
     for evalue, ending in [("short", ""), ("long" * 900, ""), ("longer" * 1000, " …")]:
         lines = ["Cell 1, line 1", f"E: {evalue}{ending}"]
         content = {"ename": "E", "evalue": evalue, "traceback": lines}
-        (error,) = outputs.Reader(settings.Limits()).read(message("error", **content))
+        (error,) = outputs.OutputReader(settings.Limits()).read(message("error", **content))
         assert error.traceback == f"Cell 1, line 1\nE: {error.message}"
 
 
 def test_errors_without_anything_are_still_errors():
-    shown = outputs.Reader(settings.Limits()).read(message("error", traceback=7, ename=[]))
+    shown = outputs.OutputReader(settings.Limits()).read(message("error", traceback=7, ename=[]))
     assert shown == (values.Error("Error", "", "Error"),)
 
 
 def test_errors_end_somewhere():
-    reader = outputs.Reader(settings.Limits())
+    reader = outputs.OutputReader(settings.Limits())
     shown = [reader.read(message("error", ename="E")) for _ in range(50)]
     assert sum(map(len, shown)) == 10
 
 
 def test_clears_in_a_row_are_one():
-    reader = outputs.Reader(settings.Limits())
+    reader = outputs.OutputReader(settings.Limits())
     clears = [message("clear_output", wait=wait) for wait in (True, True, False, False, True)]
     shown = [output for clear in clears for output in reader.read(clear)]
     assert shown == [values.Clear(wait=True), values.Clear(wait=False)]
 
 
 def test_nothing_is_cleared_once_output_was_cut():
-    reader = outputs.Reader(settings.Limits(output_bytes=3))
+    reader = outputs.OutputReader(settings.Limits(output_bytes=3))
     assert reader.read(message("clear_output")) == (values.Clear(wait=False),)
     reader.read(message("stream", name="stdout", text="abcd"))
     assert reader.read(message("clear_output")) == ()
@@ -266,7 +266,7 @@ def test_nothing_is_cleared_once_output_was_cut():
     strategies.integers(1, 30),
 )
 def test_printed_text_never_exceeds_its_budget(pieces, most_bytes):
-    reader = outputs.Reader(settings.Limits(output_bytes=most_bytes))
+    reader = outputs.OutputReader(settings.Limits(output_bytes=most_bytes))
     shown = [
         output
         for name, text in pieces
@@ -290,7 +290,7 @@ def test_printed_text_never_exceeds_its_budget(pieces, most_bytes):
     strategies.integers(1, 3),
 )
 def test_displays_never_exceed_their_budgets(sent, displays):
-    reader = outputs.Reader(settings.Limits(displays=displays))
+    reader = outputs.OutputReader(settings.Limits(displays=displays))
     shown = [output for kind, name in sent for output in reader.read(display(kind, name))]
     results = [output for output in shown if isinstance(output, values.Result)]
     assert sum(not output.is_update for output in results) <= displays

@@ -20,7 +20,7 @@ def _message(msg_type: str, **content: object) -> jupyter_messages.Message:
 
 
 def _read(message: jupyter_messages.Message, **limits: int) -> outputs.Outputs:
-    return outputs.Reader(settings.Limits(**limits)).read(message)
+    return outputs.OutputReader(settings.Limits(**limits)).read(message)
 
 
 def _shown(data: dict[str, object], **limits: int) -> values.Output:
@@ -82,7 +82,7 @@ def test_markdown_is_said_in_its_own_words():
 
 
 def test_printed_text_is_cut_once_on_a_character_and_says_so():
-    reader = outputs.Reader(settings.Limits(output_bytes=5))
+    reader = outputs.OutputReader(settings.Limits(output_bytes=5))
     first = reader.read(_message("stream", name="stdout", text="ab"))
     second = reader.read(_message("stream", name="stderr", text="éé"))
     third = reader.read(_message("stream", name="stdout", text="more"))
@@ -93,14 +93,14 @@ def test_printed_text_is_cut_once_on_a_character_and_says_so():
 
 
 def test_displays_over_the_number_are_left_out_with_one_notice():
-    reader = outputs.Reader(settings.Limits(displays=2))
+    reader = outputs.OutputReader(settings.Limits(displays=2))
     shown = [reader.read(_message("display_data", data={"text/plain": "x"})) for _ in range(4)]
     kinds = [tuple(type(output) for output in outputs_) for outputs_ in shown]
     assert kinds == [(values.Result,), (values.Result,), (values.Notice,), ()]
 
 
 def test_updates_have_a_budget_of_their_own_that_ends():
-    reader = outputs.Reader(settings.Limits(displays=1))
+    reader = outputs.OutputReader(settings.Limits(displays=1))
     content = {"data": {"text/plain": "x"}, "transient": {"display_id": "d"}}
     updates = [reader.read(_message("update_display_data", **content)) for _ in range(25)]
     assert all(update[0].is_update for update in updates[:20])

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels.metering import sessions
+from interpreter_bot.kernels.metering import session_processes
 from interpreter_bot.kernels.provisioning import cgroup_files, cgroups
 
 MIB = 1024 * 1024
@@ -285,14 +285,14 @@ async def test_leftovers_of_the_dead_are_swept_and_the_living_kept(groups, owner
     theirs = [place.with_name(instance) for place in places(groups)]
     await groups.sweep()
     assert all(place.joinpath("kernel-left").exists() for place in theirs)
-    assert sessions.start_ticks(int(sleeper)) > 0
+    assert session_processes.start_ticks(int(sleeper)) > 0
     owner.kill()
     # Nobody has waited for it yet: a zombie is dead.
     wait_for(lambda: cgroup_files.is_left_over(instance))
     # At least this one; other bots on this machine may have died just as well.
     assert await groups.sweep() >= 1
     assert not any(place.exists() for place in theirs)
-    assert sessions.start_ticks(int(sleeper)) == 0
+    assert session_processes.start_ticks(int(sleeper)) == 0
     assert all(place.exists() for place in places(groups))
 
 

@@ -4,7 +4,7 @@ import io
 import json
 
 from interpreter_bot.platforms.console import stdin_answers, terminal_output
-from tests.unit.platforms.console.test_output_streams import Terminal
+from tests.unit.platforms.console.test_terminal_streams import Terminal
 
 WAITS = (("Looking…", None), ("Downloading. Free.", 0.0), ("Downloading. Free.", 0.5), ("", None))
 

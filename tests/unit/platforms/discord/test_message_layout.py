@@ -83,7 +83,8 @@ def test_no_word_is_lost_between_a_model_and_its_messages(text):
 def test_words_files_and_buttons_fit_together(texts, files):
     parts = [part for text in texts for part in (markdown.prose(text), markdown.code(text))]
     parts += [
-        message_layout.Upload(f"f{n}", 0, "f", 1, file_transfers.Memory(b"")) for n in range(files)
+        message_layout.Upload(f"f{n}", 0, "f", 1, file_transfers.InMemorySource(b""))
+        for n in range(files)
     ]
     laid = message_layout.lay_out(parts, (message_layout.Button("stop", 1, 1),))
     assert sum(len(sheet.uploads) for sheet in laid) == files

@@ -106,7 +106,7 @@ def test_title_of_a_thread(text, title):
 
 
 def _upload(name, size=10):
-    return message_layout.Upload(name, 0, name, size, file_transfers.Memory(b""))
+    return message_layout.Upload(name, 0, name, size, file_transfers.InMemorySource(b""))
 
 
 def test_words_after_a_picture_begin_a_new_message():

@@ -18,7 +18,7 @@ from interpreter_bot.platforms.rendering import message_splitting
 )
 def test_a_letter_is_whole(whole):
     text = f"a{whole}b"
-    assert [message_splitting.floor(text, place) for place in range(1, len(text) + 1)] == [
+    assert [message_splitting.grapheme_floor(text, place) for place in range(1, len(text) + 1)] == [
         *[1] * len(whole),
         1 + len(whole),
         len(text),
@@ -27,7 +27,14 @@ def test_a_letter_is_whole(whole):
 
 def test_flags_are_pairs():
     text = "a🇩🇪🇫🇷"
-    assert [message_splitting.floor(text, place) for place in range(6)] == [0, 1, 1, 3, 3, 5]
+    assert [message_splitting.grapheme_floor(text, place) for place in range(6)] == [
+        0,
+        1,
+        1,
+        3,
+        3,
+        5,
+    ]
 
 
 def test_hostile_letters_take_little_time():
@@ -35,13 +42,13 @@ def test_hostile_letters_take_little_time():
     for letters in ("🇩🇪", "e\u0301", "\u0301", "👩\u200d", "\u1100", "क्"):
         text = letters * 10_000
         for place in range(0, len(text), 10):
-            message_splitting.floor(text, place)
+            message_splitting.grapheme_floor(text, place)
     assert time.process_time() - started < 2
 
 
 @given(st.text(), st.integers(0, 40))
 def test_a_floor_is_a_place_in_the_text_and_not_after_the_given_one(text, place):
     place = min(place, len(text))
-    found = message_splitting.floor(text, place)
+    found = message_splitting.grapheme_floor(text, place)
     assert 0 <= found <= place
     assert found == place or place > 0

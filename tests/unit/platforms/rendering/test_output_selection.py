@@ -7,13 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import html_content, items, output_selection, phrases
-from interpreter_bot.text import screens
+from interpreter_bot.platforms.rendering import (
+    display_items,
+    html_content,
+    output_selection,
+    status_sentences,
+)
+from interpreter_bot.text import output_screens
 
-CHAT = items.Capabilities(text_characters=200, text_lines=10, table_width=30, table_rows=3)
-WEB = items.Capabilities(
+CHAT = display_items.Capabilities(text_characters=200, text_lines=10, table_width=30, table_rows=3)
+WEB = display_items.Capabilities(
     text_characters=10_000,
-    pictures=items.RASTERS | {"image/svg+xml"},
+    pictures=display_items.RASTERS | {"image/svg+xml"},
     has_html=True,
     has_latex=True,
     has_tables=True,
@@ -22,7 +27,7 @@ PNG = b"\x89PNG-preview"
 
 
 def chosen(*outputs, can=CHAT, chooser=None):
-    screen = screens.Screen()
+    screen = output_screens.Screen()
     for output in outputs:
         screen.show(output)
     return (chooser or output_selection.OutputSelector(can)).choose(0, screen.items)
@@ -38,7 +43,7 @@ def table(columns, *rows, row_count=None):
 
 
 def test_short_text_is_said_and_long_text_is_a_file_after_its_head():
-    assert chosen(values.Text("stdout", "hi\n")) == (items.TextItem("hi", "stdout"),)
+    assert chosen(values.Text("stdout", "hi\n")) == (display_items.TextItem("hi", "stdout"),)
     text = "".join(f"line {number}\n" for number in range(50))
     head, file = chosen(values.Text("stdout", text))
     assert head.text == "".join(f"line {number}\n" for number in range(10)).rstrip("\n")
@@ -47,7 +52,7 @@ def test_short_text_is_said_and_long_text_is_a_file_after_its_head():
 
 def test_all_that_was_printed_is_one_file_in_order():
     found = chosen(*(values.Text(("stdout", "stderr")[i % 2], f"{i:40}\n") for i in range(20)))
-    files = [item for item in found if isinstance(item, items.FileItem)]
+    files = [item for item in found if isinstance(item, display_items.FileItem)]
     assert len(files) == 1
     assert found[-1] is files[0]
     assert files[0].data.decode().split() == [str(number) for number in range(20)]
@@ -55,9 +60,9 @@ def test_all_that_was_printed_is_one_file_in_order():
 
 @given(st.text(), st.text())
 def test_what_is_said_is_within_the_limit(one, other):
-    can = items.Capabilities(text_characters=20, text_lines=3)
+    can = display_items.Capabilities(text_characters=20, text_lines=3)
     found = chosen(values.Text("stdout", one), values.Result(plain=other), can=can)
-    assert sum(len(item.text) for item in found if isinstance(item, items.TextItem)) <= 20
+    assert sum(len(item.text) for item in found if isinstance(item, display_items.TextItem)) <= 20
 
 
 def test_of_a_long_traceback_the_end_is_shown():
@@ -88,7 +93,7 @@ def test_a_picture_keeps_its_name_when_it_is_chosen_again_and_no_other_gets_it()
     image = values.Image(mime="image/png", data=b"1")
     (first,) = chosen(image, chooser=chooser)
     assert chosen(image, chooser=chooser) == (first,)
-    screen = screens.Screen()
+    screen = output_screens.Screen()
     screen.show(image)
     assert chooser.choose(1, screen.items)[0].name == "image-2.png"
 
@@ -112,18 +117,18 @@ def test_a_page_is_a_file_with_a_preview():
         b"<script>x</script>",
     )
     (shown,) = chosen(page, can=WEB)
-    assert shown == items.PageItem("sales-by-region.html", page.html, page.title)
+    assert shown == display_items.PageItem("sales-by-region.html", page.html, page.title)
 
 
 def test_a_page_without_a_preview_says_what_it_is():
     said, file = chosen(values.Html(html="<svg></svg>", plain="figure: scatter"))
-    assert said == items.TextItem("figure: scatter")
+    assert said == display_items.TextItem("figure: scatter")
     assert file.name == "page-1.html"
 
 
 def test_html_that_is_words_is_said():
     assert chosen(values.Html(html="<b>x</b> &amp; <p>y</p>", plain="<HTML object>")) == (
-        items.TextItem("x &\ny"),
+        display_items.TextItem("x &\ny"),
     )
 
 
@@ -150,7 +155,7 @@ def test_a_small_table_is_drawn_and_a_larger_one_is_csv_too():
     assert small.text.splitlines()[0] == "a"
     for large in (table(["a"], *[["1"]] * 5), table(["a" * 20, "b" * 20], ["=1", "-2"])):
         drawn, file = chosen(large)
-        assert isinstance(drawn, items.TableItem)
+        assert isinstance(drawn, display_items.TableItem)
         assert max(map(len, drawn.text.splitlines()[:-1])) <= 30
         assert file.name == "table-1.csv"
     assert file.data.decode().splitlines()[1] == "'=1,-2"
@@ -159,15 +164,15 @@ def test_a_small_table_is_drawn_and_a_larger_one_is_csv_too():
 
 def test_a_formula_is_drawn_shown_or_said():
     formula = values.Latex(latex="$x$", plain="x", preview=PNG)
-    assert chosen(formula) == (items.PictureItem("formula-1.png", "image/png", PNG, "x"),)
-    assert chosen(formula, can=WEB) == (items.CodeItem("$x$", "latex"),)
-    assert chosen(values.Latex(latex="$x$", plain="x")) == (items.TextItem("x"),)
+    assert chosen(formula) == (display_items.PictureItem("formula-1.png", "image/png", PNG, "x"),)
+    assert chosen(formula, can=WEB) == (display_items.CodeItem("$x$", "latex"),)
+    assert chosen(values.Latex(latex="$x$", plain="x")) == (display_items.TextItem("x"),)
 
 
 def test_documents_and_notices():
     assert chosen(values.Json(json="{}"), values.Notice("Cut.")) == (
-        items.CodeItem("{}", "json"),
-        items.NoteItem("Cut."),
+        display_items.CodeItem("{}", "json"),
+        display_items.NoteItem("Cut."),
     )
 
 
@@ -214,10 +219,10 @@ def test_what_says_nothing(plain):
     ],
 )
 def test_endings_have_words(finished, options, sentence):
-    assert phrases.ending_sentence(finished, **options) == sentence
+    assert status_sentences.ending_sentence(finished, **options) == sentence
 
 
 @pytest.mark.parametrize("ending", set(values.Ending) - {values.Ending.STOPPED})
 def test_every_other_ending_has_words(ending):
-    said = phrases.ending_sentence(values.Finished(ending, 1.0), has_shown=False)
+    said = status_sentences.ending_sentence(values.Finished(ending, 1.0), has_shown=False)
     assert said.endswith(".")

@@ -8,7 +8,7 @@ import types
 import pytest
 
 from interpreter_bot import settings
-from interpreter_bot.agent.llms.embedded import model_files, on_demand
+from interpreter_bot.agent.llms.embedded import embedded_server, model_files
 from tests.fakes import publishers
 from tests.fakes.publishers import CONTENT, ENGINE
 
@@ -148,7 +148,7 @@ async def test_being_cancelled_leaves_what_can_be_gone_on_with(publisher, tmp_pa
 
 async def test_who_waits_hears_of_the_download_and_its_licence(publisher, tmp_path):
     told = []
-    async with on_demand.EmbeddedServer.open(
+    async with embedded_server.EmbeddedServer.open(
         settings.Local(), tmp_path, official=publisher.wanted, script=ENGINE
     ) as local:
         await local.ready(progress=lambda *news: told.append(news))

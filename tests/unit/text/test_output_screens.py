@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interpreter_bot import values
-from interpreter_bot.text import screens
+from interpreter_bot.text import output_screens
 
 
 def out(text):
@@ -20,7 +20,7 @@ def display(plain, name=None, *, is_update=False):
 
 
 def shown(*outputs):
-    screen = screens.Screen()
+    screen = output_screens.Screen()
     for output in outputs:
         screen.show(output)
     return screen.outputs
@@ -74,7 +74,7 @@ def test_an_update_of_what_is_gone_is_shown():
 
 
 def test_a_number_names_a_thing_for_as_long_as_it_stands():
-    screen = screens.Screen()
+    screen = output_screens.Screen()
     screen.show(out("a"))
     screen.show(display("1", "x"))
     (text, first) = screen.items
@@ -93,7 +93,7 @@ def test_text_that_came_to_nothing_is_not_there():
 
 @given(st.lists(st.sampled_from([out("a"), out("\r"), err("b\n"), values.Clear(wait=True)])))
 def test_a_version_changes_whenever_what_it_names_does(outputs):
-    screen, before = screens.Screen(), {}
+    screen, before = output_screens.Screen(), {}
     for output in outputs:
         screen.show(output)
         now = {(item.number, item.version): item.output for item in screen.items}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interpreter_bot.kernels.metering import procfs, sessions
+from interpreter_bot.kernels.metering import procfs, session_processes
 
 MIB = 1024 * 1024
 ENDS_ITS_FIRST_THREAD = """
@@ -128,8 +128,8 @@ def test_page_tables_count(session):
 def test_a_look_ends_when_its_time_is_over(session, monkeypatch):
     found = session(FAMILY)
     assert not found.reading().is_late
-    monkeypatch.setattr(sessions, "_LOOK_SECONDS", 0)
-    monkeypatch.setattr(sessions, "_PROCESS_SECONDS", 0)
+    monkeypatch.setattr(session_processes, "_LOOK_SECONDS", 0)
+    monkeypatch.setattr(session_processes, "_PROCESS_SECONDS", 0)
     reading = found.reading()
     assert reading.is_late
     assert reading.memory_bytes < 40 * MIB

@@ -12,7 +12,7 @@ import pytest
 from interpreter_bot import settings
 from interpreter_bot.agent import chat_messages, model_errors
 from interpreter_bot.agent.llms import catalogues, retries
-from interpreter_bot.agent.llms.embedded import model_files, on_demand
+from interpreter_bot.agent.llms.embedded import embedded_server, model_files
 from tests.fakes.publishers import ENGINE
 from tests.unit.agent import scripts
 
@@ -39,7 +39,7 @@ def notes(tmp_path):
 
 def opened(path, directory, **chosen):
     local = settings.Local(model_path=path, **chosen)
-    return on_demand.EmbeddedServer.open(local, directory, script=ENGINE)
+    return embedded_server.EmbeddedServer.open(local, directory, script=ENGINE)
 
 
 @contextlib.asynccontextmanager
@@ -143,7 +143,7 @@ async def test_a_process_that_dies_is_started_again_once(model, tmp_path, notes)
 
 
 async def test_deaths_long_ago_are_forgotten(model, tmp_path, notes, monkeypatch):
-    monkeypatch.setattr(on_demand, "_FORGOTTEN_SECONDS", 0.0)
+    monkeypatch.setattr(embedded_server, "_FORGOTTEN_SECONDS", 0.0)
     async with opened(model(), tmp_path) as local:
         for _ in range(3):
             await local.ready()
@@ -240,13 +240,13 @@ async def test_what_the_settings_switch_off_is_off(model, tmp_path):
 
 
 async def test_without_the_extra_one_sentence_says_how_to_get_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(on_demand.importlib.util, "find_spec", lambda name: None)
-    async with on_demand.EmbeddedServer.open(settings.Local(), tmp_path) as local:
+    monkeypatch.setattr(embedded_server.importlib.util, "find_spec", lambda name: None)
+    async with embedded_server.EmbeddedServer.open(settings.Local(), tmp_path) as local:
         assert "interpreter-bot[local]" in local.unavailable
 
 
 async def test_it_shows_itself_as_a_demo(tmp_path):
-    async with on_demand.EmbeddedServer.open(settings.Local(), tmp_path) as local:
+    async with embedded_server.EmbeddedServer.open(settings.Local(), tmp_path) as local:
         assert local.model.title == "Qwen2.5-Coder 1.5B (demo)"
         assert local.model.protocol == "fenced"
         assert "Apache License 2.0" in local.licence

@@ -9,7 +9,7 @@ from typing import Final
 import discord
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.discord import locations, message_events, requests_in_flight
+from interpreter_bot.platforms.discord import message_events, places, requests_in_flight
 from interpreter_bot.sessions import conversations
 
 _OTHERS_FIRST_SECONDS: Final = 2.0
@@ -59,7 +59,7 @@ class MessageEdits:
         if not await self._listener.is_still_for_us(message):
             # The edited message may be unreadable for the bot: the old answer stays.
             return
-        if not await self._service.claim(locations.PLATFORM, event):
+        if not await self._service.claim(places.PLATFORM, event):
             return
         recent.message = message
         if recent.run is not None:
@@ -70,7 +70,7 @@ class MessageEdits:
         """Answer an edited message that was answered before the bot was started."""
         # Another bot that gave the answer, and can change it, goes first.
         await asyncio.sleep(_OTHERS_FIRST_SECONDS)
-        if await self._service.claim(locations.PLATFORM, event):
+        if await self._service.claim(places.PLATFORM, event):
             await self._listener.on_edit(message)
 
     async def _again(
@@ -83,7 +83,7 @@ class MessageEdits:
         if not old.is_over.is_set():
             await self._service.cancel(old.place.key, old.request.id)
             await old.is_over.wait()
-        chosen = await self._in_flight.chosen_by(old.place, locations.person(message.author))
+        chosen = await self._in_flight.chosen_by(old.place, places.person(message.author))
         said = await self._listener.said(message)
         request = self._listener.request(message, said, old.place, chosen)
         run = requests_in_flight.InFlight(request, old.place, old.target)

@@ -17,7 +17,7 @@ from interpreter_bot.agent import (
     tool_execution,
     tools,
 )
-from interpreter_bot.agent.llms import chat_completions, reply_assembly, small_model_prompts
+from interpreter_bot.agent.llms import chat_completions, fenced_prompts, reply_assembly
 
 _Content: TypeAlias = str | list[dict[str, Any]]
 
@@ -82,7 +82,7 @@ class FencedLlm:
         self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
     ) -> chat_messages.Reply:
         """Request a reply; a block of Python is a call of `run_code`."""
-        if self._is_small and (bare := small_model_prompts.bare_answer(prompt.messages)):
+        if self._is_small and (bare := fenced_prompts.bare_answer(prompt.messages)):
             listener.text(bare)
             written = values.Usage(0, context_windows.text_tokens(bare), is_estimated=True)
             return chat_messages.Reply(text=bare, usage=written)
@@ -93,13 +93,11 @@ class FencedLlm:
         may_call = bool(prompt.tools) and prompt.may_call
         # The model has to see the output it is to answer from.
         for message in (
-            small_model_prompts.without_dead_ends(prompt.messages) if may_call else prompt.messages
+            fenced_prompts.without_dead_ends(prompt.messages) if may_call else prompt.messages
         ):
             _append(said, message)
         reminder = (
-            small_model_prompts.reminder(prompt.messages, is_small=self._is_small)
-            if may_call
-            else ""
+            fenced_prompts.reminder(prompt.messages, is_small=self._is_small) if may_call else ""
         )
         if not reminder:
             return await self._converse(said, prompt, listener)
@@ -107,7 +105,7 @@ class FencedLlm:
         buffered = BufferedReply(listener)
         try:
             reply = await self._converse(said, prompt, buffered)
-            objection = small_model_prompts.objection(reply, prompt, is_small=self._is_small)
+            objection = fenced_prompts.objection(reply, prompt, is_small=self._is_small)
             if not objection:
                 return reply
             buffered.drop()

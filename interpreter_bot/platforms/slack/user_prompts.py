@@ -14,7 +14,7 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
     file_uploads,
-    mrkdwn,
+    markdown,
     posted_messages,
     web_api,
 )
@@ -49,7 +49,7 @@ async def ask(
     shown = fences.inline(prompt) if prompt else ""
     where = None if request.is_password else (place.workspace.team, place.channel, thread)
     how = "Answer with the button." if request.is_password else "Answer here in the thread."
-    text = mrkdwn.defused(f"⌨️ Python asks {shown or 'for input'}\n\n_{how}_")
+    text = markdown.defused(f"⌨️ Python asks {shown or 'for input'}\n\n_{how}_")
     with pending.open(place.user, where, prompt=prompt) as question:
         under = [blocks.actions(blocks.button("Answer", blocks.ANSWER, question.id))]
         content = {"text": "Python asks for input", "blocks": [blocks.prose(text), *under]}
@@ -61,7 +61,7 @@ async def ask(
             said = "Answered."
         finally:
             done = f"⌨️ Python asked {shown or 'for input'}\n\n_{said}_"
-            await _settle(api, place, ts, mrkdwn.defused(done))
+            await _settle(api, place, ts, markdown.defused(done))
     return answer or ""
 
 
@@ -83,7 +83,7 @@ async def approve(
     if len(head) > _SHOWN_CHARACTERS:
         await _show_all(api, place, thread, head)
         head = f"{head[:_SHOWN_CHARACTERS]}\n# … all of it is in plan.py"
-    shown = mrkdwn.python(head, readable.warning)
+    shown = markdown.python(head, readable.warning)
     may_edit = len(code) <= _EDITED_CHARACTERS
     with pending.open(place.user, code=code) as question:
         under = blocks.approval(f"May this run?\n{shown}", question.id, may_edit=may_edit)
@@ -95,7 +95,7 @@ async def approve(
             said = "Cancelled." if answer is None else "Approved."
             if answer not in (None, code):
                 edited = safe_text.revealed(answer or "")
-                shown = mrkdwn.python(edited.text, edited.warning)
+                shown = markdown.python(edited.text, edited.warning)
                 said = "Approved, as edited."
         finally:
             await _settle(api, place, ts, f"{shown}\n_{said}_")

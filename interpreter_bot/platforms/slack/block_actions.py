@@ -13,7 +13,6 @@ from interpreter_bot.platforms.slack import (
     blocks,
     commands,
     home_tab,
-    home_views,
     installations,
     interactions,
     message_parsing,
@@ -21,6 +20,7 @@ from interpreter_bot.platforms.slack import (
     posted_messages,
     requests_in_flight,
     services,
+    views,
 )
 
 _log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class ActionHandlers:
         user = str(body["user"]["id"])
         facts = json.loads(view.get("private_metadata") or "{}")
         channel = str(facts.get("channel", ""))
-        text = home_views.field(view)
+        text = views.field(view)
 
         async def tell(sentence: str) -> None:
             if channel:
@@ -129,12 +129,12 @@ class ActionHandlers:
 
         doing = self._interactions
         match view.get("callback_id"):
-            case home_views.RUN_FORM:
+            case views.RUN_FORM:
                 code = message_parsing.without_smart_quotes(text)
                 work = doing.run_code(workspace, user, channel, code)
-            case home_views.ASK_FORM:
+            case views.ASK_FORM:
                 work = doing.ask_about(workspace, user, channel, str(facts["ts"]), text)
-            case home_views.EDIT_FORM | home_views.ANSWER_FORM:
+            case views.EDIT_FORM | views.ANSWER_FORM:
                 work = self._modals.decide(workspace, user, channel, str(facts["question"]), text)
             case admin_views.FORM:
                 work = self._home.choose(workspace, user, view)

@@ -7,7 +7,7 @@ import decimal
 from collections.abc import Sequence
 from typing import Any, Final
 
-from interpreter_bot.platforms.slack import blocks, commands, mrkdwn, requests_in_flight
+from interpreter_bot.platforms.slack import blocks, commands, markdown, requests_in_flight
 from interpreter_bot.sessions import histories
 from interpreter_bot.text import quantities
 
@@ -96,7 +96,7 @@ def home(shown: Home) -> View:
     made += [heading("Your use today"), blocks.section(usage(shown.usage))]
     made += shown.more
     made.append(blocks.actions(blocks.button("Refresh", HOME_REFRESH, "home")))
-    made.append(blocks.section(mrkdwn.escaped(commands.HELP.replace("**", "*"))))
+    made.append(blocks.section(markdown.escaped(commands.HELP.replace("**", "*"))))
     return {"type": "home", "blocks": made[:100]}
 
 
@@ -112,7 +112,7 @@ def key(overview: histories.SessionOverview) -> str:
 
 def told(overview: histories.SessionOverview) -> str:
     """Describe a session as mrkdwn."""
-    title = mrkdwn.escaped(quantities.one_line(overview.title, 100)) or "Untitled"
+    title = markdown.escaped(quantities.one_line(overview.title, 100)) or "Untitled"
     where = overview.key.channel
     place = "a direct message" if where.startswith("D") else f"channel {where}"
     state = "at work" if overview.is_busy else "idle" if overview.has_kernel else "asleep"

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import script_runs
+from interpreter_bot.sessions import exec_runs
 from tests.fakes import audiences, pools
 from tests.fakes.pools import Step
 
@@ -29,7 +29,7 @@ def pool_of(tmp_path):
 
 
 def session_of(pool, audience, **limits):
-    return script_runs.ScriptRun(pool, "key", limits=settings.Limits(**limits), audience=audience)
+    return exec_runs.ScriptRun(pool, "key", limits=settings.Limits(**limits), audience=audience)
 
 
 async def chunks(*pieces):
@@ -72,10 +72,10 @@ async def test_without_a_sandbox_every_cell_says_so(pool_of):
     audience = audiences.Audience()
     await session_of(pool, audience).run(["a", "b"])
     assert audience.of("announcement") == [
-        (0, script_runs.UNSANDBOXED),
-        (1, script_runs.UNSANDBOXED),
+        (0, exec_runs.UNSANDBOXED),
+        (1, exec_runs.UNSANDBOXED),
     ]
-    assert "UNSANDBOXED" in script_runs.UNSANDBOXED
+    assert "UNSANDBOXED" in exec_runs.UNSANDBOXED
 
 
 @pytest.mark.parametrize("error", [errors.PoolFullError, errors.SandboxError])

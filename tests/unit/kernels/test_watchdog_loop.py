@@ -13,13 +13,13 @@ import time
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import end_reasons, monitors, watchdogs
+from interpreter_bot.kernels import end_reasons, session_monitors, watchdog_loop
 from interpreter_bot.kernels.files import scans
-from interpreter_bot.kernels.metering import deleted_files, procfs, sessions
+from interpreter_bot.kernels.metering import deleted_files, procfs, session_processes
 
 MIB = settings.MIB
 LIMITS = settings.Limits(memory_bytes=512 * MIB, workspace_bytes=64 * MIB, workspace_files=100)
-FINE = sessions.Reading(MIB, 0.0, 2)
+FINE = session_processes.Reading(MIB, 0.0, 2)
 LATE = dataclasses.replace(FINE, is_late=True)
 NOTHING = scans.DirectoryUsage(0, 0, is_partial=False, is_over=False)
 
@@ -93,14 +93,14 @@ class Session:
 
 @pytest.fixture(autouse=True)
 def _no_other_reasons(monkeypatch):
-    monkeypatch.setattr(watchdogs, "_resident_bytes", lambda: 0)
-    monkeypatch.setattr(watchdogs, "_is_full", lambda *_: False)
-    monkeypatch.setattr(monitors, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(watchdog_loop, "_resident_bytes", lambda: 0)
+    monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: False)
+    monkeypatch.setattr(session_monitors, "TICK_SECONDS", 0.01)
 
 
 @contextlib.asynccontextmanager
 async def watched(tmp_path, live):
-    task = asyncio.create_task(watchdogs.watch(live, tmp_path, LIMITS))
+    task = asyncio.create_task(watchdog_loop.watch(live, tmp_path, LIMITS))
     try:
         yield task
     finally:
@@ -141,7 +141,7 @@ CONDEMNED = {
         end_reasons.HIDING,
     ),
     "memory": (
-        {"reading": sessions.Reading(577 * MIB, 0.0, 2)},
+        {"reading": session_processes.Reading(577 * MIB, 0.0, 2)},
         "out of memory",
         end_reasons.over_memory(512 * MIB),
     ),
@@ -195,10 +195,10 @@ async def test_a_full_disk_ends_who_holds_most_after_all_were_looked_at(tmp_path
     for one in (small, large):
         # In a control group, idle, and not its turn: nobody would look at it for a while.
         one.group_bytes, one.kernel.is_busy = 0, False
-    monkeypatch.setattr(monitors, "_IDLE_TICKS", 10**20)
-    monkeypatch.setattr(watchdogs, "_LITTLE_BYTES", 0)
+    monkeypatch.setattr(session_monitors, "_IDLE_TICKS", 10**20)
+    monkeypatch.setattr(watchdog_loop, "_LITTLE_BYTES", 0)
     is_full = iter([False, False, False, True])
-    monkeypatch.setattr(watchdogs, "_is_full", lambda *_: next(is_full, False))
+    monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: next(is_full, False))
     async with watched(tmp_path, {"small": small, "large": large}):
         await until(lambda: small.kernel.condemned or large.kernel.condemned)
         assert large.kernel.condemned == [(values.Ending.STOPPED, end_reasons.DISK_FULL)]
@@ -215,7 +215,7 @@ async def test_who_cannot_be_looked_at_is_told_to_the_log(tmp_path, caplog):
 async def test_what_waits_in_sockets_counts_beside_a_group(tmp_path, group, waiting, ends):
     session = Session(tmp_path)
     session.group_bytes, session.waiting_bytes = group * MIB, waiting * MIB
-    await monitors.SessionMonitor(session, LIMITS, None).check()
+    await session_monitors.SessionMonitor(session, LIMITS, None).check()
     assert session.kernel.condemned == [(values.Ending.STOPPED, end_reasons.HIDING)] * ends
 
 
@@ -246,7 +246,7 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
         os.kill(resting, signal.SIGCONT)
         await until(lambda: len(looks) > 1)
         session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
-        await until(lambda: not sessions.have_moved(session.seen_clocks))
+        await until(lambda: not session_processes.have_moved(session.seen_clocks))
         await asyncio.sleep(0.2)
         seen = len(looks)
         session.kernel.is_busy = True
@@ -256,7 +256,7 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
 async def test_a_session_that_rests_for_long_is_looked_at_all_the_same(
     tmp_path, resting, monkeypatch
 ):
-    monkeypatch.setattr(monitors, "_REST_SECONDS", 0.1)
+    monkeypatch.setattr(session_monitors, "_REST_SECONDS", 0.1)
     session = Session(tmp_path)
     session.kernel.is_busy = False
     session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
@@ -306,7 +306,7 @@ async def test_shared_memory_that_was_found_is_judged_although_the_session_rests
 
 async def test_a_full_disk_ends_nobody_who_holds_little_and_does_not_grow(tmp_path, monkeypatch):
     small, growing = Session(tmp_path, held=60 * MIB), Session(tmp_path)
-    monkeypatch.setattr(watchdogs, "_is_full", lambda *_: True)
+    monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: True)
     async with watched(tmp_path, {"small": small, "growing": growing}):
         await until(lambda: min(small.looks, growing.looks) > 5)
         assert not small.kernel.condemned

@@ -22,7 +22,7 @@ def without_list_marks(text: str) -> str:
     return _LIST_MARK.sub("", text)
 
 
-def of(text: str) -> Iterator[tuple[float, int]]:
+def numbers_in(text: str) -> Iterator[tuple[float, int]]:
     """Find numbers and their decimal places; groups of thousands may have commas."""
     for found in _NUMBER.findall(text):
         number = found.replace(",", "")
@@ -32,7 +32,7 @@ def of(text: str) -> Iterator[tuple[float, int]]:
 
 def known(texts: Iterable[str]) -> list[float]:
     """Return all numbers of the texts, in order."""
-    return sorted({value for text in texts for value, _ in of(text)})
+    return sorted({value for text in texts for value, _ in numbers_in(text)})
 
 
 def written(text: str) -> Iterator[str]:

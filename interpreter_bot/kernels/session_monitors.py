@@ -18,7 +18,7 @@ from typing import Final, ParamSpec, TypeVar
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import end_reasons, launchers
 from interpreter_bot.kernels.files import workspaces
-from interpreter_bot.kernels.metering import deleted_files, memory, sessions
+from interpreter_bot.kernels.metering import deleted_files, memory, session_processes
 
 _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -67,12 +67,12 @@ class SessionMonitor:
         self._idle_seconds = _IDLE_TICKS * TICK_SECONDS if has_group else 0.0
         self._next_look = 0.0
         self._next_idle_look = time.monotonic() + self._idle_seconds
-        self._watch = sessions.LimitWatch(limits.memory_bytes + _HEADROOM_BYTES)
-        self._unseen_files = sessions.ConsecutiveFailures()
+        self._watch = session_processes.LimitWatch(limits.memory_bytes + _HEADROOM_BYTES)
+        self._unseen_files = session_processes.ConsecutiveFailures()
         self._roused = asyncio.Event()
         self._is_hurried = False
         self._is_over = False
-        self._shared: memory.Held = {}
+        self._shared: memory.HeldBytes = {}
         self._was_over = False
         self._written_bytes = 0
 
@@ -102,14 +102,14 @@ class SessionMonitor:
             return False
         if self.launched.kernel.is_busy or now >= self._next_look + _REST_SECONDS:
             return True
-        return now >= self._next_idle_look and sessions.have_moved(self._clocks)
+        return now >= self._next_idle_look and session_processes.have_moved(self._clocks)
 
     def request_check(self) -> None:
         """Request a check as soon as possible; `checked` is set after it.
 
         At once if no process ran since the last one.
         """
-        if self._next_look < math.inf and not sessions.have_moved(self._clocks):
+        if self._next_look < math.inf and not session_processes.have_moved(self._clocks):
             self.has_grown = False
             self.checked.set()
             return
@@ -157,7 +157,7 @@ class SessionMonitor:
             verdict = await self._judge_memory()
         else:
             verdict = await self._judge_sockets(counted_bytes)
-        if verdict is not sessions.LimitViolation.FINE:
+        if verdict is not session_processes.LimitViolation.FINE:
             return
         if self.launched.workspace is not None:
             await self._judge_files(self.launched.workspace)
@@ -166,7 +166,7 @@ class SessionMonitor:
         """Ensure another check, even if no process runs until then."""
         self._clocks = {}
 
-    async def _judge_memory(self) -> sessions.LimitViolation:
+    async def _judge_memory(self) -> session_processes.LimitViolation:
         limit = self._limits.memory_bytes
         reading = await self._in_thread(
             self._processes.reading,
@@ -177,24 +177,26 @@ class SessionMonitor:
         if reading.hidden or reading.is_late:
             self._look_on()
         verdict = self._watch.evaluate(reading)
-        if verdict is sessions.LimitViolation.OVER_MEMORY:
+        if verdict is session_processes.LimitViolation.OVER_MEMORY:
             _log.info("session is %s: %s", verdict, reading)
             reason = end_reasons.over_memory(limit)
             self.launched.kernel.kill_with_reason(values.Ending.OUT_OF_MEMORY, reason)
-        elif verdict is sessions.LimitViolation.HIDING:
+        elif verdict is session_processes.LimitViolation.HIDING:
             self._condemn_hiding(reading)
         return verdict
 
-    async def _judge_sockets(self, counted_bytes: int) -> sessions.LimitViolation:
+    async def _judge_sockets(self, counted_bytes: int) -> session_processes.LimitViolation:
         """Add what waits in sockets that the cgroup does not count."""
         waiting_bytes = await self._in_thread(self._processes.uncounted_bytes)
         most_bytes = self._limits.memory_bytes + _HEADROOM_BYTES
         if not waiting_bytes or counted_bytes + waiting_bytes <= most_bytes:
-            return sessions.LimitViolation.FINE
+            return session_processes.LimitViolation.FINE
         self._condemn_hiding(f"{waiting_bytes} bytes in sockets")
-        return sessions.LimitViolation.HIDING
+        return session_processes.LimitViolation.HIDING
 
-    def _condemn_hiding(self, seen: sessions.Reading | deleted_files.Deleted | str) -> None:
+    def _condemn_hiding(
+        self, seen: session_processes.Reading | deleted_files.Deleted | str
+    ) -> None:
         # Should all sessions end like this, the bot lacks the right to read: as root it needs
         # CAP_SYS_PTRACE.
         _log.warning("session keeps what it uses from being seen: %s", seen)

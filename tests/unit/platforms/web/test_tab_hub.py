@@ -1,7 +1,7 @@
 import json
 
 from interpreter_bot import values
-from interpreter_bot.platforms.web import event_json, hubs
+from interpreter_bot.platforms.web import event_json, tab_hub
 from interpreter_bot.sessions import ports
 
 THREAD = "a" * 16
@@ -13,8 +13,8 @@ async def _heard(watcher):
 
 
 async def test_only_those_who_watch_a_conversation_hear_of_it():
-    hub = hubs.Hub()
-    here, elsewhere = hubs.Tab(), hubs.Tab()
+    hub = tab_hub.Hub()
+    here, elsewhere = tab_hub.Tab(), tab_hub.Tab()
     here.thread, elsewhere.thread = THREAD, "b" * 16
     hub.enter(here)
     hub.enter(elsewhere)
@@ -26,8 +26,8 @@ async def test_only_those_who_watch_a_conversation_hear_of_it():
 
 
 async def test_a_tab_that_takes_nothing_is_given_up():
-    hub = hubs.Hub()
-    watcher = hubs.Tab()
+    hub = tab_hub.Hub()
+    watcher = tab_hub.Tab()
     hub.enter(watcher)
     for _ in range(40):
         hub.tell("conversations", {"x": "x" * 1024 * 1024})
@@ -40,7 +40,7 @@ def _ended(number):
 
 
 def test_a_turn_that_the_store_knows_is_forgotten_and_others_are_kept_for_a_while():
-    hub = hubs.Hub()
+    hub = tab_hub.Hub()
     recorded = hub.begin(THREAD, "r" * 16, HEAD)
     recorded.say(_ended(7))
     hub.end(THREAD, recorded)
@@ -54,7 +54,7 @@ def test_a_turn_that_the_store_knows_is_forgotten_and_others_are_kept_for_a_whil
 
 
 def test_pictures_are_kept_within_a_budget():
-    hub = hubs.Hub()
+    hub = tab_hub.Hub()
     names = []
     for number in range(6):
         data = bytes([number]) * 10 * 1024 * 1024
@@ -66,13 +66,13 @@ def test_pictures_are_kept_within_a_budget():
 
 def test_what_is_written_survives_broken_characters():
     output = values.Text("stdout", "\ud800 half")
-    message = hubs.written("event", {"event": event_json.output(0, output)})
+    message = tab_hub.written("event", {"event": event_json.output(0, output)})
     assert message.isascii()
     assert json.loads(message)["event"]["delta"] == "\ud800 half"
 
 
 def test_conversations_that_are_over_take_no_room():
-    hub = hubs.Hub()
+    hub = tab_hub.Hub()
     for number in range(5000):
         thread = f"{number:016}"
         hub.notify(thread, "Hear!")
@@ -88,7 +88,7 @@ def test_conversations_that_are_over_take_no_room():
 
 
 def test_a_turn_may_end_after_it_was_forgotten():
-    hub = hubs.Hub()
+    hub = tab_hub.Hub()
     turn = hub.begin(THREAD, "t" * 16, HEAD)
     turn.say(_ended(7))
     hub.forget(THREAD)

@@ -5,16 +5,16 @@ from typing import get_args
 
 import pytest
 
-from interpreter_bot.sessions import approvals, requests
+from interpreter_bot.sessions import approval_policy, requests
 
 
 @pytest.mark.parametrize("pair", list(itertools.product(get_args(requests.Approval), repeat=2)))
 def test_nobody_weakens_what_another_wants(pair):
     strict = ["never", "plan", "every"]
-    assert strict.index(approvals.strictest(*pair)) == max(map(strict.index, pair))
+    assert strict.index(approval_policy.strictest(*pair)) == max(map(strict.index, pair))
 
 
 @pytest.mark.parametrize("chosen", [(), (None,), ("always", 3, ["every"], {"every": 1})])
 def test_what_is_no_choice_asks_for_nothing(chosen):
-    assert approvals.strictest(*chosen) == "never"
-    assert approvals.strictest("plan", *chosen) == "plan"
+    assert approval_policy.strictest(*chosen) == "never"
+    assert approval_policy.strictest("plan", *chosen) == "plan"

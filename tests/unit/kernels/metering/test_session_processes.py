@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from interpreter_bot.kernels.metering import memory, procfs, sessions
+from interpreter_bot.kernels.metering import memory, procfs, session_processes
 
 MIB = 1024 * 1024
 
@@ -37,7 +37,7 @@ def test_cpu_time_counts_ended_children_and_never_falls(session):
 def test_what_is_gone_uses_nothing(session):
     found = session("")
     found.process.kill()
-    gone = sessions.Reading(0, found.cpu_seconds(), 0)
+    gone = session_processes.Reading(0, found.cpu_seconds(), 0)
     for _ in range(2):
         deadline = time.monotonic() + 5
         while found.pids() and time.monotonic() < deadline:
@@ -53,7 +53,9 @@ def test_a_number_given_to_somebody_else_is_not_counted(session):
 
 
 def test_a_process_that_never_was():
-    assert sessions.SessionProcesses(2**22 + 1).reading() == sessions.Reading(0, 0.0, 0)
+    assert session_processes.SessionProcesses(2**22 + 1).reading() == session_processes.Reading(
+        0, 0.0, 0
+    )
 
 
 def test_processes_may_vanish_at_any_moment(session):
@@ -89,9 +91,9 @@ def test_without_lists_of_children_the_namespace_tells(session, monkeypatch):
         "os.read(told, 1); os.read(told, 1)\n"
     )
     init = found.pids()[1]
-    inside = sessions.SessionProcesses(init)
+    inside = session_processes.SessionProcesses(init)
     listed = inside.pids()
-    monkeypatch.setattr(sessions, "_lists_children", lambda: False)
+    monkeypatch.setattr(session_processes, "_lists_children", lambda: False)
     assert len(listed) == 3
     assert inside.pids()[0] == init
     assert sorted(inside.pids()) == sorted(listed)
@@ -99,7 +101,7 @@ def test_without_lists_of_children_the_namespace_tells(session, monkeypatch):
 
 def test_without_a_namespace_of_its_own_the_host_is_not_taken_for_the_session(session, monkeypatch):
     found = session("")
-    monkeypatch.setattr(sessions, "_lists_children", lambda: False)
+    monkeypatch.setattr(session_processes, "_lists_children", lambda: False)
     assert found.pids() == [found.process.pid]
 
 
@@ -174,33 +176,33 @@ def test_a_child_that_nobody_waits_for_neither_counts_nor_hides(session, monkeyp
 
 
 def reading(memory_bytes, hidden=0, **others):
-    return sessions.Reading(memory_bytes, 0.0, 1, hidden, **others)
+    return session_processes.Reading(memory_bytes, 0.0, 1, hidden, **others)
 
 
 def test_a_watch_calls_too_much_at_once():
-    watch = sessions.LimitWatch(100)
+    watch = session_processes.LimitWatch(100)
     verdicts = [watch.evaluate(reading(size)) for size in (0, 100, 101, 99)]
     assert verdicts == ["fine", "fine", "over memory", "fine"]
 
 
 def test_a_watch_is_patient_with_a_moment_of_hiding():
-    watch = sessions.LimitWatch(100, patience=3)
+    watch = session_processes.LimitWatch(100, patience=3)
     verdicts = [watch.evaluate(reading(1, hidden)) for hidden in (1, 1, 0, 1, 2, 1, 1, 0)]
     assert verdicts == ["fine"] * 5 + ["hiding"] * 2 + ["fine"]
 
 
 def test_a_watch_is_patient_with_a_moment_without_time():
-    watch = sessions.LimitWatch(100)
+    watch = session_processes.LimitWatch(100)
     verdicts = [watch.evaluate(reading(1, is_late=late)) for late in (1, 1, 0, 1, 1, 1)]
     assert verdicts == ["fine"] * 5 + ["hiding"]
 
 
 def test_a_watch_ends_who_has_too_much_whether_there_was_time_or_not():
-    assert sessions.LimitWatch(100).evaluate(reading(101, is_late=True)) == "over memory"
+    assert session_processes.LimitWatch(100).evaluate(reading(101, is_late=True)) == "over memory"
 
 
 def test_a_watch_calls_sockets_hiding_only_when_they_could_hold_too_much():
-    watch = sessions.LimitWatch(100)
+    watch = session_processes.LimitWatch(100)
     verdicts = [watch.evaluate(reading(50, socket_bytes=size)) for size in (50, 51)]
     assert verdicts == ["fine", "hiding"]
 
@@ -226,12 +228,12 @@ def test_whatever_runs_in_a_session_moves_its_clocks(session, what):
     found = session(code + MOVES[what] + "\ntime.sleep(0.2)")
     time.sleep(0.1)
     clocks = found.clocks()
-    assert not sessions.have_moved(clocks), "it rests"
+    assert not session_processes.have_moved(clocks), "it rests"
     deadline = time.monotonic() + 5
-    while not sessions.have_moved(clocks) and time.monotonic() < deadline:
+    while not session_processes.have_moved(clocks) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert sessions.have_moved(clocks)
-    assert not sessions.have_moved(found.clocks())
+    assert session_processes.have_moved(clocks)
+    assert not session_processes.have_moved(found.clocks())
 
 
 SIBLING = """
@@ -249,7 +251,7 @@ time.sleep(0.2)
 def test_a_sibling_that_comes_between_list_and_clock_is_not_taken_to_rest(session, monkeypatch):
     found = session("import signal\n" + SIBLING)
     time.sleep(0.1)
-    assert not sessions.have_moved(found.clocks()), "it rests"
+    assert not session_processes.have_moved(found.clocks()), "it rests"
     init, child = found.pids()
     read = procfs.clock_nanoseconds
 
@@ -266,8 +268,8 @@ def test_a_sibling_that_comes_between_list_and_clock_is_not_taken_to_rest(sessio
         patch.setattr(procfs, "clock_nanoseconds", read_after_a_fork)
         clocks = found.clocks()
     assert len(found.pids()) == 3
-    assert sessions.have_moved(clocks)
-    assert not sessions.have_moved(found.clocks())
+    assert session_processes.have_moved(clocks)
+    assert not session_processes.have_moved(found.clocks())
 
 
 def test_an_end_is_a_move(session):
@@ -275,9 +277,9 @@ def test_an_end_is_a_move(session):
     clocks = found.clocks()
     assert len(clocks) == 2
     deadline = time.monotonic() + 5
-    while not sessions.have_moved(clocks) and time.monotonic() < deadline:
+    while not session_processes.have_moved(clocks) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert sessions.have_moved(clocks)
+    assert session_processes.have_moved(clocks)
     found.process.kill()
     found.process.wait()
-    assert sessions.have_moved(found.clocks()), "nobody is left to rest"
+    assert session_processes.have_moved(found.clocks()), "nobody is left to rest"

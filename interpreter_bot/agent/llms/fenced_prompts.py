@@ -19,7 +19,7 @@ from interpreter_bot.agent import (
     chat_messages,
     claims,
     context_windows,
-    figures,
+    number_matching,
     observations,
     prompt_texts,
     tool_execution,
@@ -300,13 +300,15 @@ def objection(reply: chat_messages.Reply, prompt: chat_messages.Prompt, *, is_sm
         for one in prompt.messages
         if not isinstance(one, chat_messages.AssistantMessage)
     ]
-    given = figures.known((prompt.system, *told))
+    given = number_matching.known((prompt.system, *told))
     # A share may be given in percent.
     known = sorted([*given, *(100 * value for value in given if value <= 1)])
     unknown = [
         f"{value:.{places}f}"
-        for value, places in figures.of(figures.without_list_marks(reply.text))
-        if not figures.is_among(value, places, known)
+        for value, places in number_matching.numbers_in(
+            number_matching.without_list_marks(reply.text)
+        )
+        if not number_matching.is_among(value, places, known)
     ]
     if unknown and isinstance(last, chat_messages.UserMessage):
         return prompt_texts.read("guessed")

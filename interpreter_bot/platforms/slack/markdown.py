@@ -105,7 +105,7 @@ def python(code: str, warning: str = "") -> str:
 
 
 def escaped(text: str) -> str:
-    """Escape a text for `mrkdwn`, Slack's own markup."""
+    """Escape a text for `markdown`, Slack's own markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -19,7 +19,7 @@ from concurrent import futures
 from typing import Final
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import end_reasons, launchers, monitors
+from interpreter_bot.kernels import end_reasons, launchers, session_monitors
 
 _log = logging.getLogger(__name__)
 
@@ -64,11 +64,11 @@ async def watch(
         limits: of each session.
     """
     threads = futures.ThreadPoolExecutor(_THREADS, "watchdog")
-    watched: dict[str, monitors.SessionMonitor] = {}
+    watched: dict[str, session_monitors.SessionMonitor] = {}
     was_full = False
 
     async def look_after(key: str, launched: launchers.LaunchedKernel) -> None:
-        monitor = watched[key] = monitors.SessionMonitor(launched, limits, threads)
+        monitor = watched[key] = session_monitors.SessionMonitor(launched, limits, threads)
         try:
             await monitor.watch()
         finally:
@@ -78,7 +78,7 @@ async def watch(
     try:
         async with asyncio.TaskGroup() as tasks:
             while True:
-                await asyncio.sleep(monitors.TICK_SECONDS)
+                await asyncio.sleep(session_monitors.TICK_SECONDS)
                 for key, monitor in watched.items():
                     monitor.tick(is_wanted=live.get(key) is monitor.launched)
                 for key, launched in live.items():
@@ -107,7 +107,7 @@ def _is_full(directory: pathlib.Path, limits: settings.Limits) -> bool:
         return False
 
 
-async def _kill_largest_disk_user(everyone: Sequence[monitors.SessionMonitor]) -> None:
+async def _kill_largest_disk_user(everyone: Sequence[session_monitors.SessionMonitor]) -> None:
     """Kill the kernel whose session holds most of a full disk, busy or not.
 
     The others are killed only if that is not enough, and none that holds little and does not grow:
@@ -130,7 +130,7 @@ def _resident_bytes() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def _kill_largest_writer(everyone: Sequence[monitors.SessionMonitor]) -> None:
+async def _kill_largest_writer(everyone: Sequence[session_monitors.SessionMonitor]) -> None:
     """Kill the kernel that writes most, because the bot's own memory is running out.
 
     What a session sends is bounded where it is read. Should something grow all the same, the
