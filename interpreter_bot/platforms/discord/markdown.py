@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from interpreter_bot.platforms.rendering import fences
-from interpreter_bot.text import safe_text
+from interpreter_bot.text import fences, safe_text
 
 _BREAK: Final = "\u200b"
 _LOOKALIKE: Final = "\u02cb"
@@ -70,12 +69,12 @@ def prose(text: str) -> str:
 
 
 def _blocks(lines: list[str]) -> Iterator[str]:
-    place = 0
+    place, open_after = 0, [after for _, _, after in fences.scanned(lines)]
     while place < len(lines):
-        fence = fences.opened(lines[place])
+        fence = open_after[place]
         if fence is not None:
             end = place + 1
-            while end < len(lines) and not fences.closes(lines[end], fence):
+            while end < len(lines) and open_after[end] is not None:
                 end += 1
             inside = "\n".join(lines[place + 1 : end])
             yield fences.fenced(inside, language=fence.language, style="broken")

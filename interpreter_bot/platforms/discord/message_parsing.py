@@ -9,8 +9,7 @@ from typing import Final
 
 import discord
 
-from interpreter_bot.platforms.rendering import fences
-from interpreter_bot.text import safe_text
+from interpreter_bot.text import fences, safe_text
 
 _MOST_QUOTED: Final = 4000
 _MOST_TITLE: Final = 80
@@ -103,17 +102,13 @@ def code_blocks(text: str) -> str:
     """Return the Python of a message: its blocks, else its spans; empty if there is none."""
     blocks: list[str] = []
     inside: list[str] = []
-    fence = None
-    for row in text.split("\n"):
-        if fence is None:
-            fence = fences.opened(row)
+    for before, row, after in fences.scanned(text.split("\n")):
+        if before is None:
             inside = []
-        elif fences.closes(row, fence):
-            if fence.language.lower() in _PYTHON:
-                blocks.append("\n".join(inside))
-            fence = None
-        else:
+        elif after is not None:
             inside.append(row)
+        elif before.language.lower() in _PYTHON:
+            blocks.append("\n".join(inside))
     blocks += [one.strip("`\n ") for one in re.findall(r"```[^\n]*?```", text) if "\n" not in one]
     found = blocks or [span["code"] for span in _SPAN.finditer(text)]
     return "\n\n".join(filter(str.strip, found))

@@ -15,7 +15,7 @@ from typing import Final
 
 import regex
 
-from interpreter_bot.platforms.rendering import fences
+from interpreter_bot.text import fences
 
 # Two surrogates may be the rest of one letter, too, which Unicode does not cover.
 _LETTER: Final = regex.compile(r"[\ud800-\udbff][\udc00-\udfff]|\X")
@@ -253,15 +253,9 @@ class _Cutter:
 
 def _lines(text: str) -> Iterator[_Line]:
     end = 0
-    fence: fences.Fence | None = None
-    for line in _LINES.findall(text):
+    for before, line, after in fences.scanned(_LINES.findall(text)):
         end += len(line)
-        break_before = fence
-        if fence is None:
-            fence = fences.opened(line)
-        elif fences.closes(line, fence):
-            fence = None
-        yield _Line(end, break_before, fence, not line.strip())
+        yield _Line(end, before, after, not line.strip())
 
 
 def _preferred(found: dict[int, tuple[_Cut, int]], room: int) -> _Cut | None:

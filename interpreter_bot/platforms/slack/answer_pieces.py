@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import fences
 from interpreter_bot.sessions import ports
-from interpreter_bot.text import quantities
+from interpreter_bot.text import fences, quantities
 
 TITLES: Final = {
     values.Ending.OK: "Ran Python",
@@ -180,10 +179,5 @@ def markdown(pieces: Sequence[Piece], *, with_details: bool) -> str:
 
 def open_fence(text: str) -> fences.Fence | None:
     """Return the fence that is open at the end of a text."""
-    fence: fences.Fence | None = None
-    for line in text.splitlines(keepends=True):
-        if fence is None:
-            fence = fences.opened(line)
-        elif fences.closes(line, fence):
-            fence = None
-    return fence
+    open_after = [after for _, _, after in fences.scanned(text.splitlines(keepends=True))]
+    return open_after[-1] if open_after else None

@@ -9,13 +9,12 @@ from typing import Final
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import (
     display_items,
-    fences,
     output_selection,
     status_sentences,
     tables,
 )
 from interpreter_bot.platforms.slack import answer_pieces, blocks, markdown
-from interpreter_bot.text import output_screens
+from interpreter_bot.text import fences, output_screens
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif"})
 _CAPABILITIES: Final = display_items.Capabilities(

@@ -9,8 +9,7 @@ import re
 from typing import Final
 
 from interpreter_bot import settings, values
-from interpreter_bot.platforms.rendering import fences
-from interpreter_bot.text import quantities
+from interpreter_bot.text import fences, quantities
 
 _INVISIBLE: Final = "\u200b"
 # Whether Slack obeys these within Markdown is not documented: they are broken everywhere.
@@ -64,15 +63,10 @@ def unlinked(text: str, fence: fences.Fence | None) -> str:
         text: Markdown, harmless; with no span of code and no address that is cut.
         fence: the one that is open before it.
     """
-    lines: list[str] = []
-    for line in text.splitlines(keepends=True):
-        if fence is not None:
-            fence = None if fences.closes(line, fence) else fence
-            lines.append(line)
-            continue
-        fence = fences.opened(line)
-        lines.append(line if fence is not None else _ADDRESS.sub(_as_code, line))
-    return "".join(lines)
+    return "".join(
+        line if before or after else _ADDRESS.sub(_as_code, line)
+        for before, line, after in fences.scanned(text.splitlines(keepends=True), fence)
+    )
 
 
 def _as_code(found: re.Match[str]) -> str:

@@ -9,7 +9,6 @@ import contextlib
 from typing import Any, Final
 
 from interpreter_bot import values
-from interpreter_bot.platforms.rendering import fences
 from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
@@ -19,7 +18,7 @@ from interpreter_bot.platforms.slack import (
     web_api,
 )
 from interpreter_bot.sessions import questions
-from interpreter_bot.text import quantities, safe_text
+from interpreter_bot.text import fences, quantities, safe_text
 
 ELSEWHERE: Final = "If several processes of this bot run, try again: another may have it."
 """Shown when the question belongs to another process or is gone."""

@@ -2,10 +2,11 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.platforms.slack import markdown
+from interpreter_bot.platforms.slack import answer_pieces, markdown
 from tests.fakes import slack_conversations as fake
 
 SAID = """\
@@ -52,3 +53,22 @@ def test_every_address_outside_of_code_becomes_code(text):
     outside = markdown._SPAN.sub("", shown)
     assert "http://" not in outside
     assert "https://" not in outside
+
+
+@pytest.mark.parametrize(
+    ("code", "closing"),
+    [
+        ("~~~sh\n```\nhttps://a.example\n", "~~~"),
+        ("````\n```\nhttps://a.example\n", "`````"),
+        ("- a\n\n      ```\n      https://a.example\n", "      ```"),
+    ],
+)
+def test_addresses_in_code_of_any_fence_are_left(code, closing):
+    fence = answer_pieces.open_fence(code)
+    assert fence is not None
+    whole, after = f"{code}{closing}\n", "https://b.example\n"
+    assert answer_pieces.open_fence(whole) is None
+    assert markdown.unlinked(whole + after, None) == whole + "`https://b.example`\n"
+    assert markdown.unlinked(f"https://a.example\n{closing}\n{after}", fence) == (
+        f"https://a.example\n{closing}\n`https://b.example`\n"
+    )

@@ -84,6 +84,8 @@ def test_every_sheet_is_within_the_limit_and_balanced(texts):
         ("`https://a.example`", "`https://a.example`"),
         ("@everyone", "@\u200beveryone"),
         ("~~~py\nx\n~~~", "```py\nx\n```"),
+        ("````py\nx\n`````\ny\n    ~~~\nz\n~~~", "```py\nx\n```\ny\n```\nz\n```"),
+        ("```\n|a|\n|-|\n```\n|a|\n|-|\n```\nx", "```\n|a|\n|-|\n```\n```\na\n─\n```\n```\nx\n```"),
         ("| a | b |\n|---|:-:|\n| 1 | 22 |", "```\na  b\n─  ──\n1  22\n```"),
     ],
 )

@@ -84,6 +84,8 @@ def test_choices_that_are_none_are_refused(name, text):
         ("run `1 + 1` please", "1 + 1"),
         ("nothing", ""),
         ("```\nunclosed", ""),
+        ("~~~py\nx = '```'\n~~~~", "x = '```'"),
+        ("- a\n    ````\n    ```\n    `````", "    ```"),
     ],
 )
 def test_code_of_a_message(text, code):

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.platforms.rendering import fences, message_splitting
+from interpreter_bot.platforms.rendering import message_splitting
+from interpreter_bot.text import fences
 
 LEAST = message_splitting.LEAST_CHARACTERS
 

@@ -1,4 +1,4 @@
-"""Wrapping foreign text."""
+"""Wrapping foreign text, and finding code in it."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.platforms.rendering import fences
+from interpreter_bot.text import fences
 
 TEXTS = st.lists(
     st.one_of(st.integers(1, 40).map(lambda count: "`" * count), st.text(max_size=5)), max_size=12
@@ -76,3 +76,37 @@ def test_a_fence_is_closed_by_its_like_only():
     assert fence.language == "python"
     assert fences.closes("`````  \n", fence)
     assert not any(fences.closes(line, fence) for line in ("```", "~~~~", "````python"))
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("a\n```py\nx\n```\nb\n", "-(=)-"),
+        ("~~~\n```\n~~~\n", "(=)"),
+        ("```\n~~~\n```\n", "(=)"),
+        ("````\n```\n`````\nb\n", "(=)-"),
+        ("- a\n\n      ```py\n      x\n      ```\n- b\n", "--(=)-"),
+        ("   ~~~\nx\n\t~~~\nb", "(=)-"),
+        ("```\nx\n```py\ny\n", "(==="),
+        ("```x``` y\n~~\n", "--"),
+        ("```\r\nx\r\n```\r\n```\n```\n", "(=)()"),
+    ],
+)
+@pytest.mark.parametrize("keeps_ends", [True, False])
+def test_every_line_is_words_or_code_or_a_fence(text, kinds, keeps_ends):
+    names = {(False, False): "-", (False, True): "(", (True, True): "=", (True, False): ")"}
+    lines = text.splitlines(keepends=keeps_ends)
+    rows = list(fences.scanned(lines))
+    assert [line for _, line, _ in rows] == lines
+    assert (
+        "".join(names[before is not None, after is not None] for before, _, after in rows) == kinds
+    )
+
+
+def test_a_text_goes_on_in_the_code_that_is_open_before_it():
+    fence = fences.opened("~~~py")
+    assert list(fences.scanned(["```", "~~~", "x"], fence)) == [
+        (fence, "```", fence),
+        (fence, "~~~", None),
+        (None, "x", None),
+    ]

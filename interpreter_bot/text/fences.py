@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, TypeAlias
 
 Style: TypeAlias = Literal["longer", "broken"]
@@ -65,6 +66,24 @@ def closes(line: str, fence: Fence) -> bool:
     """Say whether a line closes a fence."""
     found = _CLOSING.fullmatch(line)
     return found is not None and found["marks"].startswith(fence.marks)
+
+
+def scanned(
+    lines: Iterable[str], fence: Fence | None = None
+) -> Iterator[tuple[Fence | None, str, Fence | None]]:
+    """Iterate over lines, each between the fence that is open before it and the one after it.
+
+    Args:
+        lines: of a whole text, with or without their ends.
+        fence: the one that is open before them.
+    """
+    for line in lines:
+        before = fence
+        if before is None:
+            fence = opened(line)
+        elif closes(line, before):
+            fence = None
+        yield before, line, fence
 
 
 def begins(text: str) -> bool:
