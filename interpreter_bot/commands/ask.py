@@ -14,7 +14,6 @@ from interpreter_bot.app import conversation_service
 from interpreter_bot.commands import terminal_runs
 from interpreter_bot.platforms.console import (
     saved_files,
-    stdin_answers,
     stdout_writer,
     terminal_input,
     terminal_output,
@@ -47,7 +46,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     if piped is not None:
         attachments.append(requests.Attachment(piped.name, piped.chunks))
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
-    answers = stdin_answers.StdinAnswers(is_script=is_question or piped is not None)
+    answers = terminal_input.StdinAnswers(is_script=is_question or piped is not None)
     writer = stdout_writer.StdoutWriter()
     out = writer.file(sys.stdout)
     reply: terminal_output.TurnJsonLines | terminal_output.TurnPrinter

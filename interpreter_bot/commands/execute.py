@@ -13,8 +13,8 @@ from interpreter_bot.platforms.console import (
     code_sources,
     json_output,
     saved_files,
-    stdin_answers,
     stdout_writer,
+    terminal_input,
     terminal_output,
 )
 from interpreter_bot.sessions import exec_runs, ports
@@ -34,7 +34,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         )
     terminal_runs.check_files(options.file)
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
-    answers = stdin_answers.StdinAnswers(is_script=options.source == "-")
+    answers = terminal_input.StdinAnswers(is_script=options.source == "-")
     writer = stdout_writer.StdoutWriter()
     out = writer.file(sys.stdout)
     audience: ports.OutputSink

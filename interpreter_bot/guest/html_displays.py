@@ -22,7 +22,7 @@ import warnings
 from types import ModuleType
 from typing import Any
 
-from . import import_hooks, previews
+from . import preloads, previews
 
 _HTML_TYPE = "text/html"
 
@@ -70,7 +70,7 @@ def install(display_formatter: Any) -> None:
     html = display_formatter.formatters[_HTML_TYPE]
     html.for_type_by_name("bokeh.model.model", "Model", of_bokeh)
     html.for_type_by_name("folium.folium", "Map", of_folium)
-    import_hooks.after_import(
+    preloads.after_import(
         {"bokeh.io.showing": _bokeh, "bokeh.io.output": _bokeh_output, "altair": _altair}
     )
 

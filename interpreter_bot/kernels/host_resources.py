@@ -1,7 +1,8 @@
 """Host resources shared by all kernels of this process: fork server, cgroups, directories, uids.
 
 Opening them first cleans up after a bot that was killed: its processes ended with its sockets, but
-its cgroups and runtime directories did not.
+its cgroups and runtime directories did not. A session's files pass from the user id of its last
+kernel to that of the next here, for both are the host's.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import logging
 import os
 import pathlib
 import resource
-from collections.abc import AsyncIterator
+import stat
+from collections.abc import AsyncIterator, Container
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels import launchers
-from interpreter_bot.kernels.files import ownership, safe_open, workspaces
+from interpreter_bot.kernels.files import safe_open, transfers, workspaces
 from interpreter_bot.kernels.metering import session_processes
 from interpreter_bot.kernels.provisioning import (
     cgroup_files,
@@ -27,10 +29,82 @@ from interpreter_bot.kernels.provisioning import (
     provisioners,
 )
 
+_log = logging.getLogger(__name__)
+
 # A Unix socket's path may have 107 bytes, and the name of the socket itself takes some.
 _PATH_BYTES = 107 - len("/01234567/k-0")
 
-_log = logging.getLogger(__name__)
+
+def change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> None:
+    """Make a session's files belong to the user id of its kernel. Blocks.
+
+    Only as root does each kernel have an id of its own. No kernel runs in the workspace now, but
+    one did: ownership changes for links themselves, never for what they point to, and nothing
+    outside the workspace or its file system is touched. The root changes last, so that an
+    interrupted change is repeated.
+
+    Args:
+        root: the workspace's directory.
+        uid: the new owner.
+        kernel_uids: all ids that kernels may have.
+
+    Raises:
+        OSError: the workspace cannot be opened.
+    """
+    if os.geteuid() != 0:
+        return
+    descriptor = transfers.open_root(root)
+    try:
+        if os.fstat(descriptor).st_uid == uid:
+            return
+        # The fork server, which owns neither directory, has to walk as far as the root.
+        for directory in (root.parent, root.parent.parent):
+            directory.chmod(0o711)
+        left = _change_owner_below(descriptor, uid, kernel_uids)
+        os.fchown(descriptor, uid, uid)
+    finally:
+        os.close(descriptor)
+    if left:
+        _log.warning("%d files of a session could not change hands", left)
+
+
+def _change_owner_below(root: int, uid: int, kernel_uids: Container[int]) -> int:
+    """Change the owner of all below a directory; returns how many entries stayed as they were."""
+    left = 0
+    waiting = [b""]
+    while waiting:
+        path = waiting.pop()
+        try:
+            directory = safe_open.open_directory(root, path)
+        except OSError:
+            # Nested deeper than any path can name, or another file system.
+            left += 1
+            continue
+        try:
+            for name in map(os.fsencode, os.listdir(directory)):
+                status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                if _is_strange(status, kernel_uids):
+                    left += 1
+                    continue
+                try:
+                    os.chown(name, uid, uid, dir_fd=directory, follow_symlinks=False)
+                except PermissionError:
+                    # It is immutable.
+                    left += 1
+                if stat.S_ISDIR(status.st_mode):
+                    waiting.append(path + b"/" + name if path else name)
+        finally:
+            os.close(directory)
+    return left
+
+
+def _is_strange(status: os.stat_result, kernel_uids: Container[int]) -> bool:
+    """Return whether a file has other names and no kernel's owner: those may lie elsewhere.
+
+    A kernel can create hard links only to its own files; the bot creates none.
+    """
+    has_names = status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)
+    return has_names and status.st_uid not in kernel_uids
 
 
 class HostResources:
@@ -118,9 +192,7 @@ class HostResources:
         """
         uid = launched.provisioner.host_uid
         try:
-            await asyncio.to_thread(
-                ownership.change_owner, workspace.directory, uid, self._kernel_uids
-            )
+            await asyncio.to_thread(change_owner, workspace.directory, uid, self._kernel_uids)
             await launched.provisioner.attach(workspace.directory)
         except OSError as error:
             raise errors.KernelStartError("The session's files cannot be used.") from error

@@ -21,7 +21,6 @@ from interpreter_bot.kernels import (
     host_resources,
     launchers,
     leases,
-    shutdowns,
     spares,
     watchdog_loop,
 )
@@ -58,7 +57,7 @@ class Pool:
         # Starters look for room one after the other: together they would evict too many.
         self._finding_room = asyncio.Lock()
         self._reserved = 0
-        self._shutdowns = shutdowns.Shutdowns()
+        self._shutdowns = launchers.Shutdowns()
         self._spares = spares.Spares(
             config.kernels.spares,
             launch=self._launch_spare,

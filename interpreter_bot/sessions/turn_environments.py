@@ -1,22 +1,29 @@
-"""The environment of one turn: its session's kernel and workspace, for the agent."""
+"""The environment of one turn: its session's kernel and workspace, for the agent.
+
+Pictures for the model are decoded and scaled down by that kernel: the bot reads no more than the
+head of a file. A kernel that lies deceives its own model, and nothing else.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import dataclasses
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from interpreter_bot import concurrency, errors, settings, values
-from interpreter_bot.agent import chat_messages
+from interpreter_bot.agent import chat_messages, picture_messages
 from interpreter_bot.kernels import executions, leases
 from interpreter_bot.kernels.files import workspaces
-from interpreter_bot.sessions import (
-    artifact_collection,
-    picture_scaling,
-    requests,
-    turn_events,
-    variable_losses,
+from interpreter_bot.sessions import artifact_collection, requests, turn_events, variable_losses
+
+_log = logging.getLogger(__name__)
+
+_SECONDS: Final = 20.0
+_CODE: Final = (
+    "get_ipython().show_scaled({names!r}, {contents!r}, most_side={side}, most_bytes={most})"
 )
 
 UNSANDBOXED: Final = "UNSANDBOXED: this code runs with the bot's own rights on its machine."
@@ -25,6 +32,55 @@ _NO_PLAN: Final = (
 )
 _WAITING: Final = "Many want a new Python right now: {ahead} are started before this one."
 _NOT_APPROVED: Final = "The person did not let this code run. Ask them what they want instead."
+
+
+async def find(infos: Sequence[values.FileInfo], workspace: workspaces.Workspace) -> list[str]:
+    """Return the names of the files that are pictures, by their content."""
+    found = []
+    for info in infos:
+        try:
+            async with workspace.read(info.name) as content:
+                async for chunk in content:
+                    if picture_messages.is_picture(chunk[: picture_messages.HEAD_BYTES]):
+                        found.append(info.name)
+                    break
+        except errors.WorkspaceError as error:
+            _log.info("a file could not be looked into", exc_info=error)
+    return found
+
+
+async def scale(
+    kernel: executions.Kernel, *, names: Sequence[str] = (), contents: Sequence[bytes] = ()
+) -> list[chat_messages.Picture | None]:
+    """Scale pictures down.
+
+    Args:
+        kernel: does it.
+        names: of files in the workspace.
+        contents: of others.
+
+    Returns:
+        One for each, those of files first; None if it could not be scaled.
+    """
+    found: dict[int, chat_messages.Picture] = {}
+    count = len(names) + len(contents)
+
+    def show(output: values.Output) -> None:
+        if isinstance(output, values.Image) and output.plain in map(str, range(count)):
+            picture = picture_messages.scaled(output.mime, output.data)
+            if picture is not None:
+                found[int(output.plain)] = picture
+
+    code = _CODE.format(
+        names=list(names),
+        contents=[base64.b64encode(one).decode("ascii") for one in contents],
+        side=picture_messages.MOST_SIDE,
+        most=picture_messages.MOST_BYTES,
+    )
+    finished = await kernel.execute(code, show=show, seconds=_SECONDS)
+    if finished.ending is not values.Ending.OK:
+        _log.info("pictures could not be scaled: %s", finished)
+    return [found.get(number) for number in range(count)]
 
 
 class SessionEnvironment:
@@ -127,7 +183,7 @@ class SessionEnvironment:
 
     async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
         """Scale pictures down for the model."""
-        return await picture_scaling.scale(await self.kernel(), contents=contents)
+        return await scale(await self.kernel(), contents=contents)
 
     async def look(
         self, infos: Sequence[values.FileInfo], most: int
@@ -138,10 +194,10 @@ class SessionEnvironment:
             infos: the files.
             most: the most pictures; the first ones are taken.
         """
-        names = (await picture_scaling.find(infos, self.workspace))[:most]
+        names = (await find(infos, self.workspace))[:most]
         if not names:
             return []
-        found = await picture_scaling.scale(await self.kernel(), names=names)
+        found = await scale(await self.kernel(), names=names)
         named = zip(names, found, strict=True)
         return [dataclasses.replace(one, name=name) for name, one in named if one is not None]
 

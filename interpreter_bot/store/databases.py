@@ -1,15 +1,24 @@
-"""The database as a whole: opened first, closed last."""
+"""The database as a whole: opened first, brought to the newest migration, closed last."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
+import os
 import pathlib
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
 
+import alembic.command
+import alembic.config
+import alembic.util
+import sqlalchemy
 from sqlalchemy.ext import asyncio as sa_asyncio
 
+from interpreter_bot import errors
 from interpreter_bot.store import (
     blobs,
     choices,
@@ -17,7 +26,6 @@ from interpreter_bot.store import (
     executions,
     liveness,
     records,
-    schema_upgrades,
     sessions,
     transactions,
     turn_parts,
@@ -25,7 +33,79 @@ from interpreter_bot.store import (
     usage,
 )
 
+_NEWER: Final = (
+    "The database was made by a newer version of the bot and cannot be used by this one."
+)
+_LOCK: Final = liveness.key("upgrading")
+# Alembic keeps the running migration in a global variable.
+_one_at_a_time = threading.Lock()
+
 _log = logging.getLogger(__name__)
+
+
+def config(connection: sqlalchemy.Connection | None = None) -> alembic.config.Config:
+    """Return Alembic's configuration; with a connection, `migrations/env.py` uses that one."""
+    made = alembic.config.Config()
+    made.set_main_option("script_location", str(_scripts()).replace("%", "%%"))
+    made.set_main_option("path_separator", "os")
+    made.attributes["connection"] = connection
+    return made
+
+
+def upgrade(url: sqlalchemy.URL) -> None:
+    """Upgrade to the newest schema, under a lock against other bots' upgrades. Blocks: use a
+    thread.
+
+    Raises:
+        StoreError: the database is newer than this code.
+        OSError: the file cannot be used, or the server not be reached.
+        SQLAlchemyError: the database refused.
+    """
+    with _one_at_a_time, _alone_with_file(url):
+        asyncio.run(_upgrade(url))
+
+
+async def _upgrade(url: sqlalchemy.URL) -> None:
+    engine = engines.make_for_upgrade(url)
+    try:
+        writers = engine.execution_options(**{engines.WRITING: True})
+        async with writers.begin() as connection:
+            if not engines.is_sqlite(url):
+                lock = sqlalchemy.func.pg_advisory_xact_lock(_LOCK)
+                await connection.execute(sqlalchemy.select(lock))
+            await connection.run_sync(_run)
+    finally:
+        await engine.dispose()
+
+
+def _run(connection: sqlalchemy.Connection) -> None:
+    try:
+        alembic.command.upgrade(config(connection), "head")
+    except alembic.util.CommandError as error:
+        raise errors.StoreError(_NEWER) from error
+
+
+def _scripts() -> pathlib.Path:
+    """Return where the migrations are: in the package when installed, at the top of a checkout."""
+    package = pathlib.Path(__file__).parent
+    installed = package / "migrations"
+    return installed if installed.is_dir() else package.parents[1] / "migrations"
+
+
+@contextlib.contextmanager
+def _alone_with_file(url: sqlalchemy.URL) -> Iterator[None]:
+    """Lock an SQLite file against other upgrades: its switch to a write-ahead log does not wait."""
+    if not engines.is_sqlite(url):
+        yield
+        return
+    directory = liveness.locks(url)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 class Database:
@@ -76,7 +156,7 @@ class Database:
             with transactions.translated():
                 if engines.is_sqlite(address):
                     engines.make_file(address)
-                await asyncio.to_thread(schema_upgrades.upgrade, address)
+                await asyncio.to_thread(upgrade, address)
                 instance = await stack.enter_async_context(liveness.alive(address))
             engine = engines.make(address)
             stack.push_async_callback(engine.dispose)

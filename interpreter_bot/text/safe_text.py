@@ -34,7 +34,7 @@ _INVISIBLE: Final = (
 # Flags of England, Scotland and Wales are a black flag and tags; elsewhere tags hide text.
 _TAGS: Final = r"(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0020-\U000e007f]++"
 _OBEYED: Final = re.compile(f"{_ESCAPE}|{_CONTROLS}|\x08")
-# Backspaces are moves, which `terminal_buffers` follows.
+# Backspaces are moves, which `output_screens` follows.
 _UNPRINTED: Final = re.compile(f"{_ESCAPE}|{_C1_ESCAPE}|{_CONTROLS}|{_INVISIBLE}|{_TAGS}")
 _UNFINISHED: Final = re.compile(
     rf"(?:\x1b(?:\[[0-?]*+[ -/]*+|[\]PX^_]{_STRING}|[ -/]*+)|\x9b[0-?]*+[ -/]*+)\Z"

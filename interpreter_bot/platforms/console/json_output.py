@@ -7,7 +7,7 @@ import json
 from typing import TextIO
 
 from interpreter_bot import values
-from interpreter_bot.platforms.console import saved_files, stdin_answers
+from interpreter_bot.platforms.console import saved_files, terminal_input
 from interpreter_bot.sessions import ports
 
 _KINDS = {
@@ -24,7 +24,7 @@ class ExecutionJsonLines:
     def __init__(
         self,
         keeper: saved_files.SavedFiles | None,
-        answers: stdin_answers.StdinAnswers,
+        answers: terminal_input.StdinAnswers,
         *,
         out: TextIO,
     ) -> None:

@@ -9,7 +9,7 @@ from interpreter_bot import values
 from interpreter_bot.platforms.console import (
     json_output,
     saved_files,
-    stdin_answers,
+    terminal_input,
     terminal_streams,
 )
 from interpreter_bot.platforms.rendering import tables
@@ -38,7 +38,7 @@ class ExecutionPrinter:
     def __init__(
         self,
         keeper: saved_files.SavedFiles | None,
-        answers: stdin_answers.StdinAnswers,
+        answers: terminal_input.StdinAnswers,
         *,
         out: TextIO,
         err: TextIO,
@@ -212,7 +212,7 @@ class TurnJsonLines(json_output.ExecutionJsonLines):
     def __init__(
         self,
         keeper: saved_files.SavedFiles | None,
-        answers: stdin_answers.StdinAnswers,
+        answers: terminal_input.StdinAnswers,
         *,
         out: TextIO,
     ) -> None:

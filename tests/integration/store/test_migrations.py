@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy
 
 from interpreter_bot import errors, values
-from interpreter_bot.store import databases, engines, schema_upgrades
+from interpreter_bot.store import databases, engines
 
 ROOT = pathlib.Path(__file__).parents[3]
 KEY = values.SessionKey("web", thread="t")
@@ -46,7 +46,7 @@ async def test_opening_an_empty_database_makes_the_tables(url, opening):
 async def test_migrations_lead_to_exactly_the_tables_of_the_code(url, opening):
     async with opening():
         pass
-    await on(url, lambda connection: alembic.command.check(schema_upgrades.config(connection)))
+    await on(url, lambda connection: alembic.command.check(databases.config(connection)))
 
 
 async def test_downgrading_leaves_nothing_and_upgrading_again_works(url, opening):
@@ -54,7 +54,7 @@ async def test_downgrading_leaves_nothing_and_upgrading_again_works(url, opening
         pass
     await on(
         url,
-        lambda connection: alembic.command.downgrade(schema_upgrades.config(connection), "base"),
+        lambda connection: alembic.command.downgrade(databases.config(connection), "base"),
     )
     assert await on(url, tables) == {"alembic_version"}
     async with opening() as database:
@@ -133,7 +133,7 @@ def test_an_installed_bot_brings_its_migrations(tmp_path):
 
 
 def test_migrations_form_one_line_and_are_named_by_number():
-    scripts = alembic.script.ScriptDirectory.from_config(schema_upgrades.config())
+    scripts = alembic.script.ScriptDirectory.from_config(databases.config())
     found = list(scripts.walk_revisions())
     assert len(scripts.get_heads()) == 1
     assert all(re.fullmatch(r"\d{4}_[a-z_]+\.py", os.path.basename(s.path)) for s in found)

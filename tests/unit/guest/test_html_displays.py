@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 
-from interpreter_bot.guest import html_displays, import_hooks, plotly_traces, previews
+from interpreter_bot.guest import html_displays, plotly_traces, preloads, previews
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -185,7 +185,7 @@ def module(tmp_path, monkeypatch):
 
 def test_a_hook_runs_once_when_its_module_was_imported(module):
     seen = []
-    import_hooks.after_import({module: lambda found: seen.append(found.value)})
+    preloads.after_import({module: lambda found: seen.append(found.value)})
     assert seen == []
     importlib.import_module(module)
     assert seen == [1]
@@ -194,11 +194,11 @@ def test_a_hook_runs_once_when_its_module_was_imported(module):
 
 
 def test_a_hook_that_fails_does_not_keep_its_module_from_being_imported(module):
-    import_hooks.after_import({module: lambda found: found.no_such_thing})
+    preloads.after_import({module: lambda found: found.no_such_thing})
     assert importlib.import_module(module).value == 1
 
 
 def test_a_hook_for_a_module_that_is_there_runs_at_once():
     seen = []
-    import_hooks.after_import({"json": seen.append})
+    preloads.after_import({"json": seen.append})
     assert seen == [json]

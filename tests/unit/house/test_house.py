@@ -33,7 +33,7 @@ NAMES_THAT_SAY_NOTHING = {
 NAMES_THAT_REPEAT = {
     *("api_errors", "interactions", "message_events", "message_parsing", "modals", "permissions"),
     *("replies", "requests_in_flight", "startup"),
-    *("control_channels", "forkservers", "picture_scaling", "markdown"),
+    *("control_channels", "forkservers", "markdown"),
     *("executions", "turns"),
     *("ports", "__main__"),
 }

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.platforms.console import json_output, saved_files, stdin_answers
+from interpreter_bot.platforms.console import json_output, saved_files, terminal_input
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def told(capsys):
     def tell(show, keeper=None):
         show(
             json_output.ExecutionJsonLines(
-                keeper, stdin_answers.StdinAnswers(is_script=True), out=sys.stdout
+                keeper, terminal_input.StdinAnswers(is_script=True), out=sys.stdout
             )
         )
         lines = capsys.readouterr().out

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.platforms.console import saved_files, stdin_answers, terminal_output
+from interpreter_bot.platforms.console import saved_files, terminal_input, terminal_output
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def shown(capsys):
 
     def show(*outputs, keeper=None, finished=None):
         printer = terminal_output.ExecutionPrinter(
-            keeper, stdin_answers.StdinAnswers(is_script=True), out=sys.stdout, err=sys.stderr
+            keeper, terminal_input.StdinAnswers(is_script=True), out=sys.stdout, err=sys.stderr
         )
         for output in outputs:
             printer.output(0, output)
@@ -84,7 +84,7 @@ def test_an_end_that_needs_words_has_them(shown):
 def test_artifacts_and_announcements_are_told_beside_the_output(capsys, tmp_path):
     printer = terminal_output.ExecutionPrinter(
         saved_files.SavedFiles(tmp_path),
-        stdin_answers.StdinAnswers(is_script=True),
+        terminal_input.StdinAnswers(is_script=True),
         out=sys.stdout,
         err=sys.stderr,
     )

@@ -3,7 +3,7 @@
 import io
 import json
 
-from interpreter_bot.platforms.console import stdin_answers, terminal_output
+from interpreter_bot.platforms.console import terminal_input, terminal_output
 from tests.unit.platforms.console.test_terminal_streams import Terminal
 
 WAITS = (("Looking…", None), ("Downloading. Free.", 0.0), ("Downloading. Free.", 0.5), ("", None))
@@ -11,7 +11,7 @@ WAITS = (("Looking…", None), ("Downloading. Free.", 0.0), ("Downloading. Free.
 
 def printed(*, out, err):
     printer = terminal_output.TurnPrinter(
-        None, stdin_answers.StdinAnswers(is_script=True), out=out, err=err
+        None, terminal_input.StdinAnswers(is_script=True), out=out, err=err
     )
     for text, share in WAITS:
         printer.progress(text, share)
@@ -32,7 +32,9 @@ def test_a_pipe_is_told_what_is_waited_for_and_sees_no_bar():
 
 def test_json_has_every_step_of_it():
     out = io.StringIO()
-    lines = terminal_output.TurnJsonLines(None, stdin_answers.StdinAnswers(is_script=True), out=out)
+    lines = terminal_output.TurnJsonLines(
+        None, terminal_input.StdinAnswers(is_script=True), out=out
+    )
     for text, share in WAITS:
         lines.progress(text, share)
     told = [json.loads(line) for line in out.getvalue().splitlines()]

@@ -6,7 +6,8 @@ import stat
 
 import pytest
 
-from interpreter_bot.kernels.files import ownership, safe_open
+from interpreter_bot.kernels import host_resources
+from interpreter_bot.kernels.files import safe_open
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root hands files over")
 KERNELS = range(50_000, 60_000)
@@ -33,7 +34,7 @@ def owner(path):
 
 
 def hand_over(root, uid=NEXT):
-    ownership.change_owner(root, uid, KERNELS)
+    host_resources.change_owner(root, uid, KERNELS)
 
 
 def test_everything_of_the_former_kernel_is_the_nexts(root):

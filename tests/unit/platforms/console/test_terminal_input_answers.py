@@ -8,7 +8,7 @@ import termios
 import pytest
 
 from interpreter_bot import errors
-from interpreter_bot.platforms.console import stdin_answers
+from interpreter_bot.platforms.console import terminal_input
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def pipe():
 
 
 async def test_lines_are_answers_one_for_each_question(pipe):
-    answers = stdin_answers.StdinAnswers(is_script=False, descriptor=pipe[0])
+    answers = terminal_input.StdinAnswers(is_script=False, descriptor=pipe[0])
     pipe[1].write("Ada\r\n\nLovelace é\nopen".encode())
     pipe[1].close()
     assert [await answers.next() for _ in range(4)] == ["Ada", "", "Lovelace é", "open"]
@@ -31,7 +31,7 @@ async def test_lines_are_answers_one_for_each_question(pipe):
 
 
 async def test_a_wait_that_was_cancelled_takes_nothing_from_the_next(pipe):
-    answers = stdin_answers.StdinAnswers(is_script=False, descriptor=pipe[0])
+    answers = terminal_input.StdinAnswers(is_script=False, descriptor=pipe[0])
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(answers.next(), 0.05)
     pipe[1].write(b"a\n")
@@ -39,7 +39,7 @@ async def test_a_wait_that_was_cancelled_takes_nothing_from_the_next(pipe):
 
 
 async def test_a_line_may_come_in_pieces(pipe):
-    answers = stdin_answers.StdinAnswers(is_script=False, descriptor=pipe[0])
+    answers = terminal_input.StdinAnswers(is_script=False, descriptor=pipe[0])
     waiting = asyncio.create_task(answers.next())
     for piece in (b"\xc3", b"\xa9", b"\n"):
         pipe[1].write(piece)
@@ -50,26 +50,26 @@ async def test_a_line_may_come_in_pieces(pipe):
 async def test_files_answer_too(tmp_path):
     (tmp_path / "answers").write_text("a\nb")
     with (tmp_path / "answers").open() as file:
-        answers = stdin_answers.StdinAnswers(is_script=False, descriptor=file.fileno())
+        answers = terminal_input.StdinAnswers(is_script=False, descriptor=file.fileno())
         assert [await answers.next(), await answers.next()] == ["a", "b"]
 
 
 async def test_input_that_was_the_script_answers_nothing(pipe):
     pipe[1].write(b"rest\n")
     with pytest.raises(errors.BotError, match="asked for input"):
-        await stdin_answers.StdinAnswers(is_script=True, descriptor=pipe[0]).next()
+        await terminal_input.StdinAnswers(is_script=True, descriptor=pipe[0]).next()
 
 
 async def test_a_command_without_standard_input_answers_nothing(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(errors.BotError, match="asked for input"):
-        await stdin_answers.StdinAnswers(is_script=False).next()
+        await terminal_input.StdinAnswers(is_script=False).next()
 
 
 async def test_a_terminal_does_not_show_a_password():
     ours, theirs = os.openpty()
     try:
-        answers = stdin_answers.StdinAnswers(is_script=False, descriptor=theirs)
+        answers = terminal_input.StdinAnswers(is_script=False, descriptor=theirs)
         waiting = asyncio.create_task(answers.next(is_password=True))
         await asyncio.sleep(0.05)
         os.write(ours, b"secret\n")

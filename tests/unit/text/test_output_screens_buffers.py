@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.text import safe_text, terminal_buffers
+from interpreter_bot.text import output_screens, safe_text
 
 # What the moves and escapes are made of, and anything else.
 _ATOMS = st.one_of(
@@ -17,7 +17,7 @@ PRINTED = st.lists(_ATOMS, max_size=30).map("".join)
 
 
 def settled(text):
-    tape = terminal_buffers.Tape()
+    tape = output_screens.Tape()
     tape.feed(text)
     return tape.text
 
@@ -48,7 +48,7 @@ def test_what_is_seen_of_what_was_printed(printed, seen):
 
 @given(PRINTED, st.integers(0, 60))
 def test_it_matters_not_in_which_pieces_text_comes(text, place):
-    tape = terminal_buffers.Tape()
+    tape = output_screens.Tape()
     tape.feed(text[:place])
     tape.feed(text[place:])
     assert tape.text == settled(text)
@@ -64,7 +64,7 @@ def test_nothing_is_left_that_a_screen_would_obey(text):
 
 @given(PRINTED)
 def test_complete_lines_never_change(text):
-    tape, before = terminal_buffers.Tape(), ""
+    tape, before = output_screens.Tape(), ""
     for letter in text:
         tape.feed(letter)
         assert tape.stable.startswith(before)
