@@ -52,7 +52,6 @@ _PLACEHOLDER: Final = re.compile(
 _ADDRESS: Final = re.compile(
     r"\b[a-z][a-z0-9+.-]{1,15}://\S{1,500}|\bwww\.\S{1,500}", re.IGNORECASE
 )
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _SENTENCE: Final = re.compile(r"(?<=[.!?:;])\s+|\n+")
 # Words for what might be, in the most frequent languages.
 _MAYBE: Final = (
@@ -243,13 +242,9 @@ def _is_common(value: float, places: int) -> bool:
 
 def _sentences(text: str) -> Iterator[str]:
     """Iterate over the sentences of a text, without code blocks, quotations and addresses."""
-    fence, lines = "", []
-    for line in text.split("\n"):
-        found = _FENCE.match(line)
-        if fence:
-            fence = "" if found and found[1].startswith(fence) else fence
-        elif found:
-            fence = found[1]
-        elif not line.startswith(("    ", "\t", ">")):
-            lines.append(_ADDRESS.sub(" ", line).replace("**", " "))
+    lines = (
+        _ADDRESS.sub(" ", line).replace("**", " ")
+        for line, is_code in links.marked_lines(text)
+        if not (is_code or line.startswith(("    ", "\t", ">")))
+    )
     return filter(None, _SENTENCE.split("\n".join(lines)))

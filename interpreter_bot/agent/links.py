@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import urllib.parse
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 _HOME: Final = r"(?:sandbox:|attachment:|file:)/{0,3}(?:mnt/data/)?|/?mnt/data/"
@@ -21,6 +21,8 @@ _LINK: Final = re.compile(
     r"|(?P<code>`[^`\n]{1,500}`)"
 )
 _PREFIX: Final = re.compile(rf"\A(?:{_HOME})")
+# Not the rule of `text.fences`: marks close code whatever follows them, open it even if they end in
+# the same line, and are indented by three at most. What counts as a claim depends on it.
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _TRAILING: Final = ".,;:!?"
 
@@ -57,16 +59,20 @@ def rewrite(text: str, existing: Collection[str]) -> RewrittenText:
         says_it = not label or label == name or label == name.rpartition("/")[2]
         return (shown if says_it else f"{label} ({shown})") + rest
 
-    fence, lines = "", text.split("\n")
-    for place, line in enumerate(lines):
-        found = _FENCE.match(line)
-        if fence:
-            fence = "" if found and found[1].startswith(fence) else fence
-        elif found:
-            fence = found[1]
-        else:
-            lines[place] = _LINK.sub(one, line)
+    lines = [line if is_code else _LINK.sub(one, line) for line, is_code in marked_lines(text)]
     return RewrittenText("\n".join(lines), tuple(missing))
+
+
+def marked_lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Iterate over the lines of an answer, each with whether it is code or its fence."""
+    fence = ""
+    for line in text.split("\n"):
+        found = _FENCE.match(line)
+        yield line, bool(fence or found)
+        if found and not fence:
+            fence = found[1]
+        elif found and found[1].startswith(fence):
+            fence = ""
 
 
 def _without_trailing(target: str) -> tuple[str, str]:

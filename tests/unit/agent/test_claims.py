@@ -35,6 +35,7 @@ TOLD = (
         ("[the file](sandbox:/mnt/data/gone.csv)", ["gone.csv"]),
         ("Saved: `Q3 final report.docx`", ["Q3 final report.docx"]),
         ("The file is not sorted. I wrote never.csv.", ["never.csv"]),
+        ("~~~\n```\nsaved x.csv\n~~~~\nI wrote never.csv.", ["never.csv"]),
     ],
 )
 def test_a_file_that_does_not_exist_is_a_claim(text, names):
@@ -51,6 +52,8 @@ def test_a_file_that_does_not_exist_is_a_claim(text, names):
         # Code, quotations, addresses, expressions.
         "```python\ndf.to_csv('x.csv')\n```",
         "~~~\nsaved x.csv\n~~~",
+        "~~~\n```\nsaved x.csv\n~~~~\nDone.",
+        "  ````\n```\nsaved x.csv\n   `````\nDone.",
         "Run `df.to_csv('x.csv')` there.",
         "    df.to_csv('x.csv')",
         "> I saved x.csv",
