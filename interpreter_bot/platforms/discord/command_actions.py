@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from typing import Any, Final
 
 import discord
@@ -15,11 +16,21 @@ from interpreter_bot.platforms.discord import (
     message_layout,
     places,
     preferences,
-    texts,
 )
+from interpreter_bot.platforms.rendering import facts
 from interpreter_bot.text import quantities
 
 _Interaction = discord.Interaction[Any]
+_MOST_FILES: Final = 40
+_HELP: Final = """\
+**I run Python** in a sandbox with the usual data libraries, and keep its variables and files for \
+as long as a conversation lasts.
+• Mention me in a channel: I open a thread, and the thread is the conversation.
+• Write to me directly, with files if you like.
+• `/py code:` runs code as it is; `/py` alone opens an editor and takes files.
+• On any message: Apps → *Run this message* or *Ask about this message*.
+• Edit your message, and it is run again.
+• `/interpreter` has: reset, files, limits, model, notebook, usage, settings."""
 _NO_CONTENT: Final = (
     "🔹 This bot was not given the message-content intent: in channels I read only messages that "
     "mention me or reply to me, commands, and what you choose from Apps."
@@ -107,8 +118,8 @@ class CommandActions:
         """List files, or send one."""
         place = places.of_interaction(interaction)
         if not name:
-            listed = texts.files(await self._service.queries.files(place.key))
-            await self._handler.tell(interaction, _cut(listed))
+            found = await self._service.queries.files(place.key)
+            await self._handler.tell(interaction, _cut(facts.files(found, _MOST_FILES, _file)))
             return
         await hand_out(self._handler, interaction, place, name)
 
@@ -119,12 +130,11 @@ class CommandActions:
 
     async def limits(self, interaction: _Interaction) -> None:
         """Show the limits of code."""
-        told = texts.limits(
-            self._service.queries.limits,
-            is_sandboxed=self._service.queries.is_sandboxed,
-            file_bytes=places.of_interaction(interaction).file_bytes,
-        )
-        await self._handler.tell(interaction, told)
+        queries, place = self._service.queries, places.of_interaction(interaction)
+        sent = facts.Fact("A file I send here", quantities.size(place.file_bytes))
+        told = _listed("What your code may use", [*facts.limits(queries.limits), sent])
+        walls = "network: none" if queries.is_sandboxed else "⚠️ **there is no sandbox**"
+        await self._handler.tell(interaction, f"{told}\n• {walls}")
 
     async def notebook(self, interaction: _Interaction) -> None:
         """Send the session as a notebook."""
@@ -133,12 +143,12 @@ class CommandActions:
     async def usage(self, interaction: _Interaction) -> None:
         """Show the usage."""
         place, person = places.of_interaction(interaction), places.person(interaction.user)
-        told = texts.usage(await self._service.queries.usage(place.key, person))
-        await self._handler.tell(interaction, told)
+        used = facts.usage(await self._service.queries.usage(place.key, person))
+        await self._handler.tell(interaction, _listed("Used", used))
 
     async def help(self, interaction: _Interaction) -> None:
         """Show what the bot can do, and what not."""
-        lines = [texts.HELP]
+        lines = [_HELP]
         if not self._client.intents.message_content:
             lines.append(markdown.small(_NO_CONTENT))
         if self._service.model_notice:
@@ -150,10 +160,9 @@ class CommandActions:
         place = places.of_interaction(interaction)
         if not name:
             current = await self._service.queries.model(place.key)
-            told = f"This conversation asks {markdown.line(current)}." if current else ""
-            if len(self._service.queries.models) > 1:
-                told += f" There are {', '.join(map(markdown.line, self._service.queries.models))}."
-            told = told or f"There is no model. {markdown.plain(self._service.model_notice)}"
+            told = _listed("Models", facts.models(self._service.queries.models, current))
+            if not self._service.queries.models:
+                told = f"There is no model. {markdown.plain(self._service.model_notice)}"
             await self._handler.tell(interaction, _cut(told))
             return
         await self._service.choose_model(place.key, None if name == "default" else name)
@@ -207,6 +216,16 @@ def _scope(interaction: _Interaction, place: places.Place, scope: str) -> values
     if not held.manage_guild:
         raise errors.BotError("Only who manages the server can choose for it.")
     return values.Scope(places.PLATFORM, place.key.workspace)
+
+
+def _listed(title: str, found: Iterable[facts.Fact]) -> str:
+    lines = [": ".join(filter(None, map(markdown.plain, fact[:2]))) for fact in found]
+    return "\n• ".join([f"**{title}**", *lines])
+
+
+def _file(info: values.FileInfo) -> str:
+    size, seconds = quantities.size(info.size_bytes), info.modified_ns // 10**9
+    return f"• {markdown.line(info.name, 80)} {size}, <t:{seconds}:R>"
 
 
 def _cut(text: str) -> str:

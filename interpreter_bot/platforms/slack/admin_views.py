@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
+from interpreter_bot.platforms.rendering import facts
 from interpreter_bot.platforms.slack import blocks, markdown, permissions, views
 from interpreter_bot.sessions import histories, requests
 
@@ -77,7 +78,7 @@ def shown(governed: AdminForm) -> list[blocks.Block]:
     ]
     if governed.usage is not None:
         name = markdown.escaped(governed.name)
-        made.append(blocks.section(f"*{name}* today: {views.usage(governed.usage)}"))
+        made.append(blocks.section(f"*{name}* today: {facts.today(governed.usage)}"))
     return [*made, blocks.actions(_chooser(governed.person))]
 
 

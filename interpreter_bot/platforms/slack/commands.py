@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, get_args
 
 from interpreter_bot import errors, values
+from interpreter_bot.platforms.rendering import facts
 from interpreter_bot.platforms.slack import (
     file_uploads,
     markdown,
@@ -15,7 +16,6 @@ from interpreter_bot.platforms.slack import (
     services,
 )
 from interpreter_bot.sessions import requests
-from interpreter_bot.text import quantities
 
 HELP: Final = """\
 Mention me with a question, or send me a file in a direct message; I write Python, run it and show \
@@ -96,7 +96,7 @@ class Commands:
             case "files":
                 return markdown.files(await service.queries.files(key))
             case "limits":
-                return markdown.limits(service.queries.limits)
+                return markdown.listed(facts.limits(service.queries.limits))
             case "model" if command.argument:
                 await service.choose_model(key, command.argument)
                 return f"From now on I ask {markdown.defused(command.argument)}."
@@ -105,7 +105,7 @@ class Commands:
             case "notebook":
                 return await self._send_notebook(key, place)
             case "usage":
-                return await self._usage(key, person)
+                return markdown.listed(facts.usage(await service.queries.usage(key, person)))
             case "approval":
                 return await self._approval(command.argument, key, profile)
             case "follow":
@@ -116,28 +116,10 @@ class Commands:
 
     async def _models(self, key: values.SessionKey) -> str:
         service = self._service
-        current = await service.queries.model(key)
         if not service.queries.models:
             return service.model_notice or "No model is set up; `/py` runs your own code."
-        lines = [
-            f"- {'**' if title == current else ''}{markdown.defused(title)}"
-            f"{'** (in use)' if title == current else ''}"
-            for title in service.queries.models
-        ]
-        return "\n".join(["Models:", *lines])
-
-    async def _usage(self, key: values.SessionKey, person: requests.Person) -> str:
-        usage = await self._service.queries.usage(key, person)
-        here, today = usage.session, usage.today
-        money = "" if usage.allowed_money is None else f" of {usage.allowed_money:.2f}"
-        tokens = "" if usage.allowed_tokens is None else f" of {usage.allowed_tokens:,}"
-        took = quantities.duration(usage.session.cpu_seconds)
-        return (
-            f"This conversation: {here.input_tokens + here.output_tokens:,} tokens, "
-            f"{here.money:.4f} of money, {took} of processor time.\n"
-            f"You today: {today.input_tokens + today.output_tokens:,}{tokens} tokens, "
-            f"{today.money:.4f}{money} of money."
-        )
+        current = await service.queries.model(key)
+        return f"Models:\n{markdown.listed(facts.models(service.queries.models, current))}"
 
     async def _approval(
         self, argument: str, key: values.SessionKey, profile: permissions.Profile

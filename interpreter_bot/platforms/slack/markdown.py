@@ -1,4 +1,4 @@
-"""Slack's Markdown and mrkdwn: foreign text made harmless in it, lists of files and limits.
+"""Slack's Markdown and mrkdwn: foreign text made harmless in it, lists of files and facts.
 
 Pure.
 """
@@ -6,9 +6,11 @@ Pure.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
-from interpreter_bot import settings, values
+from interpreter_bot import values
+from interpreter_bot.platforms.rendering import facts
 from interpreter_bot.text import fences, quantities
 
 _INVISIBLE: Final = "\u200b"
@@ -35,6 +37,7 @@ _ADDRESS: Final = re.compile(
 )
 _ENDS: Final = ".,;:!?)]}*_~|'\""
 _LOOKALIKE: Final = "\u02cb"
+_MOST_FILES: Final = 100
 _LONGEST_SPAN: Final = 300
 _LONGEST_ADDRESS: Final = 2_000
 _EMPHASIS: Final = " \t*_~`"
@@ -140,25 +143,13 @@ def _undecided(text: str) -> int:
 
 def files(found: tuple[values.FileInfo, ...]) -> str:
     """List files."""
-    if not found:
-        return "There are no files here."
-    lines = [
-        f"- `{info.name.replace('`', '')}` ({quantities.size(info.size_bytes)})"
-        for info in found[:100]
-    ]
-    more = [f"… and {len(found) - 100:,} more"] if len(found) > 100 else []
-    return defused("\n".join([*lines, *more]))
+    return defused(facts.files(found, _MOST_FILES, _file))
 
 
-def limits(given: settings.Limits) -> str:
-    """Format the limits of code."""
-    size, duration = quantities.size, quantities.duration
-    return (
-        f"- {duration(given.execution_seconds)} for one run, {duration(given.input_seconds)} to "
-        f"answer `input()`\n"
-        f"- {size(given.memory_bytes)} of memory, {given.cpu_cores:g} cores, "
-        f"{given.processes} processes\n"
-        f"- {size(given.workspace_bytes)} and {given.workspace_files:,} files in `/mnt/data`\n"
-        f"- {size(given.upload_bytes)} for a file that you send\n"
-        f"- {given.displays} images and tables, {size(given.output_bytes)} of print-out a run"
-    )
+def _file(info: values.FileInfo) -> str:
+    return f"- `{info.name.replace('`', '')}` ({quantities.size(info.size_bytes)})"
+
+
+def listed(found: Iterable[facts.Fact]) -> str:
+    """Format facts as a list."""
+    return defused("\n".join(f"- {': '.join(filter(None, fact[:2]))}" for fact in found))

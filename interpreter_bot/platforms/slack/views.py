@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import decimal
 from collections.abc import Sequence
 from typing import Any, Final
 
+from interpreter_bot.platforms.rendering import facts
 from interpreter_bot.platforms.slack import blocks, commands, markdown, requests_in_flight
 from interpreter_bot.sessions import histories
 from interpreter_bot.text import quantities
@@ -93,7 +93,7 @@ def home(shown: Home) -> View:
         made.append(blocks.section("None yet. Mention me in a channel, or send me a message."))
     for overview in shown.own[:_MOST_OWN]:
         made += _session(overview, shown.models)
-    made += [heading("Your use today"), blocks.section(usage(shown.usage))]
+    made += [heading("Your use today"), blocks.section(facts.today(shown.usage))]
     made += shown.more
     made.append(blocks.actions(blocks.button("Refresh", HOME_REFRESH, "home")))
     made.append(blocks.section(markdown.escaped(commands.HELP.replace("**", "*"))))
@@ -155,17 +155,3 @@ def model_chosen(value: str, models: Sequence[str]) -> tuple[str, str | None]:
     number, _, named = value.partition(" ")
     index = int(number) - 1 if number.isdigit() else -1
     return named, models[index] if 0 <= index < len(models) else None
-
-
-def usage(used: histories.UsageSummary) -> str:
-    """Format a person's usage today, and its limits."""
-    today = used.today
-    tokens = f"{today.input_tokens + today.output_tokens:,}"
-    most = "no limit" if used.allowed_tokens is None else f"{used.allowed_tokens:,} allowed"
-    money = f"{today.money:.4f}"
-    spendable = _allowed(used.allowed_money)
-    return f"{tokens} tokens ({most}), {money} of money ({spendable})"
-
-
-def _allowed(money: decimal.Decimal | None) -> str:
-    return "no limit" if money is None else f"{money:.2f} allowed"

@@ -129,13 +129,9 @@ def artifact(file: values.Artifact) -> Event:
 
 
 def usage(spent: values.Usage) -> Event:
-    """Event: the usage of the turn."""
-    return {"kind": "usage"} | spending(spent)
-
-
-def spending(spent: values.Usage) -> Event:
-    """Convert a usage to JSON; money as a decimal number in a string."""
+    """Event: the usage of the turn; money as a decimal number in a string."""
     return {
+        "kind": "usage",
         "steps": spent.steps,
         "input_tokens": spent.input_tokens,
         "output_tokens": spent.output_tokens,

@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.rendering import facts
 from interpreter_bot.platforms.web import event_json, validation
 from interpreter_bot.sessions import approval_policy, conversations, requests
-from interpreter_bot.text import quantities
 
 _COMMAND: Final = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
 
@@ -33,24 +33,6 @@ _NAMES: Final = frozenset(
 )
 
 NAMES: Final = frozenset({"files", "limits", "model", "approval", "usage", "help"})
-
-_LIMITS: Final = (
-    ("execution_seconds", "Time for one piece of code", "It is stopped; variables are kept."),
-    ("input_seconds", "Waiting for your answer", "The code is stopped."),
-    (
-        "memory_bytes",
-        "Memory",
-        "MemoryError; variables are kept. Where that does not stop it, Python is restarted.",
-    ),
-    ("cpu_cores", "Processor cores", "Code runs slower."),
-    ("processes", "Processes and threads", "No further one starts."),
-    ("upload_bytes", "A file you upload", "It is refused."),
-    ("file_bytes", "A file that code writes", "Writing fails."),
-    ("workspace_bytes", "All files together", "The code is stopped."),
-    ("workspace_files", "Number of files", "The code is stopped."),
-    ("output_bytes", "Printed text of one piece of code", "The rest is left out."),
-    ("displays", "Pictures and tables of one piece of code", "Further ones are left out."),
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,7 +105,7 @@ async def panel(
             }
         case "limits":
             return {
-                "rows": limits(service.queries.limits),
+                "rows": facts.limits(service.queries.limits),
                 "is_sandboxed": service.queries.is_sandboxed,
             }
         case "model":
@@ -133,7 +115,7 @@ async def panel(
             holds = await service.queries.approval(validation.HERE, approval)
             return {"chosen": approval_policy.strictest(chosen), "holds": holds}
         case "usage":
-            return await _usage(service, key, validation.PERSON)
+            return {"rows": facts.usage(await service.queries.usage(key, validation.PERSON))}
         case "help":
             return {"rows": HELP}
     raise errors.BotError("There is nothing of that name to show.")
@@ -149,28 +131,3 @@ async def files(
     return [
         {"name": i.name, "size_bytes": i.size_bytes, "modified": i.modified_ns / 1e9} for i in found
     ]
-
-
-def limits(in_force: settings.Limits) -> list[tuple[str, str, str]]:
-    """Return the limits: each with its name, its value, what happens at it."""
-    return [(words, _said(name, in_force), then) for name, words, then in _LIMITS]
-
-
-def _said(name: str, in_force: settings.Limits) -> str:
-    value = getattr(in_force, name)
-    if name.endswith("_bytes"):
-        return quantities.size(value)
-    return quantities.duration(value) if name.endswith("_seconds") else f"{value:,g}"
-
-
-async def _usage(
-    service: conversations.Conversations, key: values.SessionKey, person: requests.Person
-) -> event_json.Event:
-    used = await service.queries.usage(key, person)
-    return {
-        "conversation": event_json.spending(used.session),
-        "today": event_json.spending(used.today),
-        "allowed_money": str(used.allowed_money) if used.allowed_money is not None else None,
-        "allowed_tokens": used.allowed_tokens,
-        "cpu_seconds": used.session.cpu_seconds,
-    }

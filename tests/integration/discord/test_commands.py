@@ -165,11 +165,11 @@ async def test_many_messages_where_only_five_are_allowed(discord_server, connect
 
 
 SAID = {
-    "limits": "1.7 GiB",
+    "limits": "• Memory: 1.7 GiB",
     "usage": "120 tokens",
     "help": "Mention me in a channel",
     "files": "There are no files",
-    "model": "`small`",
+    "model": "• small: in use",
     "settings": "approval",
 }
 

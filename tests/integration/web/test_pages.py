@@ -247,6 +247,17 @@ async def test_limits_say_what_really_happens_beyond_them(serving_fake, browsing
         assert not any("lost" in row for row in rows)
 
 
+async def test_usage_is_shown_with_what_is_allowed(serving_fake, browsing):
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "/usage")
+        await page.until("document.getElementById('panel').open")
+        shown = await page.value("document.getElementById('panel').innerText")
+        assert "1,545 tokens, 0.0210 of money, 1.5 s of processor time" in shown
+        assert "1,545 tokens (100,000 allowed)" in shown
+        assert "1,200 read, 345 written" in shown
+
+
 async def test_what_is_too_much_is_refused_and_kept(serving_fake, browsing):
     limits = settings.Limits(upload_bytes=1000)
     async with serving_fake(limits=limits) as (bot, client), browsing() as browser:

@@ -1,6 +1,6 @@
 // What is shown beside a conversation: files, limits, models, usage, help.
 
-import { count, duration, el, plain, size } from "./dom.js";
+import { count, el, plain, size } from "./dom.js";
 import { closePanel, openPanel } from "./dialogs.js";
 import { fileCard } from "./files.js";
 
@@ -51,20 +51,8 @@ const DRAWERS = {
     openPanel("Approval", el("fieldset", {}, el("legend", { class: "muted" }, "Are you asked before the model's code runs?"), choices), ...[more].filter(Boolean));
   },
 
-  usage(used) {
-    const spent = (one, allowedTokens, allowedMoney) => {
-      const tokens = one.input_tokens + one.output_tokens;
-      const limit = allowedTokens ? ` of ${allowedTokens.toLocaleString("en")}` : "";
-      const money = Number(one.money) > 0 || allowedMoney ? `${one.money}${allowedMoney ? ` of ${allowedMoney}` : ""}` : "nothing";
-      return [`${tokens.toLocaleString("en")}${limit} (${one.input_tokens.toLocaleString("en")} read, ${one.output_tokens.toLocaleString("en")} written)`, money];
-    };
-    const here = spent(used.conversation);
-    const today = spent(used.today, used.allowed_tokens, used.allowed_money);
-    openPanel("Usage", rows([
-      ["Tokens in this conversation", here[0]], ["Money in this conversation", here[1]],
-      ["Processor time", used.cpu_seconds > 0 ? duration(used.cpu_seconds) : "none"],
-      ["Tokens today", today[0]], ["Money today", today[1]],
-    ]));
+  usage({ rows: all }) {
+    openPanel("Usage", rows(all));
   },
 
   help({ rows: all }) {
