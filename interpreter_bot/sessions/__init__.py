@@ -2,5 +2,5 @@
 
 Here belong the order of turns, waiting, stopping, closing kernels. Never: a network's syntax (that
 is `platforms`), how code is run (`kernels`), what a model is asked (`agent`). `ports` says what a
-platform implements; `script_runs` is the shortest way through this package.
+platform implements; `exec_runs` is the shortest way through this package.
 """

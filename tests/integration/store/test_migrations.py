@@ -119,11 +119,11 @@ def test_an_installed_bot_brings_its_migrations(tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
     program = (
-        "from interpreter_bot.store import engines, schema_upgrades\n"
+        "from interpreter_bot.store import databases, engines\n"
         "url = engines.parse('sqlite:///bot.db')\n"
         "engines.make_file(url)\n"
-        "schema_upgrades.upgrade(url)\n"
-        "print(schema_upgrades.config().get_main_option('script_location'))\n"
+        "databases.upgrade(url)\n"
+        "print(databases.config().get_main_option('script_location'))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     output = subprocess.check_output(

@@ -66,3 +66,10 @@ def test_what_a_text_links_to_is_there(name):
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
     folder = (ROOT / name).parent
     assert [link for link in links if not (folder / link).exists()] == []
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in PACKAGE.rglob("*.py")}), ids=str)
+def test_a_charter_names_modules_that_are_there(folder):
+    charter = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8")))
+    named = set(re.findall(r"`([a-z][a-z_]+)`", charter))
+    assert named - MODULES - FOLDERS - {"interpreter_bot", "openai"} == set()
