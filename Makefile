@@ -6,14 +6,15 @@ BIN := $(VENV)/bin
 # What mplfonts asks for but we, who only read its font files, do not; one of them ships no wheel.
 UNUSED := fire fontmeta termcolor
 PYTEST := $(BIN)/pytest -p no:cacheprovider
-# In this order: what takes longest first, and what waits beside what computes.
-SUITES := attacks acceptance integration/discord integration/slack integration/store \
-	integration/web unit integration/sessions
+# In this order: what takes longest first, so that little is left to wait for at the end.
+SUITES := attacks acceptance unit integration/sessions integration/slack integration/discord \
+	integration/web integration/store
 # As new as the newest thing that was installed from.
 STAMP := $(VENV)/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check test-plain test-others test-deploy format bench lock clean
+.PHONY: help setup run test check test-others test-deploy format bench lock clean
+.PHONY: test-plain test-plain-with-ids
 .PHONY: $(SUITES:%=test-%)
 
 help: ## Say what can be made
@@ -39,9 +40,10 @@ run: setup ## Be the bot: the web page, and every platform that is set up
 test: setup ## Check format, lint, types and architecture, then run the tests
 	@# Where no bytecode is written, each of hundreds of processes would compile all of it anew.
 	@$(BIN)/python -m compileall -q interpreter_bot
-	@# They wait more than they compute, so four go side by side on two cores.
-	@$(MAKE) --no-print-directory -j4 --keep-going --output-sync=target \
-		test-attacks test-plain check $(filter-out test-attacks,$(SUITES:%=test-%)) test-others
+	@# They wait as long as they compute, so three go side by side on two cores.
+	@$(MAKE) --no-print-directory -j3 --keep-going --output-sync=target \
+		test-attacks test-plain check $(filter-out test-attacks,$(SUITES:%=test-%)) \
+		test-others test-plain-with-ids
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -60,7 +62,15 @@ test-others: setup
 # Once more what was root's: the walls of a plain user are other walls.
 test-plain: setup
 	@if [ "$$(id -u)" = 0 ]; then set -x; $(BIN)/python -m tests.unprivileged \
-		$(abspath $(BIN))/pytest -p no:cacheprovider -m attack tests/attacks tests/acceptance; fi
+		$(abspath $(BIN))/pytest -p no:cacheprovider -m "attack or stack" \
+		tests/attacks tests/acceptance tests/integration/test_analysis.py; fi
+
+# And what depends on whose files and processes are whose, as one who was granted ids to give away.
+WITH_IDS := walls artifacts between_sessions watched afterwards
+test-plain-with-ids: setup
+	@if [ "$$(id -u)" = 0 ]; then set -x; $(BIN)/python -m tests.unprivileged --subordinate \
+		$(abspath $(BIN))/pytest -p no:cacheprovider \
+		$(addprefix tests/attacks/test_,$(WITH_IDS:%=%.py)); fi
 
 # As root, with Debian's mmdebstrap, systemd-container, podman and crun; some minutes.
 test-deploy: setup

@@ -12,13 +12,17 @@ from bench import (
     bursts,
     crowds,
     efforts,
+    fairness,
     figures,
+    fuzz,
+    host_process,
     idleness,
     machines,
     many,
     memory,
     pages,
     reports,
+    snapshots,
     turns,
     warm,
 )
@@ -29,7 +33,10 @@ _Run = Callable[[efforts.Effort], Awaitable[list[figures.Measure]]]
 # By the group whose results share a file.
 _GROUPS: dict[str, dict[str, _Run]] = {
     "kernels": {"warm": warm.run, "memory": memory.run, "many": many.run, "flood": floods.run},
-    "loads": {"bursts": bursts.run, "idleness": idleness.run},
+    "hosts": {"host_process": host_process.run},
+    "hostility": {"fuzz": fuzz.run},
+    "loads": {"bursts": bursts.run, "idleness": idleness.run, "fairness": fairness.run},
+    "snapshots": {"snapshots": snapshots.run},
     "conversations": {"turns": turns.run, "crowds": crowds.run, "pages": pages.run},
 }
 

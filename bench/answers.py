@@ -31,7 +31,7 @@ from interpreter_bot.agent import (
     transcripts,
 )
 from interpreter_bot.agent.llms import catalogues
-from interpreter_bot.agent.llms.embedded import embedded_server
+from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.kernels import pools
 
 _RESULT = pathlib.Path(__file__).parent / "results" / "answers.json"
@@ -111,7 +111,7 @@ class Means:
     model: settings.Model
 
 
-def told(subject: questions.Subject) -> str:
+def described(subject: questions.Subject) -> str:
     """Write what a model is told of the file."""
     size = len(subject.content)
     return observations.file(subject.file_name, size, kind="text/csv", details=subject.details)
@@ -125,7 +125,7 @@ async def ask(
     environment, observer = Workbench(means.pool, key), _Watcher()
     await environment.put(subject.file_name, subject.content)
     transcript = transcripts.Transcript()
-    transcript.add_user_message(f"{told(subject)}\n\n{question.text}")
+    transcript.add_user_message(f"{described(subject)}\n\n{question.text}")
     started = time.monotonic()
     outcome = await _turn(means, transcript, environment, observer)
     seconds = time.monotonic() - started
@@ -182,7 +182,7 @@ async def means(model_path: pathlib.Path, threads: int) -> AsyncIterator[Means]:
     chosen = settings.Local(model_path=model_path, threads=threads)
     async with contextlib.AsyncExitStack() as stack:
         place = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-")))
-        local = await stack.enter_async_context(embedded_server.EmbeddedServer.open(chosen, place))
+        local = await stack.enter_async_context(on_demand_model.OnDemandModel.open(chosen, place))
         catalogue = catalogues.Catalogue(
             [local.model], keys={}, patience=settings.Patience(), servers={local.model.title: local}
         )

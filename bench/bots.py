@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import conversation_service as app
-from interpreter_bot.kernels import executions, pools
-from interpreter_bot.sessions import conversations
+from interpreter_bot.app import service_startup as app
+from interpreter_bot.kernels import live_kernels, pools
+from interpreter_bot.sessions import session_service
 
 STACK = "import numpy, pandas, matplotlib.pyplot"
 SUM = "1+1"
@@ -25,7 +25,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SPARES_SECONDS = 60.0
 _SETTLING_SECONDS = 3.0
 
-Held = conversations.Conversations
+Held = session_service.SessionService
 
 
 @contextlib.asynccontextmanager
@@ -75,14 +75,14 @@ async def spares(of: pools.Pool, count: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def execute(kernel: executions.Kernel, code: str) -> None:
+async def execute(kernel: live_kernels.Kernel, code: str) -> None:
     """Run code that must end well; what it shows is dropped."""
     finished = await kernel.execute(code, show=_drop)
     if finished.ending is not values.Ending.OK:
         raise RuntimeError(f"{code!r} ended {finished.ending}: {finished.reason}")
 
 
-async def trip(kernel: executions.Kernel) -> float:
+async def trip(kernel: live_kernels.Kernel) -> float:
     """Milliseconds of one round trip."""
     started = time.perf_counter()
     await execute(kernel, SUM)

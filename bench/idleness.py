@@ -1,4 +1,4 @@
-"""What a hundred kernels cost that run nothing: the bot, with its watch over them."""
+"""What hundreds of idle kernels cost: the bot with its watch over them, and they themselves."""
 
 from __future__ import annotations
 
@@ -11,44 +11,51 @@ from typing import Any
 
 from bench import bots, efforts, figures
 
-_SETTLE_SECONDS = 5.0
+# Every session is frozen long before it ends.
+_SETTLE_SECONDS = 30.0
+_FREEZE_SECONDS = 1.0
 _LOOKS = 5
+_THAWED = 20
 
 
 async def run(effort: efforts.Effort) -> list[figures.Measure]:
     """Measure it in bots of their own, with control groups where there are any, and without."""
     measures = []
     for groups, how in (("auto", "control groups"), ("off", "watched")):
-        told = await bots.apart("bench.idleness", effort.sessions, effort.idle_seconds, groups)
+        told = await bots.apart("bench.idleness", effort.frozen, effort.idle_seconds, groups)
         # Where there are no groups, both are the same.
         how = how if told["has_groups"] else "watched"
         measures.append(
             figures.Measure(
-                f"{effort.sessions} idle kernels, {how}: processor of the bot",
+                f"{effort.frozen} idle kernels, {how}: processor of bot and kernels",
                 "% of a core",
-                told["bot"],
-                bar=1.0,
-                notes={"kernels_seconds": told["kernels_seconds"], "is_root": os.geteuid() == 0},
+                told["used"],
+                bar=0.5,
+                notes={"thawing_ms": told["thawing_ms"], "is_root": os.geteuid() == 0},
             )
         )
     return measures
 
 
 async def _be_bot(count: int, seconds: float, groups: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"bot": []}
-    async with bots.pool(groups=groups, concurrent=count + 10, spares=2) as pool:
+    told: dict[str, Any] = {"used": [], "thawing_ms": []}
+    kernels = {"concurrent": count + 10, "spares": 2, "freeze_seconds": _FREEZE_SECONDS}
+    async with bots.pool(groups=groups, **kernels) as pool:
         for number in range(count):
             await bots.execute(await pool.take(str(number)), bots.STACK)
-        everyone = [launched.provisioner for launched in pool.live.values()]
-        told["has_groups"] = everyone[0].memory_bytes() is not None
+        everyone = [launched.provisioner.usage() for launched in pool.live.values()]
+        told["has_groups"] = everyone[0].counted_bytes() is not None
         await asyncio.sleep(_SETTLE_SECONDS)
-        before = sum(one.cpu_seconds() for one in everyone)
         for _ in range(_LOOKS):
+            before = sum(one.cpu_seconds() for one in everyone)
             began, used = time.monotonic(), time.process_time()
             await asyncio.sleep(seconds / _LOOKS)
             used, took = time.process_time() - used, time.monotonic() - began
-            told["bot"].append(100 * used / took)
-        told["kernels_seconds"] = sum(one.cpu_seconds() for one in everyone) - before
+            used += sum(one.cpu_seconds() for one in everyone) - before
+            told["used"].append(100 * used / took)
+        for launched in list(pool.live.values())[:_THAWED]:
+            frozen, usual = [await bots.trip(launched.kernel) for _ in range(2)]
+            told["thawing_ms"].append(round(frozen - usual, 2))
     return told
 
 

@@ -17,7 +17,7 @@ import pathlib
 import re
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeAlias
 
 import openai
@@ -63,7 +63,7 @@ async def one_shot(
     """Ask once, run once."""
     started = time.monotonic()
     said, tokens = await _reply(
-        means.model, f"{answers.told(subject)}\n\n{question.text}\n\n{_ASK}"
+        means.model, f"{answers.described(subject)}\n\n{question.text}\n\n{_ASK}"
     )
     block = _BLOCK.search(said)
     printed = await _printed(means, subject, question, block[1]) if block else ""
@@ -191,21 +191,31 @@ def _ahead(parts: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.loop_comparison", description=__doc__)
+Measure: TypeAlias = Callable[[argparse.Namespace], Coroutine[Any, Any, dict[str, Any]]]
+
+
+def run(measure: Measure, parser: argparse.ArgumentParser, result: pathlib.Path) -> None:
+    """Measure what the command line says, and write what came out.
+
+    Args:
+        measure: gets the arguments.
+        parser: of those that others do not have.
+        result: the file to write, unless another is named.
+    """
     parser.add_argument("--url", required=True, help="the base URL of the model's server")
     parser.add_argument("--model", required=True, help="what the server calls the model")
-    parser.add_argument("--protocol", default="auto", help="the loop's; see the settings")
-    parser.add_argument("--part", action="append", dest="parts", choices=list(_PARTS))
-    parser.add_argument("--way", action="append", dest="ways", choices=list(_WAYS))
     kept = pathlib.Path(tempfile.gettempdir()) / "interpreter-bot-replies"
     parser.add_argument("--kept", type=pathlib.Path, default=kept, help="a folder for replies")
-    parser.add_argument("--into", type=pathlib.Path, default=_RESULT, help="the file to write")
-    return parser.parse_args()
+    parser.add_argument("--into", type=pathlib.Path, default=result, help="the file to write")
+    given = parser.parse_args()
+    found = asyncio.run(measure(given))
+    given.into.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    print(json.dumps(found["right"]), f"Written: {given.into}")
 
 
 if __name__ == "__main__":
-    given = _arguments()
-    result = asyncio.run(main(given))
-    given.into.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    print(json.dumps(result["right"]), f"Written: {given.into}")
+    own = argparse.ArgumentParser(prog="python -m bench.loop_comparison", description=__doc__)
+    own.add_argument("--protocol", default="auto", help="the loop's; see the settings")
+    own.add_argument("--part", action="append", dest="parts", choices=list(_PARTS))
+    own.add_argument("--way", action="append", dest="ways", choices=list(_WAYS))
+    run(main, own, _RESULT)

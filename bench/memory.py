@@ -22,7 +22,7 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
                 await bots.execute(await lease.kernel(), bots.STACK)
         await asyncio.sleep(_SETTLE_SECONDS)
         for launched in pool.live.values():
-            mine, all_of_it, missed = _memory(launched.provisioner.processes().pids())
+            mine, all_of_it, missed = _memory(launched.provisioner.usage().pids())
             private.append(mine)
             proportional.append(all_of_it)
             unseen += missed

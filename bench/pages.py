@@ -75,11 +75,11 @@ async def _running() -> AsyncIterator[tuple[int, yarl.URL]]:
 class _Visit:
     """One browser's requests, as the page makes them."""
 
-    def __init__(self, session: aiohttp.ClientSession, origin: yarl.URL) -> None:
+    def __init__(self, session: aiohttp.ClientSession, origin: yarl.URL, key: str) -> None:
         self._session = session
         self._origin = origin
         self._thread = uuid.uuid4().hex
-        self._headers = {"Origin": str(origin)}
+        self._headers = {"Origin": str(origin), "Interpreter-Bot-Key": key}
 
     async def sign(self) -> float:
         """Milliseconds from a message to the first event about it that a tab gets."""
@@ -136,7 +136,8 @@ async def _visiting(address: yarl.URL) -> AsyncIterator[_Visit]:
     async with aiohttp.ClientSession(cookie_jar=jar, timeout=timeout) as session:
         async with session.get(address) as response:
             response.raise_for_status()
-        yield _Visit(session, address.origin())
+            key = response.real_url.fragment.removeprefix("key=")
+        yield _Visit(session, address.origin(), key)
 
 
 def _anonymous_megabytes(pid: int) -> float:

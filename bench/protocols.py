@@ -11,9 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
-import json
 import pathlib
-import tempfile
 from typing import Any, Final
 
 from bench import answers, loop_comparison, machines, questions
@@ -57,19 +55,7 @@ def _right_of_first(sets: dict[str, Any], most: int | None) -> str:
     return f"{sum(turn['is_right'] for turn in turns)} of {len(turns)}"
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.protocols", description=__doc__)
-    parser.add_argument("--url", required=True, help="the base URL of the model's server")
-    parser.add_argument("--model", required=True, help="what the server calls the model")
-    parser.add_argument("--chat-questions", type=int, help="asked of each table; else all")
-    kept = pathlib.Path(tempfile.gettempdir()) / "interpreter-bot-replies"
-    parser.add_argument("--kept", type=pathlib.Path, default=kept, help="a folder for replies")
-    parser.add_argument("--into", type=pathlib.Path, default=_RESULT, help="the file to write")
-    return parser.parse_args()
-
-
 if __name__ == "__main__":
-    given = _arguments()
-    result = asyncio.run(main(given))
-    given.into.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    print(json.dumps(result["right"]), f"Written: {given.into}")
+    own = argparse.ArgumentParser(prog="python -m bench.protocols", description=__doc__)
+    own.add_argument("--chat-questions", type=int, help="asked of each table; else all")
+    loop_comparison.run(main, own, _RESULT)

@@ -48,7 +48,7 @@ class _Proxy:
         body = await request.read()
         path = self._folder / f"{_key(body)}.sse"
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        whole = _kept(path)
+        whole = _cached(path)
         if whole:
             self.known += 1
             await response.prepare(request)
@@ -89,7 +89,7 @@ def _key(body: bytes) -> str:
     return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
 
 
-def _kept(path: pathlib.Path) -> bytes:
+def _cached(path: pathlib.Path) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from interpreter_bot import settings
 
 _REFUSED: Final = 2
-# Commands that take seconds until they can print anything of their own.
-_SLOW: Final = frozenset({"run", "ask", "execute", "doctor"})
+# Commands with kernels: they take seconds until they can print anything of their own.
+_SLOW: Final = frozenset({"run", "ask", "execute", "doctor", "host"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,9 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs.configure("info" if options.verbose else options.log_level, is_json=False)
     if options.module in _SLOW and sys.stderr.isatty():
         sys.stderr.write("Starting…\n")
-    command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
     try:
-        status: int = command.run(_settings(options), options)
+        config = _settings(options)
+        is_client = options.module == "run" and config.host.mode != "inside"
+        if options.module in _SLOW and not is_client:
+            # Before anything is imported that might start a thread.
+            config = _with_own_ids(config)
+        command = importlib.import_module(f"interpreter_bot.commands.{options.module}")
+        status: int = command.run(config, options)
         return status
     except errors.BotError as error:
         for line in str(error).splitlines():
@@ -45,6 +50,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of stdout has closed it; what is still buffered has nowhere to go.
         sys.stdout = None
         return 1
+
+
+def _with_own_ids(config: settings.Settings) -> settings.Settings:
+    """Take the user ids that are granted for kernels, if any.
+
+    Raises:
+        SandboxError: they cannot be used after all.
+    """
+    from interpreter_bot.kernels.provisioning import subordinate_ids
+
+    if not (count := subordinate_ids.enter(config.sandbox)):
+        return config
+    sandbox = config.sandbox.model_copy(update={"uid_count": count})
+    return config.model_copy(update={"sandbox": sandbox})
 
 
 def _dotted(location: tuple[int | str, ...]) -> str:

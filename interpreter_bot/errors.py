@@ -6,7 +6,8 @@
     ├── KernelError              a kernel could not be had or used
     │   ├── KernelStartError     none could be started
     │   ├── KernelLostError      it died and the request cannot be carried out
-    │   └── PoolFullError        every kernel is busy and no more fit into memory
+    │   ├── PoolFullError        every kernel is busy and no more fit, or are one person's
+    │   └── ExecutionMissingError  what an execution showed is not kept (any more)
     ├── WorkspaceError           a file operation was refused
     │   ├── FileNameError        the name cannot be used
     │   ├── FileTooLargeError    one file is over the limit
@@ -49,8 +50,16 @@ class KernelLostError(KernelError):
     """The Python kernel is gone and its variables with it."""
 
 
+class HostUnusableError(KernelError):
+    """The process that keeps the Python kernels is there, but cannot be used."""
+
+
 class PoolFullError(KernelError):
     """All Python kernels are busy right now. Please try again in a moment."""
+
+
+class ExecutionMissingError(KernelError):
+    """What that code showed is not known any more."""
 
 
 class WorkspaceError(BotError):

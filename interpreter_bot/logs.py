@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 _SHORTEST_SECRET = 4
 # At the lowest level, these log whole requests: people's words and pictures.
-_TALKATIVE = ("openai", "httpx2", "httpcore2")
+_TALKATIVE = ("openai", "anthropic", "httpx2", "httpcore2")
 _REDACTED = "[redacted]"
 # Foreign text in a message must neither forge a second line nor control a terminal.
 _ESCAPES = {

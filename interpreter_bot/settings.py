@@ -17,7 +17,7 @@ import pydantic_settings
 from pydantic.fields import FieldInfo
 
 from interpreter_bot.setting_groups.fields import GIB, KIB, MIB
-from interpreter_bot.setting_groups.kernels import Kernels, Limits, Paths, Sandbox, Sessions, Store
+from interpreter_bot.setting_groups.kernels import Host, Kernels, Limits, Sandbox
 from interpreter_bot.setting_groups.language_models import (
     STRANGERS_TOKENS,
     Agent,
@@ -28,6 +28,14 @@ from interpreter_bot.setting_groups.language_models import (
     Turn,
 )
 from interpreter_bot.setting_groups.platforms import Discord, Slack, Web
+from interpreter_bot.setting_groups.sessions_and_storage import (
+    Encryption,
+    Paths,
+    Retention,
+    Sessions,
+    Snapshots,
+    Store,
+)
 
 __all__ = [
     "GIB",
@@ -36,16 +44,20 @@ __all__ = [
     "Agent",
     "Allowance",
     "Discord",
+    "Encryption",
+    "Host",
     "Kernels",
     "Limits",
     "Local",
     "Model",
     "Paths",
     "Patience",
+    "Retention",
     "Sandbox",
     "Sessions",
     "Settings",
     "Slack",
+    "Snapshots",
     "Store",
     "Turn",
     "Web",
@@ -97,13 +109,17 @@ class Settings(pydantic_settings.BaseSettings):
     """What one session may use."""
     kernels: Kernels = Kernels()
     """Where kernels come from and how long they live."""
+    snapshots: Snapshots = Snapshots()
+    """Variables that outlive their kernel."""
     sandbox: Sandbox = Sandbox()
     """The walls."""
+    host: Host = Host()
+    """The process that keeps the kernels."""
     paths: Paths = pydantic.Field(default_factory=Paths)
     """Where things lie on the host."""
     models: tuple[Model, ...] = ()
     """The language models that people can choose, the first by default. None listed means what
-    `OPENAI_API_KEY` and `OPENAI_BASE_URL` lead to, or the embedded one."""
+    `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `ANTHROPIC_API_KEY` lead to, or the embedded one."""
     turn: Turn = Turn()
     """What one turn may use."""
     allowance: Allowance = Allowance()
@@ -116,8 +132,12 @@ class Settings(pydantic_settings.BaseSettings):
     """The embedded model."""
     sessions: Sessions = Sessions()
     """Conversations: how many at once, and how they end."""
+    retention: Retention = Retention()
+    """How long files are kept."""
     store: Store = Store()
     """What is remembered, and where."""
+    encryption: Encryption = Encryption()
+    """The keys of stored secrets."""
     web: Web = Web()
     """The page."""
     slack: Slack = Slack()
@@ -136,13 +156,34 @@ class Settings(pydantic_settings.BaseSettings):
         """Return a copy for a command that needs one kernel, and no spares."""
         return self.model_copy(update={"kernels": self.kernels.model_copy(update={"spares": 0})})
 
+    def for_host(self) -> dict[str, str]:
+        """Return what a host process needs to know, as variables: nothing of it is a secret."""
+        paths = Paths(
+            data=self.paths.data.absolute(),
+            runtime=self.paths.runtime.absolute(),
+            private=self.private_paths,
+        )
+        # What was taken of the machine, or turned off by a flag, is not handed on as a setting.
+        sandbox = self.sandbox.model_copy(update={"enabled": True})
+        groups: dict[str, pydantic.BaseModel] = {
+            "limits": self.limits,
+            "kernels": self.kernels,
+            "sandbox": sandbox,
+            "snapshots": self.snapshots,
+            "host": self.host,
+            "paths": paths,
+        }
+        prefix = str(self.model_config["env_prefix"])
+        return {
+            f"{prefix}{name}".upper(): group.model_dump_json() for name, group in groups.items()
+        }
+
     @property
     def private_paths(self) -> tuple[pathlib.Path, ...]:
         """Paths that no code in a kernel may see, whether they exist or will be created."""
         files = (pathlib.Path(".env"), pathlib.Path(str(self.model_config["toml_file"])))
         named = [self.paths.data, self.paths.runtime, *(path for path in files if path.exists())]
-        if self.web.token_file is not None:
-            named.append(self.web.token_file)
+        named += filter(None, [self.web.token_file, self.encryption.key_file, *self.paths.private])
         if self.store.url.startswith("sqlite"):
             named.append(pathlib.Path(self.store.url.partition(":///")[2]))
         return tuple(path.absolute() for path in named)

@@ -181,15 +181,15 @@ class Image(Display):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Html(Display):
-    """A piece of HTML, exactly as the kernel sent it: hostile until rendered harmless.
+    """A piece of HTML, as the kernel sent it: hostile until rendered harmless.
 
     Attributes:
-        html: a whole document, or part of one.
+        html: a whole document, or part of one, in UTF-8.
         title: what it is about, one line; may be empty.
         preview: a PNG for where no HTML can be shown; may be empty.
     """
 
-    html: str
+    html: bytes
     title: str = ""
     preview: bytes = b""
 
@@ -323,6 +323,23 @@ class FileInfo:
     name: str
     size_bytes: int
     modified_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileChanges:
+    """New and changed files of a workspace since a mark.
+
+    Attributes:
+        files: regular files, by name; they may change again before they are read.
+        skipped: (name, reason) of what will not be read; the reason ends the sentence
+            "x was left out: …". At most 100.
+        is_truncated: there is, or at the mark there was, more than was scanned, or more was
+            skipped. What the mark did not scan may count as new now.
+    """
+
+    files: tuple[FileInfo, ...]
+    skipped: tuple[tuple[str, str], ...]
+    is_truncated: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import browsers
+from interpreter_bot import settings
+from interpreter_bot.kernels.provisioning import cgroup_files, subordinate_ids
+from tests import browsers, unprivileged
+
+if os.environ.get(unprivileged.GRANTED):
+    # As the command line does first of all: later there are threads.
+    assert subordinate_ids.enter(settings.Sandbox()), "no ids were granted"
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +25,8 @@ def _no_settings_of_this_machine(monkeypatch):
             monkeypatch.delenv(name)
     # Whoever has no model gets one by a download, which no test is to begin.
     monkeypatch.setenv("INTERPRETER_BOT_LOCAL__ENABLED", "false")
+    # Saving variables takes a tenth of a second at the end of each bot; tests of it ask for it.
+    monkeypatch.setenv("INTERPRETER_BOT_SNAPSHOTS__ENABLED", "false")
 
 
 @pytest.fixture
@@ -26,6 +34,19 @@ def short_path() -> Iterator[pathlib.Path]:
     """A directory whose path leaves room for sockets, which end at 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as directory:
         yield pathlib.Path(directory)
+
+
+@pytest.fixture
+def unified_group() -> Iterator[str]:
+    """A real cgroup of version 2, without controllers: those may be bound to version 1 here."""
+    unified, _ = cgroup_files.own(pathlib.Path("/proc/self"))
+    try:
+        place = tempfile.mkdtemp(prefix="test-", dir=unified or "/nowhere")
+    except OSError:
+        pytest.skip("no control group of version 2 can be made here")
+    yield place
+    cgroup_files.kill(place, forks_of=place)
+    cgroup_files.remove(place)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,8 @@
 """Run a command as a plain user, of a root who has only himself: `python -m tests.unprivileged …`.
 
+With `--subordinate` before the command, the user is granted subordinate ids, in /etc as the command
+sees it; `tests/conftest.py` takes them.
+
 A plain user could not even read us where the checkout or the interpreter lies below a home that
 is closed to others. In a mount namespace of our own such a home is covered with an empty one,
 and of all it held, only what the command needs is put back at its own path.
@@ -14,7 +17,9 @@ import subprocess
 import sys
 import tempfile
 
+GRANTED = "TESTS_WITH_SUBORDINATE_IDS"
 _USER = 1500
+GRANTED_IDS = "1700000000:70000"
 _CLONE_NEWNS = 0x00020000
 _MS_BIND, _MS_REC, _MS_PRIVATE, _MS_NOSUID = 4096, 16384, 1 << 18, 2
 _FOR_OTHERS = 0o001
@@ -23,6 +28,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main(command: list[str]) -> int:
     """Run `command`; returns its exit status."""
+    is_granted = command[:1] == ["--subordinate"]
+    command = command[is_granted:]
     if os.geteuid() or not command:
         sys.exit("usage, as root: python -m tests.unprivileged COMMAND…")
     _check(_libc.unshare(_CLONE_NEWNS), "unshare")
@@ -31,7 +38,10 @@ def main(command: list[str]) -> int:
     _uncover([root, pathlib.Path(sys.prefix), pathlib.Path(sys.base_prefix)])
     with tempfile.TemporaryDirectory(prefix="plain-") as home:
         os.chown(home, _USER, _USER)
+        if is_granted:
+            _grant(home)
         environment = {
+            GRANTED: "1" if is_granted else "",
             "HOME": home,
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
@@ -48,6 +58,21 @@ def main(command: list[str]) -> int:
         )
     # A shell's way to say which signal it was.
     return done.returncode if done.returncode >= 0 else 128 - done.returncode
+
+
+def _grant(home: str) -> None:
+    """Give the user a name, and ids to give away."""
+    lines = {
+        "passwd": f"plain:x:{_USER}:{_USER}::{home}:/bin/sh",
+        "subuid": f"plain:{GRANTED_IDS}",
+        "subgid": f"plain:{GRANTED_IDS}",
+    }
+    for name, line in lines.items():
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(pathlib.Path("/etc", name).read_text() + line + "\n")
+            file.flush()
+            os.chmod(file.name, 0o644)
+            _mount(file.name, f"/etc/{name}", None, _MS_BIND)
 
 
 def _uncover(needed: list[pathlib.Path]) -> None:

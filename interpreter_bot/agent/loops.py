@@ -14,16 +14,17 @@ import enum
 import logging
 from typing import Final
 
-from interpreter_bot import concurrency, errors, settings, values
+from interpreter_bot import cancellation, errors, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
-    claims,
     model_calls,
     model_errors,
+    picture_selection,
     ports,
     tool_execution,
     transcripts,
+    unfounded_claims,
 )
 
 _log = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ class Outcome:
     text: str
     sentence: str
     spent: values.Usage
-    unfounded: claims.Unfounded = claims.NOTHING
+    unfounded: unfounded_claims.Unfounded = unfounded_claims.NOTHING
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,7 @@ class TurnSpec:
         model: its settings.
         limits: what the turn may use.
         system: the system prompt.
-        transcript: ends in what the person wants; grows.
+        transcript: ends in what the person wants, or in the middle of such a turn; grows.
         environment: where code runs.
         observer: sees what happens.
         budget: made for this turn.
@@ -121,12 +122,12 @@ async def run(job: TurnSpec, *, stop: asyncio.Event | None = None) -> Outcome:
             interrupted before this returns. Cancelling does the same, and raises.
     """
     turn = _Turn(job)
-    end = await concurrency.run_until_stopped(
+    end = await cancellation.run_until_stopped(
         turn.run(), stop=stop, seconds=job.budget.seconds_left
     )
-    if end is concurrency.EarlyEnd.STOPPED:
+    if end is cancellation.EarlyEnd.STOPPED:
         return turn.outcome(OutcomeKind.STOPPED, "Stopped.")
-    if isinstance(end, concurrency.EarlyEnd):
+    if isinstance(end, cancellation.EarlyEnd):
         return turn.outcome(OutcomeKind.OUT_OF_BUDGET, job.budget.time_is_up)
     return end
 
@@ -161,9 +162,12 @@ class _Turn:
             cache_key=job.cache_key,
         )
         self._words: list[str] = []
-        self._known = (job.system, *(claims.message_text(one) for one in job.transcript.entries))
+        self._known = (
+            job.system,
+            *(unfounded_claims.message_text(one) for one in job.transcript.entries),
+        )
         self._doubted = ""
-        self._unfounded = claims.NOTHING
+        self._unfounded = unfounded_claims.NOTHING
         self._may_go_on = True
         self._cuts = 0
         self._empty = 0
@@ -174,6 +178,8 @@ class _Turn:
 
     async def run(self) -> Outcome:
         try:
+            # Those of a turn that another process had begun.
+            await self._do(self._transcript.unanswered)
             while True:
                 reply = await self._ask()
                 if self._is_answer(reply):
@@ -251,23 +257,28 @@ class _Turn:
         self._job.observer.notice(_AGAIN)
         return False
 
-    async def _claimed(self, text: str) -> claims.Unfounded:
+    async def _claimed(self, text: str) -> unfounded_claims.Unfounded:
         entries = self._transcript.entries
         files: tuple[str, ...] = ()
-        if claims.missing_files(text, (), ()):
+        if unfounded_claims.missing_files(text, (), ()):
             try:
                 existing = [info.name for info in await self._job.environment.list_files()]
-                files = claims.missing_files(text, existing, entries)
+                files = unfounded_claims.missing_files(text, existing, entries)
             except errors.WorkspaceError as error:
                 _log.info("files of the workspace cannot be listed", exc_info=error)
-        if self._guard.has_succeeded or not claims.has_data(entries):
-            return claims.Unfounded(files)
+        if (
+            self._guard.has_succeeded
+            or not unfounded_claims.has_data(entries)
+            # Figures may be read off a picture, of which nothing is known here.
+            or (self._job.model.can_see and picture_selection.any_since_question(entries))
+        ):
+            return unfounded_claims.Unfounded(files)
         shown = (one.text for one in entries if isinstance(one, chat_messages.ToolResult))
         # The outputs may be a book of numbers: they are read in a thread, so that other turns go
         # on.
         known = (*self._known, *shown)
-        figures = await asyncio.to_thread(claims.figures_of_nothing, text, known)
-        return claims.Unfounded(files, figures)
+        figures = await asyncio.to_thread(unfounded_claims.figures_of_nothing, text, known)
+        return unfounded_claims.Unfounded(files, figures)
 
     def _cut(self, reply: chat_messages.Reply, why: str) -> chat_messages.Reply:
         """Keep the text of an answer that broke off, and let the model continue."""

@@ -13,7 +13,7 @@ from interpreter_bot.agent import (
     chat_messages,
     context_windows,
     model_errors,
-    picture_messages,
+    picture_selection,
     ports,
     prompt_texts,
     tools,
@@ -84,6 +84,7 @@ class ModelCall:
         self._written = 0
         self._llm = llm
         self._model = model
+        self._tools = tools.offered(can_see=model.can_see)
         self._budget = budget
         self._observer = observer
         self._window = 1.0
@@ -123,7 +124,7 @@ class ModelCall:
         Raises:
             ModelError: except `CutError`.
         """
-        schemas = sum(context_windows.text_tokens(f"{tool}") for tool in tools.TOOLS)
+        schemas = sum(context_windows.text_tokens(f"{tool}") for tool in self._tools)
         self._fixed = context_windows.text_tokens(system) + schemas
         for _ in range(_TRIES - 1):
             try:
@@ -146,17 +147,17 @@ class ModelCall:
         prompt = chat_messages.Prompt(
             system=system,
             messages=fitted,
-            tools=tools.TOOLS,
+            tools=self._tools,
             may_call=may_call,
             answer_tokens=min(grant.answer_tokens, self._room_for_answer(estimate)),
             temperature=self._temperature(setbacks),
             cache_key=self._cache_key,
         )
         self._observer.step(self._budget.spent.steps + 1)
-        reply, is_cut = await self._heard(prompt, estimate)
+        reply, is_cut = await self._stream_reply(prompt, estimate)
         return ModelReply(reply=reply, is_cut=is_cut, may_call=may_call, is_last=grant.is_last)
 
-    async def _heard(
+    async def _stream_reply(
         self, prompt: chat_messages.Prompt, estimate: int
     ) -> tuple[chat_messages.Reply, bool]:
         """Stream a reply, and charge its cost even if it is cut or cancelled in the middle."""
@@ -202,16 +203,20 @@ class ModelCall:
         answer = min(self._model.answer_tokens, self._model.context_tokens // 4)
         room = (self._model.context_tokens - answer) * self._window / self._ratio
         most = max(int(room) - self._fixed - _SUMMARY_TOKENS, _SUMMARY_TOKENS)
-        fit = context_windows.fit(self._seen(transcript), most)
+        fit = context_windows.fit(self._with_seen_pictures(transcript), most)
         if not fit.dropped:
             return fit.kept
         summary = await self._summary(fit.dropped, most)
         transcript.replace(fit, summary)
-        return context_windows.fit(self._seen(transcript), most + _SUMMARY_TOKENS).kept
+        return context_windows.fit(
+            self._with_seen_pictures(transcript), most + _SUMMARY_TOKENS
+        ).kept
 
-    def _seen(self, transcript: transcripts.Transcript) -> tuple[chat_messages.Message, ...]:
+    def _with_seen_pictures(
+        self, transcript: transcripts.Transcript
+    ) -> tuple[chat_messages.Message, ...]:
         """Leave out the pictures that the model is not shown, or not any more."""
-        choose = picture_messages.newest if self._model.can_see else picture_messages.without
+        choose = picture_selection.newest if self._model.can_see else picture_selection.without
         return choose(transcript.entries)
 
     async def _summary(self, dropped: tuple[chat_messages.Message, ...], most_tokens: int) -> str:

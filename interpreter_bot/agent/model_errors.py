@@ -15,6 +15,7 @@
         ├── ToolsRefusedError      the model does not know tools
         ├── PicturesRefusedError   the model cannot see
         ├── PictureUnreadableError a picture is none to the server
+        ├── TooManyPicturesError   the server takes fewer at once
         ├── RefusedError           the provider's filter says no
         ├── RequestRefusedError    any other 4xx
         └── CutError               it broke off; what was said until then comes along
@@ -104,6 +105,15 @@ class PicturesRefusedError(ModelError):
 
 class PictureUnreadableError(ModelError):
     """The language model's server could not read a picture."""
+
+
+class TooManyPicturesError(ModelError):
+    """The language model's server takes fewer pictures at once."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+        """How many it takes; at least one."""
 
 
 class RefusedError(ModelError):

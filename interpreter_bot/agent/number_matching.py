@@ -30,7 +30,7 @@ def numbers_in(text: str) -> Iterator[tuple[float, int]]:
             yield float(number), len(number.partition(".")[2])
 
 
-def known(texts: Iterable[str]) -> list[float]:
+def all_numbers(texts: Iterable[str]) -> list[float]:
     """Return all numbers of the texts, in order."""
     return sorted({value for text in texts for value, _ in numbers_in(text)})
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from interpreter_bot import values
-from interpreter_bot.agent import context_windows, picture_messages
+from interpreter_bot.agent import context_windows, picture_selection
 from interpreter_bot.text import output_screens, quantities
 
 _REPR: Final = re.compile(r"<Figure size [^>]*>|<Axes[^>]*>|Figure\(\S+\)")
 _TABLE_ROWS: Final = 20
+_LOST: Final = "All variables are gone, unless the next run says which are back; files are kept."
 _SILENT: Final = (
     "[The code ran to its end without an error and printed nothing. What it was to save or to "
     "compute is done; print what you need to know.]"
@@ -57,7 +58,7 @@ def execution(
     outputs: Sequence[output_screens.Standing], finished: values.Finished, most_characters: int
 ) -> str:
     """Describe an execution: what is on its screen, then how it ended."""
-    shown = "\n".join(filter(None, (_said(one).strip("\n") for one in outputs)))
+    shown = "\n".join(filter(None, (_in_words(one).strip("\n") for one in outputs)))
     if outputs and all(isinstance(one, values.Image) for one in outputs):
         shown = f"{shown}\n{_ONLY_DRAWN}"
     # The way it ended must survive the cut, and the traceback is at the tail of the rest.
@@ -83,11 +84,11 @@ def _hint(failure: values.Error | None) -> str:
     return f"[{NUMBERS_IN_TEXT}]" if is_of_text else ""
 
 
-def _said(output: output_screens.Standing) -> str:
+def _in_words(output: output_screens.Standing) -> str:
     match output:
         case values.Image():
             kind = output.mime.removeprefix("image/").removesuffix("+xml")
-            size = picture_messages.png_size(output.data)
+            size = picture_selection.png_size(output.data)
             about = f"{kind} {size[0]}x{size[1]}" if size else kind
             return f"[A picture was shown to the person ({about}).]"
         case values.Table():
@@ -114,7 +115,7 @@ def _ended(finished: values.Finished, shown: str) -> str:
         case values.Ending.REFUSED:
             return f"[Nothing was run: {finished.reason}]"
         case ending:
-            lost = "All variables are gone; files are kept." if finished.kernel_lost else ""
+            lost = _LOST if finished.kernel_lost else ""
             said = " ".join(filter(None, (f"{ending}.", finished.reason, lost)))
             return f"[The code was ended: {said}]"
 

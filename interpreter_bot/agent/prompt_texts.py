@@ -12,8 +12,6 @@ from typing import Final
 from interpreter_bot import settings
 from interpreter_bot.text import quantities
 
-NO_NETWORK = "There is no network: nothing can be downloaded or installed."
-
 # Imports that models try of themselves, if no list tells them better.
 _OFTEN_TRIED: Final = (
     *("geopandas", "lightgbm", "moviepy", "nltk", "opencv-python", "prophet", "spacy"),
@@ -36,7 +34,6 @@ def system(
     *,
     today: datetime.date,
     packages: Mapping[str, str] = MappingProxyType({}),
-    network: str = NO_NETWORK,
     note: str = "",
     is_planned: bool = False,
     is_small: bool = False,
@@ -47,7 +44,6 @@ def system(
         limits: what code may use.
         today: the date; last, because what changes last costs a server's prompt cache least.
         packages: versions of what is installed, by name; empty if unknown.
-        network: a sentence about what can be reached.
         note: the operator's addition.
         is_planned: a person allows a plan before anything runs.
         is_small: the model is, and writes the better code the less it has read.
@@ -57,7 +53,6 @@ def system(
         memory=quantities.size(limits.memory_bytes),
         workspace=quantities.size(limits.workspace_bytes),
         output=quantities.size(limits.output_bytes),
-        network=network,
         packages=_installed(packages),
     )
     plan = read("plan") if is_planned else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.agent import chat_messages, observations, picture_messages, ports, tools
+from interpreter_bot.agent import chat_messages, observations, picture_selection, ports, tools
 from interpreter_bot.text import output_screens
 
 REFUSAL: Final = "[Not run again: "
@@ -25,6 +25,12 @@ NOT_RUN: Final = "[This was not run: the turn was over before.]"
 _EDITED: Final = (
     "[The person changed the code before it ran. What ran is:]\n"
     "```python\n{code}\n```\n[It showed:]"
+)
+
+_VIEWED: Final = "[You are shown the picture {name!r}.]"
+_NO_PICTURE: Final = (
+    "[{name!r} is no picture that can be shown to you: that takes a PNG, JPEG, GIF or WebP of a "
+    "sensible size. Convert it with run_code.]"
 )
 
 _Pictures: TypeAlias = tuple[chat_messages.Picture, ...]
@@ -123,7 +129,7 @@ class ToolRunner:
 
     async def answer(self, call: chat_messages.Call) -> tuple[str, _Pictures]:
         """Run a call; return its result for the model, and pictures."""
-        wish = tools.read(call)
+        wish = tools.read(call, can_see=self._can_see)
         try:
             match wish:
                 case tools.RunCode(code):
@@ -132,6 +138,8 @@ class ToolRunner:
                     return observations.files(await self._environment.list_files()), ()
                 case tools.ReadFile(name, start):
                     return await self._read(name, start), ()
+                case tools.ViewImage(name):
+                    return await self._view(name)
                 case tools.Misread(sentence):
                     self._guard.misread()
                     return sentence, ()
@@ -172,23 +180,29 @@ class ToolRunner:
         self._observer.finished(finished)
         outputs = screen.outputs
         self._guard.ran(code, finished, observations.error(outputs))
-        seen = await self._seen(outputs, finished)
+        seen = await self._pictures_for_model(outputs, finished)
         text = observations.execution(outputs, finished, self._limits.output_characters)
         return text if allowed == code else f"{_EDITED.format(code=allowed)}\n{text}", seen
 
-    async def _seen(
+    async def _pictures_for_model(
         self, outputs: tuple[output_screens.Standing, ...], finished: values.Finished
     ) -> _Pictures:
         """Return the pictures of an execution that the model may see."""
         contents = (
-            picture_messages.of_outputs(outputs, self._limits.pictures) if self._can_see else ()
+            picture_selection.of_outputs(outputs, self._limits.pictures) if self._can_see else ()
         )
-        found = [picture_messages.small(content) for content in contents]
+        found = [picture_selection.small(content) for content in contents]
         large = [one for one, small in zip(contents, found, strict=True) if small is None]
         if large and not finished.kernel_lost:
             scaled = iter(await self._environment.scaled(large))
             found = [small or next(scaled, None) for small in found]
         return tuple(filter(None, found))
+
+    async def _view(self, name: str) -> tuple[str, _Pictures]:
+        picture = await self._environment.view(name)
+        if picture is None:
+            return _NO_PICTURE.format(name=name), ()
+        return _VIEWED.format(name=name), (picture,)
 
     async def _read(self, name: str, start: int) -> str:
         most = self._limits.file_bytes

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from interpreter_bot.agent import chat_messages, lenient_json
 
 RUN_CODE: Final = "run_code"
+VIEW_IMAGE: Final = "view_image"
 
 _CODE_NAMES: Final = ("code", "python", "source", "script", "input")
 _FILE_NAMES: Final = ("name", "path", "file", "filename", "file_name")
@@ -44,6 +45,11 @@ TOOLS: Final = (
             start={"type": "integer", "description": "First byte to return, 0 by default."},
         ),
     ),
+    chat_messages.Tool(
+        VIEW_IMAGE,
+        "Look at a picture in /mnt/data: PNG, JPEG, GIF or WebP. Shown plots you see without it.",
+        _schema(name={"type": "string", "description": "The file's name."}),
+    ),
 )
 
 NAMES: Final = frozenset(tool.name for tool in TOOLS)
@@ -75,17 +81,29 @@ class ReadFile:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ViewImage:
+    """Look at a picture file."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Misread:
     """A call that cannot be understood; `sentence` is the result for the model."""
 
     sentence: str
 
 
-ToolRequest: TypeAlias = RunCode | ListFiles | ReadFile | Misread
+ToolRequest: TypeAlias = RunCode | ListFiles | ReadFile | ViewImage | Misread
 """A parsed call."""
 
 
-def read(call: chat_messages.Call) -> ToolRequest:
+def offered(*, can_see: bool) -> tuple[chat_messages.Tool, ...]:
+    """Return the tools for a model that can, or cannot, see pictures."""
+    return tuple(tool for tool in TOOLS if can_see or tool.name != VIEW_IMAGE)
+
+
+def read(call: chat_messages.Call, *, can_see: bool = True) -> ToolRequest:
     """Parse a call, reading its arguments as leniently as sense allows."""
     if call.name == RUN_CODE or call.name in _ALIASES:
         return _read_code(call.arguments)
@@ -93,7 +111,10 @@ def read(call: chat_messages.Call) -> ToolRequest:
         return ListFiles()
     if call.name == "read_file":
         return _read_file(call.arguments)
-    known = ", ".join(tool.name for tool in TOOLS)
+    if call.name == VIEW_IMAGE and can_see:
+        file = _read_file(call.arguments)
+        return ViewImage(file.name) if isinstance(file, ReadFile) else file
+    known = ", ".join(tool.name for tool in offered(can_see=can_see))
     return Misread(f"There is no tool named {call.name[:80]!r}. There are: {known}.")
 
 
@@ -148,7 +169,7 @@ def _plain(code: str) -> str:
     return code
 
 
-def _read_file(arguments: str) -> ToolRequest:
+def _read_file(arguments: str) -> ReadFile | Misread:
     try:
         value = lenient_json.parse(arguments)
     except ValueError:

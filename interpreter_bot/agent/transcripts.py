@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from interpreter_bot.agent import chat_messages, context_windows, picture_messages
+from interpreter_bot.agent import chat_messages, context_windows, picture_selection
 
 _QUOTED: Final = 120
 _REMEMBERED: Final = 10
@@ -20,9 +20,18 @@ _REASONING_CHARACTERS: Final = 4 * 1024 * 1024
 class Transcript:
     """The messages of a session: from a person, the model and the bot."""
 
-    def __init__(self, earlier: Iterable[chat_messages.Message] = ()) -> None:
+    def __init__(
+        self, earlier: Iterable[chat_messages.Message] = (), *, goes_on: bool = False
+    ) -> None:
+        """Go on from earlier messages.
+
+        Args:
+            earlier: the messages.
+            goes_on: calls at their end that have no result yet are still to be answered.
+        """
         self._entries = list(earlier)
-        self.settle("[Nothing is known of what became of this.]")
+        if not goes_on:
+            self.settle("[Nothing is known of what became of this.]")
 
     @property
     def entries(self) -> tuple[chat_messages.Message, ...]:
@@ -32,7 +41,7 @@ class Transcript:
     def add_user_message(self, text: str, seen: Iterable[chat_messages.Picture] = ()) -> None:
         """Add a person's message, and its pictures; a turn begins here."""
         self._entries.append(chat_messages.UserMessage(text, tuple(seen)))
-        self._entries = picture_messages.within_limits(self._entries)
+        self._entries = picture_selection.within_limits(self._entries)
 
     def add_note(self, text: str) -> None:
         """Add a note of the bot to the model."""
@@ -55,13 +64,20 @@ class Transcript:
         """Add a tool result, and the pictures that it showed."""
         self._entries.append(chat_messages.ToolResult(call.id, text or "[nothing]", seen))
         if seen:
-            self._entries = picture_messages.within_limits(self._entries)
+            self._entries = picture_selection.within_limits(self._entries)
 
     def settle(self, text: str, *, rest: str = "") -> None:
         """Answer every call that has no result yet: the first with `text`, the others with `rest`.
 
         Without `rest`, all with the same.
         """
+        for call in self.unanswered:
+            self.add_tool_result(call, text)
+            text = rest or text
+
+    @property
+    def unanswered(self) -> tuple[chat_messages.Call, ...]:
+        """The calls that have no result yet."""
         said = [
             i
             for i, one in enumerate(self._entries)
@@ -69,14 +85,11 @@ class Transcript:
         ]
         last = self._entries[said[-1]] if said else None
         if not isinstance(last, chat_messages.AssistantMessage):
-            return
+            return ()
         # Only the last message's calls count: some servers give the same ids at every step.
         later = self._entries[said[-1] :]
         answered = {one.call_id for one in later if isinstance(one, chat_messages.ToolResult)}
-        for call in last.calls:
-            if call.id not in answered:
-                self.add_tool_result(call, text)
-                text = rest or text
+        return tuple(call for call in last.calls if call.id not in answered)
 
     def replace(self, fit: context_windows.FittedTranscript, summary: str) -> None:
         """Replace the dropped messages by `summary`."""
@@ -113,7 +126,7 @@ class Transcript:
 
     def forget_pictures(self) -> None:
         """Drop all pictures, one of which a model's server cannot read."""
-        self._entries = list(picture_messages.without(self._entries))
+        self._entries = list(picture_selection.without(self._entries))
 
 
 def note(dropped: Sequence[chat_messages.Message]) -> str:

@@ -1,5 +1,6 @@
 """Subcommands, one module each: what it does with the settings and its options.
 
-Each has `run`, which returns the exit status; the options of all are in `options`. What a command
-prints is in `platforms/console`; what it works with is opened by `app`.
+Each has `run`, which returns the exit status; the options of all are in `options`, what `ask` and
+`execute` do at Ctrl-C in `interrupt_signals`. What a command prints is in `platforms/console`; what
+it works with is opened by `app`.
 """

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import os
 import sys
 import uuid
 from collections.abc import AsyncIterator
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import conversation_service
-from interpreter_bot.commands import terminal_runs
+from interpreter_bot.app import service_startup
+from interpreter_bot.commands import interrupt_signals
 from interpreter_bot.platforms.console import (
+    json_replies,
     saved_files,
-    stdout_writer,
     terminal_input,
-    terminal_output,
+    terminal_replies,
+    threaded_stdout,
 )
-from interpreter_bot.sessions import requests
+from interpreter_bot.sessions import ports, requests
 
 _NAME = "you"
 _CODE = "/py"
@@ -30,7 +32,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     Raises:
         BotError: no turn was run.
     """
-    terminal_runs.check_files(options.file)
+    interrupt_signals.check_files(options.file)
     prompts: list[str] = options.prompt
     is_question = "-" in prompts or not (prompts or terminal_input.is_possible())
     piped = None
@@ -40,20 +42,22 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     elif prompts:
         piped = terminal_input.opened()
     attachments = [
-        requests.Attachment(path.name, functools.partial(terminal_runs.chunks, path))
+        requests.Attachment(path.name, functools.partial(interrupt_signals.chunks, path))
         for path in options.file
     ]
     if piped is not None:
         attachments.append(requests.Attachment(piped.name, piped.chunks))
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=is_question or piped is not None)
-    writer = stdout_writer.StdoutWriter()
+    writer = threaded_stdout.StdoutWriter()
     out = writer.file(sys.stdout)
-    reply: terminal_output.TurnJsonLines | terminal_output.TurnPrinter
-    if options.json:
-        reply = terminal_output.TurnJsonLines(keeper, answers, out=out)
-    else:
-        reply = terminal_output.TurnPrinter(keeper, answers, out=out, err=writer.file(sys.stderr))
+    err = writer.file(sys.stderr)
+    turns = itertools.count()
+
+    def new_reply() -> ports.Reply:
+        if options.json:
+            return json_replies.TurnJsonLines(keeper, answers, out=out, turn=next(turns))
+        return terminal_replies.TurnPrinter(keeper, answers, out=out, err=err)
 
     async def asked() -> AsyncIterator[str]:
         if prompts:
@@ -63,9 +67,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         async for line in terminal_input.lines(writer):
             yield line
 
-    async def work(interrupter: terminal_runs.Interrupter) -> int:
+    async def work(interrupter: interrupt_signals.Interrupter) -> int:
         is_answered = True
-        async with conversation_service.open_conversations(
+        async with service_startup.open_conversations(
             config.for_one_session(), os.environ, is_ephemeral=True
         ) as service:
             if options.model:
@@ -74,14 +78,14 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             async for prompt in asked():
                 interrupter.stop_by(functools.partial(service.stop, key))
                 request = _request(key, prompt, options, tuple(attachments))
-                end = await service.handle(request, reply)
+                end = await service.handle(request, new_reply())
                 is_answered = is_answered and end.status is values.TurnStatus.DONE
                 # Files come with the first question; they stay for the others.
                 attachments.clear()
         # In a chat, the person saw an unanswered question, and could ask again.
-        return 0 if is_answered or not prompts else terminal_runs.FAILED
+        return 0 if is_answered or not prompts else interrupt_signals.FAILED
 
-    return terminal_runs.run(work, writer, keeper)
+    return interrupt_signals.run(work, writer, keeper)
 
 
 def _request(

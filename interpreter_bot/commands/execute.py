@@ -7,17 +7,17 @@ import sys
 import uuid
 
 from interpreter_bot import settings
-from interpreter_bot.app import kernel_pool
-from interpreter_bot.commands import terminal_runs
+from interpreter_bot.app import host_startup
+from interpreter_bot.commands import interrupt_signals
 from interpreter_bot.platforms.console import (
     code_sources,
-    json_output,
+    json_replies,
     saved_files,
-    stdout_writer,
     terminal_input,
-    terminal_output,
+    terminal_replies,
+    threaded_stdout,
 )
-from interpreter_bot.sessions import exec_runs, ports
+from interpreter_bot.sessions import ports, unrecorded_code_runs
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -32,29 +32,31 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         raise code_sources.InputFileError(
             "There is no code to run; see interpreter-bot exec --help."
         )
-    terminal_runs.check_files(options.file)
+    interrupt_signals.check_files(options.file)
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=options.source == "-")
-    writer = stdout_writer.StdoutWriter()
+    writer = threaded_stdout.StdoutWriter()
     out = writer.file(sys.stdout)
     audience: ports.OutputSink
     if options.json:
-        audience = json_output.ExecutionJsonLines(keeper, answers, out=out)
+        audience = json_replies.ExecutionJsonLines(keeper, answers, out=out)
     else:
-        audience = terminal_output.ExecutionPrinter(
+        audience = terminal_replies.ExecutionPrinter(
             keeper, answers, out=out, err=writer.file(sys.stderr)
         )
 
-    async def work(interrupter: terminal_runs.Interrupter) -> int:
-        async with kernel_pool.open_pool(config.for_one_session(), is_ephemeral=True) as pool:
+    async def work(interrupter: interrupt_signals.Interrupter) -> int:
+        async with host_startup.open_hosts(config.for_one_session(), is_ephemeral=True) as hosts:
             key = f"exec {uuid.uuid4()}"
-            session = exec_runs.ScriptRun(pool, key, limits=config.limits, audience=audience)
+            session = unrecorded_code_runs.UnrecordedCodeRun(
+                hosts, key, limits=config.limits, audience=audience
+            )
             try:
-                files = ((path.name, terminal_runs.chunks(path)) for path in options.file)
+                files = ((path.name, interrupt_signals.chunks(path)) for path in options.file)
                 await session.attach(files)
                 interrupter.stop_it = session.stop
-                return 0 if await session.run(codes) else terminal_runs.FAILED
+                return 0 if await session.run(codes) else interrupt_signals.FAILED
             finally:
-                await pool.forget(key)
+                await hosts.forget(key)
 
-    return terminal_runs.run(work, writer, keeper)
+    return interrupt_signals.run(work, writer, keeper)

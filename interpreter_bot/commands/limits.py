@@ -11,19 +11,19 @@ import rich.console
 import rich.table
 
 from interpreter_bot import settings
-from interpreter_bot.kernels.provisioning import kernel_parameters
-from interpreter_bot.platforms.rendering import facts
+from interpreter_bot.kernels.provisioning import start_parameters
+from interpreter_bot.platforms.rendering import usage_and_limits
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """Print the limits in effect."""
     limits: dict[str, float] = config.limits.model_dump()
-    limits["address_space_bytes"] = kernel_parameters.address_space_bytes(config.limits)
+    limits["address_space_bytes"] = start_parameters.address_space_bytes(config.limits)
     if options.json:
         sys.stdout.write(json.dumps(limits) + "\n")
         return 0
     table = rich.table.Table("limit", "value", "what happens at it", box=rich.box.SIMPLE_HEAD)
     for name, value in limits.items():
-        table.add_row(*facts.limit(name, value))
+        table.add_row(*usage_and_limits.limit(name, value))
     rich.console.Console(soft_wrap=True).print(table)
     return 0

@@ -35,6 +35,20 @@ Exit status: 0 if every cell ended ok and everything was kept that --keep asks f
 the output was not read to its end; 2 if nothing was run."""
 
 
+_ROTATE: Final = """\
+Makes a key, puts it before the others in the key file, and encrypts with it what the database
+holds. Where INTERPRETER_BOT_ENCRYPTION__KEYS has the keys, put a new one first there instead, with
+the former ones after it, and run this. A bot that runs goes on meanwhile; once it was started
+again, the older keys are needed for backups only."""
+_HOST: Final = """\
+Without a verb: keep kernels until SIGTERM; then what runs gets its time, and it ends. A bot on this
+machine whose settings say the same paths finds it.
+
+  interpreter-bot host status    print what the host of these settings does
+  interpreter-bot host drain     start no more kernels, and end when the last one is gone"""
+_MODULES: Final = {"exec": "execute", "rotate-keys": "rotate_keys"}
+
+
 def read(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse a command line; ends the process where it asks for help, or is wrong.
 
@@ -52,8 +66,10 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         ("run", _add_run, "be the bot: web page, Slack, Discord", _RUN),
         ("ask", _add_ask, "ask a question that is answered by running code", _ASK),
         ("exec", _add_exec, "run cells in one sandboxed session", _EXEC),
+        ("host", _add_host, "keep kernels for bots, or ask a host what it does", _HOST),
         ("doctor", _add_json, "say which walls stand on this machine", ""),
         ("limits", _add_json, "print the limits of a session", ""),
+        ("rotate-keys", _add_nothing, "encrypt stored secrets with a new key", _ROTATE),
     ):
         command = commands.add_parser(
             name,
@@ -66,8 +82,8 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         add_options(command)
         # Interactive commands print their own sentences; unattended ones warn in their log.
         command.set_defaults(
-            module="execute" if name == "exec" else name,
-            log_level="warning" if name == "run" else "error",
+            module=_MODULES.get(name, name),
+            log_level="warning" if name in ("run", "host") else "error",
         )
     return parser.parse_args(arguments)
 
@@ -84,6 +100,20 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--unsafe-no-sandbox", action="store_true", help="run everybody's code with your own rights"
     )
+
+
+def _add_host(command: argparse.ArgumentParser) -> None:
+    command.add_argument("verb", nargs="?", choices=("serve", "status", "drain"), default="serve")
+    command.add_argument(
+        "--linger", type=float, metavar="SECONDS", help="end when no bot came for this long"
+    )
+    command.add_argument(
+        "--unsafe-no-sandbox", action="store_true", help="run everybody's code with your own rights"
+    )
+
+
+def _add_nothing(command: argparse.ArgumentParser) -> None:
+    """Leave a command without options."""
 
 
 def _add_ask(command: argparse.ArgumentParser) -> None:

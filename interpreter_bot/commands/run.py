@@ -16,11 +16,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.app import conversation_service
+from interpreter_bot.app import service_startup
 from interpreter_bot.platforms.discord import startup as discord
 from interpreter_bot.platforms.slack import startup as slack
 from interpreter_bot.platforms.web import server
-from interpreter_bot.sessions import conversations
+from interpreter_bot.sessions import session_service
 from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
@@ -51,25 +51,38 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 async def _run(config: settings.Settings, environment: Mapping[str, str]) -> int:
     with _ending() as end:
         try:
-            return await run_bot(config, environment, end)
+            return await run_bot(config, environment, end, kernels_outlive=True)
         except asyncio.CancelledError:
             return _FAILED
 
 
 async def run_bot(
-    config: settings.Settings, environment: Mapping[str, str], end: asyncio.Event
+    config: settings.Settings,
+    environment: Mapping[str, str],
+    end: asyncio.Event,
+    *,
+    kernels_outlive: bool = False,
 ) -> int:
     """Run the bot until `end` is set; returns the exit status.
+
+    Args:
+        config: the settings in effect.
+        environment: holds the keys of models.
+        end: ends it in order.
+        kernels_outlive: see `host_startup.open_hosts`.
 
     Raises:
         BotError: nothing could be opened; the sentence says why.
     """
-    async with conversation_service.open_conversations(config, environment) as service:
+    opening = service_startup.open_conversations(
+        config, environment, kernels_outlive=kernels_outlive
+    )
+    async with opening as service:
         return await _Platforms(_openings(config, service)).run(service, end)
 
 
 def _openings(
-    config: settings.Settings, service: conversations.Conversations
+    config: settings.Settings, service: session_service.SessionService
 ) -> dict[str, _Opening]:
     """Return the platforms that are set up, by their names for people."""
     openings: dict[str, _Opening] = {}
@@ -79,7 +92,7 @@ def _openings(
         )
     if config.slack.is_on:
         openings["Slack"] = functools.partial(
-            slack.serve, service, config.slack, engine=service.queries.engine
+            slack.serve, service, config.slack, tables=service.queries.library_tables
         )
     if token := config.discord.token.get_secret_value():
         openings["Discord"] = functools.partial(discord.serve, service, config.discord, token=token)
@@ -102,7 +115,7 @@ class _Platforms:
         self._lost: set[str] = set()
         self._failed: set[str] = set()
 
-    async def run(self, service: conversations.Conversations, end: asyncio.Event) -> int:
+    async def run(self, service: session_service.SessionService, end: asyncio.Event) -> int:
         """Keep them open until the end; returns the exit status."""
         closing = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:

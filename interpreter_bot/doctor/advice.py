@@ -40,6 +40,12 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     "namespaces": ("Code could see or signal processes of the host or of other sessions.", _REPORT),
     "read-only root": ("Code could change programs that later sessions run.", _REPORT),
     "files": ("Code could read secrets of the host, of the bot or of other sessions.", _REPORT),
+    "second wall of files": (
+        "Only mounts keep code from files of the host, with nothing behind them.",
+        "Linux 5.19 or newer with CONFIG_SECURITY_LANDLOCK=y, and `landlock` in its list of "
+        "security modules (`cat /sys/kernel/security/lsm`; boot parameter `lsm=`); in a container, "
+        "allow the system calls `landlock_*`.",
+    ),
     "proc": ("Code could look into processes, or change settings of the host's kernel.", _REPORT),
     "environment": ("Code could read the bot's tokens.", _REPORT),
     "host name": (
@@ -52,11 +58,23 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     "privileges": ("Code could gain rights over the host.", _REPORT),
     "system calls": ("More of the host's kernel would be open to attack.", _REPORT),
     "nested namespaces": ("Code could become root of a namespace and attack from there.", _REPORT),
+    "variables": (
+        "Variables are gone with their kernel: when it is let go, and when the bot ends.",
+        "Set snapshots.enabled, and give the disk of the data directory room.",
+    ),
+    "idle sessions": ("Code could go on in sessions that nobody uses.", _REPORT),
+    "shares of people": (
+        "Processor and disk are shared by sessions: who has more of them computing gets more.",
+        _DELEGATE,
+    ),
     "user id per session": (
-        "All sessions share one user id of the host; namespaces alone keep them apart.",
-        "Start the bot as root: then each kernel gets an id of its own between "
-        "sandbox.first_uid and first_uid + uid_count, and none is root. A user of its own for the "
-        "bot, as in deploy/interpreter-bot.service, is the usual choice, and needs nothing more.",
+        "All sessions share one user id of the host: namespaces alone keep them apart, and what "
+        "the host counts by user, one can use up for all.",
+        "Grant the bot's user ids to give away: `sudo apt install uidmap && sudo usermod "
+        "--add-subuids 1700000000-1700065535 --add-subgids 1700000000-1700065535 USER`; under "
+        "systemd also deploy/subordinate-ids.conf, which lets newuidmap work. "
+        "Or start the bot as root: then each kernel gets an id between sandbox.first_uid and "
+        "first_uid + uid_count, and none is root.",
     ),
     "core dumps": (
         "A crash starts the host's own handler, as root and outside of every limit.",
@@ -69,6 +87,11 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     ),
     "memory of a process": ("Code would be killed for memory where it now gets an error.", _LIMITS),
     "memory of a session": ("One session could use up the machine's memory.", _LIMITS),
+    "memory of the machine": (
+        "What is counted for no session may use up the machine's memory.",
+        "Set limits.memory_reserve_bytes to less than what is available, and more than 0; give the "
+        "machine more memory, or stop other programs.",
+    ),
     "control group": (
         "Memory of a session is bounded by looking four times a second, which something very "
         "fast can outrun; processor time is bounded to whole cores.",
@@ -76,6 +99,7 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     ),
     "processes": ("One session could use up the machine's processes.", _LIMITS),
     "cpu": ("One session could keep all cores busy.", _DELEGATE),
+    "priority": ("Code could keep the bot and its fork server from the processors.", _REPORT),
     "file size": ("One file could fill the disk.", _LIMITS),
     "open files": ("One process could use up the machine's open files.", _LIMITS),
     "temporary files": ("Temporary files could fill the machine's memory.", _REPORT),

@@ -7,6 +7,7 @@ it holds, what is lost without it, how to get it, and what was seen.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import os
@@ -17,17 +18,27 @@ from collections.abc import Sequence
 from typing import Final
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.doctor import advice, probes
-from interpreter_bot.kernels.metering import session_processes
+from interpreter_bot.doctor import advice, trial_kernels
+from interpreter_bot.kernels import memory_reserve
+from interpreter_bot.kernels.files import copies_in_and_out, directory_contents
+from interpreter_bot.kernels.metering import session_metering
 from interpreter_bot.text import quantities
 
 _SOCKET_PATH_BYTES: Final = 107
 # A session may keep as many in flight between sockets as it may open, which count for the bot too
 # where both run as the same user.
 _SESSIONS_OF_FILES: Final = 4
+_STILL_CORES: Final = 0.05
+# A tenth of another's weight is a ninth of both; by sessions, it would be half.
+_SMALL_SHARE: Final = 0.3
+# Of what is said to hold the disk: enough to tell, and counted in a second or two.
+_MOST_BYTES: Final = 2**60
+_MOST_FILES: Final = 200_000
+_SHOWN: Final = 3
 _INSIDE: Final = {
     "read-only root": "read_only_root",
     "files": "files",
+    "second wall of files": "landlock",
     "proc": "proc",
     "environment": "environment",
     "host name": "host_name",
@@ -41,6 +52,7 @@ _INSIDE: Final = {
     "memory of a process": "process_memory",
     "processes": "processes",
     "cpu": "cpu",
+    "priority": "priority",
     "file size": "file_size",
     "open files": "open_files",
     "temporary files": "temporary",
@@ -51,7 +63,9 @@ _WALLS: Final = {"user namespace", "namespaces", "memory of a session", "workspa
     "core dumps",
     "host name",
     "out of memory",
+    "priority",
     "python",
+    "second wall of files",
 }
 
 
@@ -79,12 +93,12 @@ def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
 
     The walls are tried even where `sandbox.enabled` is false. Runs an event loop of its own.
     """
-    about_host = (_disk(config), _runtime(config), _open_files(config))
+    about_host = (_disk(config), _reserve(config), _runtime(config), _open_files(config))
     told = _Complaints()
     logger = logging.getLogger("interpreter_bot.kernels")
     logger.addHandler(told)
     try:
-        seen = asyncio.run(probes.probe(config))
+        seen = asyncio.run(trial_kernels.probe(config))
     except (errors.BotError, OSError) as error:
         return (_no_sandbox(error, told.sentences, config.sandbox), *about_host)
     finally:
@@ -135,7 +149,7 @@ def _no_sandbox(error: Exception, complaints: Sequence[str], sandbox: settings.S
     return _finding("sandbox", False, reason, fix=fix)
 
 
-def _judge(seen: probes.ProbeResults) -> list[Finding]:
+def _judge(seen: trial_kernels.ProbeResults) -> list[Finding]:
     findings = [_user_namespace(seen), _namespaces(seen)]
     for name, check in _INSIDE.items():
         wrong, detail = seen.inside.get(check, (["the probe did not answer"], ""))
@@ -143,12 +157,20 @@ def _judge(seen: probes.ProbeResults) -> list[Finding]:
             means = "a control group's quota" if seen.groups_version else "affinity, whole cores"
             detail = f"{detail}; by {means}"
         findings.append(_finding(name, not wrong, "; ".join(wrong) or detail))
-    findings += [_uid_per_session(seen), *_memory(seen), _workspace(seen)]
+    findings += [
+        _uid_per_session(seen),
+        _idle(seen),
+        _shares(seen),
+        *_memory(seen),
+        _workspace(seen),
+    ]
+    detail = seen.variables or "one was saved, and back in the next kernel"
+    findings.append(_finding("variables", not seen.variables, detail))
     return findings
 
 
-def _user_namespace(seen: probes.ProbeResults) -> Finding:
-    own = probes.own_namespaces()["user"]
+def _user_namespace(seen: trial_kernels.ProbeResults) -> Finding:
+    own = trial_kernels.own_namespaces()["user"]
     uids = sorted({uid for session in seen.outside for uid in session.uids})
     ours = [session.namespaces.get("user", "") for session in seen.outside]
     is_apart = all(namespace not in ("", own) for namespace in ours)
@@ -158,10 +180,10 @@ def _user_namespace(seen: probes.ProbeResults) -> Finding:
     return _finding("user namespace", is_apart and bool(uids) and 0 not in uids, detail)
 
 
-def _namespaces(seen: probes.ProbeResults) -> Finding:
+def _namespaces(seen: trial_kernels.ProbeResults) -> Finding:
     wrong = []
     one, two = (session.namespaces for session in seen.outside)
-    for kind, own in probes.own_namespaces().items():
+    for kind, own in trial_kernels.own_namespaces().items():
         different = {own, one.get(kind, ""), two.get(kind, "")} - {""}
         if len(different) < 3:
             wrong.append(kind)
@@ -169,14 +191,25 @@ def _namespaces(seen: probes.ProbeResults) -> Finding:
     return _finding("namespaces", not wrong, detail or "pid, mnt, net, ipc, uts: one per session")
 
 
-def _uid_per_session(seen: probes.ProbeResults) -> Finding:
+def _uid_per_session(seen: trial_kernels.ProbeResults) -> Finding:
     one, two = (session.uid for session in seen.outside)
     is_active = len({one, two, os.geteuid()}) == 3
     detail = f"{one} and {two}" if is_active else f"all sessions run as user {one}"
     return _finding("user id per session", is_active, detail)
 
 
-def _memory(seen: probes.ProbeResults) -> tuple[Finding, Finding]:
+def _idle(seen: trial_kernels.ProbeResults) -> Finding:
+    is_active = seen.frozen_cores < _STILL_CORES
+    detail = f"a busy thread of a frozen session used {seen.frozen_cores:.0%} of a core"
+    return _finding("idle sessions", is_active, detail)
+
+
+def _shares(seen: trial_kernels.ProbeResults) -> Finding:
+    detail = f"a session of a tenth of another's weight got {seen.small_share:.0%} of a processor"
+    return _finding("shares of people", seen.small_share < _SMALL_SHARE, detail)
+
+
+def _memory(seen: trial_kernels.ProbeResults) -> tuple[Finding, Finding]:
     is_ended = seen.memory.ending is values.Ending.OUT_OF_MEMORY
     is_by_group = is_ended and seen.groups_version > 0 and seen.oom_kills > 0
     means = f"control group, version {seen.groups_version}" if is_by_group else "the bot's watchdog"
@@ -186,7 +219,7 @@ def _memory(seen: probes.ProbeResults) -> tuple[Finding, Finding]:
     return session, _finding("control group", is_by_group, seen.groups_reason)
 
 
-def _workspace(seen: probes.ProbeResults) -> Finding:
+def _workspace(seen: trial_kernels.ProbeResults) -> Finding:
     end = seen.workspace
     # Stopped for no other reason: this session is known to no other code.
     is_active = end.ending is values.Ending.STOPPED
@@ -198,7 +231,7 @@ def _disk(config: settings.Settings) -> Finding:
     data = config.paths.data
     there = _existing(data)
     free = shutil.disk_usage(there).free
-    detail = f"{data}: {quantities.size(free)} free"
+    detail = f"{data}: {quantities.size(free)} free{_largest_parts(data)}"
     needed = config.limits.workspace_bytes + config.limits.disk_reserve_bytes
     is_active = free >= needed
     if not is_active:
@@ -208,9 +241,39 @@ def _disk(config: settings.Settings) -> Finding:
     return _finding("disk", is_active, detail)
 
 
+def _largest_parts(data: pathlib.Path) -> str:
+    """Say what in the data directory holds most."""
+    sizes = {}
+    with contextlib.suppress(OSError):
+        for path in data.iterdir():
+            if path.is_symlink() or not path.is_dir():
+                sizes[path.name] = path.lstat().st_blocks * 512
+                continue
+            directory = copies_in_and_out.open_root(path)
+            try:
+                usage = directory_contents.measure(
+                    directory, most_bytes=_MOST_BYTES, most_files=_MOST_FILES
+                )
+                sizes[path.name] = usage.bytes
+            finally:
+                os.close(directory)
+    largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_SHOWN]
+    held = ", ".join(f"{quantities.size(sizes[name])} in {name}" for name in largest)
+    return f"; it holds {held}" if held else ""
+
+
+def _reserve(config: settings.Settings) -> Finding:
+    free_bytes = memory_reserve.machine_memory().free_bytes
+    reserve_bytes = config.limits.memory_reserve_bytes
+    detail = f"{quantities.size(free_bytes)} of memory are available; below "
+    detail += f"{quantities.size(reserve_bytes)} the session ends that took most of it"
+    is_active = 0 < reserve_bytes < free_bytes
+    return _finding("memory of the machine", is_active, detail)
+
+
 def _runtime(config: settings.Settings) -> Finding:
     pid, runtime = os.getpid(), config.paths.runtime
-    longest = runtime / f"{pid}-{session_processes.start_ticks(pid)}" / ("x" * 8) / "k-1"
+    longest = runtime / f"{pid}-{session_metering.start_ticks(pid)}" / ("x" * 8) / "k-1"
     size, there = len(os.fsencode(longest)), _existing(runtime)
     is_writable = os.access(there, os.W_OK | os.X_OK)
     detail = f"socket paths in {runtime} have {size} of {_SOCKET_PATH_BYTES} bytes"

@@ -2,8 +2,10 @@
 
 Imports nothing else of `interpreter_bot`: it runs in the kernel's Python environment, which may
 differ from the bot's, without the bot's settings or secrets. In order of life: `forkservers` enters
-a new root (`rootfs`), imports the analysis stack (`preloads`), forks one init process per kernel
-(`init_processes`), which confines itself (`confinement`, `seccomp`) and forks the kernel
-(`kernel_apps`, `shells`, `standard_streams`). Displays go through `dataframes` and `html_displays`;
-`previews` draws their pictures. The host's side is `kernels/provisioning`.
+a new root (`rootfs`), leaves `init_servers` behind, which forks one init process per kernel
+(`init_processes`), and imports the analysis stack (`preloads`). Forked into an init's namespaces,
+`kernel_processes` confines itself (`confinement`, `landlock`, `seccomp`) and becomes the kernel
+(`kernel_apps`, `ipython_shells`, `standard_streams`). `snapshots` saves and restores variables.
+Displays go through `dataframe_displays` and `html_displays`; `static_figure_pictures` draws their
+pictures. The host's side is `kernels/provisioning`.
 """

@@ -1,4 +1,4 @@
-"""Control messages between the bot, the fork server and each kernel's init process.
+"""Control messages between the bot, the fork server, the init server, inits and their kernels.
 
 One JSON object per packet over a SOCK_SEQPACKET Unix socket, descriptors beside it. Both ends are
 this project's and on one machine; the bot still validates what arrives.
@@ -7,11 +7,20 @@ this project's and on one machine; the bot still validates what arrives.
 from __future__ import annotations
 
 import json
+import os
 import socket
+import traceback
 from typing import Any
 
 PACKET_BYTES = 64 * 1024
-_DESCRIPTORS = 8
+# A kernel gets its listeners, namespaces, and an entrance to each hierarchy of cgroups.
+_DESCRIPTORS = 32
+_HERE = os.path.dirname(__file__)
+_REASON_CHARACTERS = 1000
+
+
+class StartError(Exception):
+    """What another process said of a failure, which needs nothing added."""
 
 
 def send(channel: socket.socket, message: dict[str, Any], descriptors: list[int]) -> None:
@@ -27,3 +36,16 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """Wait for one message; None when the other end is gone."""
     packet, descriptors, _, _ = socket.recv_fds(channel, PACKET_BYTES, _DESCRIPTORS)
     return (json.loads(packet), descriptors) if packet else None
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """Describe what failed, and at which step: this package's functions on the way, outermost
+    first.
+    """
+    if isinstance(error, StartError):
+        reason = str(error)
+    else:
+        codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+        steps = [code.co_name for code in codes if os.path.dirname(code.co_filename) == _HERE]
+        reason = f"{type(error).__name__}: {error} (in {' → '.join(steps[-3:])})"
+    return {"event": "failed", "reason": reason[:_REASON_CHARACTERS]}

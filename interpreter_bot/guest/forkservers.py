@@ -5,13 +5,21 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import select
 import signal
 import socket
 import sys
 import time
 from typing import Any, NoReturn
 
-from . import control_channels, init_processes, installer_refusals, rootfs, syscalls
+from . import (
+    control_channels,
+    init_servers,
+    installer_refusals,
+    kernel_processes,
+    rootfs,
+    syscalls,
+)
 
 
 def main(control: int, place: int) -> None:
@@ -34,6 +42,7 @@ def main(control: int, place: int) -> None:
         try:
             server = _ForkServer(channel, start)
             server.enter(place)
+            server.leave_init_server()
             server.preload()
         except OSError as error:
             control_channels.send(channel, {"event": "failed", "reason": str(error)}, [])
@@ -47,6 +56,8 @@ class _ForkServer:
         self._start = start
         self._is_walled: bool = start["walls"]
         self._workspaces: str = start["workspaces"]
+        self._kernels: dict[int, tuple[int, int]] = {}
+        """By process descriptor: pid of a kernel, and the link to its init."""
 
     def enter(self, place: int) -> None:
         """Leave the host for namespaces and a root of our own; nothing is imported before.
@@ -82,7 +93,6 @@ class _ForkServer:
         # With an editable installation, these entries name the bot's own directory.
         sys.path[:] = [entry for entry in sys.path if os.path.exists(entry)]
         self._workspaces = rootfs.WORKSPACES
-        self._pid_namespace = os.open(f"{rootfs.HOST_PROC}/self/ns/pid", os.O_RDONLY)
 
     def _become_first(self) -> None:
         """Go on as the first process of a pid namespace that this user namespace owns.
@@ -95,6 +105,24 @@ class _ForkServer:
         if pid:
             self._channel.close()
             os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
+
+    def leave_init_server(self) -> None:
+        """Go on as a child of this process, which has imported nothing yet and forks inits."""
+        kind = socket.SOCK_SEQPACKET
+        self._init_requests, requests = socket.socketpair(socket.AF_UNIX, kind)
+        self._kernel_requests, asking = socket.socketpair(socket.AF_UNIX, kind)
+        pid = os.fork()
+        if pid:
+            self._init_requests.close()
+            self._kernel_requests.close()
+            ends: dict[str, Any] = {"requests": requests, "kernel_requests": asking}
+            init_servers.InitServer(
+                self._start, channel=self._channel, forkserver=pid, **ends
+            ).serve()
+            os._exit(0)
+        requests.close()
+        asking.close()
+        syscalls.die_with_parent(signal.SIGKILL)
 
     def preload(self) -> None:
         """Import the analysis stack, warm it up, and freeze it against the garbage collector."""
@@ -126,21 +154,38 @@ class _ForkServer:
 
     def serve(self) -> None:
         """Answer requests one at a time; each takes milliseconds."""
-        signal.signal(signal.SIGCHLD, lambda *_: _reap())
+        # Ends of kernels are seen by their descriptors: a kernel can have its parent sent SIGCHLD
+        # as often as it likes, by being stopped and continued.
+        self._poll = select.poll()
+        for endpoint in (self._channel, self._kernel_requests):
+            self._poll.register(endpoint, select.POLLIN)
         while True:
-            received = control_channels.receive(self._channel)
-            if received is None:
-                return
-            message, descriptors = received
-            try:
-                if message["op"] == "fork":
-                    self._fork(message, descriptors)
-                else:
-                    self._clone_tree(message)
-            except OSError as error:
-                self._say({"event": "refused", "id": message["id"], "reason": str(error)})
-            for descriptor in descriptors:
-                os.close(descriptor)
+            for descriptor, _ in self._poll.poll():
+                if descriptor in self._kernels:
+                    self._report_end(descriptor)
+                elif descriptor == self._kernel_requests.fileno():
+                    if (received := control_channels.receive(self._kernel_requests)) is not None:
+                        self._fork_kernel(*received[1])
+                elif not self._answer():
+                    return
+
+    def _answer(self) -> bool:
+        """Answer one request of the bot; False when the bot is gone."""
+        received = control_channels.receive(self._channel)
+        if received is None:
+            return False
+        message, descriptors = received
+        try:
+            if message["op"] == "fork":
+                control_channels.send(self._init_requests, message, descriptors)
+                self._say({"event": "forked", "id": message["id"]})
+            else:
+                self._clone_tree(message)
+        except OSError as error:
+            self._say({"event": "refused", "id": message["id"], "reason": str(error)})
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return True
 
     def _clone_tree(self, message: dict[str, Any]) -> None:
         """Send a session's workspace as a mount tree that its kernel can attach."""
@@ -151,25 +196,55 @@ class _ForkServer:
         self._say({"event": "tree", "id": message["id"]}, tree)
         os.close(tree)
 
-    def _fork(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        if self._is_walled:
-            # This process stays in the host's pid namespace; each child is the first of a new one.
-            syscalls.setns(self._pid_namespace, syscalls.CLONE_NEWPID)
-            syscalls.unshare(syscalls.CLONE_NEWPID)
-        if os.fork() == 0:
-            self._be_init(message, descriptors)
-        self._say({"event": "forked", "id": message["id"]})
+    def _fork_kernel(self, link: int, *spaces: int) -> None:
+        """Fork a kernel into the pid namespace of the init that asks for it.
 
-    def _be_init(self, message: dict[str, Any], descriptors: list[int]) -> NoReturn:
-        self._channel.close()
-        if self._is_walled:
-            os.close(self._pid_namespace)
-        signal.set_wakeup_fd(-1)
-        gc.disable()
-        link, *listeners = descriptors
-        spec = self._start | message | {"listeners": listeners}
-        spec["rlimits"]["DATA"] += self._data_bytes
-        init_processes.run(socket.socket(fileno=link), spec, self._run_kernel)
+        Args:
+            link: to that init.
+            spaces: its pid namespace, where it has one of its own.
+        """
+        try:
+            for space in spaces:
+                syscalls.setns(space, syscalls.CLONE_NEWPID)
+            pid = os.fork()
+        except OSError as error:
+            # The init may be gone, which is why.
+            with socket.socket(fileno=link) as init, contextlib.suppress(OSError):
+                control_channels.send(init, control_channels.failure(error), [])
+        else:
+            if pid == 0:
+                self._be_kernel(link, *spaces)
+            pidfd = os.pidfd_open(pid)
+            self._kernels[pidfd] = pid, link
+            self._poll.register(pidfd, select.POLLIN)
+        for space in spaces:
+            os.close(space)
+
+    def _be_kernel(self, link: int, *spaces: int) -> NoReturn:
+        try:
+            # With these, user code could speak for other kernels' parents and inits.
+            for endpoint in (self._channel, self._init_requests, self._kernel_requests):
+                endpoint.close()
+            for pidfd, (_, other) in self._kernels.items():
+                os.close(pidfd)
+                os.close(other)
+            for space in spaces:
+                os.close(space)
+            init = socket.socket(fileno=link)
+            size = self._data_bytes
+            kernel_processes.run(init, self._start, self._run_kernel, data_bytes=size)
+        finally:
+            os._exit(1)
+
+    def _report_end(self, pidfd: int) -> None:
+        """Tell a kernel's init how the kernel ended."""
+        pid, link = self._kernels.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        # The init may have ended before, or have been killed with its kernel.
+        with socket.socket(fileno=link) as init, contextlib.suppress(OSError):
+            control_channels.send(init, {"event": "ended", "status": status}, [])
 
     def _say(self, message: dict[str, Any], *descriptors: int) -> None:
         control_channels.send(self._channel, message, list(descriptors))
@@ -186,9 +261,3 @@ def _memory() -> dict[str, int]:
     with open("/proc/self/status") as file:
         pairs = (line.split(":", 1) for line in file if line.startswith("Vm"))
         return {name: int(value.split()[0]) * 1024 for name, value in pairs}
-
-
-def _reap() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass

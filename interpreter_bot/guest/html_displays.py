@@ -22,7 +22,7 @@ import warnings
 from types import ModuleType
 from typing import Any
 
-from . import preloads, previews
+from . import preloads, static_figure_pictures
 
 _HTML_TYPE = "text/html"
 
@@ -149,9 +149,9 @@ def _complete(data: dict[str, Any]) -> None:
             _add_vega(data, data.pop(mime), is_lite=found[1] == "vegalite")
             return
     if isinstance(svg := data.get(_SVG), str):
-        _add_preview(data, previews.of_svg(svg))
+        _add_preview(data, static_figure_pictures.of_svg(svg))
     elif isinstance(latex := data.get(_LATEX), str) and _HTML not in data:
-        _add_preview(data, previews.of_latex(latex))
+        _add_preview(data, static_figure_pictures.of_latex(latex))
 
 
 def _add_preview(data: dict[str, Any], png: bytes | None) -> None:
@@ -160,7 +160,7 @@ def _add_preview(data: dict[str, Any], png: bytes | None) -> None:
 
 
 def _add_plotly(data: dict[str, Any], figure: dict[str, Any]) -> None:
-    title = previews.title_of_plotly(figure)
+    title = static_figure_pictures.title_of_plotly(figure)
     document: dict[str, Any] = {
         name: figure[name] for name in ("data", "layout", "frames") if name in figure
     }
@@ -172,9 +172,9 @@ def _add_plotly(data: dict[str, Any], figure: dict[str, Any]) -> None:
         library=_plotly_library(),
     )
     data[TITLE] = title
-    data.setdefault(_PLAIN, previews.describe_plotly(figure))
+    data.setdefault(_PLAIN, static_figure_pictures.describe_plotly(figure))
     del data[_PLOTLY]
-    _add_preview(data, previews.of_plotly(figure))
+    _add_preview(data, static_figure_pictures.of_plotly(figure))
 
 
 @functools.cache

@@ -1,7 +1,10 @@
-"""The init process of a kernel's pid namespace: confines itself, forks the kernel, reaps.
+"""The init process of a kernel's pid namespace: makes its walls, has the kernel forked, reaps.
 
 It runs no user code, and its end ends everything in the namespace. It takes requests from one
 socket, whose other end the bot holds: when that closes, however the bot died, this process ends.
+
+The kernel is a copy of the fork server, which forks it into this namespace: it is no child of this
+process, but processes that it leaves behind become so.
 """
 
 from __future__ import annotations
@@ -11,56 +14,48 @@ import os
 import select
 import signal
 import socket
-import traceback
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from . import confinement, control_channels, rootfs, syscalls
 
 Spec = dict[str, Any]
 
-_ENTERED = b"."
-# Where no cgroup sets CPU weights, the bot still has priority over the sessions.
-_NICENESS = 5
-_HERE = os.path.dirname(__file__)
-# Fits into a pipe at once, even at four bytes a character.
-_REASON_CHARACTERS = 1000
+_NAMESPACES = ("mnt", "net", "ipc", "uts")
 
 
-def run(channel: socket.socket, spec: Spec, run_kernel: Callable[[Spec], None]) -> NoReturn:
+def run(
+    channel: socket.socket, start: Spec, request: Spec, kernel_requests: socket.socket
+) -> NoReturn:
     """Run this process from start to exit.
 
     Args:
         channel: this end of the socket to the bot.
-        spec: from the fork request; see `kernels/provisioning/forkservers`.
-        run_kernel: runs the kernel in a process of its own, after its confinement.
+        start: what the bot told the fork server at its start.
+        request: to fork; see `kernels/provisioning/start_parameters`.
+        kernel_requests: where the fork server is asked for the kernel.
     """
     status = 1
     try:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
-        status = _Init(channel, spec).live(run_kernel)
+        status = _Init(channel, start | request).live(request, kernel_requests)
     except Exception as error:
         # The only broad `except` of this process: it has no other way to report a failed start.
         with contextlib.suppress(OSError):
-            control_channels.send(channel, {"event": "failed", "reason": _reason(error)}, [])
+            control_channels.send(channel, control_channels.failure(error), [])
     finally:
         os._exit(status)
 
 
-class _UnconfinedError(Exception):
-    """The kernel's process reports why it could not be confined."""
+def _sockets(count: int) -> list[int]:
+    """Make sockets in this network namespace."""
+    return [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).detach() for _ in range(count)]
 
 
-def _reason(error: Exception) -> str:
-    """Describe what failed, and at which step: this package's functions on the way, outermost
-    first.
-    """
-    if isinstance(error, _UnconfinedError):
-        return str(error)
-    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    steps = [code.co_name for code in codes if os.path.dirname(code.co_filename) == _HERE]
-    return f"{type(error).__name__}: {error} (in {' → '.join(steps[-3:])})"[:_REASON_CHARACTERS]
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 class _Init:
@@ -68,141 +63,114 @@ class _Init:
         self._channel = channel
         self._spec = spec
         self._kernel = 0
+        self._kernel_fd = -1
+        # To the kernel while it starts, then to the fork server, which says how the kernel ended.
+        self._link, self._far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # Of version 1's freezer, where there is one: the switch.
+        self._switches: list[int] = []
+        self._stopped_before: set[int] = set()
 
-    def live(self, run_kernel: Callable[[Spec], None]) -> int:
-        """Confine, fork, serve until the kernel or the bot is gone."""
-        is_walled = self._spec["walls"]
-        if is_walled:
-            spec = self._spec
+    def live(self, request: Spec, kernel_requests: socket.socket) -> int:
+        """Confine, have the kernel forked, serve until the kernel or the bot is gone."""
+        spec = self._spec
+        if spec["walls"]:
             confinement.enter_namespaces(
                 temporary_bytes=spec["temporary_bytes"],
                 uid=spec["uid"],
                 readable=spec["readable"],
             )
         confinement.give_up_first()
-        if is_walled:
+        if spec["walls"]:
             syscalls.set_dumpable(False)
+        # The bot gives these an address, which nobody in here can look up.
+        listeners = _sockets(spec["channels"])
         pidfd = os.pidfd_open(os.getpid())
-        self._say({"event": "separated"}, pidfd)
+        self._say({"event": "separated"}, pidfd, *listeners)
         os.close(pidfd)
         received = control_channels.receive(self._channel)
         if received is None:
             return 0
-        # Into the cgroups, before anything is allocated for the kernel.
-        for entrance in received[1]:
+        count = received[0]["entrances"]
+        entrances, freezer = received[1][:count], received[1][count:]
+        for entrance in entrances:
             os.write(entrance, b"0")
-            os.close(entrance)
-        if is_walled:
-            confinement.enter_cgroup_namespace()
+        entrances, self._switches = entrances + freezer[:1], freezer[1:]
         wakeup, waker = socket.socketpair()
         waker.setblocking(False)
         # Before there is a child whose end could be missed.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        pidfd = self._fork_kernel(run_kernel, [wakeup, waker])
-        self._say({"event": "started"}, pidfd)
-        os.close(pidfd)
+        with kernel_requests:
+            self._ask_for_kernel(kernel_requests)
+        # The key comes from the bot, past the fork server: later kernels begin with its memory.
+        told = request | {"key": received[0]["key"], "entrances": len(entrances)}
+        self._start_kernel(told, entrances, listeners)
+        self._hand_out("started", spec["channels"], os.dup(self._kernel_fd))
         return self._serve(wakeup)
 
-    def _fork_kernel(self, run_kernel: Callable[[Spec], None], ours: list[socket.socket]) -> int:
-        """Fork the kernel's process; returns its pid once it is confined."""
-        told, tell = os.pipe()
-        masked, mask = os.pipe()
-        self._kernel = os.fork()
-        if self._kernel == 0:
-            self._be_kernel(run_kernel, ours, tell, masked, (told, mask))
-        pidfd = os.pidfd_open(self._kernel)
-        for descriptor in (*self._spec["listeners"], tell, masked):
-            os.close(descriptor)
+    def _ask_for_kernel(self, kernel_requests: socket.socket) -> None:
+        names = ["pid"] if self._spec["walls"] else []
+        spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
+        with self._far_end:
+            sent = [self._far_end.fileno(), *spaces]
+            control_channels.send(kernel_requests, {"op": "fork"}, sent)
+        _close(spaces)
+
+    def _start_kernel(self, told: Spec, entrances: list[int], listeners: list[int]) -> None:
+        """Tell the kernel's process what it is to be, and wait until it is confined."""
+        names = _NAMESPACES if self._spec["walls"] else ()
+        spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in names]
+        sent = [*entrances, *listeners, *spaces]
+        control_channels.send(self._link, told, sent)
+        _close(sent)
         # The kernel enters its user namespace while /proc/sys is writable, this process makes that
         # read-only, and only then does the kernel go on.
-        first = os.read(told, 1)
-        if first == _ENTERED:
-            if self._spec["walls"]:
-                confinement.mask_proc(self._spec["proc_files"])
-            with contextlib.suppress(BrokenPipeError):
-                os.write(mask, b".")
-            first = b""
-        # The kernel closes its end of the pipe once it is confined, or writes why it could not be.
-        with os.fdopen(told, "rb") as rest:
-            reason = first + rest.read()
-        os.close(mask)
-        if reason:
-            raise _UnconfinedError(reason.decode("utf-8", "replace"))
-        return pidfd
-
-    def _be_kernel(
-        self,
-        run_kernel: Callable[[Spec], None],
-        ours: list[socket.socket],
-        tell: int,
-        masked: int,
-        unused: tuple[int, int],
-    ) -> NoReturn:
-        status = 1
-        try:
-            try:
-                signal.set_wakeup_fd(-1)
-                for endpoint in (self._channel, *ours):
-                    endpoint.close()
-                for descriptor in unused:
-                    os.close(descriptor)
-                self._confine(tell, masked)
-            except Exception as error:
-                # The broad `except` of this process, as above.
-                os.write(tell, _reason(error).encode())
-            else:
-                os.close(tell)
-                run_kernel(self._spec)
-                status = 0
-        finally:
-            os._exit(status)
-
-    def _confine(self, tell: int, masked: int) -> None:
-        """Confine this process, which becomes the kernel."""
-        os.setsid()
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for number in range(3):
-            os.dup2(nowhere, number)
+        entered, (self._kernel_fd,) = self._hear("entered")
+        self._kernel = entered["pid"]
         if self._spec["walls"]:
-            confinement.enter_user_namespace(self._spec["uid"])
-        os.write(tell, _ENTERED)
-        if not os.read(masked, 1):
-            raise BrokenPipeError("the first process is gone")
-        os.close(masked)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
-        os.nice(_NICENESS)
-        confinement.limit(self._spec["rlimits"])
-        if self._spec["walls"]:
-            if self._spec["affinity"]:
-                os.sched_setaffinity(0, self._spec["affinity"])
-            confinement.confine(is_watched=bool(self._spec["affinity"]))
+            confinement.mask_proc(self._spec["proc_files"])
+        control_channels.send(self._link, {"op": "go"}, [])
+        self._hear("confined")
+
+    def _hear(self, event: str) -> tuple[dict[str, Any], list[int]]:
+        """Wait for the kernel's process to say what it did."""
+        received = control_channels.receive(self._link)
+        if received is None:
+            raise control_channels.StartError("the fork server ended")
+        message, _ = received
+        if message["event"] == "ended":
+            raise control_channels.StartError(f"it ended with status {message['status']}")
+        if message["event"] != event:
+            raise control_channels.StartError(message["reason"])
+        return received
 
     def _serve(self, wakeup: socket.socket) -> int:
         poll = select.poll()
-        poll.register(self._channel, select.POLLIN)
-        poll.register(wakeup, select.POLLIN)
+        for endpoint in (self._channel, wakeup, self._link):
+            poll.register(endpoint, select.POLLIN)
         while True:
             for descriptor, _ in poll.poll():
                 if descriptor == wakeup.fileno():
                     wakeup.recv(512)
-                    if (status := self._reap()) is not None:
-                        self._say({"event": "ended", "status": status})
+                    self._reap()
+                elif descriptor == self._link.fileno():
+                    if (received := control_channels.receive(self._link)) is not None:
+                        self._say(received[0])
                         return 0
+                    # The fork server ended, and can tell no status any more.
+                    poll.unregister(self._link)
+                    poll.register(self._kernel_fd, select.POLLIN)
+                elif descriptor == self._kernel_fd:
+                    self._say({"event": "ended"})
+                    return 0
                 elif not self._obey():
                     return 0
 
-    def _reap(self) -> int | None:
-        """Reap dead children; returns the kernel's wait status, once it has one."""
+    def _reap(self) -> None:
+        """Reap what the kernel left behind."""
         with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == self._kernel:
-                    return status
-                if pid == 0:
-                    break
-        return None
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
 
     def _obey(self) -> bool:
         """Handle one request of the bot; False when the bot is gone."""
@@ -212,14 +180,73 @@ class _Init:
                 # Without a pid namespace, the end of this process does not kill the kernel.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._kernel, signal.SIGKILL)
+            for switch in self._switches:
+                # What is frozen does not die.
+                os.write(switch, b"THAWED")
             return False
-        _, descriptors = received
-        syscalls.move_mount(descriptors[0], rootfs.DATA)
-        os.close(descriptors[0])
-        # Privileges were kept for mounting only.
-        confinement.confine(is_watched=False)
-        self._say({"event": "attached"})
+        request, descriptors = received
+        if request["op"] == "connect":
+            self._hand_out("socket", 1)
+        elif request["op"] == "attach":
+            for tree, target in zip(descriptors, (rootfs.DATA, rootfs.VARIABLES), strict=True):
+                syscalls.move_mount(tree, target)
+                os.close(tree)
+            # For `_signal`, and not for longer: that user may change how this process is scheduled.
+            os.setresuid(-1, -1, self._spec["uid"])
+            # Privileges were kept for mounting only.
+            confinement.confine(is_watched=False)
+            self._say({"event": "attached"})
+        elif request["op"] == "freeze":
+            self._stop_all()
+        else:
+            self._continue_all()
         return True
+
+    def _stop_all(self) -> None:
+        """Stop every other process of the namespace, where no control group freezes them.
+
+        It happens at once for all, with no fork in between. What user code had stopped before stays
+        stopped when the others go on.
+        """
+        self._stopped_before = {pid for pid in _others() if _is_stopped(pid)}
+        self._signal([-1], signal.SIGSTOP)
+
+    def _continue_all(self) -> None:
+        stopped = set(_others()) - self._stopped_before if self._stopped_before else [-1]
+        self._signal(stopped, signal.SIGCONT)
+
+    def _signal(self, pids: Iterable[int], number: int) -> None:
+        if os.getpid() != 1:
+            return  # `-1` would be everybody.
+        own = os.getuid()
+        os.setresuid(self._spec["uid"], -1, own)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        os.setresuid(own, -1, self._spec["uid"])
+
+    def _hand_out(self, event: str, count: int, *descriptors: int) -> None:
+        """Send the bot unconnected sockets, and close here what was sent.
+
+        A connection is of the network that the connecting socket is of, on both sides: were that
+        the bot's, code could ask the accepted socket about the host's interfaces.
+        """
+        sent = [*descriptors, *_sockets(count)]
+        self._say({"event": event}, *sent)
+        for descriptor in sent:
+            os.close(descriptor)
 
     def _say(self, message: dict[str, Any], *descriptors: int) -> None:
         control_channels.send(self._channel, message, list(descriptors))
+
+
+def _others() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"T"
+    except OSError:
+        return False  # It ended meanwhile.

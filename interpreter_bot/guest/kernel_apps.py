@@ -22,7 +22,7 @@ from ipykernel import iostream, ipkernel, kernelapp
 from jupyter_client import session as sessions
 from traitlets import config
 
-from . import html_displays, preloads, shells, standard_streams
+from . import html_displays, ipython_shells, preloads, process_state, standard_streams
 
 # Cells, and the modules each needs: a cell whose modules are not preloaded is skipped.
 _WARM_UP = (
@@ -129,8 +129,10 @@ class _GuestKernel(ipkernel.IPythonKernel):
             # The workspace is mounted when a spare kernel is leased, over the old directory.
             os.chdir(self.home)
             self.is_at_home = True
+            process_state.begin()
         self.descriptors.begin(self.get_parent("shell"))
         try:
+            self.shell.end_saving()
             signal.signal(signal.SIGINT, signal.default_int_handler)
             reply = await super().do_execute(code, silent, *args, **options)
         except (Exception, KeyboardInterrupt) as error:
@@ -153,7 +155,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
 
 def _failure(error: BaseException) -> dict[str, Any]:
     """Build the reply to a request that broke the kernel's own machinery."""
-    name, message = type(error).__name__, shells.message(error)
+    name, message = type(error).__name__, ipython_shells.message(error)
     content = {"ename": name, "evalue": message, "traceback": [f"{name}: {message}"]}
     return content | {"status": "error", "user_expressions": {}, "payload": []}
 
@@ -177,7 +179,7 @@ class _GuestApp(kernelapp.IPKernelApp):
         self.iopub_thread.start()
         self.iopub_socket = self.iopub_thread.background_socket
         self.control_thread = self.shell_channel_thread = None
-        self.shell = shells.GuestShell.instance()
+        self.shell = ipython_shells.GuestShell.instance()
         self.displayhook = sys.displayhook
         self._make_kernel()
         self._redirect(spec)
@@ -224,7 +226,7 @@ class _GuestApp(kernelapp.IPKernelApp):
             stdin_socket=self.stdin_socket,
             shell_channel_thread=_NoShellThread(),
             log=self.log,
-            shell_class=shells.GuestShell,
+            shell_class=ipython_shells.GuestShell,
             user_ns=self.shell.user_ns,
         )
         return kernel
@@ -260,7 +262,7 @@ class _GuestApp(kernelapp.IPKernelApp):
 
 def warm_up(start: dict[str, Any]) -> None:
     """Create the shell and run cells in it, so that kernels do nothing for the first time."""
-    shell = shells.make(os.environ["HOME"] + "/.ipython")
+    shell = ipython_shells.make(os.environ["HOME"] + "/.ipython")
     nowhere, session = _Nowhere(), sessions.Session(key=b"")
     for target in (shell.displayhook, shell.display_pub):
         target.session, target.pub_socket = session, nowhere
@@ -276,6 +278,7 @@ def warm_up(start: dict[str, Any]) -> None:
     sys.stdout = stdout
     if plots := sys.modules.get("matplotlib.pyplot"):
         plots.close("all")
+    process_state.begin()
     shell.reset(new_session=True)
     shell.execution_count = 1
     _app()

@@ -20,8 +20,11 @@ WORKSPACES = HOST + "/workspaces"
 HOST_PROC = HOST + "/proc"
 GUEST = HOST + "/guest"
 DATA = "/mnt/data"
+VARIABLES = "/var/lib/variables"
 TOOLS = "/opt/bin"
 HOME = "/tmp/home"
+# Shown by the mounts and allowed by nothing else: whoever cannot read it is behind Landlock.
+CANARY = HOST + "/canary"
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _CONFIGURATION = (
@@ -50,6 +53,14 @@ _FILES = {
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "/etc/resolv.conf": "",
 }
+
+SHOWN = (*_SYSTEM, "/etc", "/proc", "/sys", "/var", TOOLS)
+"""What every kernel may read, beside its Python and its own files."""
+
+
+def device_paths() -> list[str]:
+    """List the device files there are."""
+    return [f"/dev/{name}" for name in _DEVICES]
 
 
 class MountTrees:
@@ -109,6 +120,8 @@ class MountTrees:
         for name, tree in self._devices.items():
             _attach(tree, f"{root}/dev/{name}", is_directory=False)
         os.makedirs(root + HOST)
+        with open(root + CANARY, "w") as file:
+            file.write("canary\n")
         syscalls.mount("host", root + HOST, "tmpfs", syscalls.MS_NOSUID, "size=16k,mode=0755")
         _attach(self._guest, root + GUEST, is_directory=True)
         _attach(self._workspaces, root + WORKSPACES, is_directory=True)
@@ -168,7 +181,16 @@ def _offer_ffmpeg(root: str) -> None:
 
 def _furnish(root: str, *, cores: int) -> None:
     """Create the directories and small files that do not come from the host."""
-    for path in (DATA, "/proc", "/tmp", "/dev/shm", "/run", "/var/tmp", "/sys/devices/system/cpu"):
+    for path in (
+        DATA,
+        VARIABLES,
+        "/proc",
+        "/tmp",
+        "/dev/shm",
+        "/run",
+        "/var/tmp",
+        "/sys/devices/system/cpu",
+    ):
         os.makedirs(root + path, exist_ok=True)
     os.symlink("/usr/share/zoneinfo/UTC", root + "/etc/localtime")
     for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):

@@ -89,6 +89,7 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "set_mempolicy": (238, 237),
     "set_mempolicy_home_node": (450, 450),
     "migrate_pages": (256, 238),
+    "ioprio_set": (251, 30),
     "move_pages": (279, 239),
     "mknod": (133, None),
     "mknodat": (259, 33),
@@ -166,8 +167,8 @@ _NAMESPACES = 0x7E020000 | 0x80
 _THREAD, _SHARED_FILES = 0x10000, 0x400
 _CLOSE_RANGE_UNSHARE = 2
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-# Everything about interfaces, bridges, drivers and namespaces. The sockets that the bot connected
-# are in the host's network namespace, and would answer about that.
+# Everything about interfaces, bridges, drivers and namespaces. No socket here is of the host's
+# network, and this is a second wall before the code that would answer.
 _SIOC_FIRST, _SIOC_BEYOND = 0x890B, 0x8A00
 # What psutil asks first of each interface; one that is not there it passes over.
 _SIOCGIFMTU = 0x8921
@@ -176,7 +177,7 @@ _PR_SET_SECCOMP, _PR_FUTEX_HASH = 22, 78
 # and memory the kernel does not count; the answer is that of a kernel without them.
 _F_NOTIFY, _F_OFD = 1026, (36, 37, 38)
 _MSG_OOB = 1
-_MAP_SHARED, _MAP_ANONYMOUS = 1, 0x20
+_MAP_SHARED, _MAP_ANONYMOUS, _MAP_HUGETLB = 1, 0x20, 0x40000
 _MOST_SHARED_BYTES = 64 * 1024 * 1024
 _SOL_SOCKET = 1
 # The variants that exceed the system's limits by force are refused to unprivileged callers.
@@ -290,7 +291,10 @@ def _little_shared_memory() -> bytes:
     """
     allow = _instruction(_RETURN, _ALLOW)
     flags = _MAP_SHARED | _MAP_ANONYMOUS
-    rule = _instruction(_LOAD, _FOURTH_ARGUMENT) + _instruction(_AND, flags)
+    rule = _instruction(_LOAD, _FOURTH_ARGUMENT)
+    # Huge pages, which a host reserves for somebody, are no resident memory of the process.
+    rule += _instruction(_JUMP_SET, _MAP_HUGETLB, 0, 1) + _answer(errno.ENOMEM)
+    rule += _instruction(_AND, flags)
     rule += _instruction(_JUMP_EQUAL, flags, 1, 0) + allow
     rule += _instruction(_LOAD, _SECOND_ARGUMENT + _HIGH_HALF)
     rule += _instruction(_JUMP_EQUAL, 0, 1, 0) + _answer(errno.ENOMEM)

@@ -242,9 +242,21 @@ class ExecutionStream:
                 if message.content.get("execution_state") == "idle":
                     self._idle.set()
                 continue
+            if message.size_bytes > _BREATH_BYTES:
+                # Beside the event loop, in steps between which it goes on.
+                read = await asyncio.to_thread(self._read, message)
+            else:
+                read = self._read(message)
             began = time.thread_time()
-            for output in self._reader.read(message):
+            for output in read:
                 self._show(output)
+            self._connection.reading_seconds += time.thread_time() - began
+
+    def _read(self, message: jupyter_messages.Message) -> outputs.Outputs:
+        began = time.thread_time()
+        try:
+            return self._reader.read(message)
+        finally:
             self._connection.reading_seconds += time.thread_time() - began
 
     def _has_heard_much(self) -> bool:

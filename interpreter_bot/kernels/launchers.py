@@ -1,7 +1,8 @@
-"""Start of kernels through jupyter_client, so that another provisioner can replace ours; their end.
+"""Start of kernels by a provisioner of jupyter_client's kind, so that another can replace ours.
 
-What a provisioner must offer beyond jupyter_client's own interface stands in `ports`. Kernels are
-closed in tasks that survive cancellation of the caller.
+What it must offer beyond jupyter_client's own interface stands in `provisioner_port`. There is no
+kernel manager between: it would spend some milliseconds a start on a file that nobody reads. And
+the end of kernels: they are closed in tasks that survive cancellation of the caller.
 """
 
 from __future__ import annotations
@@ -13,13 +14,11 @@ import inspect
 import logging
 import uuid
 from importlib import metadata
-from typing import Any
 
-import jupyter_client
 from jupyter_client import kernelspec, provisioning
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import executions, ports
+from interpreter_bot.kernels import live_kernels, provisioner_port
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.kernels.provisioning import provisioners
 from interpreter_bot.kernels.wire import clients, sockets
@@ -39,21 +38,26 @@ def check(name: str) -> None:
     Raises:
         SettingsError: there is none of that name, or it lacks something; the sentence says what.
     """
-    found = list(metadata.entry_points(group=_GROUP, name=name))
-    if not found:
-        raise errors.SettingsError(f"No kernel provisioner called {name} is installed.")
+    found = _find(name)
     try:
-        kind = found[0].load()
+        kind = found.load()
     except (ImportError, AttributeError) as error:
         told = f"The kernel provisioner {name} cannot be loaded: {error}."
         raise errors.SettingsError(told) from error
     if not (isinstance(kind, type) and issubclass(kind, provisioning.KernelProvisionerBase)):
         raise errors.SettingsError(f"{name} is no kernel provisioner of jupyter_client's kind.")
-    if missing := [needed for needed in ports.MEMBERS if not _offers(kind, needed)]:
+    if missing := [needed for needed in provisioner_port.MEMBERS if not _offers(kind, needed)]:
         raise errors.SettingsError(
             f"The kernel provisioner {name} cannot be used: it lacks {', '.join(missing)}. "
             "It must do what ForkProvisioner does."
         )
+
+
+def _find(name: str) -> metadata.EntryPoint:
+    found = list(metadata.entry_points(group=_GROUP, name=name))
+    if not found:
+        raise errors.SettingsError(f"No kernel provisioner called {name} is installed.")
+    return found[0]
 
 
 def _offers(kind: type, name: str) -> bool:
@@ -62,44 +66,28 @@ def _offers(kind: type, name: str) -> bool:
     return hasattr(kind, name) or any(name in names for names in declared)
 
 
-class _Manager(jupyter_client.AsyncKernelManager):
-    """Kernel manager without a control channel: kernels end by being killed, not asked."""
-
-    def _connect_control_socket(self) -> None:
-        """Connect nothing: a confined kernel listens on no such channel."""
-
-    async def begin(self) -> None:
-        """Start the kernel as `start_kernel` does, without its sleep of 10 ms."""
-        command, options = await self.pre_start_kernel()
-        await self._launch_kernel(command, **options)
-        await self.post_start_kernel(**options)
-
-    async def _async_wait(self, pollinterval: float = 0.1) -> None:
-        """Wait for the end itself, instead of polling as jupyter_client does."""
-        if self.provisioner is not None:
-            await self.provisioner.wait()
-
-
 @dataclasses.dataclass(slots=True)
 class LaunchedKernel:
-    """A started kernel with its provisioner and manager.
+    """A started kernel with its provisioner.
 
     Attributes:
         kernel: ready to execute.
-        provisioner: attaches workspaces, and measures what the session uses.
-        manager: jupyter_client's, which ends it.
+        provisioner: attaches workspaces, measures what the session uses, and ends it.
         workspace: the attached one, if any.
+        person: who asked for it last; see `person_shares`.
+        weight: the part of that person's share of processor and disk that the session has.
     """
 
-    kernel: executions.Kernel
-    provisioner: ports.Provisioner
-    manager: jupyter_client.AsyncKernelManager
+    kernel: live_kernels.Kernel
+    provisioner: provisioner_port.Provisioner
     workspace: workspaces.Workspace | None = None
+    person: str = ""
+    weight: float = 1.0
 
     async def close(self) -> None:
         """Kill the kernel and clean up after it."""
         await self.kernel.close()
-        await self.manager.shutdown_kernel(now=True)
+        await _end(self.provisioner)
 
 
 class Launcher:
@@ -110,16 +98,9 @@ class Launcher:
     ) -> None:
         self._kernels = kernels
         self._host_context = host_context
+        self._kind = _find(kernels.provisioner).load()
         self._spec = kernelspec.KernelSpec(
-            argv=["forked"],
-            display_name="Python (sandboxed)",
-            language="python",
-            metadata={
-                "kernel_provisioner": {
-                    "provisioner_name": kernels.provisioner,
-                    "config": {"host_context": host_context},
-                }
-            },
+            argv=["forked"], display_name="Python (sandboxed)", language="python"
         )
 
     async def launch(self) -> LaunchedKernel:
@@ -129,33 +110,36 @@ class Launcher:
             KernelStartError: it did not start in time; nothing is left of it.
         """
         kernel_id = uuid.uuid4().hex
-        manager: Any = _Manager(kernel_id=kernel_id)
-        manager.connection_file = str(self._host_context.runtime / kernel_id[:8] / "kernel.json")
-        manager._kernel_spec = self._spec
+        provisioner: provisioner_port.Provisioner = self._kind(
+            kernel_id=kernel_id, kernel_spec=self._spec, host_context=self._host_context
+        )
         connection = None
         try:
             async with asyncio.timeout(self._kernels.start_seconds):
-                await manager.begin()
-                connection = clients.Client(manager.get_connection_info())
-                await self._open(connection, manager.provisioner)
+                options = await provisioner.pre_launch()
+                told = await provisioner.launch_kernel(options.pop("cmd"), **options)
+                connection = clients.Client(told["key"], provisioner.connect)
+                await self._open(connection, provisioner)
         except BaseException as error:
             if connection is not None:
                 connection.close()
-            if manager.has_kernel:
-                await manager.shutdown_kernel(now=True)
+            if provisioner.has_process:
+                await _end(provisioner)
             if isinstance(error, TimeoutError):
                 raise errors.KernelStartError from error
             raise
-        kernel = executions.Kernel(
-            manager.provisioner,
+        kernel = live_kernels.Kernel(
+            provisioner,
             connection,
             id=kernel_id,
             limits=self._host_context.limits,
             interrupt_grace_seconds=self._kernels.interrupt_grace_seconds,
         )
-        return LaunchedKernel(kernel, manager.provisioner, manager)
+        return LaunchedKernel(kernel, provisioner)
 
-    async def _open(self, connection: clients.Client, provisioner: ports.Provisioner) -> None:
+    async def _open(
+        self, connection: clients.Client, provisioner: provisioner_port.Provisioner
+    ) -> None:
         opening = asyncio.create_task(connection.open(), name="connecting")
         ended = asyncio.create_task(provisioner.ended.wait(), name="death before welcome")
         try:
@@ -170,6 +154,17 @@ class Launcher:
         finally:
             opening.cancel()
             ended.cancel()
+
+
+async def _end(provisioner: provisioner_port.Provisioner) -> None:
+    """Kill a kernel, wait until nothing of it runs, and clean up after it."""
+    await provisioner.kill()
+    try:
+        async with asyncio.timeout(_DEATH_SECONDS):
+            await provisioner.wait()
+    except TimeoutError:
+        _log.warning("kernel %s was killed and has not ended", provisioner.kernel_id)
+    await provisioner.cleanup()
 
 
 class Shutdowns:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from typing import TypeAlias
 
-from interpreter_bot.kernels import executions
+from interpreter_bot.kernels import live_kernels
 
 OnWait: TypeAlias = Callable[[int], None]
 
@@ -14,10 +13,10 @@ OnWait: TypeAlias = Callable[[int], None]
 class Lease:
     """Lease of one session's kernel, from `Pool.lease`."""
 
-    def __init__(self, take: Callable[[OnWait | None], Awaitable[executions.Kernel]]) -> None:
+    def __init__(self, take: Callable[[OnWait | None], Awaitable[live_kernels.Kernel]]) -> None:
         self._take = take
 
-    async def kernel(self, *, waiting: OnWait | None = None) -> executions.Kernel:
+    async def kernel(self, *, waiting: OnWait | None = None) -> live_kernels.Kernel:
         """Return the session's kernel; may be called repeatedly.
 
         It is always alive: if the former one was lost, another is started, whose `announcement`
@@ -34,21 +33,25 @@ class Lease:
         return await self._take(waiting)
 
 
-class HolderCounts:
-    """Number of leases held, by session."""
+class Holders(Container[str]):
+    """Who holds leases, by session."""
 
     def __init__(self) -> None:
-        self._counts: collections.Counter[str] = collections.Counter()
+        self._people: dict[str, list[str]] = {}
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._counts
+    def __contains__(self, key: object) -> bool:
+        return key in self._people
 
-    def add(self, key: str) -> None:
-        """Count one more lease."""
-        self._counts[key] += 1
+    def person(self, key: str) -> str:
+        """Return who leased a session last; its own key where that was nobody in particular."""
+        return next(filter(None, reversed(self._people.get(key, []))), key)
 
-    def remove(self, key: str) -> None:
-        """Count one lease less."""
-        self._counts[key] -= 1
-        if not self._counts[key]:
-            del self._counts[key]
+    def add(self, key: str, person: str) -> None:
+        """Note one more lease."""
+        self._people.setdefault(key, []).append(person)
+
+    def remove(self, key: str, person: str) -> None:
+        """Note one lease less."""
+        self._people[key].remove(person)
+        if not self._people[key]:
+            del self._people[key]

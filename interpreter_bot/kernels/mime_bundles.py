@@ -6,11 +6,11 @@ import base64
 import dataclasses
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeGuard
 
 from interpreter_bot import values
-from interpreter_bot.text import safe_text
+from interpreter_bot.text import long_texts, safe_text
 
 _HANDLE: Final = re.compile(r"t[0-9]{1,12}")
 TABLE_MIME: Final = "application/vnd.interpreter-bot.table+json"
@@ -99,32 +99,49 @@ def plain(data: dict[str, object]) -> str:
     return safe_text.bounded(_joined(data.get("text/plain")), _PLAIN_CHARACTERS)
 
 
-def _joined(form: object) -> str:
+def _joined(form: object) -> long_texts.AnyText:
     """Return a text, which notebooks may hold as a list of lines."""
-    if isinstance(form, str):
+    if isinstance(form, long_texts.AnyText):
         return form
-    if isinstance(form, list) and all(isinstance(line, str) for line in form):
-        return "".join(form)
-    return ""
+    return long_texts.joined(form) if _is_texts(form) else ""
+
+
+def _pieces(form: object) -> Sequence[str]:
+    return long_texts.pieces(_joined(form))
+
+
+def _encoded(form: object) -> bytes:
+    # Bytes are joined while other threads run.
+    return b"".join([safe_text.encodable(piece).encode() for piece in _pieces(form)])
 
 
 def _size(form: object, most_bytes: int) -> int:
     """Return the size of a text form in bytes; other forms are measured by their readers."""
     text = _joined(form)
-    if text.isascii() or len(text) > most_bytes:
+    if len(text) > most_bytes:
         return len(text)
-    return len(text.encode("utf-8", "replace"))
+    return sum(len(piece.encode("utf-8", "replace")) for piece in long_texts.pieces(text))
 
 
 def _raster(mime: str, *magic: bytes) -> Callable[[object], values.Image | None]:
     """Make a reader of base64 whose bytes begin like one of `magic`."""
 
     def read(form: object) -> values.Image | None:
+        decoded: list[bytes] = []
+        whole = left = b""
         try:
-            encoded = _joined(form).encode("ascii").translate(None, b" \t\r\n")
-            data = base64.b64decode(encoded, validate=True)
+            for piece in _pieces(form):
+                encoded = left + piece.encode("ascii").translate(None, b" \t\r\n")
+                if encoded and whole.endswith(b"="):
+                    return None
+                end = len(encoded) // 4 * 4
+                whole, left = encoded[:end] or whole, encoded[end:]
+                decoded.append(base64.b64decode(encoded[:end], validate=True))
         except ValueError:
             return None
+        if left:
+            return None
+        data = b"".join(decoded)
         return values.Image(mime=mime, data=data) if data.startswith(magic) else None
 
     return read
@@ -139,34 +156,38 @@ def _webp(form: object) -> values.Image | None:
 
 
 def _svg(form: object) -> values.Image | None:
-    text = _joined(form)
-    if "<svg" not in text[:_SVG_CHARACTERS]:
+    if "<svg" not in _joined(form)[:_SVG_CHARACTERS]:
         return None
-    return values.Image(mime="image/svg+xml", data=safe_text.encodable(text).encode())
+    return values.Image(mime="image/svg+xml", data=_encoded(form))
 
 
 def _html(form: object) -> values.Html | None:
-    text = _joined(form)
-    return values.Html(html=safe_text.encodable(text)) if text.strip() else None
+    is_blank = all(not piece or piece.isspace() for piece in _pieces(form))
+    return None if is_blank else values.Html(html=_encoded(form))
 
 
 def _latex(form: object) -> values.Latex | None:
     text = _joined(form)
     # A cut formula is invalid.
-    if not text.strip() or len(text) > _PLAIN_CHARACTERS:
+    if not isinstance(text, str) or not text.strip() or len(text) > _PLAIN_CHARACTERS:
         return None
     return values.Latex(latex=safe_text.clean(text))
 
 
+def _refuse_long(form: object) -> None:
+    raise DisplayTooLargeError("JSON", f"over {_JSON_CHARACTERS:,} characters")
+
+
 def _json(form: object) -> values.Json | None:
+    encoder = json.JSONEncoder(indent=2, ensure_ascii=False, default=_refuse_long)
     pieces: list[str] = []
     length = 0
     try:
-        for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(form):
+        for piece in encoder.iterencode(form):
             pieces.append(piece)
             length += len(piece)
             if length > _JSON_CHARACTERS:
-                raise DisplayTooLargeError("JSON", f"over {_JSON_CHARACTERS:,} characters")
+                _refuse_long(form)
     except RecursionError:
         return None
     return values.Json(json=safe_text.clean("".join(pieces)))

@@ -6,6 +6,7 @@ Above 300 lines: leases, starts, evictions and losses change the same maps betwe
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import functools
 import logging
@@ -14,13 +15,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import session_variables, settings, values
 from interpreter_bot.kernels import (
     admissions,
-    executions,
-    host_resources,
     launchers,
     leases,
+    live_kernels,
+    machine_setup,
+    person_shares,
+    snapshots,
     spares,
     watchdog_loop,
 )
@@ -29,9 +32,11 @@ from interpreter_bot.kernels.files import workspaces
 _log = logging.getLogger(__name__)
 
 _AS_ASKED = "The session was ended."
+_MADE_ROOM_FOR_OWN = "It was let go for another conversation of the person who had used it last."
+_UNUSED = "It was let go after it had not been used for a while."
 _RESTARTED = "A new Python was started, without the variables of the earlier one. {reason}"
 
-Loss: TypeAlias = Callable[[str, executions.Kernel, str], Awaitable[None]]
+Loss: TypeAlias = Callable[[str, live_kernels.Kernel, str], Awaitable[None]]
 """Callback with a session's key, its former kernel, and the reason, a sentence."""
 
 
@@ -41,22 +46,24 @@ class Pool:
     def __init__(
         self,
         config: settings.Settings,
-        host: host_resources.HostResources,
+        host: machine_setup.MachineSetup,
         files: workspaces.Workspaces,
+        saved: snapshots.Snapshots,
     ) -> None:
         self._settings = config
         self._host = host
         self._workspaces = files
+        self._snapshots = saved
         self._launcher = launchers.Launcher(config.kernels, host.host_context)
         self._live: dict[str, launchers.LaunchedKernel] = {}
         self._starting: dict[str, asyncio.Task[launchers.LaunchedKernel]] = {}
-        self._holders = leases.HolderCounts()
+        self._holders = leases.Holders()
         self.on_loss: Loss | None = None
         """Called when a session has lost its kernel, unless a person asked for that."""
         self._admissions = admissions.Admissions(config.kernels.starts)
         # Starters look for room one after the other: together they would evict too many.
         self._finding_room = asyncio.Lock()
-        self._reserved = 0
+        self._reserved: collections.Counter[str] = collections.Counter()
         self._shutdowns = launchers.Shutdowns()
         self._spares = spares.Spares(
             config.kernels.spares,
@@ -84,23 +91,32 @@ class Pool:
         directory = config.paths.data / "workspaces"
         if is_ephemeral:
             parent = config.paths.data / "ephemeral"
-            directory = await asyncio.to_thread(host_resources.own_directory, parent)
+            directory = await asyncio.to_thread(machine_setup.own_directory, parent)
         files = workspaces.Workspaces(directory, config.limits)
-        async with host_resources.HostResources.open(config, files, directory) as host:
-            pool = cls(config, host, files)
+        async with machine_setup.MachineSetup.open(config, files, directory) as host:
+            saved = await snapshots.Snapshots.open(config, is_used=not is_ephemeral)
+            pool = cls(config, host, files, saved)
             try:
-                async with watchdog_loop.watching(pool.live, config.paths.data, config.limits):
+                async with watchdog_loop.watching(pool.live, config, saved):
                     pool._spares.refill_soon()
-                    yield pool
+                    try:
+                        yield pool
+                    finally:
+                        await saved.save_all(pool.live.values())
             finally:
                 await pool._close()
                 if is_ephemeral:
-                    await asyncio.to_thread(host_resources.remove, directory)
+                    await asyncio.to_thread(machine_setup.remove, directory)
 
     @property
     def is_sandboxed(self) -> bool:
         """Whether the kernels are sandboxed."""
         return self._settings.sandbox.enabled
+
+    @property
+    def keeps_variables(self) -> bool:
+        """Whether variables of idle sessions are saved."""
+        return self._snapshots.is_used
 
     @property
     def packages(self) -> Mapping[str, str]:
@@ -118,27 +134,39 @@ class Pool:
         return len(self._spares)
 
     async def workspace(self, key: str) -> workspaces.Workspace:
-        """Return a session's files; they outlive its kernels."""
+        """Return a session's files; they outlive its kernels. While they are deleted, it waits."""
+        if (forgetting := self._forgetting.get(key)) is not None:
+            await asyncio.wait({forgetting})
         return await self._workspaces.of(key)
 
+    async def stored_workspaces(self) -> tuple[workspaces.Workspace, ...]:
+        """List all workspaces, also of sessions without a kernel."""
+        return await self._workspaces.existing()
+
     @contextlib.asynccontextmanager
-    async def lease(self, key: str) -> AsyncIterator[leases.Lease]:
+    async def lease(self, key: str, *, person: str = "") -> AsyncIterator[leases.Lease]:
         """Lease a session's kernel: while a lease is held, it is neither evicted nor reaped.
 
         If the session has none, its start begins now; should that fail, `Lease.kernel` tries again.
         Limits, and requests to end it, still end a leased kernel.
+
+        Args:
+            key: of the session.
+            person: who asks, as `person_shares` tells people apart; whose kernel it is from now on.
         """
-        self._holders.add(key)
+        self._holders.add(key, person)
         try:
             if not self._has_kernel(key):
                 self._begin(key)
+            elif person:
+                self._live[key].person = person
             yield leases.Lease(functools.partial(self.take, key))
         finally:
-            self._holders.remove(key)
+            self._holders.remove(key, person)
             if (launched := self._live.get(key)) is not None:
                 launched.kernel.last_used = time.monotonic()
 
-    async def take(self, key: str, waiting: leases.OnWait | None = None) -> executions.Kernel:
+    async def take(self, key: str, waiting: leases.OnWait | None = None) -> live_kernels.Kernel:
         """Return the session's kernel; without a `lease` it may be evicted whenever it is idle.
 
         Its `announcement` says so where an earlier one died.
@@ -149,9 +177,10 @@ class Pool:
 
         Raises:
             KernelStartError: none could be started.
-            PoolFullError: every kernel is in use and no more fit.
+            PoolFullError: every kernel is in use and no more fit, or the person may have no more.
         """
-        if self._has_kernel(key):
+        # A kernel takes no code before its variables are back.
+        if self._has_kernel(key) and key not in self._starting:
             kernel = self._live[key].kernel
             kernel.last_used = time.monotonic()
             return kernel
@@ -196,24 +225,37 @@ class Pool:
         if (former := self._live.pop(key, None)) is not None:
             await self._shutdowns.close(former)
             await self._report_loss(key, former, former.kernel.loss_reason)
-        launched, claim = await self._take_spare_or_room()
+        launched = await self._obtain(key)
+        if not await self._snapshots.restore(launched):
+            await self._close_kernel(key, "")
+            launched = await self._obtain(key)
+            await self._snapshots.note_unread(launched)
+        if former is not None:
+            launched.kernel.announcement = _RESTARTED.format(reason=former.kernel.loss_reason)
+        return launched
+
+    async def _obtain(self, key: str) -> launchers.LaunchedKernel:
+        """Take a spare or start a kernel, and give it a session's files."""
+        person = self._holders.person(key)
+        launched, claim = await self._take_spare_or_room(person)
         try:
             if claim is not None:
                 launched = await self._spares.receive(claim)
             if launched is None:
-                async with self._admissions.place(key):
+                async with self._admissions.place(key, person):
                     launched = await self._launch()
             try:
-                await self._host.attach(launched, await self._workspaces.of(key))
+                await self._snapshots.tidy(workspace := await self._workspaces.of(key))
+                await self._host.attach(launched, workspace)
             except BaseException:
                 await self._shutdowns.close(launched)
                 raise
-            if former is not None:
-                launched.kernel.announcement = _RESTARTED.format(reason=former.kernel.loss_reason)
             launched.kernel.last_used = time.monotonic()
+            launched.person = person
             self._live[key] = launched
         finally:
-            self._reserved -= 1
+            self._reserved[person] -= 1
+            self._reserved += collections.Counter()  # drops persons without starts
         return launched
 
     async def _launch(self) -> launchers.LaunchedKernel:
@@ -225,19 +267,21 @@ class Pool:
             return await self._launch()
 
     async def _take_spare_or_room(
-        self,
+        self, person: str
     ) -> tuple[
         launchers.LaunchedKernel | None, asyncio.Future[launchers.LaunchedKernel | None] | None
     ]:
-        """Reserve room for a kernel.
+        """Reserve room for a kernel of a person's.
 
         Returns:
             A ready spare that fills it, if any; else a claim on the spare being started, if any.
 
         Raises:
-            PoolFullError: every kernel is in use and no more fit.
+            PoolFullError: every kernel is in use and no more fit, or the person may have no more.
         """
         async with self._finding_room:
+            while (own := self._own_to_evict(person)) is not None:
+                await self._close_kernel(own, _MADE_ROOM_FOR_OWN)
             claim = None
             while (
                 (spare := await self._spares.take()) is None
@@ -247,28 +291,20 @@ class Pool:
                 if self._shutdowns:
                     await self._shutdowns.wait_for_any()
                 else:
-                    await self._evict()
-            self._reserved += 1
+                    key = person_shares.find_to_evict(person, self._live, self._holders)
+                    await self._close_kernel(key, "It was let go to make room for others.")
+            self._reserved[person] += 1
             return spare, claim
 
     def _has_room(self) -> bool:
-        others = self._reserved + self._spares.places + len(self._shutdowns)
+        others = self._reserved.total() + self._spares.places + len(self._shutdowns)
         return spares.has_room(self._settings.kernels, self._live.values(), others)
 
-    async def _evict(self) -> None:
-        """Evict the longest idle kernel; never one that is busy or leased.
-
-        Raises:
-            PoolFullError: all are busy or leased.
-        """
-        idle = [
-            (launched.kernel.last_used, key)
-            for key, launched in self._live.items()
-            if launched.kernel.is_alive and not launched.kernel.is_busy and key not in self._holders
-        ]
-        if not idle:
-            raise errors.PoolFullError
-        await self._close_kernel(min(idle)[1], "It was let go to make room for others.")
+    def _own_to_evict(self, person: str) -> str | None:
+        most, starting = self._settings.kernels.per_person, self._reserved[person]
+        return person_shares.find_own_to_evict(
+            person, self._live, starting=starting, most=most, held=self._holders
+        )
 
     async def _close_kernel(self, key: str, reason: str) -> None:
         launched = self._live.pop(key, None)
@@ -276,6 +312,8 @@ class Pool:
             _log.info("a kernel ended: %s", reason or "as asked")
             launched.kernel.kill_with_reason(values.Ending.STOPPED, reason or _AS_ASKED)
             await self._shutdowns.close(launched, key)
+            if key not in self._live and key not in self._starting:
+                await self._snapshots.tidy(launched.workspace)
             await self._report_loss(key, launched, reason)
 
     async def _report_loss(self, key: str, launched: launchers.LaunchedKernel, reason: str) -> None:
@@ -286,22 +324,36 @@ class Pool:
         """Close kernels that died or were idle for too long; returns how many."""
         self._spares.refill_soon()
         oldest = time.monotonic() - self._settings.kernels.idle_seconds
-        count = 0
-        for key, launched in list(self._live.items()):
-            kernel = launched.kernel
-            # Each close takes time, in which any of the others may have been taken or replaced.
-            if self._live.get(key) is not launched or kernel.is_busy:
-                continue
-            if not kernel.is_alive:
-                await self._close_kernel(key, kernel.loss_reason)
-            elif kernel.last_used < oldest and key not in self._holders:
-                await self._close_kernel(
-                    key, "It was let go after it had not been used for a while."
-                )
-            else:
-                continue
-            count += 1
-        return count
+        everyone = [self._reap(key, one, oldest) for key, one in self._live.items()]
+        # At once: each close takes time, in which others may be taken again.
+        results = await asyncio.gather(*everyone, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                _log.error("a kernel was not closed", exc_info=result)
+        return results.count(True)
+
+    async def _reap(self, key: str, launched: launchers.LaunchedKernel, oldest: float) -> bool:
+        kernel = launched.kernel
+        is_idle = kernel.last_used < oldest and key not in self._holders
+        is_due = not kernel.is_busy and (is_idle or not kernel.is_alive)
+        if self._live.get(key) is not launched or not is_due:
+            return False
+        await self._close_kernel(key, _UNUSED if kernel.is_alive else kernel.loss_reason)
+        return True
+
+    async def save_variables(self, key: str) -> None:
+        """Save those of a live session that nobody uses, if code ran since they were saved."""
+        await self._snapshots.save(self._live[key])
+
+    async def expire_snapshots(self) -> int:
+        """Delete saved variables that are old or too much; returns of how many sessions."""
+        everyone = await self._workspaces.existing()
+        return await self._snapshots.expire(everyone, lambda: (*self._live, *self._starting))
+
+    async def saved_variables(self, key: str) -> session_variables.SavedVariables | None:
+        """Return what a session's next kernel will have of its variables; None if nothing."""
+        saved = await self._snapshots.find(await self._workspaces.of(key))
+        return saved.summary if saved is not None else None
 
     async def release(self, key: str) -> None:
         """Close a session's kernel, at a person's request."""
@@ -324,6 +376,7 @@ class Pool:
         if starting is not None:
             await asyncio.wait({starting})
         await self._close_kernel(key, "")
+        await self._snapshots.forget(await self._workspaces.of(key))
 
     async def _forget(
         self, key: str, starting: asyncio.Task[launchers.LaunchedKernel] | None

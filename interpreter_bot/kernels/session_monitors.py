@@ -2,6 +2,8 @@
 
 An idle session is checked every five minutes: as long as none of its processes ran, its usage is
 unchanged. Finding out whether one ran costs a microsecond, a check costs thousands.
+
+Above 300 lines: when a session is looked at, saved, frozen and ended depends on one another.
 """
 
 from __future__ import annotations
@@ -11,14 +13,14 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent import futures
 from typing import Final, ParamSpec, TypeVar
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import end_reasons, launchers
+from interpreter_bot.kernels import kernel_loss_reasons, launchers, snapshots
 from interpreter_bot.kernels.files import workspaces
-from interpreter_bot.kernels.metering import deleted_files, memory, session_processes
+from interpreter_bot.kernels.metering import deleted_files, memory, session_metering
 
 _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -36,7 +38,10 @@ _HEADROOM_BYTES: Final = 64 * settings.MIB
 # Code that was interrupted may be busy cleaning up; code that goes on filling the disk is not.
 _DEADLY_SHARE: Final = 1.25
 _JUST_OVER: Final = 1.01
+# One counts until the next is complete.
+_SAVED_GENERATIONS: Final = 2
 _FAILURES: Final = 20
+_STILL_NANOSECONDS: Final = 500_000_000
 
 
 class SessionMonitor:
@@ -44,6 +49,7 @@ class SessionMonitor:
 
     Attributes:
         launched: the kernel.
+        usage: measures its session.
         disk_bytes: its session's disk usage at the last check.
         has_grown: whether that is a megabyte more than at the check before.
         checked: set once its disk was checked since the last `request_check`, and when it ended.
@@ -52,29 +58,37 @@ class SessionMonitor:
     def __init__(
         self,
         launched: launchers.LaunchedKernel,
-        limits: settings.Limits,
+        config: settings.Settings,
         threads: futures.Executor,
+        saved: snapshots.Snapshots,
     ) -> None:
         self.launched = launched
         self.disk_bytes = 0
         self.has_grown = self._has_been_seen = False
         self.checked = asyncio.Event()
-        self._limits = limits
+        self._limits = limits = config.limits
+        self._most_saved_bytes = _SAVED_GENERATIONS * config.snapshots.bytes + _HEADROOM_BYTES
+        self._snapshots = saved
+        self._freeze_seconds = config.kernels.freeze_seconds or math.inf
+        self._background_seconds = config.kernels.background_seconds
         self._threads = threads
-        self._processes = launched.provisioner.processes()
-        self._clocks: dict[int, int] = {}
-        has_group = launched.provisioner.memory_bytes() is not None
+        self.usage = launched.provisioner.usage()
+        self._clocks: Mapping[int, int] = {}
+        has_group = self.usage.counted_bytes() is not None
         self._idle_seconds = _IDLE_TICKS * TICK_SECONDS if has_group else 0.0
         self._next_look = 0.0
         self._next_idle_look = time.monotonic() + self._idle_seconds
-        self._watch = session_processes.LimitWatch(limits.memory_bytes + _HEADROOM_BYTES)
-        self._unseen_files = session_processes.ConsecutiveFailures()
+        self._watch = session_metering.LimitWatch(limits.memory_bytes + _HEADROOM_BYTES)
+        self._unseen_files = session_metering.ConsecutiveFailures()
         self._roused = asyncio.Event()
         self._is_hurried = False
         self._is_over = False
         self._shared: memory.HeldBytes = {}
         self._was_over = False
         self._written_bytes = 0
+        # When the kernel was last used, and what it had used then; both as of the last freezing.
+        self._idle_since = self._cpu_seconds = 0.0
+        self._frozen_nanoseconds: int | None = None
 
     async def watch(self) -> None:
         """Check whenever `tick` or `request_check` ask for it, until the kernel ends."""
@@ -85,10 +99,20 @@ class SessionMonitor:
                 if self._is_over or not self.launched.kernel.is_alive:
                     return
                 failures = 0 if await self._has_checked() else failures + 1
+                if self.launched.kernel.is_frozen:
+                    self._judge_stillness()
+                elif not self._snapshots.checkpoint(self.launched):
+                    await self._freeze_if_idle()
                 if failures == _FAILURES:
                     _log.error("a session cannot be looked at; its limits are not watched")
         finally:
             self.checked.set()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether anything in the session ran since the last check, or may run now."""
+        kernel = self.launched.kernel
+        return kernel.is_busy or (not kernel.is_frozen and self.usage.have_moved(self._clocks))
 
     def tick(self, *, is_wanted: bool) -> None:
         """Request a check if one is due; called at each tick."""
@@ -98,18 +122,50 @@ class SessionMonitor:
 
     def _is_due(self) -> bool:
         now = time.monotonic()
+        kernel = self.launched.kernel
         if now < self._next_look:
             return False
-        if self.launched.kernel.is_busy or now >= self._next_look + _REST_SECONDS:
+        if kernel.is_frozen:
+            return self.usage.have_moved(self._clocks)
+        if kernel.is_busy or now >= self._next_look + _REST_SECONDS:
             return True
-        return now >= self._next_idle_look and session_processes.have_moved(self._clocks)
+        if self._snapshots.is_due(self.launched):
+            return True
+        if not self._background_seconds and now >= kernel.last_used + self._freeze_seconds:
+            return True
+        return now >= self._next_idle_look and self.usage.have_moved(self._clocks)
+
+    async def _freeze_if_idle(self) -> None:
+        """Freeze a kernel that is not used any more and has spent its time in the background."""
+        kernel = self.launched.kernel
+        used_seconds = self.usage.cpu_seconds() if self._background_seconds else 0.0
+        if kernel.is_busy or time.monotonic() < kernel.last_used + self._freeze_seconds:
+            return
+        if self._idle_since != kernel.last_used:
+            self._idle_since, self._cpu_seconds = kernel.last_used, used_seconds
+        if used_seconds - self._cpu_seconds >= self._background_seconds:
+            self._frozen_nanoseconds = None
+            await kernel.freeze()
+
+    def _judge_stillness(self) -> None:
+        """End a frozen session that runs all the same: signals can be arranged to wake it."""
+        if not self._clocks:
+            return
+        used_nanoseconds = sum(self._clocks.values())
+        if self._frozen_nanoseconds is None:
+            self._frozen_nanoseconds = used_nanoseconds
+        elif used_nanoseconds > self._frozen_nanoseconds + _STILL_NANOSECONDS:
+            _log.warning("a session runs on although it is frozen")
+            self.launched.kernel.kill_with_reason(
+                values.Ending.STOPPED, kernel_loss_reasons.RESTLESS
+            )
 
     def request_check(self) -> None:
         """Request a check as soon as possible; `checked` is set after it.
 
         At once if no process ran since the last one.
         """
-        if self._next_look < math.inf and not session_processes.have_moved(self._clocks):
+        if self._next_look < math.inf and not self.usage.have_moved(self._clocks):
             self.has_grown = False
             self.checked.set()
             return
@@ -119,7 +175,7 @@ class SessionMonitor:
 
     def written_bytes(self) -> int:
         """Return what the session's processes wrote since the last call, to any target."""
-        total = self._processes.written_bytes()
+        total = self.usage.written_bytes()
         self._written_bytes, before = total, self._written_bytes
         return total - before
 
@@ -130,7 +186,7 @@ class SessionMonitor:
         began, self._next_look = time.monotonic(), math.inf
         try:
             # Before the check: processes that run during it cause another one.
-            self._clocks = await self._in_thread(self._processes.clocks)
+            self._clocks = await self._in_thread(self.usage.clocks)
             await self.check()
         except (errors.WorkspaceError, OSError) as error:
             # A session that ends during the check takes its files and processes along.
@@ -152,24 +208,29 @@ class SessionMonitor:
             WorkspaceError: its files cannot be read, perhaps because it just ended.
             OSError: the same of its processes.
         """
-        counted_bytes = self.launched.provisioner.memory_bytes()
+        counted_bytes = self.usage.counted_bytes()
         if counted_bytes is None:
             verdict = await self._judge_memory()
         else:
             verdict = await self._judge_sockets(counted_bytes)
-        if verdict is not session_processes.LimitViolation.FINE:
+        if verdict is not session_metering.LimitViolation.FINE:
             return
         if self.launched.workspace is not None:
             await self._judge_files(self.launched.workspace)
+
+    def _gives_up_saving(self) -> bool:
+        """End what the bot itself lets a session do, before the session is ended for it."""
+        self._look_on()
+        return self._snapshots.interrupt(self.launched)
 
     def _look_on(self) -> None:
         """Ensure another check, even if no process runs until then."""
         self._clocks = {}
 
-    async def _judge_memory(self) -> session_processes.LimitViolation:
+    async def _judge_memory(self) -> session_metering.LimitViolation:
         limit = self._limits.memory_bytes
         reading = await self._in_thread(
-            self._processes.reading,
+            self.usage.reading,
             enough_bytes=limit,
             most_bytes=limit + _HEADROOM_BYTES,
             shared=self._shared,
@@ -177,30 +238,34 @@ class SessionMonitor:
         if reading.hidden or reading.is_late:
             self._look_on()
         verdict = self._watch.evaluate(reading)
-        if verdict is session_processes.LimitViolation.OVER_MEMORY:
+        if verdict is not session_metering.LimitViolation.FINE and self._gives_up_saving():
+            return session_metering.LimitViolation.FINE
+        if verdict is session_metering.LimitViolation.OVER_MEMORY:
             _log.info("session is %s: %s", verdict, reading)
-            reason = end_reasons.over_memory(limit)
+            reason = kernel_loss_reasons.over_memory(limit)
             self.launched.kernel.kill_with_reason(values.Ending.OUT_OF_MEMORY, reason)
-        elif verdict is session_processes.LimitViolation.HIDING:
+        elif verdict is session_metering.LimitViolation.HIDING:
             self._condemn_hiding(reading)
+        elif verdict is session_metering.LimitViolation.GRABBING:
+            self.launched.kernel.kill_with_reason(
+                values.Ending.STOPPED, kernel_loss_reasons.GRABBING
+            )
         return verdict
 
-    async def _judge_sockets(self, counted_bytes: int) -> session_processes.LimitViolation:
+    async def _judge_sockets(self, counted_bytes: int) -> session_metering.LimitViolation:
         """Add what waits in sockets that the cgroup does not count."""
-        waiting_bytes = await self._in_thread(self._processes.uncounted_bytes)
+        waiting_bytes = await self._in_thread(self.usage.uncounted_bytes)
         most_bytes = self._limits.memory_bytes + _HEADROOM_BYTES
         if not waiting_bytes or counted_bytes + waiting_bytes <= most_bytes:
-            return session_processes.LimitViolation.FINE
+            return session_metering.LimitViolation.FINE
         self._condemn_hiding(f"{waiting_bytes} bytes in sockets")
-        return session_processes.LimitViolation.HIDING
+        return session_metering.LimitViolation.HIDING
 
-    def _condemn_hiding(
-        self, seen: session_processes.Reading | deleted_files.Deleted | str
-    ) -> None:
+    def _condemn_hiding(self, seen: session_metering.Reading | deleted_files.Deleted | str) -> None:
         # Should all sessions end like this, the bot lacks the right to read: as root it needs
         # CAP_SYS_PTRACE.
         _log.warning("session keeps what it uses from being seen: %s", seen)
-        self.launched.kernel.kill_with_reason(values.Ending.STOPPED, end_reasons.HIDING)
+        self.launched.kernel.kill_with_reason(values.Ending.STOPPED, kernel_loss_reasons.HIDING)
 
     async def _judge_files(self, workspace: workspaces.Workspace) -> None:
         """Compare the workspace with its limits; kill or interrupt the kernel if it is over."""
@@ -222,14 +287,20 @@ class SessionMonitor:
             self.disk_bytes / self._limits.workspace_bytes,
             usage.files / self._limits.workspace_files,
         )
-        if share <= 1 and usage.is_uncountable:
-            self._object(_JUST_OVER, end_reasons.UNCOUNTABLE)
+        saved = await workspace.variables_usage(most_bytes=self._most_saved_bytes)
+        if saved.is_over:
+            if not self._gives_up_saving():
+                self.launched.kernel.kill_with_reason(
+                    values.Ending.STOPPED, kernel_loss_reasons.OVER_SAVED
+                )
+        elif share <= 1 and usage.is_uncountable:
+            self._object(_JUST_OVER, kernel_loss_reasons.UNCOUNTABLE)
         else:
-            self._object(share, end_reasons.workspace_full(self._limits))
+            self._object(share, kernel_loss_reasons.workspace_full(self._limits))
 
     def _deleted(self, workspace: workspaces.Workspace) -> deleted_files.Deleted:
         disk = deleted_files.Disk.of(workspace.directory, self._limits.file_bytes)
-        return self._processes.deleted(disk)
+        return self.usage.deleted(disk)
 
     def _object(self, share: float, reason: str) -> None:
         kernel = self.launched.kernel

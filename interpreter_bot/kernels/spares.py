@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import host_resources, launchers
+from interpreter_bot.kernels import launchers, machine_setup
 
 _IDLE_KERNEL_BYTES = 64 * settings.MIB
 
@@ -15,6 +15,11 @@ _log = logging.getLogger(__name__)
 
 # Leaves the cores to the session that has just taken one.
 _PAUSE_SECONDS = 0.05
+
+
+def room_bytes(launched: launchers.LaunchedKernel) -> int:
+    """Return the memory that a live kernel is taken to fill: some, even while it does nothing."""
+    return max(launched.provisioner.usage().counted_bytes() or 0, _IDLE_KERNEL_BYTES)
 
 
 def has_room(
@@ -31,9 +36,8 @@ def has_room(
     unused = others + 1
     if kernels.concurrent:
         return len(alive) + unused <= kernels.concurrent
-    used = [launched.provisioner.memory_bytes() or 0 for launched in alive]
-    budget_bytes = host_resources.memory_bytes() * kernels.memory_share
-    used_bytes = sum(max(size, _IDLE_KERNEL_BYTES) for size in used)
+    budget_bytes = machine_setup.memory_bytes() * kernels.memory_share
+    used_bytes = sum(map(room_bytes, alive))
     return used_bytes + unused * _IDLE_KERNEL_BYTES <= budget_bytes
 
 
@@ -72,7 +76,12 @@ class Spares:
     @property
     def places(self) -> int:
         """How many places they take, with the one being started unless it is claimed."""
-        return len(self._ready) + (self._is_launching and self._claim is None)
+        return len(self._ready) + (self._is_launching and not self._is_claimed)
+
+    @property
+    def _is_claimed(self) -> bool:
+        """Whether anybody waits for the one being started: whoever does not has cancelled."""
+        return self._claim is not None and not self._claim.cancelled()
 
     async def take(self) -> launchers.LaunchedKernel | None:
         """Return a live one, if there is any."""
@@ -86,7 +95,7 @@ class Spares:
 
     def claim(self) -> asyncio.Future[launchers.LaunchedKernel | None] | None:
         """Claim the one being started, for `receive`; None if there is none, or it is claimed."""
-        if not self._is_launching or self._claim is not None:
+        if not self._is_launching or self._is_claimed:
             return None
         self._claim = asyncio.get_running_loop().create_future()
         return self._claim

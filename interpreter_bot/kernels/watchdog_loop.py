@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import pathlib
@@ -19,27 +20,40 @@ from concurrent import futures
 from typing import Final
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import end_reasons, launchers, session_monitors
+from interpreter_bot.kernels import (
+    kernel_loss_reasons,
+    launchers,
+    memory_reserve,
+    person_shares,
+    session_monitors,
+    snapshots,
+)
 
 _log = logging.getLogger(__name__)
 
 # The watchdog's own threads: slow checks delay no other work, and no kill.
 _THREADS: Final = 4
 _FULL_DISK_SECONDS: Final = 1.0
+# Frozen sessions do not move; should one all the same, it is noticed after so many.
+_FROZEN_TICKS: Final = 40
+# Locks are counted at every so many ticks, and the machine looked at where nobody can change it.
+_RARE_TICKS: Final = 4
 _LITTLE_BYTES: Final = 64 * settings.MIB
 _RECOVERY_SECONDS: Final = 1.0
 
 
 @contextlib.asynccontextmanager
 async def watching(
-    live: Mapping[str, launchers.LaunchedKernel], directory: pathlib.Path, limits: settings.Limits
+    live: Mapping[str, launchers.LaunchedKernel],
+    config: settings.Settings,
+    saved: snapshots.Snapshots,
 ) -> AsyncIterator[None]:
     """Watch kernels as `watch` does, as long as the context is open."""
 
     async def watch_on() -> None:
         while True:
             try:
-                await watch(live, directory, limits)
+                await watch(live, config, saved)
             except Exception:
                 # Any exception: limits that are not watched any more would be worse.
                 _log.critical("the watchdog fell, and is started again", exc_info=True)
@@ -54,21 +68,24 @@ async def watching(
 
 
 async def watch(
-    live: Mapping[str, launchers.LaunchedKernel], directory: pathlib.Path, limits: settings.Limits
+    live: Mapping[str, launchers.LaunchedKernel],
+    config: settings.Settings,
+    saved: snapshots.Snapshots,
 ) -> None:
     """Watch all live kernels for ever.
 
     Args:
         live: the kernels by session; read anew at each tick.
-        directory: that of all workspaces, whose disk must not be filled.
-        limits: of each session.
+        config: the settings in effect: the limits, and the disk that must not be filled.
+        saved: takes those of idle sessions.
     """
+    directory, limits = config.paths.data, config.limits
     threads = futures.ThreadPoolExecutor(_THREADS, "watchdog")
     watched: dict[str, session_monitors.SessionMonitor] = {}
-    was_full = False
+    reserve, was_full = memory_reserve.MemoryReserve(limits), False
 
     async def look_after(key: str, launched: launchers.LaunchedKernel) -> None:
-        monitor = watched[key] = session_monitors.SessionMonitor(launched, limits, threads)
+        monitor = watched[key] = session_monitors.SessionMonitor(launched, config, threads, saved)
         try:
             await monitor.watch()
         finally:
@@ -77,15 +94,28 @@ async def watch(
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            while True:
+            for turn in itertools.cycle(range(_FROZEN_TICKS)):
                 await asyncio.sleep(session_monitors.TICK_SECONDS)
-                for key, monitor in watched.items():
-                    monitor.tick(is_wanted=live.get(key) is monitor.launched)
-                for key, launched in live.items():
-                    is_new = key not in watched or watched[key].launched is not launched
+                awake = {key: one for key, one in live.items() if not one.kernel.is_frozen}
+                person_shares.weigh(awake.values())
+                for key in watched.keys() - live.keys():
+                    watched[key].tick(is_wanted=False)
+                # Frozen ones rarely, and not all in the same tick.
+                frozen = itertools.islice(live.items(), turn, None, _FROZEN_TICKS)
+                for key, launched in (awake | dict(frozen)).items():
+                    monitor = watched.get(key)
+                    if monitor is not None:
+                        monitor.tick(is_wanted=monitor.launched is launched)
+                    is_new = monitor is None or monitor.launched is not launched
                     if is_new and launched.kernel.is_alive:
                         tasks.create_task(look_after(key, launched), name=f"guard of {key}")
+                is_rare = turn % _RARE_TICKS == 0
+                if not (awake or is_rare):
+                    continue
                 everyone = list(watched.values())
+                await reserve.keep(everyone)
+                if is_rare and any(watched[key].is_active for key in awake if key in watched):
+                    await memory_reserve.end_hoarders_of_locks(everyone)
                 if _resident_bytes() > limits.bot_memory_bytes:
                     await _kill_largest_writer(everyone)
                 is_full = _is_full(directory, limits)
@@ -122,7 +152,9 @@ async def _kill_largest_disk_user(everyone: Sequence[session_monitors.SessionMon
     guilty = [one for one in everyone if one.has_grown or one.disk_bytes > _LITTLE_BYTES]
     if guilty:
         largest = max(guilty, key=lambda monitor: monitor.disk_bytes)
-        largest.launched.kernel.kill_with_reason(values.Ending.STOPPED, end_reasons.DISK_FULL)
+        largest.launched.kernel.kill_with_reason(
+            values.Ending.STOPPED, kernel_loss_reasons.DISK_FULL
+        )
 
 
 def _resident_bytes() -> int:
@@ -140,4 +172,6 @@ async def _kill_largest_writer(everyone: Sequence[session_monitors.SessionMonito
     if everyone:
         _, worst = max(zip(written, everyone, strict=True), key=lambda pair: pair[0])
         _log.critical("the bot uses too much memory; ending the session that writes most")
-        worst.launched.kernel.kill_with_reason(values.Ending.STOPPED, end_reasons.TOO_MUCH_SENT)
+        worst.launched.kernel.kill_with_reason(
+            values.Ending.STOPPED, kernel_loss_reasons.TOO_MUCH_SENT
+        )

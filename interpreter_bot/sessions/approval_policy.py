@@ -42,3 +42,21 @@ async def in_effect(
         at_least: what the settings demand.
     """
     return strictest(*at_least, *await database.choices.around(scope, NAME))
+
+
+async def of_request(
+    request: requests.Request, database: databases.Database, wanted: requests.Approval
+) -> requests.Approval:
+    """Return the approval in effect for a request.
+
+    Args:
+        request: what is asked, and where.
+        database: where choices are.
+        wanted: what the settings of the bot demand.
+    """
+    if request.is_code:
+        # Code that a person wrote is what they want to run.
+        return "never"
+    key = request.key
+    scope = values.Scope(key.platform, key.workspace, key.channel, request.person.id)
+    return await in_effect(scope, database, wanted, request.approval)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
-from typing import Final
+import shutil
+import tempfile
+from typing import Final, Protocol
 
-from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels.files import workspaces
+from interpreter_bot import cancellation, errors, settings, values
+from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import ports
 
 _log = logging.getLogger(__name__)
@@ -28,12 +31,43 @@ class _NullWriter:
         """Do nothing."""
 
 
+class Writable(Protocol):
+    """Target of a file's copy; called in a thread."""
+
+    def write(self, data: bytes, /) -> object:
+        """Write all of `data`."""
+
+
+async def copy(
+    workspace: host_ports.Workspace, name: str, into: Writable, *, most_bytes: int
+) -> values.Artifact:
+    """Copy a file that code made, with its present content.
+
+    Args:
+        workspace: where it lies.
+        name: of the file.
+        into: receives the bytes. What it raises is passed on.
+        most_bytes: a larger file is refused before anything is copied.
+
+    Raises:
+        FileMissingError: there is no such regular file (any more).
+        FileTooLargeError: it is larger than `most_bytes`, or sparse.
+    """
+    digest, size_bytes = hashlib.sha256(), 0
+    async with workspace.read(name, most_bytes=most_bytes, may_be_sparse=False) as content:
+        async for chunk in content:
+            await cancellation.in_thread(into.write, chunk)
+            await cancellation.in_thread(digest.update, chunk)
+            size_bytes += len(chunk)
+    return values.Artifact(name, size_bytes, digest.hexdigest())
+
+
 class ArtifactCollector:
     """Collects artifacts from one workspace for one sink."""
 
     def __init__(
         self,
-        workspace: workspaces.Workspace,
+        workspace: host_ports.Workspace,
         audience: ports.ArtifactSink,
         *,
         limits: settings.Limits,
@@ -43,8 +77,9 @@ class ArtifactCollector:
         self._most_bytes = max(limits.file_bytes, limits.upload_bytes)
         # A sparse file occupies no disk but is read in full: what is copied has a budget too.
         self._bytes_left = limits.workspace_bytes
+        self._reserve_bytes = limits.disk_reserve_bytes
 
-    async def collect(self, cell: int, mark: workspaces.Mark) -> list[values.Artifact]:
+    async def collect(self, cell: int, mark: str) -> list[values.Artifact]:
         """Send what a cell changed since a mark; announce what cannot be sent.
 
         Returns:
@@ -88,10 +123,19 @@ class ArtifactCollector:
         most_bytes = min(self._most_bytes, self._bytes_left)
         saving = self._audience.save(cell, info.name) or _NullWriter()
         with contextlib.closing(saving):
-            artifact = await self._workspace.collect(info, saving, most_bytes=most_bytes)
+            # Many turns may copy at once: together they must leave the reserve, too.
+            is_copied = not isinstance(saving, _NullWriter)
+            if is_copied and _free_bytes() < self._reserve_bytes + info.size_bytes:
+                raise errors.WorkspaceFullError("The disk of the machine is nearly full.")
+            artifact = await copy(self._workspace, info.name, saving, most_bytes=most_bytes)
             saving.complete()
         self._bytes_left -= artifact.size_bytes
         return artifact
+
+
+def _free_bytes() -> int:
+    """Return what is free where platforms copy files to before they send them."""
+    return shutil.disk_usage(tempfile.gettempdir()).free
 
 
 _BY_PRODUCTS = frozenset(

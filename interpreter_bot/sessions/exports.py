@@ -11,10 +11,11 @@ from typing import Any, Final
 from nbformat import v4
 
 from interpreter_bot import errors, values
-from interpreter_bot.kernels import executions
-from interpreter_bot.sessions import histories
+from interpreter_bot.hosts import execution_runs
+from interpreter_bot.hosts import ports as host_ports
+from interpreter_bot.sessions import past_turns
 
-_GONE: Final = "That table is no longer there. Run its code again to get all of it."
+GONE: Final = "That table is no longer there. Run its code again to get all of it."
 _FAILED: Final = "The table could not be saved: {reason}"
 _SECONDS: Final = 60.0
 
@@ -25,10 +26,11 @@ _CUT_OFF = {
 _TEXTUAL = ("image/svg+xml", "text/html")
 
 
-async def save_table(kernel: executions.Kernel, handle: str) -> str:
+async def save_table(hosts: host_ports.Hosts, kernel: host_ports.Kernel, handle: str) -> str:
     """Let the kernel write a table that it showed; return the file's name.
 
     Args:
+        hosts: where it is.
         kernel: the one that showed it, or its successor, which knows nothing of it.
         handle: see `values.Table.handle`.
 
@@ -38,7 +40,7 @@ async def save_table(kernel: executions.Kernel, handle: str) -> str:
     name = f"table-{handle}.csv"
     shown: list[values.Output] = []
     code = f"get_ipython().save_table({handle!r}, {name!r})"
-    finished = await kernel.execute(code, show=shown.append, seconds=_SECONDS)
+    finished = await execution_runs.run(hosts, kernel, code, show=shown.append, seconds=_SECONDS)
     last = shown[-1] if shown else None
     if finished.ending is values.Ending.OK and last is not None and last.plain == "True":
         return name
@@ -48,10 +50,10 @@ async def save_table(kernel: executions.Kernel, handle: str) -> str:
         raise errors.BotError(_FAILED.format(reason=last.message or last.name))
     if finished.reason:
         raise errors.BotError(_FAILED.format(reason=finished.reason))
-    raise errors.BotError(_GONE)
+    raise errors.BotError(GONE)
 
 
-def write(turns: Iterable[histories.PastTurn], contents: Mapping[str, bytes]) -> bytes:
+def write(turns: Iterable[past_turns.PastTurn], contents: Mapping[str, bytes]) -> bytes:
     """Write a notebook (format 4.5, UTF-8).
 
     Args:
@@ -67,23 +69,23 @@ def write(turns: Iterable[histories.PastTurn], contents: Mapping[str, bytes]) ->
     return json.dumps(notebook, indent=1).encode()
 
 
-def _cells(turn: histories.PastTurn, contents: Mapping[str, bytes]) -> list[dict[str, Any]]:
+def _cells(turn: past_turns.PastTurn, contents: Mapping[str, bytes]) -> list[dict[str, Any]]:
     cells: list[dict[str, Any]] = []
     if turn.request and not turn.is_code:
         files = "".join(f"\n\n*File: {_plain(name)}*" for name in turn.attachments)
         cells.append(v4.new_markdown_cell(f"**Request:** {turn.request}{files}"))
-    texts = [part for part in turn.parts if isinstance(part, histories.PastText)]
+    texts = [part for part in turn.parts if isinstance(part, past_turns.PastText)]
     for part in turn.parts:
         match part:
-            case histories.PastText():
+            case past_turns.PastText():
                 # The last words have a final form, without dead links.
                 is_last = part is texts[-1] and turn.answer and turn.status != "failed"
                 cells.append(v4.new_markdown_cell(turn.answer if is_last else part.text))
-            case histories.PastCode():
+            case past_turns.PastCode():
                 cells.append(v4.new_code_cell(part.code))
-            case histories.PastOutput() if cells and cells[-1]["cell_type"] == "code":
+            case past_turns.PastOutput() if cells and cells[-1]["cell_type"] == "code":
                 cells[-1]["outputs"] += _outputs(part.output, contents)
-            case histories.PastNotice():
+            case past_turns.PastNotice():
                 cells.append(v4.new_markdown_cell(f"*{part.text}*"))
     if turn.answer and (not texts or turn.status == "failed"):
         cells.append(v4.new_markdown_cell(turn.answer))

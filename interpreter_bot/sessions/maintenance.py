@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import datetime
+import math
 import time
 from typing import Final
 
 from interpreter_bot import schedules, values
-from interpreter_bot.sessions import conversations, stop_signals, turns
+from interpreter_bot.sessions import session_service, suspended_turns, turn_stops, turns
 from interpreter_bot.store import records
 from interpreter_bot.text import quantities
 
 _WARN_SECONDS: Final = 15.0
+# Two measures of one moment differ by what lies between asking for them and getting them.
+_SAME_SECONDS: Final = 1.0
 _LATE_SECONDS: Final = 5.0
 _ORPHANS_SECONDS: Final = 60.0
 _ARREARS_SECONDS: Final = 20.0
-_DAY_SECONDS: Final = 24 * 3600.0
+_TIDY_SECONDS: Final = 3600.0
 _EVENTS_AGE: Final = datetime.timedelta(days=1)
 
 _WARNING: Final = (
-    "Nobody has used the Python of this conversation for {since}. In {left} its variables are let "
-    "go; files stay. Any message keeps it."
+    "Nobody has used the Python of this conversation for {since}. In {left} {what}; files stay. "
+    "Any message keeps it."
 )
+_LOSES: Final = "its variables are let go"
+_SAVES: Final = "it is let go, and its variables are saved, as far as they can be"
 
 
 class Maintenance:
     """Jobs that run by the clock, outside of any turn."""
 
-    def __init__(self, services: turns.TurnServices, service: conversations.Conversations) -> None:
+    def __init__(
+        self, services: turns.TurnServices, service: session_service.SessionService
+    ) -> None:
         self._services = services
         self._service = service
         self._warned: dict[str, float] = {}
@@ -43,7 +50,7 @@ class Maintenance:
             schedules.PeriodicJob(
                 "record what is due", _ARREARS_SECONDS, self._services.write_retries.write
             ),
-            schedules.PeriodicJob("tidy the store", _DAY_SECONDS, self.tidy),
+            schedules.PeriodicJob("tidy the store", _TIDY_SECONDS, self.tidy),
         )
 
     async def warn(self) -> int:
@@ -54,33 +61,46 @@ class Maintenance:
         )
         if not warning:
             return 0
-        live = dict(self._services.pool.live)
-        self._warned = {key: at for key, at in self._warned.items() if key in live}
+        what = _SAVES if self._services.hosts.keeps_variables else _LOSES
+        statuses = await self._services.hosts.statuses()
+        now = time.monotonic()
+        self._warned = {key: at for key, at in self._warned.items() if key in statuses}
         told = 0
-        for pool_key, launched in live.items():
-            used = launched.kernel.last_used
-            idle = time.monotonic() - used
-            key = values.key(pool_key)
+        for address, status in statuses.items():
+            idle = status.idle_seconds
+            used = now - idle
+            key = values.key(address)
             is_due = kernels.idle_seconds - warning <= idle < kernels.idle_seconds
-            if not is_due or self._warned.get(pool_key) == used:
+            if not is_due or abs(self._warned.get(address, -math.inf) - used) < _SAME_SECONDS:
                 continue
-            if launched.kernel.is_alive and not self._service.is_busy(key):
-                self._warned[pool_key] = used
-                left = _said(kernels.idle_seconds - idle)
-                await self._service.notify(key, _WARNING.format(since=_said(idle), left=left))
+            if not (status.loss_reason or self._service.is_busy(key)):
+                self._warned[address] = used
+                left = _rounded_duration(kernels.idle_seconds - idle)
+                since = _rounded_duration(idle)
+                sentence = _WARNING.format(since=since, left=left, what=what)
+                await self._service.notify(key, sentence)
                 told += 1
         return told
 
     async def find_orphans(self) -> None:
-        """Find turns that a bot left running when it died, and notify their people."""
-        await self.tell(await self._services.database.turns.interrupt_orphans())
+        """Find turns that a bot left running when it died; go on with them, or tell people."""
+        await self.take_over(await self._services.database.turns.take_orphans())
 
-    async def tell(self, orphans: tuple[records.Turn, ...]) -> None:
-        """Notify the people of interrupted turns."""
-        for session_id in dict.fromkeys(turn.session_id for turn in orphans):
-            session = await self._services.database.sessions.get(session_id)
-            if session is not None:
-                await self._service.notify(session.key, stop_signals.INTERRUPTED)
+    async def take_over(self, orphans: tuple[records.Turn, ...]) -> None:
+        """Go on with turns where that can be; notify the people of the others, once a session."""
+        told = set()
+        for turn in orphans:
+            session = await self._services.database.sessions.get(turn.session_id)
+            progress = suspended_turns.Progress.of(turn)
+            if session is None:
+                continue
+            if progress is not None:
+                self._service.resumptions.add(progress.request(turn, session.key))
+                continue
+            await self._services.database.turns.finish(turn.id, values.TurnStatus.INTERRUPTED)
+            if session.id not in told:
+                told.add(session.id)
+                await self._service.notify(session.key, turn_stops.INTERRUPTED)
 
     async def tidy(self) -> None:
         """Delete stored content that nothing refers to any more."""
@@ -88,5 +108,5 @@ class Maintenance:
         await self._services.database.parts.discard_unused_files()
 
 
-def _said(seconds: float) -> str:
+def _rounded_duration(seconds: float) -> str:
     return quantities.duration(round(seconds) if seconds < 90 else 60 * round(seconds / 60))

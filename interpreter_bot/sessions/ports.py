@@ -1,9 +1,15 @@
-"""Protocols that platforms implement: the reply to a request, sinks for outputs and files."""
+"""Protocols that platforms implement: the reply to a request, sinks for outputs and files.
+
+A class of replies is `silent_after_end`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
 
 from interpreter_bot import values
 
@@ -129,3 +135,35 @@ class Reply(OutputSink, Protocol):
 
     def ended(self, end: End) -> None:
         """The turn is over. Comes once, and last, on every way out."""
+
+
+_EVENTS: Final = (
+    *("queued", "started", "step", "progress", "text", "writing", "code", "output", "finished"),
+    *("announcement", "artifact", "usage", "ended"),
+)
+_R = TypeVar("_R")
+
+
+def silent_after_end(kind: type[_R]) -> type[_R]:
+    """Let replies of a class ignore every event after `ended`, so that the first end counts.
+
+    A message that is final stays as it is, whatever should go wrong in the turn's last moments.
+    """
+    over: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def guarded(method: Callable[..., None], *, is_last: bool) -> Callable[..., None]:
+        @functools.wraps(method)
+        def unless_over(reply: _R, /, *args: object) -> None:
+            if reply in over:
+                return
+            try:
+                method(reply, *args)
+            finally:
+                if is_last:
+                    over.add(reply)
+
+        return unless_over
+
+    for name in _EVENTS:
+        setattr(kind, name, guarded(getattr(kind, name), is_last=name == "ended"))
+    return kind

@@ -56,6 +56,7 @@ class Request:
         context: what was said around it that the model should know, such as the thread before
             a mention. Not instructions.
         model: title of the model to be asked; empty means the session's own choice.
+        goes_on_with: id of the turn that this request began in a bot that is gone; 0 for a new one.
         approval: whether a person is asked before code runs, by the platform's settings; what
             people chose is added to it, see `approval_policy`.
     """
@@ -69,4 +70,5 @@ class Request:
     id: str = ""
     context: str = ""
     model: str = ""
+    goes_on_with: int = 0
     approval: Approval = "never"

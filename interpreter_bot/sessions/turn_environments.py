@@ -10,14 +10,21 @@ import asyncio
 import base64
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
-from interpreter_bot import concurrency, errors, settings, values
-from interpreter_bot.agent import chat_messages, picture_messages
-from interpreter_bot.kernels import executions, leases
-from interpreter_bot.kernels.files import workspaces
-from interpreter_bot.sessions import artifact_collection, requests, turn_events, variable_losses
+from interpreter_bot import errors, settings, values
+from interpreter_bot.agent import chat_messages, picture_selection
+from interpreter_bot.hosts import execution_runs
+from interpreter_bot.hosts import ports as host_ports
+from interpreter_bot.sessions import (
+    artifact_collection,
+    requests,
+    turn_events,
+    turn_stops,
+    variable_losses,
+)
+from interpreter_bot.store import records
 
 _log = logging.getLogger(__name__)
 
@@ -31,56 +38,26 @@ _NO_PLAN: Final = (
     "A plan in plain words is wanted before the first code: what it does, to which files."
 )
 _WAITING: Final = "Many want a new Python right now: {ahead} are started before this one."
+_UNKNOWN: Final = (
+    "The bot was restarted meanwhile, and what this code did is not known: whether it ran, or how "
+    "far. Variables may be gone."
+)
 _NOT_APPROVED: Final = "The person did not let this code run. Ask them what they want instead."
 
 
-async def find(infos: Sequence[values.FileInfo], workspace: workspaces.Workspace) -> list[str]:
+async def find(names: Sequence[str], workspace: host_ports.Workspace) -> list[str]:
     """Return the names of the files that are pictures, by their content."""
     found = []
-    for info in infos:
+    for name in names:
         try:
-            async with workspace.read(info.name) as content:
+            async with workspace.read(name) as content:
                 async for chunk in content:
-                    if picture_messages.is_picture(chunk[: picture_messages.HEAD_BYTES]):
-                        found.append(info.name)
+                    if picture_selection.is_picture(chunk[: picture_selection.HEAD_BYTES]):
+                        found.append(name)
                     break
         except errors.WorkspaceError as error:
             _log.info("a file could not be looked into", exc_info=error)
     return found
-
-
-async def scale(
-    kernel: executions.Kernel, *, names: Sequence[str] = (), contents: Sequence[bytes] = ()
-) -> list[chat_messages.Picture | None]:
-    """Scale pictures down.
-
-    Args:
-        kernel: does it.
-        names: of files in the workspace.
-        contents: of others.
-
-    Returns:
-        One for each, those of files first; None if it could not be scaled.
-    """
-    found: dict[int, chat_messages.Picture] = {}
-    count = len(names) + len(contents)
-
-    def show(output: values.Output) -> None:
-        if isinstance(output, values.Image) and output.plain in map(str, range(count)):
-            picture = picture_messages.scaled(output.mime, output.data)
-            if picture is not None:
-                found[int(output.plain)] = picture
-
-    code = _CODE.format(
-        names=list(names),
-        contents=[base64.b64encode(one).decode("ascii") for one in contents],
-        side=picture_messages.MOST_SIDE,
-        most=picture_messages.MOST_BYTES,
-    )
-    finished = await kernel.execute(code, show=show, seconds=_SECONDS)
-    if finished.ending is not values.Ending.OK:
-        _log.info("pictures could not be scaled: %s", finished)
-    return [found.get(number) for number in range(count)]
 
 
 class SessionEnvironment:
@@ -89,26 +66,33 @@ class SessionEnvironment:
     Attributes:
         workspace: the files.
         approval: whether a person is asked before the model's code runs.
+        kernel_id: of the kernel that ran code last; empty if none did.
+        mark: of the files before code ran first; None if none did.
+        resumed: an execution that another bot began, which the next code is.
     """
 
     def __init__(
         self,
-        lease: leases.Lease,
-        workspace: workspaces.Workspace,
+        hosts: host_ports.Hosts,
+        lease: host_ports.Lease,
+        workspace: host_ports.Workspace,
         events: turn_events.TurnEvents,
         *,
         held: variable_losses.Variables,
         approval: requests.Approval,
-        is_sandboxed: bool,
+        stop: turn_stops.StopSignal,
     ) -> None:
         self.workspace = workspace
+        self._hosts = hosts
         self._lease = lease
         self._events = events
         self._held = held
         self.approval = approval
         self._was_asked_for_plan = False
-        self._is_sandboxed = is_sandboxed
-        self._mark: workspaces.Mark | None = None
+        self._stop = stop
+        self.kernel_id = ""
+        self.mark: str | None = None
+        self.resumed: records.Execution | None = None
         self._cpu_seconds = 0.0
 
     async def approved(self, code: str) -> str:
@@ -120,6 +104,9 @@ class SessionEnvironment:
         Raises:
             BotError: it may not.
         """
+        if self.resumed is not None:
+            # A person may have changed it: this is what ran.
+            return self.resumed.code
         if self.approval == "never" or (self.approval == "plan" and self._events.cell >= 0):
             return code
         if self.approval == "plan" and not (self._events.has_words or self._was_asked_for_plan):
@@ -137,25 +124,30 @@ class SessionEnvironment:
         Raises:
             BotError: it was not run; the sentence says why.
         """
+        if self.resumed is not None:
+            execution, self.resumed = self.resumed, None
+            return await self._followed(execution, show)
         kernel = await self.kernel()
-        loss = self._held.lost(kernel)
-        if not self._is_sandboxed:
+        loss = self._held.lost(kernel.id, saved=kernel.restored)
+        if not self._hosts.is_sandboxed:
             self._events.notice(UNSANDBOXED)
-        if self._mark is None:
+        if self.mark is None:
             # Not earlier: taking a kernel changes the files' owner, which is no change by the code.
-            self._mark = await self.workspace.mark()
-        before = await asyncio.to_thread(kernel.provisioner.cpu_seconds)
+            self.mark = await self.workspace.mark()
+        self.kernel_id = kernel.id
+        hosted_id = execution_runs.new_id()
         # No await from here until the code runs: an execution shown as begun must end.
-        await self._events.begin(code)
-        if loss is not None:
-            show(values.Notice(loss.sentence))
-        try:
-            return await self._executed(kernel, code, show)
-        finally:
-            self._held.ran(kernel, is_lost=not kernel.is_alive)
-            await concurrency.shielded(self._count(kernel, before))
+        await self._events.begin(code, hosted_id)
+        unrestored = "" if self._held.are_in(kernel.id) else kernel.unrestored
+        for sentence in (loss.sentence if loss else "", unrestored):
+            if sentence:
+                show(values.Notice(sentence))
+        self._held.begin(kernel.id, runs=kernel.runs + 1)
+        hearing = self._hearing(show)
+        executing = kernel.execute(code, execution_id=hosted_id, show=hearing, ask=self._events.ask)
+        return await self._ended(executing, hosted_id)
 
-    async def kernel(self) -> executions.Kernel:
+    async def kernel(self) -> host_ports.Kernel:
         """Return the session's kernel, once it has started.
 
         Raises:
@@ -173,8 +165,7 @@ class SessionEnvironment:
     async def read_file(self, name: str, *, start: int, most_bytes: int) -> bytes:
         """Return part of a file."""
         part = b""
-        async with self.workspace.read(name) as content:
-            await content.skip(start)
+        async with self.workspace.read(name, start=start) as content:
             async for chunk in content:
                 part += chunk
                 if len(part) >= most_bytes:
@@ -183,66 +174,119 @@ class SessionEnvironment:
 
     async def scaled(self, contents: Sequence[bytes]) -> Sequence[chat_messages.Picture | None]:
         """Scale pictures down for the model."""
-        return await scale(await self.kernel(), contents=contents)
+        return await self._scale(contents=contents)
 
-    async def look(
-        self, infos: Sequence[values.FileInfo], most: int
-    ) -> list[chat_messages.Picture]:
+    async def view(self, name: str) -> chat_messages.Picture | None:
+        """Return a file as a picture; None if it is none.
+
+        Raises:
+            WorkspaceError: there is no such file.
+        """
+        await self.read_file(name, start=0, most_bytes=1)
+        return next(iter(await self.look([name], 1)), None)
+
+    async def look(self, names: Sequence[str], most: int) -> list[chat_messages.Picture]:
         """Return the pictures among files, as a model may see them.
 
         Args:
-            infos: the files.
+            names: of the files.
             most: the most pictures; the first ones are taken.
         """
-        names = (await find(infos, self.workspace))[:most]
+        names = (await find(names, self.workspace))[:most]
         if not names:
             return []
-        found = await scale(await self.kernel(), names=names)
+        found = await self._scale(names=names)
         named = zip(names, found, strict=True)
         return [dataclasses.replace(one, name=name) for name, one in named if one is not None]
 
     async def collect(self, limits: settings.Limits) -> list[values.Artifact]:
         """Collect the files that code changed since it first ran in this turn."""
-        if self._mark is None:
+        if self.mark is None or self._stop.is_suspended:
             return []
         collector = artifact_collection.ArtifactCollector(
             self.workspace, self._events, limits=limits
         )
-        return await collector.collect(self._events.cell, self._mark)
+        return await collector.collect(max(self._events.cell, 0), self.mark)
 
-    async def _count(self, kernel: executions.Kernel, before: float) -> None:
-        """Record the processor time of the code, if its kernel still lives."""
-        after = await asyncio.to_thread(kernel.provisioner.cpu_seconds)
-        self._cpu_seconds += max(after - before, 0.0)
-        self._events.worked(self._cpu_seconds)
-
-    async def _executed(
-        self, kernel: executions.Kernel, code: str, show: Callable[[values.Output], None]
+    async def run_aside(
+        self, code: str, *, show: Callable[[values.Output], None], seconds: float
     ) -> values.Finished:
-        """Execute code; when cancelled, wait for its end first, and show and record that too."""
-        executing_it = kernel.execute(code, show=show, ask=self._events.ask)
-        running = asyncio.create_task(executing_it, name="execution of a turn")
+        """Run the bot's own code in the session's kernel; it is no part of what people see."""
+        return await execution_runs.run(
+            self._hosts, await self.kernel(), code, show=show, seconds=seconds
+        )
+
+    async def _scale(
+        self, *, names: Sequence[str] = (), contents: Sequence[bytes] = ()
+    ) -> list[chat_messages.Picture | None]:
+        """Scale pictures down: those in files, then others; None stands for what fails."""
+        found: dict[int, chat_messages.Picture] = {}
+        count = len(names) + len(contents)
+
+        def show(output: values.Output) -> None:
+            if isinstance(output, values.Image) and output.plain in map(str, range(count)):
+                picture = picture_selection.scaled(output.mime, output.data)
+                if picture is not None:
+                    found[int(output.plain)] = picture
+
+        code = _CODE.format(
+            names=list(names),
+            contents=[base64.b64encode(one).decode("ascii") for one in contents],
+            side=picture_selection.MOST_SIDE,
+            most=picture_selection.MOST_BYTES,
+        )
+        finished = await self.run_aside(code, show=show, seconds=_SECONDS)
+        if finished.ending is not values.Ending.OK:
+            _log.info("pictures could not be scaled: %s", finished)
+        return [found.get(number) for number in range(count)]
+
+    async def _followed(
+        self, execution: records.Execution, show: Callable[[values.Output], None]
+    ) -> values.Finished:
+        """Follow code that another bot began; what it showed until then is shown again."""
+        self._events.follow(execution)
+        hosted_id = execution.hosted_id
+        following = self._hosts.follow(hosted_id, show=self._hearing(show), ask=self._events.ask)
         try:
-            await asyncio.wait({running})
+            return await self._ended(following, hosted_id)
+        except errors.ExecutionMissingError as error:
+            _log.warning("an execution cannot be followed", exc_info=error)
+            finished = values.Finished(values.Ending.REFUSED, 0.0, _UNKNOWN)
+            self._events.end(finished)
+            return finished
+
+    def _hearing(self, show: Callable[[values.Output], None]) -> host_ports.Show:
+        def hear(output: values.Output, number: int) -> None:
+            self._events.hear(number)
+            show(output)
+
+        return hear
+
+    async def _ended(
+        self, executing: Coroutine[Any, Any, host_ports.ExecutionEnd], hosted_id: str
+    ) -> values.Finished:
+        """Wait for the end of code; when cancelled, stop it first, and show and record that.
+
+        Where the turn goes on in the next bot, the code runs on.
+        """
+        running = asyncio.create_task(executing, name="execution of a turn")
+        try:
+            end = await asyncio.shield(running)
         except asyncio.CancelledError:
-            try:
-                # The end of the turn says why it was cancelled.
-                await kernel.stop("")
-                await asyncio.wait({running})
-            except asyncio.CancelledError:
+            self._stop.suspend()
+            if self._stop.is_suspended:
                 running.cancel()
                 await asyncio.wait({running})
                 raise
-            finally:
-                self._events.end(_ended(running))
+            # The end of the turn says why it was cancelled.
+            self._end(await execution_runs.stopped(self._hosts, running, hosted_id))
             raise
-        finished = running.result()
-        self._events.end(finished)
-        return finished
+        self._end(end)
+        return end.finished
 
-
-def _ended(running: asyncio.Task[values.Finished]) -> values.Finished:
-    """Return how cancelled code ended."""
-    if running.done() and not running.cancelled() and running.exception() is None:
-        return running.result()
-    return values.Finished(values.Ending.STOPPED, 0.0)
+    def _end(self, end: host_ports.ExecutionEnd) -> None:
+        """Record the end of code: how it ended, what is defined, how long it computed."""
+        self._events.end(end.finished)
+        self._held.ran(self.kernel_id, end)
+        self._cpu_seconds += end.cpu_seconds
+        self._events.worked(self._cpu_seconds)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from interpreter_bot import values
-from interpreter_bot.sessions import ports, turn_recording
+from interpreter_bot.sessions import ports
+from interpreter_bot.store import records
+
+if TYPE_CHECKING:
+    # Whoever runs a line of code without a database imports none.
+    from interpreter_bot.sessions import turn_recording
 
 
 class TurnEvents:
@@ -20,6 +27,7 @@ class TurnEvents:
         self.last: values.Finished | None = None
         self.has_words = False
         self._has_begun = False
+        self._is_repeated = False
         self._reply = reply
         self._recorder = recorder
 
@@ -46,20 +54,39 @@ class TurnEvents:
         """The agent wants code run; the environment reports its real start by `begin`."""
         self._has_begun = False
 
-    async def begin(self, code: str) -> None:
+    async def begin(self, code: str, hosted_id: str = "") -> None:
         """Code runs now.
+
+        Args:
+            code: what runs.
+            hosted_id: by which its host knows it.
 
         Raises:
             StoreError: it cannot be recorded, so it must not run.
         """
-        await self._recorder.run(code)
+        await self._recorder.run(code, hosted_id)
+        self._begun(code)
+
+    def follow(self, execution: records.Execution) -> None:
+        """Code runs, or ran, that another bot began."""
+        self._recorder.follow(execution)
+        self._begun(execution.code)
+
+    def _begun(self, code: str) -> None:
         self._has_begun = True
         self.cell += 1
         self.last = None
         self._reply.code(self.cell, code)
 
+    def hear(self, number: int) -> None:
+        """The output that comes next has this number in its execution."""
+        self._is_repeated = not self._recorder.hear(number)
+
     def output(self, output: values.Output) -> None:
-        """The running code shows an output."""
+        """The running code shows an output; what is recorded already is not shown again."""
+        if self._is_repeated:
+            self._is_repeated = False
+            return
         self._recorder.output(output)
         self._reply.output(self.cell, output)
 

@@ -7,20 +7,25 @@ the session's own kernel: the bot itself never parses a file from outside.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import logging
 import mimetypes
 import secrets
 from collections.abc import Iterable, Sequence
-from importlib import resources
 from typing import Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import chat_messages, observations
-from interpreter_bot.kernels import executions
-from interpreter_bot.kernels.files import workspaces
-from interpreter_bot.sessions import requests, turn_environments, turn_events
+from interpreter_bot.hosts import ports as host_ports
+from interpreter_bot.sessions import (
+    in_kernel_file_descriptions,
+    requests,
+    stored_transcripts,
+    turn_environments,
+    turn_events,
+)
 from interpreter_bot.store import databases, records
-from interpreter_bot.text import quantities
+from interpreter_bot.text import file_names, quantities
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +57,7 @@ class StoredAttachment:
 
 async def store_attachments(
     attachments: Iterable[requests.Attachment],
-    workspace: workspaces.Workspace,
+    workspace: host_ports.Workspace,
     events: turn_events.TurnEvents,
     limits: settings.Limits,
 ) -> StoredAttachment:
@@ -63,7 +68,7 @@ async def store_attachments(
             info = await put_files(attachment, workspace, limits)
         except errors.BotError as error:
             _log.info("an attachment was refused", exc_info=error)
-            name = workspaces.safe_name(attachment.name)
+            name = file_names.safe_name(attachment.name)
             events.notice(f"{name} was left out: {error}")
             refusals.append(_REFUSED.format(name=name, error=error))
         else:
@@ -72,7 +77,7 @@ async def store_attachments(
 
 
 async def put_files(
-    attachment: requests.Attachment, workspace: workspaces.Workspace, limits: settings.Limits
+    attachment: requests.Attachment, workspace: host_ports.Workspace, limits: settings.Limits
 ) -> values.FileInfo:
     """Put one attachment into the workspace.
 
@@ -85,9 +90,11 @@ async def put_files(
     return await workspace.put(attachment.name, attachment.open())
 
 
-async def describe(infos: Sequence[values.FileInfo], kernel: executions.Kernel) -> str:
+async def describe(
+    infos: Sequence[values.FileInfo], environment: turn_environments.SessionEnvironment
+) -> str:
     """Describe files for a model: names, sizes, types; of tables columns, types, first rows."""
-    details = await _looked_into(infos[:_MOST_DESCRIBED], kernel)
+    details = await _looked_into(infos[:_MOST_DESCRIBED], environment)
     return "\n".join(
         observations.file(
             info.name,
@@ -100,14 +107,12 @@ async def describe(infos: Sequence[values.FileInfo], kernel: executions.Kernel) 
 
 
 async def _looked_into(
-    infos: Sequence[values.FileInfo], kernel: executions.Kernel
+    infos: Sequence[values.FileInfo], environment: turn_environments.SessionEnvironment
 ) -> dict[int, str]:
     """Let the kernel describe files, by number; its description is not trusted."""
     if not infos:
         return {}
-    script = resources.files("interpreter_bot.sessions").joinpath("describing.txt").read_text()
     mark = f"--{secrets.token_hex(16)} "
-    given = {"NAMES": [info.name for info in infos], "MARK": mark}
     printed: list[str] = []
 
     def show(output: values.Output) -> None:
@@ -115,8 +120,10 @@ async def _looked_into(
             printed.append(output.text)
 
     # In a namespace of its own, so that no variable of the person is touched.
-    code = f"exec({script!r}, {given!r})"
-    finished = await kernel.execute(code, show=show, seconds=_DESCRIBING_SECONDS)
+    call = f"describe({[info.name for info in infos]!r}, {mark!r})"
+    source = inspect.getsource(in_kernel_file_descriptions)
+    code = f"exec({source + call!r}, {{}})"
+    finished = await environment.run_aside(code, show=show, seconds=_DESCRIBING_SECONDS)
     if finished.ending is not values.Ending.OK:
         _log.info("files could not be described: %s", finished)
     details: dict[int, str] = {}
@@ -132,13 +139,13 @@ class TurnQuestion:
     """The question to a model.
 
     Attributes:
-        earlier: the messages before it.
+        memory: of the session, up to it.
         told: the person's words, with descriptions of attachments.
         seen: attached pictures.
     """
 
     model: settings.Model
-    earlier: Sequence[chat_messages.Message]
+    memory: stored_transcripts.TurnMemory
     told: str
     seen: Sequence[chat_messages.Picture] = ()
 
@@ -221,7 +228,7 @@ async def question_text(
     """Compose the question: the person's words, with descriptions of the attachments."""
     parts = (
         _CONTEXT.format(context=request.context) if request.context else "",
-        await describe(infos, await environment.kernel()) if infos else "",
+        await describe(infos, environment) if infos else "",
         *came.refusals,
         request.text if request.text.strip() else _WITHOUT_WORDS,
     )

@@ -3,6 +3,11 @@
 Words and outputs come faster than a database writes. They are gathered, adjacent ones are joined,
 and all of it is written now and then; code is written before it runs. What cannot be written at
 the end of a turn goes into a retry queue.
+
+Where kernels outlive the bot, what the next one needs to go on with the turn is written too; only
+then may their host forget what code showed.
+
+Above 300 lines: what is written now and then is all of one turn, in one order.
 """
 
 from __future__ import annotations
@@ -42,13 +47,27 @@ class Recorder:
         turn_id: its id in the store; 0 if it has not begun.
         is_behind: the last write failed.
         model: title of the model that is asked.
+        progress: returns what another bot needs to go on with the turn; None where none can.
     """
 
-    def __init__(self, database: databases.Database) -> None:
+    def __init__(self, database: databases.Database, acknowledge: Callable[[str], None]) -> None:
+        """Record into a database.
+
+        Args:
+            database: the store.
+            acknowledge: called with the id of an execution that the host may forget.
+        """
         self.turn_id = 0
         self.is_behind = False
         self.model = ""
+        self.progress: Callable[[], Mapping[str, Any]] | None = None
         self._database = database
+        self._acknowledge = acknowledge
+        self._progress: Mapping[str, Any] | None = None
+        self._progress_covers = 0
+        self._hosted_id = ""
+        self._heard: dict[int, int] = {}
+        self._unacknowledged: list[str] = []
         self._pending: list[records.NewPart] = []
         self._writing = asyncio.Lock()
         self._step = 0
@@ -78,10 +97,27 @@ class Recorder:
             request_id=request.id,
             attachments=[*(one.name for one in request.attachments), *request.files],
         )
-        self.turn_id = turn.id
-        writing = self._write_on()
-        self._writer = asyncio.create_task(writing, name=f"record turn {turn.id}")
+        self._go_on(turn.id)
         return session
+
+    async def take_over(self, turn: records.Turn) -> records.Session:
+        """Go on recording a turn that another bot began.
+
+        Returns:
+            The session it belongs to.
+
+        Raises:
+            StoreError: that was deleted, or cannot be read.
+        """
+        session = self._session = await self._database.sessions.get(turn.session_id)
+        if session is None:
+            raise errors.StoreError
+        self._go_on(turn.id)
+        return session
+
+    def _go_on(self, turn_id: int) -> None:
+        self.turn_id = turn_id
+        self._writer = asyncio.create_task(self._write_on(), name=f"record turn {turn_id}")
 
     async def close(self) -> None:
         """Stop the periodic writes."""
@@ -103,11 +139,13 @@ class Recorder:
         except errors.StoreError:
             _log.exception("the end of turn %d could not be recorded", self.turn_id)
             return False
+        self._acknowledge_all(len(self._unacknowledged))
         return True
 
     def step(self, number: int) -> None:
         """What follows belongs to this model call."""
         self._step = number
+        self._note_progress()
 
     def text(self, delta: str) -> None:
         """The model wrote to the person."""
@@ -141,19 +179,44 @@ class Recorder:
             self._add(_Kind.MEMORY, output=image)
         self._add(_Kind.MEMORY, detail=detail)
 
-    async def run(self, code: str) -> None:
+    async def run(self, code: str, hosted_id: str) -> None:
         """Code is about to run; this is written first.
+
+        Args:
+            code: what will run.
+            hosted_id: by which its host will know it.
 
         Raises:
             StoreError: it cannot be.
         """
-        self._execution_id = await self._database.executions.start(self.turn_id, code)
+        progress = self.progress() if self.progress is not None else None
+        self._execution_id = await self._database.executions.start(
+            self.turn_id, code, hosted_id=hosted_id, progress=progress
+        )
+        self._hosted_id = hosted_id
         self._add(_Kind.CODE, text=code)
         # What came before it is written while it runs.
         self._is_urgent.set()
 
+    def follow(self, execution: records.Execution) -> None:
+        """Code that another bot ran is followed."""
+        self._execution_id, self._hosted_id = execution.id, execution.hosted_id
+        self._heard[execution.id] = execution.heard
+
+    def hear(self, number: int) -> bool:
+        """The running code shows an output of this number; says whether it is a new one."""
+        if self._execution_id is None or number <= self._heard.get(self._execution_id, 0):
+            return False
+        self._heard[self._execution_id] = number
+        return True
+
     def finished(self, finished: values.Finished) -> None:
         """The code has ended."""
+        if self._hosted_id:
+            self._unacknowledged.append(self._hosted_id)
+        self._hosted_id = ""
+        if self.progress is None:
+            self._acknowledge_all(len(self._unacknowledged))
         if self._execution_id is not None:
             self._ended.append((self._execution_id, finished))
         self._execution_id = None
@@ -185,8 +248,9 @@ class Recorder:
             parts, self._pending = self._pending, []
             ended, self._ended = self._ended, []
             artifacts, self._artifacts = self._artifacts, []
+            heard = dict(self._heard)
             try:
-                await self._database.parts.add(self.turn_id, *parts)
+                await self._database.parts.add(self.turn_id, *parts, heard=heard)
                 parts = []
                 for execution_id, finished in ended:
                     await self._database.executions.finish(execution_id, finished)
@@ -195,6 +259,7 @@ class Recorder:
                 artifacts = []
                 await self._count()
                 await self._note_kernel()
+                await self._write_progress()
             except errors.StoreError:
                 _log.exception("part of turn %d could not be recorded", self.turn_id)
                 self._pending = parts + self._pending
@@ -203,6 +268,8 @@ class Recorder:
                 self.is_behind = True
             else:
                 self.is_behind = False
+                running = {self._execution_id}
+                self._heard = {key: at for key, at in self._heard.items() if key in running}
 
     async def _count(self) -> None:
         """Book the usage since the last booking: it must not be lost with the process."""
@@ -216,6 +283,28 @@ class Recorder:
             )
             await self._database.usage.add(self.turn_id, more, model=self.model)
             self._counted = used
+
+    def _note_progress(self) -> None:
+        """Let what is now known of the turn be written; with it, its host may forget the rest."""
+        if self.progress is not None:
+            self._progress = self.progress()
+            self._progress_covers = len(self._unacknowledged)
+            self._is_urgent.set()
+
+    async def _write_progress(self) -> None:
+        progress, covers = self._progress, self._progress_covers
+        if progress is not None:
+            await self._database.turns.note_progress(self.turn_id, progress)
+            self._acknowledge_all(covers)
+            if self._progress is progress:
+                self._progress = None
+
+    def _acknowledge_all(self, count: int) -> None:
+        """Let the host forget the first of the executions that have ended."""
+        done, self._unacknowledged = self._unacknowledged[:count], self._unacknowledged[count:]
+        self._progress_covers = max(self._progress_covers - count, 0)
+        for hosted_id in done:
+            self._acknowledge(hosted_id)
 
     async def _note_kernel(self) -> None:
         hints = self._kernel

@@ -19,32 +19,32 @@ import uuid
 from collections.abc import Awaitable
 from typing import Final
 
-from interpreter_bot import concurrency, errors, settings, values
+from interpreter_bot import cancellation, errors, settings, values
 from interpreter_bot.agent import (
     budgets,
     chat_messages,
-    claims,
-    links,
+    dead_links,
     loops,
     prompt_texts,
-    transcripts,
+    unfounded_claims,
 )
 from interpreter_bot.agent.llms import catalogues
-from interpreter_bot.kernels import pools
+from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     approval_policy,
     ports,
     quotas,
     requests,
-    stop_signals,
-    transcript_memory,
+    stored_transcripts,
+    suspended_turns,
     turn_environments,
     turn_events,
     turn_inputs,
     turn_recording,
+    turn_stops,
     variable_losses,
 )
-from interpreter_bot.store import databases
+from interpreter_bot.store import databases, records
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class TurnServices:
     """
 
     config: settings.Settings
-    pool: pools.Pool
+    hosts: host_ports.Hosts
     database: databases.Database
     catalogue: catalogues.Catalogue
     id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
@@ -85,7 +85,7 @@ async def run_turn(
     request: requests.Request,
     reply: ports.Reply,
     *,
-    stop: stop_signals.StopSignal,
+    stop: turn_stops.StopSignal,
 ) -> ports.End:
     """Run a request to its end.
 
@@ -96,7 +96,7 @@ async def run_turn(
         stop: set when the turn is to end now.
     """
     started = time.monotonic()
-    recorder = turn_recording.Recorder(services.database)
+    recorder = turn_recording.Recorder(services.database, services.hosts.acknowledge)
     work = _Work(services, request, turn_events.TurnEvents(reply, recorder), recorder)
     try:
         end = await _catch_all(work.run(stop))
@@ -104,6 +104,7 @@ async def run_turn(
             end = stop.end(end.text, last=work.events.last)
     except BaseException:
         # Not before: it is known only now whether the bot itself ends.
+        stop.suspend()
         end = stop.end()
         raise
     finally:
@@ -114,8 +115,8 @@ async def run_turn(
                 reply.announcement(max(work.events.cell, 0), _BEHIND)
             reply.ended(end)
         finally:
-            writing = _record_end(services, recorder, end)
-            await concurrency.shielded(_catch_all(writing))
+            writing = _record_end(services, recorder, end, is_suspended=stop.is_suspended)
+            await cancellation.shielded(_catch_all(writing))
     return end
 
 
@@ -132,11 +133,15 @@ async def _catch_all(work: Awaitable[ports.End]) -> ports.End:
 
 
 async def _record_end(
-    services: TurnServices, recorder: turn_recording.Recorder, end: ports.End
+    services: TurnServices, recorder: turn_recording.Recorder, end: ports.End, *, is_suspended: bool
 ) -> ports.End:
     """Record how a turn ended; a failed write goes into the retry queue."""
     await recorder.close()
-    if recorder.turn_id:
+    if is_suspended:
+        # Without an end, the next bot finds it.
+        await recorder.flush()
+        services.daily_usage.close(recorder.turn_id)
+    elif recorder.turn_id:
         status = values.TurnStatus(end.status.value)
         answer = end.sentence if end.status is values.TurnStatus.FAILED else end.text
         write = functools.partial(recorder.end, status, answer=answer)
@@ -164,11 +169,14 @@ class _Work:
         self._request = request
         self.events = events
         self._recorder = recorder
-        self._unfounded = claims.NOTHING
-        self._loss: variable_losses.VariableLoss | None = None
+        self._unfounded = unfounded_claims.NOTHING
+        self._memory: stored_transcripts.TurnMemory | None = None
+        self._remarks: list[str] = []
+        """To the model, on what the session has lost."""
         self._until = time.monotonic() + services.config.turn.seconds
+        self._former: suspended_turns.Progress | None = None
 
-    async def run(self, stop: stop_signals.StopSignal) -> ports.End:
+    async def run(self, stop: turn_stops.StopSignal) -> ports.End:
         """Run the turn.
 
         Raises:
@@ -177,52 +185,86 @@ class _Work:
         services = self._services
         self.events.started()
         # Shielded from cancellation, or else the store would keep a turn that runs nowhere.
-        session = await concurrency.shielded(self._recorder.begin(self._request))
+        session = await cancellation.shielded(self._begin())
         await services.write_retries.write()
         key = values.text(self._request.key)
         held = variable_losses.Variables(session.kernel, services.id, self._recorder.kernel)
-        former = services.pool.live.get(key)
-        self._loss = held.lost(former.kernel if former is not None else None)
-        if self._loss is not None:
-            self.events.notice(self._loss.sentence)
-        async with services.pool.lease(key) as lease:
+        if self._former is None:
+            status = (await services.hosts.statuses({key})).get(key)
+            now = (status.kernel_id, status.loss_reason) if status else ("", "")
+            saved = (await services.hosts.variables(key)).saved if held.are_gone(*now) else None
+            await self._tell_losses(session, held.lost(*now, saved=saved))
+        async with services.hosts.lease(key, person=self._person) as lease:
             environment = turn_environments.SessionEnvironment(
+                services.hosts,
                 lease,
-                await services.pool.workspace(key),
+                await services.hosts.workspace(key),
                 self.events,
                 held=held,
-                approval=await self._approval(),
-                is_sandboxed=services.pool.is_sandboxed,
+                approval=await approval_policy.of_request(
+                    self._request, services.database, services.config.sessions.approval
+                ),
+                stop=stop,
             )
+            if self._former is not None:
+                self._memory = await self._former.take_over(
+                    environment, services.database, self._recorder.turn_id
+                )
             try:
                 end = await self._done(environment, stop)
             finally:
-                await concurrency.shielded(environment.collect(services.config.limits))
+                await cancellation.shielded(environment.collect(services.config.limits))
             return await self._mended(end, environment)
 
-    async def _approval(self) -> requests.Approval:
-        request = self._request
-        if request.is_code:
-            # Code that a person wrote is what they want to run: no approval.
-            return "never"
-        where = (request.key.platform, request.key.workspace, request.key.channel)
-        scope = values.Scope(*where, request.person.id)
-        wanted = self._services.config.sessions.approval
-        return await approval_policy.in_effect(
-            scope, self._services.database, wanted, request.approval
+    async def _begin(self) -> records.Session:
+        """Record the beginning of the turn, or that another bot's goes on here."""
+        if not self._request.goes_on_with:
+            return await self._recorder.begin(self._request)
+        turn, self._former = await suspended_turns.load(
+            self._services.database, self._request.goes_on_with
         )
+        session = await self._recorder.take_over(turn)
+        self.events.notice(turn_stops.WENT_ON)
+        return session
+
+    async def _tell_losses(
+        self, session: records.Session, loss: variable_losses.Told | None
+    ) -> None:
+        """Tell people and model what was lost since the last turn: variables, and perhaps files."""
+        gone = session.files.get("gone", "")
+        if session.files:
+            await self._services.database.sessions.note_files(session.id, {})
+        if loss is not None:
+            loss = dataclasses.replace(loss, files=gone or loss.files)
+            self.events.notice(loss.sentence)
+            self._remarks.append(loss.remark)
+        elif gone:
+            self.events.notice(gone)
+            self._remarks.append(f"[{gone}]")
+
+    @property
+    def _person(self) -> str:
+        """Who asked, unique over all platforms."""
+        request = self._request
+        return str((request.key.platform, request.key.workspace, request.person.id))
 
     async def _done(
-        self, environment: turn_environments.SessionEnvironment, stop: stop_signals.StopSignal
+        self, environment: turn_environments.SessionEnvironment, stop: turn_stops.StopSignal
     ) -> ports.End:
-        question = await concurrency.run_until_stopped(
+        if self._memory is not None and self._former is not None:
+            model = self._services.catalogue.model(self._former.model)
+            return await self._ask(environment, model, self._memory, stop)
+        question = await cancellation.run_until_stopped(
             self._prepared(environment), stop=stop, seconds=self._seconds_left
         )
-        if isinstance(question, concurrency.EarlyEnd):
+        if isinstance(question, cancellation.EarlyEnd):
             return self._interrupted(question)
         if question is None:
             return await self._run_code(environment, stop)
-        return await self._ask(environment, question, stop)
+        # In the same message: it must not be dropped when older messages become too long.
+        told = "\n\n".join([*self._remarks, question.told])
+        question.memory.transcript.add_user_message(told, question.seen)
+        return await self._ask(environment, question.model, question.memory, stop)
 
     async def _prepared(
         self, environment: turn_environments.SessionEnvironment
@@ -239,37 +281,40 @@ class _Work:
         infos = await turn_inputs.request_files(request, stored, environment)
         return turn_inputs.TurnQuestion(
             model=model,
-            earlier=await transcript_memory.load(services.database, before=self._recorder.turn_id),
+            memory=await stored_transcripts.new_memory(
+                services.database, before=self._recorder.turn_id
+            ),
             told=await turn_inputs.question_text(request, stored, infos, environment),
-            seen=await environment.look(infos, services.config.turn.pictures)
+            seen=await environment.look(
+                [info.name for info in infos], services.config.turn.pictures
+            )
             if model.can_see
             else (),
         )
 
     async def _run_code(
-        self, environment: turn_environments.SessionEnvironment, stop: stop_signals.StopSignal
+        self, environment: turn_environments.SessionEnvironment, stop: turn_stops.StopSignal
     ) -> ports.End:
         """Run the person's own code, without a model."""
+        suspended_turns.record_progress(self._services.hosts, self._recorder, environment, None)
         shown: list[values.Output] = []
 
         def show(output: values.Output) -> None:
             shown.append(output)
             self.events.output(output)
 
-        finished = await concurrency.run_until_stopped(
+        finished = await cancellation.run_until_stopped(
             environment.run(self._request.text, show=show), stop=stop, seconds=self._seconds_left
         )
         end = ports.End(status=values.TurnStatus.DONE)
-        if isinstance(finished, concurrency.EarlyEnd):
+        if isinstance(finished, cancellation.EarlyEnd):
             end = self._interrupted(finished)
+            if stop.is_suspended:
+                return end
             finished = self.events.last or values.Finished(values.Ending.STOPPED, 0.0, end.sentence)
         most = self._services.config.turn.output_characters
-        earlier = (
-            []
-            if self._loss is None
-            else [chat_messages.UserMessage(self._loss.remark, is_ours=True)]
-        )
-        entries = earlier + transcript_memory.of_code(self._request.text, shown, finished, most)
+        earlier = [chat_messages.UserMessage(one, is_ours=True) for one in self._remarks]
+        entries = earlier + stored_transcripts.of_code(self._request.text, shown, finished, most)
         told = [chat_messages.to_dict(one) for one in entries]
         self._recorder.memory({"messages": told, "is_whole": False})
         return end
@@ -277,17 +322,14 @@ class _Work:
     async def _ask(
         self,
         environment: turn_environments.SessionEnvironment,
-        question: turn_inputs.TurnQuestion,
-        stop: stop_signals.StopSignal,
+        model: settings.Model,
+        memory: stored_transcripts.TurnMemory,
+        stop: turn_stops.StopSignal,
     ) -> ports.End:
         """Let a model answer."""
-        services, model = self._services, question.model
-        transcript = transcripts.Transcript(question.earlier)
-        count = len(transcript.entries)
-        # In the same message: it must not be dropped when older messages become too long.
-        lost = [self._loss.remark] if self._loss is not None else []
-        transcript.add_user_message("\n\n".join([*lost, question.told]), question.seen)
+        services = self._services
         self._recorder.model = model.title
+        suspended_turns.record_progress(services.hosts, self._recorder, environment, memory)
         limits = await quotas.limits_of(
             services.config.allowance_on(self._request.key.platform),
             self._request.key,
@@ -307,12 +349,12 @@ class _Work:
             system=prompt_texts.system(
                 services.config.limits,
                 today=today,
-                packages=services.pool.packages,
+                packages=services.hosts.packages,
                 note=services.config.agent.note,
                 is_planned=environment.approval == "plan",
                 is_small=model.is_small,
             ),
-            transcript=transcript,
+            transcript=memory.transcript,
             environment=environment,
             observer=self.events,
             budget=reservation.budget,
@@ -322,11 +364,8 @@ class _Work:
         try:
             outcome = await loops.run(job, stop=stop)
         finally:
-            is_whole = transcript.entries[:count] != tuple(question.earlier[:count])
-            self._recorder.memory(
-                transcript_memory.detail(count, transcript, is_whole=is_whole),
-                transcript_memory.shown_pictures(count, transcript, is_whole=is_whole),
-            )
+            if not stop.is_suspended:
+                self._recorder.memory(memory.detail(), memory.shown_pictures())
         self._unfounded = outcome.unfounded
         status = _STATUSES.get(outcome.ending, values.TurnStatus.FAILED)
         return ports.End(status=status, text=outcome.text, sentence=outcome.sentence)
@@ -335,12 +374,12 @@ class _Work:
         self, end: ports.End, environment: turn_environments.SessionEnvironment
     ) -> ports.End:
         """Fix the links of the answer, and name the files it only claims."""
-        rewritten = links.rewrite(end.text, ())
+        rewritten = dead_links.rewrite(end.text, ())
         files: tuple[str, ...] = ()
         if rewritten.missing:
             try:
                 names = [info.name for info in await environment.list_files()]
-                files = links.rewrite(end.text, names).missing
+                files = dead_links.rewrite(end.text, names).missing
             except errors.WorkspaceError as error:
                 # It is unknown which of them exist; the answer is worth more than that.
                 _log.info("the links of an answer could not be looked into", exc_info=error)
@@ -354,8 +393,8 @@ class _Work:
     def _seconds_left(self) -> float:
         return self._until - time.monotonic()
 
-    def _interrupted(self, interruption: concurrency.EarlyEnd) -> ports.End:
-        if interruption is concurrency.EarlyEnd.STOPPED:
+    def _interrupted(self, interruption: cancellation.EarlyEnd) -> ports.End:
+        if interruption is cancellation.EarlyEnd.STOPPED:
             return ports.End(status=values.TurnStatus.STOPPED)
         sentence = budgets.time_is_up(self._services.config.turn.seconds)
         return ports.End(status=values.TurnStatus.FAILED, sentence=sentence)

@@ -1,32 +1,38 @@
-"""Detect that a session has lost its variables, so that people and model learn of it once.
+"""Detect that a session has lost its kernel, so that people and model learn of it once.
 
-After each execution the names are written into the session's row in the store, with the kernel
-that holds them. A turn that finds another kernel there has lost them: by idleness, eviction, a
-crash or a restart of the bot. It is said once, to people and to the model. Why a kernel ended is
-added to the row when it ends, unless the bot ends with it.
+With each execution the names of variables are written into the session's row in the store, with the
+kernel that holds them. A turn that finds another kernel there has lost that one: by idleness,
+eviction, a crash or a restart of the bot. It is said once, to people and to the model, what is lost
+of the variables, or what of them is back. Why a kernel ended is added to the row when it ends,
+unless the bot ends with it.
 
 The row is `records.Session.kernel`: {"kernel": id, "bot": id, "names": […], "more": number,
-"reason": sentence, empty as long as the kernel lives}. An empty document means that nothing is
-held, or that the loss was told. What brings variables back leaves the row alone and names the new
-kernel in it; what it could not bring back is a loss with fewer names.
+"runs": how many pieces of code were begun there, "reason": sentence, empty as long as the kernel
+lives}. An empty document means that nothing is held, or that the loss was told.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from interpreter_bot import errors, values
-from interpreter_bot.kernels import executions
-from interpreter_bot.store import databases
+from interpreter_bot import errors, session_variables, values
+from interpreter_bot.hosts import ports as host_ports
+
+if TYPE_CHECKING:
+    # Whoever runs a line of code without a database imports none.
+    from interpreter_bot.store import databases
 
 _log = logging.getLogger(__name__)
 
 _RESTARTED: Final = "The bot was restarted."
 _LET_GO: Final = "It was let go."
 _SHOWN: Final = 8
+_TOLD_CHARACTERS: Final = 300
+_REMARKED_CHARACTERS: Final = 2000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,11 +43,17 @@ class VariableLoss:
         names: of them, the latest first; empty if unknown.
         more: how many there were besides.
         reason: a sentence.
+        kernel: id of the one that held them.
+        runs: how many pieces of code had been begun there.
+        files: what became of those, a sentence.
     """
 
     names: tuple[str, ...]
     more: int
     reason: str
+    kernel: str
+    runs: int
+    files: str = "Files in /mnt/data are kept."
 
     @property
     def sentence(self) -> str:
@@ -49,7 +61,7 @@ class VariableLoss:
         listed = _listed(self.names[:_SHOWN], self.more + max(len(self.names) - _SHOWN, 0))
         return (
             "A new Python was started, without the variables of the earlier one"
-            f"{f' ({listed})' if listed else ''}. {self.reason} Files in /mnt/data are kept."
+            f"{f' ({listed})' if listed else ''}. {self.reason} {self.files}"
         )
 
     @property
@@ -59,9 +71,72 @@ class VariableLoss:
         return (
             f"[A new Python was started, because the earlier one is gone. {self.reason} What was "
             f"defined or imported there is gone{f': {listed}' if listed else ''}. Define and "
-            "import again what you need of it, even where that has run before. Files in /mnt/data "
-            "are kept.]"
+            f"import again what you need of it, even where that has run before. {self.files}]"
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VariableReturn:
+    """Variables of an earlier kernel that the next one begins with.
+
+    Attributes:
+        saved: they, and what could not be saved.
+        loss: of the session's last kernel; what ran there after they were saved is lost.
+        files: as above.
+    """
+
+    saved: session_variables.SavedVariables
+    loss: VariableLoss
+    files: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Return one line for people."""
+        if not self.saved.kept:
+            told = f"None of your variables could be kept.{self._exceptions(_TOLD_CHARACTERS)}"
+        else:
+            exceptions = self._exceptions(_TOLD_CHARACTERS)
+            told = f"Your variables are back{self._count}{self._since}.{exceptions}"
+        reason = f" {self.loss.reason}" if self._since else ""
+        return f"{told}{reason} {self.files}".strip()
+
+    @property
+    def remark(self) -> str:
+        """Return the same for a model."""
+        since = self._since and f"{self._since}; what changed later is lost"
+        return (
+            f"[A new Python was started, because the earlier one is gone. {self.loss.reason} What "
+            f"was defined and imported there is there again{since}."
+            f"{self._exceptions(_REMARKED_CHARACTERS)} {self.files}".strip()
+            + "]"
+        )
+
+    @property
+    def _since(self) -> str:
+        is_same = self.saved.kernel == self.loss.kernel
+        missed = self.loss.runs - (self.saved.runs if is_same else 0)
+        if is_same and missed <= 0:
+            return ""
+        at = datetime.datetime.fromtimestamp(self.saved.at, datetime.UTC)
+        ran = "the last piece of code" if missed == 1 else f"the last {missed:,} pieces of code"
+        before = f", before {ran} ran" if missed > 0 else ""
+        return f" as they were on {at:%-d %B at %H:%M} UTC{before}"
+
+    @property
+    def _count(self) -> str:
+        saved = self.saved
+        all_of_them = saved.kept + saved.lost_count
+        return f" ({saved.kept:,} of {all_of_them:,})" if saved.lost_count else ""
+
+    def _exceptions(self, most_characters: int) -> str:
+        saved = self.saved
+        return _exceptions("Not kept", saved.lost, saved.lost_count, most_characters) + _exceptions(
+            "In part", saved.partly, saved.partly_count, most_characters
+        )
+
+
+Told: TypeAlias = VariableLoss | VariableReturn
+"""What became of a session's variables, for people and model."""
 
 
 class Variables:
@@ -80,32 +155,78 @@ class Variables:
         self._bot = bot
         self._note = note
 
-    def lost(self, kernel: executions.Kernel | None) -> VariableLoss | None:
-        """Return what is gone, once; None if nothing is.
+    def are_gone(self, kernel_id: str, loss_reason: str = "") -> bool:
+        """Return whether the kernel that held them is gone, and nobody was told.
 
         Args:
-            kernel: the one that the session has now, alive or not.
+            kernel_id: of the kernel that the session has now; empty if it has none.
+            loss_reason: why that one is gone; empty if it lives.
         """
+        held_by = self._row.get("kernel")
+        return bool(held_by) and (kernel_id != held_by or bool(loss_reason))
+
+    def are_in(self, kernel_id: str) -> bool:
+        """Return whether code of this session ran in a kernel."""
+        return self._row.get("kernel") == kernel_id
+
+    def lost(
+        self,
+        kernel_id: str,
+        loss_reason: str = "",
+        *,
+        saved: session_variables.SavedVariables | None = None,
+    ) -> Told | None:
+        """Return what became of them where they are gone, once; None if there is nothing to tell.
+
+        Args:
+            kernel_id: as above.
+            loss_reason: as above.
+            saved: what the session's next kernel begins with, or its present one began with.
+        """
+        if not self.are_gone(kernel_id, loss_reason):
+            return None
         row = self._row
         names, reason = tuple(row.get("names", ())), row.get("reason", "")
-        is_same = kernel is not None and kernel.id == row.get("kernel")
-        if not (names or reason) or (is_same and kernel is not None and kernel.is_alive):
-            return None
-        if is_same and kernel is not None:
-            reason = kernel.loss_reason
+        if kernel_id == row["kernel"]:
+            reason = loss_reason
         known = _LET_GO if row.get("bot") == self._bot else _RESTARTED
         self._set({})
-        return VariableLoss(names, row.get("more", 0), reason or known)
+        loss = VariableLoss(
+            names,
+            row.get("more", 0),
+            reason or known,
+            kernel=row["kernel"],
+            runs=row.get("runs", 0),
+        )
+        if saved is not None:
+            return VariableReturn(saved, loss)
+        return loss if names or loss.more or reason else None
 
-    def ran(self, kernel: executions.Kernel, *, is_lost: bool) -> None:
+    def begin(self, kernel_id: str, *, runs: int) -> None:
+        """Record that code is about to run, so that nothing saved before passes for what it left.
+
+        The bot may end, however hard, before it can record what became of that.
+        """
+        is_same = self.are_in(kernel_id)
+        names, more = (self._row["names"], self._row["more"]) if is_same else ([], 0)
+        self._note_run(kernel_id, names, more, runs=runs, reason="")
+
+    def ran(self, kernel_id: str, end: host_ports.ExecutionEnd) -> None:
         """Record the variables of a kernel after an execution, or those lost when it died of it."""
-        space = kernel.namespace
+        self._note_run(
+            kernel_id, list(end.names), end.more_names, runs=end.runs, reason=end.loss_reason
+        )
+
+    def _note_run(
+        self, kernel_id: str, names: list[str], more: int, *, runs: int, reason: str
+    ) -> None:
         row = {
-            "kernel": kernel.id,
+            "kernel": kernel_id,
             "bot": self._bot,
-            "names": list(space.names),
-            "more": space.more,
-            "reason": kernel.loss_reason if is_lost else "",
+            "names": names,
+            "more": more,
+            "runs": runs,
+            "reason": reason,
         }
         if row != self._row:
             self._set(row)
@@ -115,16 +236,14 @@ class Variables:
         self._note(row)
 
 
-async def note_loss(
-    database: databases.Database, address: str, kernel: executions.Kernel, reason: str
-) -> None:
+async def note_loss(database: databases.Database, loss: host_ports.KernelLoss) -> None:
     """Record why a session's kernel ended, in case the bot ends as well."""
     try:
-        session = await database.sessions.find(values.key(address))
-        if session is None or session.kernel.get("kernel") != kernel.id:
+        session = await database.sessions.find(values.key(loss.key))
+        if session is None or session.kernel.get("kernel") != loss.kernel_id:
             return
-        row = {**session.kernel, "reason": reason}
-        if row["names"]:
+        row = {**session.kernel, "reason": loss.reason}
+        if row["names"] or row["more"]:
             await database.sessions.note_kernel(session.id, row, instead_of=session.kernel)
     except errors.StoreError:
         _log.exception("why a kernel ended could not be recorded")
@@ -133,3 +252,16 @@ async def note_loss(
 def _listed(names: tuple[str, ...], more: int) -> str:
     listed = ", ".join(names)
     return f"{listed} and {more:,} more" if listed and more else listed
+
+
+def _exceptions(
+    heading: str, entries: Sequence[tuple[str, str]], count: int, most_characters: int
+) -> str:
+    """Return a sentence that names as many as fit."""
+    told: list[str] = []
+    for name, why in entries:
+        told.append(f"{name} ({why})")
+        if sum(map(len, told)) > most_characters:
+            break
+    more = f" and {count - len(told):,} more" if count > len(told) else ""
+    return f" {heading}: {', '.join(told)}{more}." if told else ""

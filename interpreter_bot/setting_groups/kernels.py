@@ -1,4 +1,4 @@
-"""Settings of kernels, limits, the sandbox, paths, sessions and the store."""
+"""Settings of kernels, their limits and walls."""
 
 from __future__ import annotations
 
@@ -12,29 +12,8 @@ import pydantic
 from interpreter_bot.setting_groups import fields
 
 
-class Sessions(fields.Group):
-    """Conversations: how many at once, and how they end."""
-
-    concurrent_turns: Annotated[int, pydantic.Field(ge=1)] = 32
-    """Turns at once, of all conversations; further ones wait, fairly between people."""
-    waiting_requests: Annotated[int, pydantic.Field(ge=1)] = 20
-    """Requests that may wait in one conversation; further ones are refused."""
-    message_characters: Annotated[int, pydantic.Field(ge=1)] = 100_000
-    """The longest message; what is longer belongs into a file."""
-    approval: Literal["never", "plan", "every"] = "never"
-    """Whether a person is asked before the model's code runs: not at all, once per answer, every
-    time. It holds on all platforms; servers, channels and people can choose a stricter one."""
-    warning_seconds: Annotated[float, pydantic.Field(ge=0)] = 5 * 60.0
-    """How long before an idle kernel is let go people hear of it; 0 means that they do not."""
-    closing_seconds: Annotated[float, pydantic.Field(ge=0)] = 20.0
-    """How long turns may go on when the bot is told to end; then they are stopped."""
-
-
-class Store(fields.Group):
-    """What is remembered, and where."""
-
-    url: Annotated[str, pydantic.Field(repr=False)] = ""
-    """`postgresql://…` or `sqlite:////absolute/file.db`; empty means a file in `paths.data`."""
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class Limits(fields.Group):
@@ -56,6 +35,11 @@ class Limits(fields.Group):
     """Files and directories in /mnt/data together."""
     disk_reserve_bytes: Annotated[int, pydantic.Field(ge=0)] = 1 * fields.GIB
     """Free space of the data directory's disk; below it, running code is stopped."""
+    memory_reserve_bytes: Annotated[int, pydantic.Field(ge=0)] = pydantic.Field(
+        default_factory=lambda: min(512 * fields.MIB, _memory_bytes() // 16)
+    )
+    """Available memory of the machine; below it, the session that took most of it is ended. At most
+    a sixteenth of what the bot's own control group may have is kept free in that."""
     bot_memory_bytes: Annotated[int, pydantic.Field(ge=256 * fields.MIB)] = 768 * fields.MIB
     """Memory of the bot itself; above it, the session that sends most is ended."""
     file_bytes: fields.Positive = 1 * fields.GIB
@@ -100,10 +84,19 @@ class Kernels(fields.Group):
     """Kernels that start at a time, others wait for them; 0 means as many as there are cores."""
     concurrent: Annotated[int, pydantic.Field(ge=0)] = 0
     """Kernels at once; 0 means as many as `memory_share` of the machine's memory holds."""
+    per_person: Annotated[int, pydantic.Field(ge=0)] = 5
+    """Kernels of one person at once; the next takes the place of their own that is idle longest.
+    0 means that only `concurrent` bounds them."""
     memory_share: Annotated[float, pydantic.Field(gt=0, le=1)] = 0.8
     """Part of the machine's memory that idle kernels may fill, when `concurrent` is 0."""
     idle_seconds: fields.Seconds = 30 * 60.0
     """A kernel unused for this long is let go."""
+    freeze_seconds: Annotated[float, pydantic.Field(ge=0)] = 30.0
+    """A kernel unused for this long is frozen, with everything that its code left running, until it
+    is wanted again; 0 means never."""
+    background_seconds: Annotated[float, pydantic.Field(ge=0)] = 0.0
+    """Processor time that code may use in the background after `freeze_seconds`, before it is
+    frozen."""
     start_seconds: fields.Seconds = 30.0
     """How long a kernel may take to start, once it need not wait for others."""
     interrupt_grace_seconds: fields.Seconds = 4.0
@@ -116,34 +109,23 @@ class Sandbox(fields.Group):
     enabled: bool = True
     """Only the flag `--unsafe-no-sandbox` turns this off; a file or variable cannot."""
     first_uid: Annotated[int, pydantic.Field(ge=1000)] = 1_600_000_000
-    """First host user id of the range for kernels, when the bot runs as root."""
+    """First user id of the range for kernels: on the host, when the bot runs as root."""
     uid_count: Annotated[int, pydantic.Field(ge=1000, le=1_000_000)] = 65_536
     """Length of that range; each session gets an id of its own."""
+    subordinate_ids: Literal["auto", "off"] = "auto"
+    """Give each session a user id of its own where /etc/subuid and /etc/subgid grant some to the
+    bot's user, or never. As root this decides nothing."""
     cgroups: Literal["auto", "off"] = "auto"
     """Use control groups where they are writable, or never."""
 
 
-def _default_data() -> pathlib.Path:
-    if os.geteuid() == 0:
-        return pathlib.Path("/var/lib/interpreter-bot")
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return pathlib.Path(state).expanduser() / "interpreter-bot"
+class Host(fields.Group):
+    """The process that keeps the kernels, so that they outlive the bot's."""
 
-
-def _default_runtime() -> pathlib.Path:
-    if os.geteuid() == 0:
-        return pathlib.Path("/run/interpreter-bot")
-    directory = os.environ.get("XDG_RUNTIME_DIR")
-    if directory and os.access(directory, os.W_OK):
-        return pathlib.Path(directory) / "interpreter-bot"
-    # Created with mode 0700, and refused when another user created it first.
-    return pathlib.Path(f"/tmp/interpreter-bot-{os.geteuid()}")  # noqa: S108
-
-
-class Paths(fields.Group):
-    """Paths on the host."""
-
-    data: pathlib.Path = pydantic.Field(default_factory=_default_data)
-    """Workspaces and the database; survives restarts."""
-    runtime: pathlib.Path = pydantic.Field(default_factory=_default_runtime)
-    """Sockets and other things of one run. Keep it short: socket paths end at 107 bytes."""
+    mode: Literal["inside", "own", "service"] = "inside"
+    """Of `interpreter-bot run`. `inside`: there is none, and kernels end with the bot; `own`: the
+    bot looks for such a process and starts one where there is none; `service`: it only looks."""
+    linger_seconds: fields.Seconds = 600.0
+    """How long one that a bot started waits for the next bot, when its own was killed."""
+    bot_user: str = ""
+    """User whose bots may use it besides its own, where it runs as root."""

@@ -18,6 +18,11 @@ _SMALL_BILLIONS: Final = 4.0
 # with experts, nor the "4bit" of a quantized one.
 _SIZE: Final = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
 
+_ANTHROPICS: Final = {
+    "base_url": "https://api.anthropic.com",
+    "api_key_variable": "ANTHROPIC_API_KEY",
+}
+
 
 def _sight(value: object) -> object:
     """Accept true and false, too."""
@@ -35,14 +40,20 @@ class Model(fields.Group):
     base_url: Annotated[str, pydantic.Field(pattern=r"^https?://[^\s/]+")] = (
         "https://api.openai.com/v1"
     )
-    """Where its server is: any that speaks OpenAI's protocols."""
+    """Where its server is: any that speaks OpenAI's protocols, or Anthropic's; for that, its own by
+    default."""
     api_key_variable: str = "OPENAI_API_KEY"
-    """The environment variable that holds its key; unset or empty means the server wants none."""
-    protocol: Literal["auto", "chat", "responses", "fenced"] = "auto"
+    """The environment variable that holds its key, `ANTHROPIC_API_KEY` by default for that
+    protocol; unset or empty means the server wants none."""
+    protocol: Literal["auto", "chat", "responses", "fenced", "anthropic"] = "auto"
     """The wire protocol. `fenced` is chat completions with blocks of code in the text, which are
     run; in all others, code in a model's words is only shown. `auto` is `fenced` for a model that
     has at most four billion parameters by its name; else it offers tools, and goes over to `fenced`
-    while the server refuses them or the model writes its calls as text."""
+    while the server refuses them or the model writes its calls as text. `anthropic` is the Messages
+    API, and needs the extra `[anthropic]`."""
+    thinks: bool = True
+    """Let it think before it answers and between its calls, where that is up to us: over
+    `anthropic`. Its thoughts count as written, also towards `answer_tokens`."""
     context_tokens: Annotated[int, pydantic.Field(ge=2048)] = 128_000
     """How much it can read and write together."""
     answer_tokens: Annotated[int, pydantic.Field(ge=64)] = 8192
@@ -62,8 +73,14 @@ class Model(fields.Group):
     """Money for a million tokens written."""
     temperature: Annotated[float, pydantic.Field(ge=0, le=2)] | None = None
     """How freely it answers; None leaves that to the server."""
-    is_demo: bool = False
-    """Small and often wrong: people are told so."""
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _anthropics_own(cls, given: object) -> object:
+        """Complete what is given for Anthropic's protocol by its own address and key."""
+        if isinstance(given, dict) and given.get("protocol") == "anthropic":
+            return {**_ANTHROPICS, **given}
+        return given
 
     @property
     def can_see(self) -> bool:

@@ -163,5 +163,8 @@ class Web(fields.Group):
     approval: Literal["never", "plan", "every"] = "never"
     """Whether the page asks the person before the model's code runs; people can choose a stricter
     one there."""
+    page_scripts: bool = True
+    """Let pages that code made, such as plotly's charts, run their scripts, in a sandbox without a
+    network. Without them browsers that lack `Connection-Allowlist` have no hole (WebRTC) either."""
     token_file: pathlib.Path | None = None
     """Holds the token, made where there is none. Default: in the data directory."""

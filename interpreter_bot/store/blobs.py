@@ -46,8 +46,12 @@ class Blobs:
         """List all blobs that are not fresh: something may be about to refer to a fresh one."""
         return await asyncio.to_thread(self._listed)
 
+    async def sizes(self) -> dict[str, int]:
+        """Return the bytes of all blobs, by their SHA-256."""
+        return await asyncio.to_thread(self._sizes)
+
     async def discard(self, digests: Collection[str]) -> None:
-        """Delete blobs; one that has become fresh stays."""
+        """Delete blobs, and what a killed bot left half written; what has become fresh stays."""
         await asyncio.to_thread(self._discard, digests)
 
     def _path(self, sha256: str) -> pathlib.Path:
@@ -85,9 +89,16 @@ class Blobs:
             path.name for path in paths if _DIGEST.fullmatch(path.name) and _is_old(path)
         )
 
+    def _sizes(self) -> dict[str, int]:
+        found = {}
+        for path in self._directory.glob("*/*"):
+            with contextlib.suppress(FileNotFoundError):
+                found[path.name] = path.stat().st_size
+        return found
+
     def _discard(self, digests: Collection[str]) -> None:
-        for sha256 in digests:
-            path = self._path(sha256)
+        partial = self._directory.glob("*/.*")
+        for path in (*map(self._path, digests), *partial):
             if _is_old(path):
                 path.unlink(missing_ok=True)
 

@@ -10,21 +10,22 @@ import os
 import pathlib
 import threading
 from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from typing import Final, cast
 
 import alembic.command
 import alembic.config
 import alembic.util
 import sqlalchemy
+from sqlalchemy import pool
 from sqlalchemy.ext import asyncio as sa_asyncio
 
 from interpreter_bot import errors
 from interpreter_bot.store import (
     blobs,
-    choices,
     engines,
     executions,
     liveness,
+    preferences,
     records,
     sessions,
     transactions,
@@ -37,6 +38,7 @@ _NEWER: Final = (
     "The database was made by a newer version of the bot and cannot be used by this one."
 )
 _LOCK: Final = liveness.key("upgrading")
+_CLOSING_SECONDS: Final = 5.0
 # Alembic keeps the running migration in a global variable.
 _one_at_a_time = threading.Lock()
 
@@ -108,6 +110,23 @@ def _alone_with_file(url: sqlalchemy.URL) -> Iterator[None]:
         os.close(handle)
 
 
+async def _close(engine: sa_asyncio.AsyncEngine) -> None:
+    """Wait until what was cancelled has given its connections back, then close them all.
+
+    Whatever is still in use when a pool is closed comes back to nobody, and stays open.
+    """
+    connections = cast(pool.QueuePool, engine.pool)
+    try:
+        async with asyncio.timeout(_CLOSING_SECONDS):
+            # What was cancelled in this very moment is told so first.
+            await asyncio.sleep(0)
+            while connections.checkedout():  # noqa: ASYNC110 - a pool tells nobody.
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        _log.warning("closed while in use: %s", connections.status())
+    await engine.dispose()
+
+
 class Database:
     """All persistent data. Use `open`.
 
@@ -116,7 +135,7 @@ class Database:
 
     Attributes:
         engine: for libraries with tables of their own; all other code uses the aggregates.
-        orphans: the turns that a dead bot left running, now interrupted.
+        orphans: the turns that a dead bot left running, now interrupted or ours.
     """
 
     def __init__(
@@ -135,7 +154,7 @@ class Database:
         self.executions = executions.Executions(begin)
         self.artifacts = executions.Artifacts(begin)
         self.usage = usage.Usage(begin)
-        self.choices = choices.Choices(begin)
+        self.choices = preferences.Preferences(begin)
         self.events = turns.ClaimedEvents(begin)
 
     @classmethod
@@ -159,9 +178,9 @@ class Database:
                 await asyncio.to_thread(upgrade, address)
                 instance = await stack.enter_async_context(liveness.alive(address))
             engine = engines.make(address)
-            stack.push_async_callback(engine.dispose)
+            stack.push_async_callback(_close, engine)
             database = cls(engine, instance, blobs.Blobs(files))
-            database.orphans = await database.turns.interrupt_orphans()
+            database.orphans = await database.turns.take_orphans()
             if database.orphans:
                 _log.warning("%d turns were left behind by a bot that died", len(database.orphans))
             yield database

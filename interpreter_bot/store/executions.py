@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -67,8 +67,21 @@ class Executions:
     def __init__(self, begin: transactions.Transactions) -> None:
         self._begin = begin
 
-    async def start(self, turn_id: int, code: str) -> int:
+    async def start(
+        self,
+        turn_id: int,
+        code: str,
+        *,
+        hosted_id: str = "",
+        progress: Mapping[str, Any] | None = None,
+    ) -> int:
         """Record that code is about to run, and return the id of its execution.
+
+        Args:
+            turn_id: of its turn.
+            code: what will run.
+            hosted_id: by which its host will know it.
+            progress: of the turn; None leaves it as it is.
 
         Raises:
             StoreError: the turn was deleted, or the database cannot be used.
@@ -76,12 +89,16 @@ class Executions:
         insert = sa.insert(_T).values(
             turn_id=turn_id,
             code=code,
+            hosted_id=hosted_id,
             seconds=0.0,
             reason="",
             kernel_lost=False,
             started=columns.now(),
         )
         async with self._begin.writing() as transaction:
+            if progress is not None:
+                noting = sa.update(schema.TURNS).where(schema.TURNS.c.id == turn_id)
+                await transaction.execute(noting.values(progress=dict(progress)))
             made: int = (await transaction.execute(insert.returning(_T.c.id))).scalar_one()
             return made
 

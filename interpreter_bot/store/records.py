@@ -22,6 +22,8 @@ class Session:
         title: for lists; empty until it is set.
         model: the chosen model; None means the default.
         kernel: hints for finding the kernel or explaining its loss, as stored.
+        files: sentences about its files, by what happened: "warned" (they are about to go) or
+            "gone", and "at", when it was said (ISO 8601); empty if there is nothing to say.
         used: when the session was last opened or asked something.
     """
 
@@ -30,8 +32,23 @@ class Session:
     title: str
     model: str | None
     kernel: Mapping[str, Any]
+    files: Mapping[str, str]
     created: datetime.datetime
     used: datetime.datetime
+
+    @property
+    def file_notice(self) -> str:
+        """The sentence about its files that holds now: any use refutes that they are about to
+        go.
+        """
+        warned = "" if self.used_after_file_notice else self.files.get("warned", "")
+        return self.files.get("gone") or warned
+
+    @property
+    def used_after_file_notice(self) -> bool:
+        """Whether it was used after the sentence about its files was written."""
+        at = self.files.get("at")
+        return at is not None and datetime.datetime.fromisoformat(at) < self.used
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +60,7 @@ class Turn:
         attachments: names of the files that came along.
         answer: the final text, or the sentence that it failed with; empty while it runs.
         owner: the instance of the bot that runs it.
+        progress: while it runs, what another bot needs to go on with it; None where none can.
         ended: None while it runs.
     """
 
@@ -55,6 +73,7 @@ class Turn:
     status: values.TurnStatus
     answer: str
     owner: str
+    progress: Mapping[str, Any] | None
     started: datetime.datetime
     ended: datetime.datetime | None
 
@@ -115,12 +134,16 @@ class Execution:
     """One piece of code that was run.
 
     Attributes:
+        hosted_id: by which its host knows it; empty if that was not told.
+        heard: number of its last output that is recorded.
         ending: None while it runs, and for ever if the bot died before its end.
     """
 
     id: int
     turn_id: int
     code: str
+    hosted_id: str
+    heard: int
     ending: values.Ending | None
     seconds: float
     reason: str

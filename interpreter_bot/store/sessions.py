@@ -40,12 +40,7 @@ class Sessions:
 
     async def find(self, key: values.SessionKey) -> records.Session | None:
         """Find the session of a conversation without creating it."""
-        return await self._one(
-            _T.c.platform == key.platform,
-            _T.c.workspace == key.workspace,
-            _T.c.channel == key.channel,
-            _T.c.thread == key.thread,
-        )
+        return await self._one(*_is(key))
 
     async def get(self, session_id: int) -> records.Session | None:
         """Return the session of that id."""
@@ -94,6 +89,45 @@ class Sessions:
         condition = [] if instead_of is None else [_T.c.kernel == dict(instead_of)]
         await self._set(session_id, *condition, kernel=dict(hints))
 
+    async def note_files(
+        self,
+        session_id: int,
+        hints: Mapping[str, str],
+        *,
+        instead_of: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Set what is to be said of the files; see `records.Session`.
+
+        Args:
+            instead_of: where something else than this is said by now, that stays.
+
+        Returns:
+            Whether it was set: of all who would replace the same, in any process, one gets True.
+        """
+        condition = []
+        if instead_of is not None:
+            same = _T.c.files == dict(instead_of)
+            condition = [same if instead_of else same | _T.c.files.is_(None)]
+        return await self._set(session_id, *condition, files=dict(hints))
+
+    async def touch(self, key: values.SessionKey) -> None:
+        """Mark a session as used now, if there is one."""
+        await self._update(*_is(key), used=columns.now())
+
+    async def owned(self) -> tuple[tuple[records.Session, str], ...]:
+        """Return all sessions with the person who began each, the least recently used first."""
+        turns = schema.TURNS
+        first = (
+            sa.select(turns.c.person)
+            .where(turns.c.session_id == _T.c.id, turns.c.person != "")
+            .order_by(turns.c.id)
+            .limit(1)
+            .scalar_subquery()
+        )
+        query = sa.select(_T, sa.func.coalesce(first, "").label("person")).order_by(_T.c.used)
+        async with self._begin.reading() as transaction:
+            return tuple((_record(row), row.person) for row in await transaction.execute(query))
+
     async def delete(self, session_id: int) -> None:
         """Delete a conversation with everything in it. Its usage stays counted."""
         async with self._begin.writing() as transaction:
@@ -101,15 +135,27 @@ class Sessions:
 
     async def _set(
         self, session_id: int, *conditions: sa.ColumnElement[bool], **fields: object
-    ) -> None:
-        update = sa.update(_T).where(_T.c.id == session_id, *conditions).values(**fields)
+    ) -> bool:
+        return await self._update(_T.c.id == session_id, *conditions, **fields)
+
+    async def _update(self, *conditions: sa.ColumnElement[bool], **fields: object) -> bool:
+        update = sa.update(_T).where(*conditions).values(**fields)
         async with self._begin.writing() as transaction:
-            await transaction.execute(update)
+            return (await transaction.execute(update)).rowcount == 1
 
     async def _one(self, *conditions: sa.ColumnElement[bool]) -> records.Session | None:
         async with self._begin.reading() as transaction:
             row = (await transaction.execute(sa.select(_T).where(*conditions))).one_or_none()
         return None if row is None else _record(row)
+
+
+def _is(key: values.SessionKey) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        _T.c.platform == key.platform,
+        _T.c.workspace == key.workspace,
+        _T.c.channel == key.channel,
+        _T.c.thread == key.thread,
+    )
 
 
 def _record(row: sa.Row[Any]) -> records.Session:
@@ -119,6 +165,7 @@ def _record(row: sa.Row[Any]) -> records.Session:
         title=row.title,
         model=row.model,
         kernel=row.kernel or {},
+        files=row.files or {},
         created=row.created,
         used=row.used,
     )

@@ -43,11 +43,9 @@ async def encode(output: values.Output, files: blobs.Blobs) -> tuple[dict[str, A
     """
     stored: values.StoredOutput
     if isinstance(output, values.Image):
-        stored = await _kept(output, output.data, mime=output.mime, files=files)
+        stored = await _stored_display(output, output.data, mime=output.mime, files=files)
     elif isinstance(output, values.Html):
-        # "surrogatepass" would make a file that no browser reads.
-        data = output.html.encode("utf-8", "replace")
-        stored = await _kept(output, data, mime="text/html", files=files)
+        stored = await _stored_display(output, output.html, mime="text/html", files=files)
     else:
         stored = output
     made = _document(stored)
@@ -63,7 +61,7 @@ def decode(document: Mapping[str, Any]) -> values.StoredOutput:
     return made
 
 
-async def _kept(
+async def _stored_display(
     output: values.Display, data: bytes, *, mime: str, files: blobs.Blobs
 ) -> values.StoredDisplay:
     return values.StoredDisplay(
@@ -95,8 +93,15 @@ class TurnParts:
         self._begin = begin
         self._files = files
 
-    async def add(self, turn_id: int, *parts: records.NewPart) -> None:
+    async def add(
+        self, turn_id: int, *parts: records.NewPart, heard: Mapping[int, int] | None = None
+    ) -> None:
         """Add parts at the end of a turn: all of them, or none.
+
+        Args:
+            turn_id: of the turn.
+            parts: to be added.
+            heard: by execution, the number of its last output that is among them, or was before.
 
         Raises:
             StoreError: the turn was deleted, or the database cannot be used.
@@ -107,6 +112,10 @@ class TurnParts:
         async with self._begin.writing() as transaction:
             # Ids grow in this order, which is the order of the parts: a turn has one writer.
             await transaction.execute(sa.insert(_T), rows)
+            executions = schema.EXECUTIONS
+            for execution_id, number in (heard or {}).items():
+                noting = sa.update(executions).where(executions.c.id == execution_id)
+                await transaction.execute(noting.values(heard=number))
 
     async def of_turn(self, turn_id: int) -> tuple[records.Part, ...]:
         """Return the parts of a turn, in order."""
@@ -127,6 +136,26 @@ class TurnParts:
             query = query.where(_T.c.kind != without.value)
         async with self._begin.reading() as transaction:
             return tuple(map(_record, await transaction.execute(query)))
+
+    async def blob_bytes(self) -> dict[int, int]:
+        """Return the bytes of the blobs that each session's parts refer to, by its id."""
+        sizes = await self._files.sizes()
+        turns = schema.TURNS
+        query = sa.select(turns.c.session_id, _T.c.sha256).join_from(_T, turns)
+        query = query.where(_T.c.sha256.is_not(None)).distinct()
+        found: dict[int, int] = {}
+        async with self._begin.reading() as transaction:
+            for session_id, sha256 in await transaction.execute(query):
+                found[session_id] = found.get(session_id, 0) + sizes.get(sha256, 0)
+        return found
+
+    async def let_go_files(self, session_id: int) -> None:
+        """Refer to no blob of a session any more; what it showed says that it is gone."""
+        turns = schema.TURNS
+        whose = sa.select(turns.c.id).where(turns.c.session_id == session_id)
+        update = sa.update(_T).where(_T.c.turn_id.in_(whose)).values(sha256=None)
+        async with self._begin.writing() as transaction:
+            await transaction.execute(update)
 
     async def discard_unused_files(self) -> int:
         """Delete blobs that no part refers to any more; returns how many."""

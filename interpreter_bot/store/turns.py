@@ -6,7 +6,7 @@ Networks send an event again and all replicas receive it: the first that claims 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -97,7 +97,7 @@ class Turns:
         end = (
             sa.update(_T)
             .where(_T.c.id == turn_id, is_open)
-            .values(status=status.value, answer=answer, ended=columns.now())
+            .values(status=status.value, answer=answer, ended=columns.now(), progress=None)
         )
         async with self._begin.writing() as transaction:
             return (await transaction.execute(end)).rowcount == 1
@@ -131,11 +131,19 @@ class Turns:
         async with self._begin.reading() as transaction:
             return int((await transaction.execute(query)).scalar_one())
 
-    async def interrupt_orphans(self) -> tuple[records.Turn, ...]:
-        """Find turns left running by dead instances; they become interrupted.
+    async def note_progress(self, turn_id: int, progress: Mapping[str, Any]) -> None:
+        """Record what another bot needs to go on with a turn that runs."""
+        noting = sa.update(_T).where(_T.c.id == turn_id, _T.c.status == _Status.RUNNING.value)
+        async with self._begin.writing() as transaction:
+            await transaction.execute(noting.values(progress=dict(progress)))
+
+    async def take_orphans(self) -> tuple[records.Turn, ...]:
+        """Find turns left running by dead instances.
+
+        Those with progress belong to this instance from now on; the others become interrupted.
 
         Returns:
-            Those turns, so that people can be told.
+            Those turns, so that they can be gone on with, or people be told.
         """
         is_running = _T.c.status == _Status.RUNNING.value
         others = sa.select(_T.c.owner).where(is_running, _T.c.owner != self._instance.id).distinct()
@@ -144,13 +152,12 @@ class Turns:
             dead = [o for o in owners if await self._instance.is_dead(transaction, o)]
             if not dead:
                 return ()
-            end = (
-                sa.update(_T)
-                .where(is_running, _T.c.owner.in_(dead))
-                .values(status=_Status.INTERRUPTED.value, ended=columns.now())
-                .returning(*_T.c)
+            theirs = sa.update(_T).where(is_running, _T.c.owner.in_(dead)).returning(*_T.c)
+            end = theirs.where(_T.c.progress.is_(None)).values(
+                status=_Status.INTERRUPTED.value, ended=columns.now()
             )
-            rows = (await transaction.execute(end)).all()
+            rows = [*(await transaction.execute(end)).all()]
+            rows += (await transaction.execute(theirs.values(owner=self._instance.id))).all()
         return tuple(sorted(map(_record, rows), key=lambda turn: turn.id))
 
 

@@ -13,7 +13,10 @@ from __future__ import annotations
 import dataclasses
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Final
+
+from interpreter_bot.text import long_texts
 
 # Content of a string escape. A line end closes an open one, unlike in real terminals: there, a
 # forgotten byte would swallow everything that is printed after it.
@@ -40,6 +43,8 @@ _UNFINISHED: Final = re.compile(
     rf"(?:\x1b(?:\[[0-?]*+[ -/]*+|[\]PX^_]{_STRING}|[ -/]*+)|\x9b[0-?]*+[ -/]*+)\Z"
 )
 _LONGEST_ESCAPE: Final = 256
+# At a time: a search for what is everywhere keeps other threads waiting.
+_STEP_CHARACTERS: Final = 32_000
 # They make text read otherwise than it runs (CVE-2021-42574).
 _REORDERING: Final = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 # Python and every screen take them for line ends.
@@ -64,12 +69,22 @@ def clean(text: str) -> str:
     """Remove escapes and controls but for newline, tab and carriage return."""
     if text.isprintable():
         return text
+    if len(text) > _STEP_CHARACTERS:
+        return Cleaner().feed(text)
     return encodable(_OBEYED.sub("", text))
 
 
 def encodable(text: str) -> str:
     """Replace lone surrogates, which UTF-8 has no bytes for."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+    if text.isascii():
+        return text
+    return "".join(_SURROGATE.sub("\ufffd", step) for step in _steps(text))
+
+
+def _steps(text: str) -> Iterator[str]:
+    return (
+        text[start : start + _STEP_CHARACTERS] for start in range(0, len(text), _STEP_CHARACTERS)
+    )
 
 
 def harmless(text: str) -> str:
@@ -108,11 +123,14 @@ class Cleaner:
 
     def feed(self, text: str) -> str:
         """Clean the next piece; an unfinished escape waits for the piece after it."""
+        return "".join(map(self._feed, _steps(text)))
+
+    def _feed(self, text: str) -> str:
         text = self._pending + text
         start = text.rfind("\x1b")
         is_open = start >= 0 and _UNFINISHED.match(text, start) is not None
         self._pending = _shortest(text, start) if is_open else ""
-        return clean(text)
+        return text if text.isprintable() else encodable(_OBEYED.sub("", text))
 
 
 def _shortest(text: str, start: int) -> str:
@@ -125,31 +143,32 @@ def _shortest(text: str, start: int) -> str:
     return f"{opening} " if has_intermediate else opening
 
 
-def head(text: str, most_bytes: int) -> str:
+def head(text: long_texts.AnyText, most_bytes: int) -> str:
     """Cut a text to so many bytes of UTF-8, on a character; lone surrogates are replaced."""
-    text = encodable(text[:most_bytes])
-    if text.isascii():
-        return text
-    encoded = text.encode()
-    return text if len(encoded) <= most_bytes else encoded[:most_bytes].decode("utf-8", "ignore")
+    kept = encodable(text[:most_bytes])
+    if kept.isascii():
+        return kept
+    encoded = kept.encode()
+    return kept if len(encoded) <= most_bytes else encoded[:most_bytes].decode("utf-8", "ignore")
 
 
-def bounded(text: str, most_characters: int) -> str:
+def bounded(text: long_texts.AnyText, most_characters: int) -> str:
     """Clean a text; cut a long one in the middle, where it says how much is missing."""
-    if len(text) <= most_characters * _ESCAPED_TIMES:
-        text = clean(text)
-    if len(text) <= most_characters:
-        return text
+    if isinstance(text, str):
+        if len(text) <= most_characters * _ESCAPED_TIMES:
+            text = clean(text)
+        if len(text) <= most_characters:
+            return text
     half = most_characters // 2
     tail = len(text) - half
     mark = f"\n… {tail - half:,} characters left out …\n"
     return f"{clean(text[:half])}{mark}{clean(text[tail:])}"
 
 
-def clipped(text: str, most_characters: int) -> str:
+def clipped(text: long_texts.AnyText, most_characters: int) -> str:
     """Clean a text, and cut the end of a long one."""
-    text = clean(text[: most_characters * _ESCAPED_TIMES])
-    return text if len(text) <= most_characters else text[: most_characters - 1] + "…"
+    kept = clean(text[: most_characters * _ESCAPED_TIMES])
+    return kept if len(kept) <= most_characters else kept[: most_characters - 1] + "…"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def has_groups():
 def test_every_wall_stands_here(examined):
     findings, _ = examined
     allowed = {"python"} | (set() if IS_ROOT else {"user id per session"})
-    allowed |= set() if has_groups() else {"control group"}
+    allowed |= set() if has_groups() else {"control group", "shares of people"}
     missing = {finding.name: finding.detail for finding in findings if not finding.is_active}
     assert missing.keys() <= allowed, missing
 
@@ -129,6 +129,7 @@ def test_groups_that_are_switched_off_are_not_used(tmp_path):
     findings = diagnosis.diagnose(bot)
     found = {finding.name: finding for finding in findings}
     assert "switched off" in found["control group"].detail
+    assert not found["shares of people"].is_active, found["shares of people"].detail
     assert "watchdog" in found["memory of a session"].detail
     assert diagnosis.level(findings) == "standard", [f for f in findings if not f.is_active]
 

@@ -21,39 +21,57 @@ BOT = """
 import asyncio, json, pathlib, sys
 from interpreter_bot import settings
 from interpreter_bot.kernels import pools
+from interpreter_bot.kernels.provisioning import cgroups
 
+LEAVE = "import subprocess, threading; open('/mnt/data/kept', 'w').write('x')\\n"
+LEAVE += "def spin():\\n    while True: pass\\nthreading.Thread(target=spin).start()\\n"
+LEAVE += "left = subprocess.Popen(['/bin/sh', '-c', 'while :; do :; done'])"
 COMPUTE = "import subprocess; held = subprocess.Popen(['/bin/sleep', '99'])\\n"
 COMPUTE += "print('computing', flush=True)\\nwhile True: pass"
 
-async def main(root):
+async def main(root, groups):
+    is_second = groups == "version 2"
     bot = settings.Settings(
         paths=settings.Paths(data=root / "data", runtime=root / "run"),
-        kernels=settings.Kernels(spares=1, concurrent=4, preload=()),
+        sandbox=settings.Sandbox(cgroups="off" if is_second else groups),
+        kernels=settings.Kernels(
+            spares=1, concurrent=4, preload=(), freeze_seconds=0 if is_second else 0.3
+        ),
     )
     async with pools.Pool.open(bot) as pool, pool.lease("quiet") as one, pool.lease("busy") as two:
         quiet, busy = await one.kernel(), await two.kernel()
-        await quiet.execute("open('/mnt/data/kept', 'w').write('x')", show=lambda _: None)
+        await quiet.execute(LEAVE, show=lambda _: None)
         begun = asyncio.Event()
         computing = asyncio.create_task(busy.execute(COMPUTE, show=lambda _: begun.set()))
         await begun.wait()
         while not pool.spare_count:
             await asyncio.sleep(0.01)
+        while not (is_second or quiet.is_frozen):
+            await asyncio.sleep(0.01)
+        if is_second:
+            freeze_by_version_2(quiet.provisioner.usage().pids(), root / "group")
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         computing.cancel()
         await asyncio.gather(computing, return_exceptions=True)
 
-asyncio.run(main(pathlib.Path(sys.argv[1])))
+def freeze_by_version_2(pids, place):
+    group = cgroups.Group(2, dict.fromkeys(("memory", "pids"), str(place.resolve())))
+    for pid in pids:
+        group.add(pid)
+    assert group.set_frozen(True)
+
+asyncio.run(main(pathlib.Path(sys.argv[1]), sys.argv[2]))
 """
 
 
 class Running:
     """A bot in a process of its own."""
 
-    def __init__(self, root: pathlib.Path) -> None:
+    def __init__(self, root: pathlib.Path, groups: str = "auto") -> None:
         self.root = root
         self.process = subprocess.Popen(
-            [sys.executable, "-c", BOT, str(root)],
+            [sys.executable, "-c", BOT, str(root), groups],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -99,17 +117,18 @@ def _cgroups_of(pid: int) -> list[str]:
 
 
 def _sockets_of(pids: list[int]) -> set[str]:
-    """The Unix sockets that processes hold, by their inodes: their names say nothing."""
+    """The sockets that processes hold, by their inodes: their names say nothing."""
     links = []
     for pid in pids:
         # A plain user may not look into processes that are walled in.
         with contextlib.suppress(PermissionError, FileNotFoundError):
             folder = f"/proc/{pid}/fd"
             links += [os.readlink(f"{folder}/{name}") for name in os.listdir(folder)]
-    return _living({link[8:-1] for link in links if link.startswith("socket:[")})
+    return {link[8:-1] for link in links if link.startswith("socket:[")}
 
 
 def _living(sockets: set[str]) -> set[str]:
+    """Those that are still Unix sockets of this network; kernels have networks of their own."""
     table = pathlib.Path("/proc/net/unix").read_text()
     return sockets & {line.split()[6] for line in table.splitlines()[1:]}
 
@@ -119,8 +138,8 @@ def start(short_path):
     """Start bots in the same directories."""
     started = []
 
-    def start_one():
-        started.append(Running(short_path))
+    def start_one(groups="auto"):
+        started.append(Running(short_path, groups))
         return started[-1]
 
     yield start_one
@@ -139,8 +158,8 @@ def _gone(bot: Running) -> float:
 
 def test_killed_bot_leaves_no_process_and_the_next_start_leaves_nothing(start):
     dead = start()
-    # The fork server is two, a kernel and its first process as well, and code started one more.
-    assert len(dead.descendants) >= 2 + 3 * 2 + 1
+    # The fork server is two, a kernel and its first process as well, and code started two more.
+    assert len(dead.descendants) >= 2 + 3 * 2 + 2
     assert dead.directories
     sockets = _sockets_of([dead.process.pid, *dead.descendants])
     # The bot's ends of three channels, for two kernels and a spare.
@@ -157,6 +176,35 @@ def test_killed_bot_leaves_no_process_and_the_next_start_leaves_nothing(start):
     assert _cgroups_of(dead.process.pid) == []
     assert len(alive.directories) == 1
     assert alive.close() == 0
+
+
+@pytest.mark.parametrize("groups", ["off", "version 2"])
+def test_killed_bot_leaves_no_frozen_process_whatever_froze_it(start, request, groups):
+    if groups == "version 2":
+        root = request.getfixturevalue("short_path")
+        (root / "group").symlink_to(request.getfixturevalue("unified_group"))
+    bot = start(groups)
+    assert len(bot.descendants) >= 2 + 3 * 2 + 2
+
+    bot.kill()
+
+    assert _gone(bot) < GONE_SECONDS
+
+
+def test_killed_bot_leaves_no_frozen_process_though_its_first_process_is_slow(start):
+    bot = start()
+    # Those of sessions, after the two processes of the fork server.
+    slow = [pid for pid in bot.descendants if len(_descendants(pid)) >= 2][2:]
+    for pid in slow:
+        os.kill(pid, signal.SIGSTOP)
+
+    bot.kill()
+    time.sleep(1)
+    for pid in slow:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+    assert _gone(bot) < GONE_SECONDS
 
 
 def test_start_beside_a_living_bot_takes_nothing_from_it(start):

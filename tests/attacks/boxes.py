@@ -17,6 +17,8 @@ import pytest
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import execution_streams, pools
 from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.sessions import artifact_collection
+from tests import unprivileged
 
 MIB = settings.MIB
 CANARY_PATTERN = "cnry[0-9a-f]{32}"
@@ -38,6 +40,8 @@ LIMITS = settings.Limits(
     display_bytes=2 * MIB,
     open_files=256,
 )
+HAS_OWN_IDS = os.geteuid() == 0 or bool(os.environ.get(unprivileged.GRANTED))
+"""Whether each session has a user id of its own: the bot is root, or has subordinate ids."""
 HEADROOM_BYTES = 64 * MIB
 """What a kernel may use beyond its limit, for what it brings before any user code."""
 SPARES = 2
@@ -73,6 +77,16 @@ def attempt(doing):
         print(errno.errorcode.get(error.errno, repr(error)))
     else:
         print("allowed:", done)
+"""
+# However busy the machine is: until a child was killed, or this process.
+UNTIL_KILLED = """
+end = time.monotonic() + 20
+while time.monotonic() < end:
+    time.sleep(0.2)
+    try:
+        if os.waitpid(-1, os.WNOHANG)[0]: break
+    except ChildProcessError: pass
+time.sleep(1)
 """
 
 
@@ -163,17 +177,28 @@ class Bot:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, root: pathlib.Path, limits: settings.Limits = LIMITS) -> AsyncIterator[Bot]:
+    async def open(
+        cls,
+        root: pathlib.Path,
+        limits: settings.Limits = LIMITS,
+        *,
+        groups: str = "auto",
+        **kernels,
+    ) -> AsyncIterator[Bot]:
         """Open a pool in a directory that everybody on the host may look into."""
         canaries = Canaries(root)
         bot = settings.Settings(
             paths=settings.Paths(data=root / "data", runtime=root / "run"),
             limits=limits,
+            sandbox=settings.Sandbox(cgroups=groups),
             kernels=settings.Kernels(
-                interrupt_grace_seconds=_GRACE_SECONDS,
-                spares=SPARES,
-                concurrent=12,
-                preload=_PRELOAD,
+                **{
+                    "interrupt_grace_seconds": _GRACE_SECONDS,
+                    "spares": SPARES,
+                    "concurrent": 12,
+                    "preload": _PRELOAD,
+                }
+                | kernels
             ),
         )
         with canaries.laid():
@@ -209,17 +234,17 @@ class Bot:
 
     def pids(self, key: str) -> list[int]:
         """Host process ids of a session, its first process first."""
-        return self.pool.live[key].provisioner.processes().pids()
+        return self.pool.live[key].provisioner.usage().pids()
 
     @property
     def has_groups(self) -> bool:
         """Whether control groups hold the sessions; without, what nobody can count is refused."""
         one = next(iter(self.pool.live.values()))
-        return one.provisioner.memory_bytes() is not None
+        return one.provisioner.usage().counted_bytes() is not None
 
     def memory_bytes(self, key: str) -> int:
         """What a session uses, counted from outside."""
-        return self.pool.live[key].provisioner.processes().memory_bytes()
+        return self.pool.live[key].provisioner.usage().memory_bytes()
 
     async def forget_all(self) -> None:
         """End every session, with its files; the next call waits for that."""
@@ -239,8 +264,8 @@ async def collected(
 ) -> bytes:
     """The bytes of a file that is listed under a name, as an artifact."""
     into = io.BytesIO()
-    (info,) = [info for info in await workspace.list() if info.name == name]
-    artifact = await workspace.collect(info, into, most_bytes=most_bytes)
+    assert name in {info.name for info in await workspace.list()}
+    artifact = await artifact_collection.copy(workspace, name, into, most_bytes=most_bytes)
     assert artifact.size_bytes == len(into.getvalue())
     return into.getvalue()
 

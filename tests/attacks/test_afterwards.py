@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.kernels import end_reasons
+from interpreter_bot.kernels import kernel_loss_reasons
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -66,20 +66,20 @@ async def test_what_is_taken_long_after_the_cell_is_bounded_like_what_it_takes_i
         ran = await bot.run(code(*WAYS[name]), key=key_of(name))
         assert ran.ending is values.Ending.OK, ran
         launched = bot.pool.live[key_of(name)]
-        before = launched.provisioner.oom_kills()
+        before = launched.provisioner.usage().oom_kills()
         await asyncio.sleep(WAIT_SECONDS)
         is_by_group = name.startswith("memory") and bot.has_groups
 
         def is_caught():
-            is_killed = is_by_group and launched.provisioner.oom_kills() > before
+            is_killed = is_by_group and launched.provisioner.usage().oom_kills() > before
             return is_killed or not launched.kernel.is_alive
 
         assert await boxes.until(is_caught, PATIENCE_SECONDS), name
         if not is_by_group:
             limits = boxes.LIMITS
             reasons = {
-                "memory": end_reasons.over_memory(limits.memory_bytes),
-                "disk": end_reasons.workspace_full(limits),
+                "memory": kernel_loss_reasons.over_memory(limits.memory_bytes),
+                "disk": kernel_loss_reasons.workspace_full(limits),
             }
             assert launched.kernel.loss_reason == reasons[name.split()[0]]
 

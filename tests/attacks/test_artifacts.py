@@ -204,6 +204,26 @@ async def test_files_closed_by_their_modes_can_still_be_removed(bot, run, files,
     assert not path.parent.exists()
 
 
+async def test_files_closed_by_their_modes_hide_nothing_and_are_in_nobodys_way(run, files):
+    await run(
+        "import os\n"
+        "os.makedirs('d/e'); open('d/e/x', 'wb').write(bytes(100_000))\n"
+        "open('y', 'w').write('y'); os.chmod('y', 0); os.chmod('d/e', 0); os.chmod('d', 0)"
+    )
+    workspace = await files()
+
+    async def chunks():
+        yield b"uploaded"
+
+    usage = await workspace.usage()
+    assert usage.bytes >= 100_000
+    assert not usage.is_uncountable
+    assert {info.name for info in await workspace.list()} >= {"y"}
+    assert (await workspace.put("z", chunks())).name == "z"
+    ran = await run("import os; print(open('z').read()); os.unlink('z'); os.unlink('y')")
+    assert ran.word == "uploaded"
+
+
 async def test_upload_does_not_follow_what_waits_under_its_name(bot, run, files):
     await run(f"import os; os.symlink({str(bot.canaries.database)!r}, 'report.csv')")
 

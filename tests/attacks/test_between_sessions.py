@@ -1,13 +1,16 @@
 """What one session could learn of another, or do to it."""
 
 import asyncio
+import hashlib
 import json
 import resource
+import socket
 import time
 
 import pytest
 
 from interpreter_bot import settings, values
+from interpreter_bot.kernels.provisioning import provisioners
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -187,7 +190,7 @@ async def test_session_that_comes_back_finds_its_files_and_nothing_else(bot, run
     await run(
         boxes.code(f"""
         x = 5
-        for folder in ("/tmp", "/dev/shm", "/mnt/data"):
+        for folder in ("/tmp", "/dev/shm", "/mnt/data", "/var/lib/variables"):
             put(folder + "/left", "x", {"os.O_WRONLY | os.O_CREAT"})
         """)
     )
@@ -242,6 +245,47 @@ async def test_busy_neighbour_does_not_keep_others_waiting(run):
     assert sorted(waits)[len(waits) // 2] < 0.5
 
 
+# Prints digests: what is looked for must not be in memory because it is looked for.
+KEYS_IN_MEMORY = """
+import hashlib, numpy
+of_keys = numpy.isin(numpy.arange(256), list(b"0123456789abcdef"))
+found = set()
+with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+    for line in maps.readlines():
+        start, end = (int(part, 16) for part in line.split()[0].split("-"))
+        if line.split()[1].startswith("rw") and end < 1 << 47:
+            memory.seek(start)
+            while left := end - memory.tell():
+                block = memory.read(min(left, 1 << 22))
+                is_of_key = of_keys[numpy.frombuffer(block, "u1")]
+                edges = numpy.flatnonzero(numpy.diff(is_of_key, prepend=False, append=False))
+                spans = edges.reshape(-1, 2)
+                found |= {block[a:b] for a, b in spans[spans[:, 1] - spans[:, 0] == 64]}
+for key in found: print(hashlib.sha256(key).hexdigest())
+"""
+
+
+async def test_key_of_an_earlier_kernel_is_nowhere_in_memory(bot, run, key_of, monkeypatch):
+    kind, digests = provisioners.ForkProvisioner, {}
+    launch = kind.launch_kernel
+
+    async def launch_and_tell(self, *arguments, **options):
+        told = await launch(self, *arguments, **options)
+        digests[self.kernel_id] = hashlib.sha256(told["key"]).hexdigest()
+        return told
+
+    monkeypatch.setattr(kind, "launch_kernel", launch_and_tell)
+    # The first are spares from before, and those between may be as old as the next.
+    for number in range(2 * boxes.SPARES + 2):
+        await run("1", key=str(number))
+    own = digests.pop(bot.pool.live[key_of(str(number))].kernel.id)
+    ran = await run(boxes.code(KEYS_IN_MEMORY), key=str(number))
+
+    assert own in ran.text, "its own is there to be found"
+    assert len(digests) > boxes.SPARES
+    assert not [digest for digest in digests.values() if digest in ran.text]
+
+
 IN_FLIGHT = """
 null = os.open("/dev/null", os.O_RDONLY)
 held = [socket.socketpair() for _ in range(8)]
@@ -257,13 +301,28 @@ print(sent)
 """
 
 
+@pytest.mark.skipif(not boxes.HAS_OWN_IDS, reason="sessions are the bot's own user")
+async def test_what_the_host_counts_by_user_is_each_sessions_own(run):
+    ran = await run(boxes.code(IN_FLIGHT))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
+    try:
+        one, other = socket.socketpair()
+        with one, other:
+            assert int(ran.text.split()[1]) > 300
+            socket.send_fds(one, [b"x"], [one.fileno()])
+            assert socket.recv_fds(other, 1, 0)[0] == b"x"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 async def test_descriptors_in_flight_keep_nobody_from_a_kernel(short_path):
     """A plain user's sessions are the bot's own user on the host, for whom all of them count."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # As a shell sets it.
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     try:
-        async with boxes.Bot.open(short_path, settings.Limits()) as bot:
+        async with boxes.Bot.open(short_path, settings.Limits(), preload=(), spares=0) as bot:
             ran = await bot.run(boxes.code(IN_FLIGHT), key="thief")
             refusal, sent = ran.text.split()
             assert refusal == "ETOOMANYREFS"

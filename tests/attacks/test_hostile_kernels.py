@@ -82,25 +82,38 @@ async def test_flood_of_messages_leaves_no_memory_behind(run):
 
 
 LONG = """
+import base64
 MOST = 15 * 1024 * 1024 - 1000
 numbers = b'{"msg_id": "x", "a": [' + b",".join([b"9" * 4299] * (MOST // 4300)) + b"]}"
 floats = b'{"a": [' + b",".join([b"0." + b"9" * 148] * 99_000) + b"]}"
 quotes = b'{"a": "' + b'\\\\",' * (MOST // 3) + b'"}'
 keys = b"{" + b",".join(b'"%d%s":1' % (n, b"k" * 140) for n in range(99_000)) + b"}"
 idle = b'{"execution_state": "busy", "a": "' + b"x" * MOST + b'"}'
+escapes = b'{"data": {"text/html": "' + b"\\\\nxx" * (MOST // 4) + b'"}}'
+letters = b'{"data": {"text/html": "' + b"\\\\u00e9" * (MOST // 6) + b'"}}'
+halves = b'{"data": {"text/html": "' + b"\\\\ud800abcdef" * (MOST // 12) + b'"}}'
+wide = '{"data": {"text/html": "%s"}}'.encode() % ("a\u20ac\U0001f600" * (MOST // 8)).encode()
+picture = b'{"data": {"image/png": "' + base64.b64encode(bytes(8_900_000)) + b'"}}'
+controls = b'{"ename": "' + b"\\\\u001b[31m" * 800_000 + b'"}'
 """
-# What takes long to read: what is sent, and the most it may take at a time. A display as large as
-# may be takes 0.05 to 0.1 seconds.
+MOST_SECONDS = 0.05
+# What takes long to read.
 HEAVY = {
-    "parents of numbers": ("header('stream'), numbers, {}, stream", 0.05),
-    "headers of numbers": ("numbers, about, {}, stream", 0.05),
-    "metadata of numbers": ("header('stream'), about, numbers, stream", 0.05),
-    "foreign messages": ("header('stream'), {'msg_id': 'another'}, {}, idle", 0.05),
-    "long numbers": ("header('display_data'), about, {}, numbers", 0.15),
-    "long fractions": ("header('display_data'), about, {}, floats", 0.15),
-    "escaped quotes and commas": ("header('display_data'), about, {}, quotes", 0.15),
-    "long keys": ("header('display_data'), about, {}, keys", 0.2),
-    "states": ("header('status'), about, {}, idle", 0.15),
+    "parents of numbers": "header('stream'), numbers, {}, stream",
+    "headers of numbers": "numbers, about, {}, stream",
+    "metadata of numbers": "header('stream'), about, numbers, stream",
+    "foreign messages": "header('stream'), {'msg_id': 'another'}, {}, idle",
+    "long numbers": "header('display_data'), about, {}, numbers",
+    "long fractions": "header('display_data'), about, {}, floats",
+    "escaped quotes and commas": "header('display_data'), about, {}, quotes",
+    "long keys": "header('display_data'), about, {}, keys",
+    "states": "header('status'), about, {}, idle",
+    "escapes": "header('display_data'), about, {}, escapes",
+    "escaped letters": "header('display_data'), about, {}, letters",
+    "halves of letters": "header('display_data'), about, {}, halves",
+    "letters of all widths": "header('display_data'), about, {}, wide",
+    "pictures": "header('display_data'), about, {}, picture",
+    "control characters": "header('error'), about, {}, controls",
 }
 
 
@@ -126,14 +139,14 @@ async def holding():
 
 @pytest.mark.parametrize("what", HEAVY)
 async def test_no_message_holds_the_event_loop(run, holding, what):
-    parts, most_seconds = HEAVY[what]
     await run(speaking.PRELUDE + LONG)
 
-    ran = await run(f"{speaking.PRELUDE}\nfor _ in range(2): raw(iopub, {parts})\nprint('after')")
+    sending = f"for _ in range(2): raw(iopub, {HEAVY[what]})"
+    ran = await run(f"{speaking.PRELUDE}\n{sending}\nprint('after')")
 
     assert ran.ending is Ending.OK
     assert ran.text.endswith("after\n")
-    assert 0 < holding[0] < most_seconds
+    assert 0 < holding[0] < MOST_SECONDS
 
 
 async def test_messages_that_take_long_to_read_end_the_kernel(run, monkeypatch):

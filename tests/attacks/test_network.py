@@ -218,6 +218,27 @@ async def test_no_socket_tells_of_the_hosts_network(run, what):
     assert answers == ["EPERM"] * (int(count) + 1)
 
 
+async def test_every_socket_is_of_the_kernels_own_network(run):
+    # Each network has a cookie, which any socket of it tells: SO_NETNS_COOKIE.
+    ran = await run(
+        boxes.code("""
+        def cookie(one):
+            return struct.unpack("Q", one.getsockopt(socket.SOL_SOCKET, 71, 8))[0]
+
+        fresh = cookie(socket.socket())
+        for name in os.listdir("/proc/self/fd"):
+            path = f"/proc/self/fd/{name}"
+            if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
+                with socket.socket(fileno=os.dup(int(name))) as one:
+                    print(one.family.name, one.type.name, cookie(one) == fresh)
+        """)
+    )
+
+    sockets = ran.text.splitlines()
+    assert len(sockets) >= 6, "three that listen, three that are connected"
+    assert [one for one in sockets if not one.endswith("True")] == []
+
+
 async def test_no_socket_tells_where_the_bot_keeps_it(bot, run):
     ran = await run(
         boxes.code("""

@@ -114,6 +114,8 @@ PRIVILEGES = {
     "niceness": "os.nice(-1)",
     "real time": "os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))",
     "real time disk": "call(251, 1, 0, 1 << 13)",
+    "an earlier place at the disk": "call(251, 1, 0, 2 << 13)",
+    "huge pages": "mmap.mmap(-1, 1 << 21, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)",
     "locked memory": "call('mlockall', 3)",
     "init's scheduler": "os.sched_setaffinity(1, {0})",
 }
@@ -167,11 +169,12 @@ def _oom_score(pid):
 
 
 async def test_session_comes_after_the_bot_on_the_cores(bot, run, key_of):
-    await run("1")
+    ran = await run(boxes.code("print(call(252, 1, 0) if os.uname().machine == 'x86_64' else 0)"))
 
     nicer = os.getpriority(os.PRIO_PROCESS, bot.pids(key_of())[1])
 
-    assert nicer > os.getpriority(os.PRIO_PROCESS, 0)
+    assert nicer >= os.getpriority(os.PRIO_PROCESS, 0) + 10
+    assert int(ran.word) in {0, 2 << 13 | 7}
 
 
 async def test_setuid_program_gives_no_user_away(bot, run, key_of):

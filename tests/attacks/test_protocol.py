@@ -21,7 +21,9 @@ async def test_what_a_kernel_says_of_itself_is_heard(run, way):
 async def test_idle_alone_ends_nothing(run):
     ran = await run(
         speaking.PRELUDE
-        + "publish('status', {'execution_state': 'idle'})\ntime.sleep(0.5)\nprint('after')"
+        + "publish('status', {'execution_state': 'idle'})\ntime.sleep(0.5)\n"
+        # Whoever says that he is idle may lose what is still under way when the reply comes.
+        + "print('after', flush=True)\ntime.sleep(0.3)"
     )
 
     assert ran.ending is Ending.OK

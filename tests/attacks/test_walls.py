@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from interpreter_bot.guest import rootfs, syscalls
 from tests.attacks import boxes
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
@@ -26,13 +27,13 @@ async def test_no_process_of_a_session_is_root_or_privileged_on_the_host(bot, ru
         assert status["Seccomp"] == "2"
 
 
-async def test_kernel_of_a_root_bot_has_a_host_user_of_its_own(bot, run, key_of):
+async def test_kernel_has_a_user_of_its_own_where_the_bot_has_ids_to_give(bot, run, key_of):
     users = set()
     for key in "ab":
         await run("1", key=key)
         users.add(int(boxes.status(bot.pids(key_of(key))[1])["Uid"].split()[0]))
 
-    if os.geteuid():
+    if not boxes.HAS_OWN_IDS:
         assert users == {os.geteuid()}
     else:
         sandbox = bot.settings.sandbox
@@ -51,6 +52,17 @@ async def test_every_namespace_of_a_kernel_is_its_own(bot, run, key_of):
 
     for name in NAMESPACES:
         assert len({namespaces[name] for namespaces in seen}) == 3, name
+
+
+@pytest.mark.skipif(syscalls.landlock_abi() < 5, reason="the kernel's Landlock is too old")
+async def test_landlock_holds_where_the_mounts_have_nothing_against_it(attempt):
+    assert await attempt(f"os.stat({rootfs.CANARY!r}).st_mode & 0o777") == "allowed: 420"
+    assert await attempt(f"open({rootfs.CANARY!r}).read()") == "EACCES"
+    # A system without Landlock knows no such request: ENOTTY.
+    assert await attempt("fcntl.ioctl(os.open('/dev/null', os.O_RDWR), 0x5401)") == "EACCES"
+    move = "[os.makedirs(f'/tmp/{n}') for n in 'ab'], os.rename('/tmp/a', '/tmp/b/a')"
+    for place in ("/tmp", "/mnt/data"):
+        assert (await attempt(f"({move.replace('/tmp', place)})")).startswith("allowed")
 
 
 async def test_spare_kernels_are_confined_before_anybody_has_them(bot):

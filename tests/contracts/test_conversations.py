@@ -1,26 +1,23 @@
-"""What every platform is promised of conversations: by the real ones, and by those of its tests."""
+"""What every platform is promised of conversations, with kernels and a model, and with scripts."""
 
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.app import conversation_service
-from interpreter_bot.sessions import approval_policy, ports, requests
-from tests.fakes import (
-    conversations,
-    discord_conversations,
-    openai_server,
-    replies,
-    slack_conversations,
-)
+from interpreter_bot.app import service_startup
+from interpreter_bot.sessions import approval_policy, past_turns, requests
+from tests.fakes import conversations, openai_server, replies
 
 pytestmark = pytest.mark.kernel
 
 ANNA = requests.Person("u1", "Anna")
-HELLO, WAIT = "hello", "wait"
+HELLO, WAIT, ASK = "hello", "wait", "ask me"
+QUESTION = "print('It is', input('Name? '))"
+USED = values.Usage(steps=2, input_tokens=20, output_tokens=10)
 
 
 @dataclasses.dataclass
@@ -28,6 +25,7 @@ class Conversation:
     """Conversations, one of them, and who chooses in it.
 
     They answer "hello" with "Hello", and "wait" with "Well" and nothing more until it is stopped.
+    For "ask me" they first run code that asks for a name and says it.
     """
 
     service: object
@@ -57,7 +55,10 @@ class Conversation:
 @contextlib.asynccontextmanager
 async def _real(tmp_path, short_path):
     def answer(request):
-        asked = str(request.messages[-1]["content"])
+        last = request.messages[-1]
+        asked = str(last["content"])
+        if ASK in asked and last["role"] == "user":
+            return openai_server.code(QUESTION)
         return openai_server.text("Well", fault="stall") if WAIT in asked else _HELLO
 
     async with openai_server.Server(answer) as server:
@@ -68,8 +69,9 @@ async def _real(tmp_path, short_path):
             paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
             models=tuple(models),
             kernels=settings.Kernels(preload=(), spares=0),
+            sessions=settings.Sessions(closing_seconds=0.5),
         )
-        async with conversation_service.open_conversations(
+        async with service_startup.open_conversations(
             bot, {"OPENAI_API_KEY": server.api_key}
         ) as service:
             yield _conversation(service, "slack")
@@ -79,46 +81,25 @@ _HELLO = openai_server.text("Hello")
 
 
 @contextlib.asynccontextmanager
-async def _of_the_page(tmp_path, short_path):
-    async def hello(stage):
-        stage.reply.step(1)
-        stage.reply.text("Hello")
-        return "Hello"
-
-    async def wait(stage):
-        stage.reply.step(1)
-        stage.reply.text("Well")
-        await stage.stopped.wait()
-        return "Well"
-
-    script = {HELLO: hello, WAIT: wait}
-    service = conversations.Conversations(tmp_path, script, models=("scripted", "second"))
-    key = values.SessionKey("web", thread="t")
-    yield Conversation(service, key, values.Scope("web", person="web"))
-
-
-@contextlib.asynccontextmanager
-async def _of_slack(tmp_path, short_path):
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.text("Well" if request.text == WAIT else "Hello")
-        if request.text == WAIT:
-            await asyncio.sleep(60)
-        return ports.End(status=values.TurnStatus.DONE, text="Hello", turn_id=service.next_turn())
-
-    yield _conversation(slack_conversations.Conversations(script), "slack")
-
-
-@contextlib.asynccontextmanager
-async def _of_discord(tmp_path, short_path):
+async def _scripted(tmp_path, short_path):
     async def script(turn):
         turn.reply.step(1)
-        turn.reply.text("Well" if turn.request.text == WAIT else "Hello")
-        if turn.request.text == WAIT:
+        if ASK in turn.request.text:
+            await turn.reply.code(0, QUESTION)
+            answer = await turn.reply.ask(0, values.InputRequested("Name? ", is_password=False))
+            turn.reply.output(0, values.Text("stdout", f"It is {answer}\n"))
+            turn.reply.finished(0, conversations.done())
+            turn.reply.usage(USED)
+            turn.reply.step(2)
+        turn.reply.text("Well" if WAIT in turn.request.text else "Hello")
+        if WAIT in turn.request.text:
             await asyncio.sleep(60)
-        return turn.done("Hello")
+        turn.reply.usage(USED)
+        return "Hello"
 
-    yield _conversation(discord_conversations.Conversations(script), "discord")
+    models = ("scripted", "second")
+    async with conversations.opened(tmp_path, script, models=models) as service:
+        yield _conversation(service, "slack")
 
 
 def _conversation(service, platform):
@@ -126,7 +107,7 @@ def _conversation(service, platform):
     return Conversation(service, key, values.Scope(platform, "T1", "C1"))
 
 
-@pytest.fixture(params=[_real, _of_the_page, _of_slack, _of_discord], ids=lambda one: one.__name__)
+@pytest.fixture(params=[_real, _scripted], ids=lambda one: one.__name__)
 async def conversation(request, tmp_path, short_path):
     async with request.param(tmp_path, short_path) as opened:
         yield opened
@@ -137,6 +118,54 @@ async def test_a_request_is_taken_to_one_end(conversation):
     end = await conversation.ask(HELLO, reply)
     assert (end.status, end.text, end.sentence) == (values.TurnStatus.DONE, "Hello", "")
     assert (reply.said, reply.of("begun"), reply.of("waiting")) == ("Hello", [None], [])
+
+
+async def test_what_happens_is_told_and_remembered_in_its_order(conversation):
+    reply = replies.Reply(answers=["Ada"])
+    end = await conversation.ask(ASK, reply)
+    assert (end.status, end.text) == (values.TurnStatus.DONE, "Hello")
+    order = ["begun", "step", "code", "ask", "output", "finished", "step", "text", "over"]
+    heard = [method for method, _ in reply.heard if method not in ("usage", "writing")]
+    assert [one for one, _ in itertools.groupby(heard)] == order
+    assert "".join(output.text for output in reply.of("output")) == "It is Ada\n"
+    (past,) = await conversation.service.queries.history(conversation.key)
+    happened = [type(part) for part in past.parts]
+    assert [one for one, _ in itertools.groupby(happened)] == [
+        *(past_turns.PastCode, past_turns.PastOutput, past_turns.PastFinished, past_turns.PastText)
+    ]
+    assert (past.answer, past.status, past.parts[0].code) == ("Hello", "done", QUESTION)
+    last = reply.of("usage")[-1]
+    assert (past.spent.input_tokens, past.spent.output_tokens) == (
+        last.input_tokens,
+        last.output_tokens,
+    )
+    used = await conversation.service.queries.usage(conversation.key, ANNA)
+    assert used.session.input_tokens == used.today.input_tokens == last.input_tokens > 0
+
+
+async def test_a_person_who_stops_a_turn_keeps_its_words(conversation):
+    reply = replies.Reply()
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(conversation.ask(WAIT, reply))
+        await reply.until("text")
+        assert await conversation.service.stop(conversation.key)
+        assert not await conversation.service.stop(conversation.key), "it is stopped already"
+    end = task.result()
+    assert (end.status, end.text, end.sentence) == (values.TurnStatus.STOPPED, "Well", "Stopped.")
+    (past,) = await conversation.service.queries.history(conversation.key)
+    assert (past.status, past.answer, past.id) == ("stopped", "Well", end.turn_id)
+
+
+async def test_what_goes_away_ends_as_interrupted_and_nothing_new_is_taken(conversation):
+    reply, late = replies.Reply(), replies.Reply()
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(conversation.ask(WAIT, reply))
+        await reply.until("text")
+        tasks.create_task(conversation.service.drain())
+        while not (await conversation.ask(HELLO, late)).sentence:
+            late = replies.Reply()
+    assert task.result().status is values.TurnStatus.INTERRUPTED
+    assert late.end.status is values.TurnStatus.FAILED
 
 
 async def test_one_turn_runs_at_a_time_and_who_waits_is_told(conversation):

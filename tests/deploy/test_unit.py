@@ -8,6 +8,8 @@ import pytest
 from tests.deploy import conftest as systems
 
 UNIT = systems.REPOSITORY / "deploy/interpreter-bot.service"
+IDS = systems.REPOSITORY / "deploy/subordinate-ids.conf"
+HOST_UNIT = systems.REPOSITORY / "deploy/interpreter-bot-host.service"
 PROBE = """#!/bin/sh
 systemctl start interpreter-bot
 pid=$(systemctl show -P MainPID interpreter-bot)
@@ -19,6 +21,21 @@ systemctl stop interpreter-bot
 echo "result: $(systemctl show -P Result interpreter-bot)"
 echo "token: $(cat /var/lib/interpreter-bot/web-token)"
 journalctl --unit interpreter-bot --output cat --no-pager
+mkdir -p /etc/systemd/system/interpreter-bot.service.d
+cp /ids.conf /etc/systemd/system/interpreter-bot.service.d/
+extra=/etc/systemd/system/interpreter-bot.service.d/z.conf
+for more in '' 'LockPersonality=yes'; do
+    cat >$extra <<END
+[Service]
+ExecStartPre=
+ExecStart=
+ExecStart=/bin/sh -c "cat /proc/self/status"
+StandardOutput=truncate:/ids-told
+$more
+END
+    systemctl daemon-reload; systemctl start interpreter-bot; sleep 1
+    echo "${more:-as it is}: $(grep -E 'NoNewPrivs|CapBnd' /ids-told | tr -s '\t\n' '  ')"
+done
 """
 ONCE = """
 [Unit]
@@ -30,17 +47,18 @@ ExecStopPost=systemctl poweroff --no-block
 """
 
 
-def test_systemd_can_read_the_unit_and_calls_it_well_confined(tmp_path):
+@pytest.mark.parametrize("given", [UNIT, HOST_UNIT], ids=["bot", "host"])
+def test_systemd_can_read_the_unit_and_calls_it_well_confined(given, tmp_path):
     systems.need("systemd-analyze")
-    unit = tmp_path / UNIT.name
+    unit = tmp_path / given.name
     # Programs that are there: others would be complained about.
-    text = UNIT.read_text().replace("/opt/interpreter-bot/.venv/bin/interpreter-bot", "/bin/true")
+    text = given.read_text().replace("/opt/interpreter-bot/.venv/bin/interpreter-bot", "/bin/true")
     unit.write_text(text)
     for words in (("verify",), ("security", "--offline=yes", "--threshold=60")):
         command = ["systemd-analyze", *words, str(unit)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert UNIT.name not in done.stderr
+        assert given.name not in done.stderr
 
 
 @pytest.mark.deploy
@@ -56,12 +74,16 @@ def test_the_unit_starts_logs_and_stops_under_systemd(system):
     assert "level: standard" in lines, told
     # The page's address, with its token, is nothing for a journal.
     assert told.count(facts["token"]) == 1
+    # CAP_DAC_OVERRIDE, CAP_SETGID, CAP_SETUID and CAP_SYS_ADMIN.
+    assert facts["as it is"].split() == ["CapBnd:", "00000000002000c2", "NoNewPrivs:", "0"], told
+    assert facts["LockPersonality=yes"].endswith("NoNewPrivs: 1 "), "what makes it be left out"
 
 
 def _booted(system: pathlib.Path) -> str:
     units = system / "etc/systemd/system"
     (units / UNIT.name).write_text(UNIT.read_text())
     (units / "probe.service").write_text(ONCE)
+    (system / "ids.conf").write_text(IDS.read_text())
     wanted = units / "multi-user.target.wants"
     wanted.mkdir(exist_ok=True)
     (wanted / "probe.service").symlink_to("../probe.service")

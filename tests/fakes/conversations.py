@@ -1,382 +1,414 @@
-"""Conversations without models and kernels: what each text leads to is a function in a script.
+"""The real conversations, but what a model and a kernel would do in a turn is a script of the test.
 
-    async def hello(stage):
-        stage.reply.step(1)
-        stage.reply.text("Hello")
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("Hello")
         return "Hello"
 
-    bot = conversations.Conversations(tmp_path, {"hi": hello})
+    async with conversations.opened(tmp_path, script) as service: …
 
-As strict as the real one where a platform could go wrong: one turn at a time, in order; every turn
-is recorded as it was told; the reply is told what `ports.Reply` promises and nothing after `ended`.
-A text that no script knows is a fault. `put` and `reading` stream, to and from real files.
+Above 300 lines: it stands for three imitations of 1,000, and every platform's tests use it.
+
+Lanes, stops, recording, history, files, choices and ends are those of `sessions`, on a store and
+workspaces below `tmp_path`. What a script does is what the agent does: it reports to
+`sessions.turn_events`, in an order that is checked; is cancelled when its turn is stopped; and runs
+nothing that could not be recorded.
 """
 
 import asyncio
 import collections
 import contextlib
 import dataclasses
-import datetime
-import decimal
 import hashlib
-import re
-import time
+import types
+from unittest import mock
 
-from interpreter_bot import errors, settings, values
-from interpreter_bot.sessions import approval_policy, histories, ports
+from interpreter_bot import cancellation, settings, values
+from interpreter_bot.agent.llms import catalogues
+from interpreter_bot.hosts import local_host
+from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.sessions import ports, session_service, suspended_turns, turn_inputs, turns
+from interpreter_bot.store import databases, engines
+from tests.fakes import pools
 
-
-@dataclasses.dataclass
-class Stage:
-    """What a script plays on."""
-
-    request: object
-    reply: object
-    stopped: asyncio.Event
-    bot: object
-
-    async def run(self, cell, code, *outputs, ending=values.Ending.OK, reason=""):
-        """Tell of a cell from its code to its end."""
-        self.reply.code(cell, code)
-        for output in outputs:
-            self.reply.output(cell, output)
-            await asyncio.sleep(0)
-        self.reply.finished(cell, values.Finished(ending, 0.25, reason))
+_blank = []
+"""The content of an empty database, once there was one: to make it takes longer than to copy it."""
 
 
-class _Recording:
-    """Passes everything on, and writes it down as the store would."""
+async def echo(turn):
+    """Answer in words, as a model would."""
+    said = f"echo: {turn.request.text}"
+    turn.reply.step(1)
+    for start in range(0, len(said), 5):
+        turn.reply.text(said[start : start + 5])
+    return said
 
-    def __init__(self, reply, kept):
-        self._reply = reply
-        self._kept = kept
-        self._is_new = True
-        self._is_over = False
-        self.parts = []
-        self.artifacts = []
+
+def done(seconds=0.2, **more):
+    """An execution that ended well."""
+    return values.Finished(values.Ending.OK, seconds, **more)
+
+
+class Events:
+    """What a script reports, by the names and numbers of `ports.Reply`; the order is checked."""
+
+    def __init__(self, events):
+        self._events = events
+        self._is_running = False
+        self._steps = 0
+        self.said = ""
 
     def __getattr__(self, name):
-        assert not self._is_over, f"{name} after the end"
-        return getattr(self._reply, name)
+        assert name in ("writing", "progress", "usage"), name
+        return getattr(self._events, name)
 
     def step(self, number):
-        self._is_new = True
-        self._reply.step(number)
+        assert (number, self._is_running) == (self._steps + 1, False)
+        self._steps, self.said = number, ""
+        self._events.step(number)
 
     def text(self, delta):
-        if self._is_new or not isinstance(self.parts[-1], histories.PastText):
-            self.parts.append(histories.PastText(""))
-        self._is_new = False
-        self.parts[-1] = histories.PastText(self.parts[-1].text + delta)
-        self._reply.text(delta)
+        self.said += delta
+        self._events.text(delta)
 
     def announcement(self, cell, text):
-        self.parts.append(histories.PastNotice(text))
-        self._reply.announcement(cell, text)
+        self._events.announcement(cell, text)
 
-    def code(self, cell, code):
-        self.parts.append(histories.PastCode(cell, code))
-        self._reply.code(cell, code)
+    async def code(self, cell, code):
+        assert (cell, self._is_running) == (self._events.cell + 1, False)
+        await self._events.begin(code)
+        self._is_running = True
 
     def output(self, cell, output):
-        self.parts.append(histories.PastOutput(cell, self._stored(output)))
-        self._reply.output(cell, output)
+        self._check(cell)
+        self._events.output(output)
+
+    async def ask(self, cell, request):
+        self._check(cell)
+        return await self._events.ask(request)
+
+    async def approve(self, cell, code):
+        assert (cell, self._is_running) == (self._events.cell + 1, False)
+        return await self._events.approve(code)
 
     def finished(self, cell, finished):
-        self.parts.append(histories.PastFinished(cell, finished))
-        self._reply.finished(cell, finished)
+        self._check(cell)
+        self._is_running = False
+        self._events.end(finished)
+
+    def save(self, cell, name):
+        return self._events.save(cell, name)
 
     def artifact(self, cell, artifact):
-        self.artifacts.append(artifact)
-        self._reply.artifact(cell, artifact)
+        assert not self._is_running
+        self._events.artifact(cell, artifact)
 
-    def ended(self, end):
-        self._reply.ended(end)
-        self._is_over = True
-
-    def _stored(self, output):
-        if not isinstance(output, values.Image | values.Html):
-            return output
-        is_html = isinstance(output, values.Html)
-        data = output.html.encode() if is_html else output.data
-        sha256 = hashlib.sha256(data).hexdigest()
-        self._kept[sha256] = data
-        return values.StoredDisplay(
-            plain=output.plain,
-            display_id=output.display_id,
-            is_update=output.is_update,
-            mime="text/html" if is_html else output.mime,
-            sha256=sha256,
-            size_bytes=len(data),
-        )
+    def _check(self, cell):
+        assert (cell, self._is_running) == (self._events.cell, True), "it is of code that runs"
 
 
-class Conversations:
-    """The fake. What it remembers lasts as long as it; hand `past` on to play a restart."""
+@dataclasses.dataclass(eq=False)
+class Turn:
+    """One turn, for its script.
 
-    def __init__(self, directory, script=None, *, models=("Scripted",), limits=None, notice=""):
-        self.queries = self  # It answers what is asked about conversations, too.
-        self._directory = directory
-        self._script = script or {}
-        self._lanes = collections.defaultdict(asyncio.Lock)
-        self._waiting = collections.defaultdict(list)
-        self._stops = {}
-        self._kept = {}
-        self._claimed = set()
-        self._models = {}
-        self._notify = {}
-        self._choices = {}
-        self.limits = limits or settings.Limits()
-        self.is_sandboxed = True
-        self.models = tuple(models)
-        self.model_notice = notice
-        self.past = collections.defaultdict(list)
-        self.titles = {}
-        self.used = {}
-        self.handled = []
+    Attributes:
+        reply: takes what happens.
+        service: the conversations.
+        approval: in effect.
+        directory: of the workspace.
+    """
 
-    async def handle(self, request, reply):
-        self.handled.append(request)
-        withdrawn = asyncio.Event()
-        queue = self._waiting[request.key]
-        queue.append((request.id, withdrawn))
-        if (ahead := len(queue) - 1) > 0:
-            reply.queued(ahead)
-        taking = asyncio.create_task(self._lanes[request.key].acquire())
-        leaving = asyncio.create_task(withdrawn.wait())
-        try:
-            await asyncio.wait({taking, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if withdrawn.is_set():
-                end = ports.End(status=values.TurnStatus.FAILED, sentence="It was withdrawn.")
-            else:
-                end = await self._take(request, reply)
-        finally:
-            queue.remove((request.id, withdrawn))
-            leaving.cancel()
-            if taking.done():
-                self._lanes[request.key].release()
-            else:
-                taking.cancel()
-        reply.ended(end)
+    request: object
+    reply: Events
+    service: object
+    approval: str
+    directory: object
+
+    @property
+    def files(self):
+        """Names and contents of the files that are there."""
+        return contents(self.directory)
+
+    def done(self, text="", **more):
+        """End well."""
+        return ports.End(status=values.TurnStatus.DONE, text=text, **more)
+
+    async def run(self, cell, code, *outputs, ending=values.Ending.OK, seconds=0.25, **more):
+        """Run code that shows outputs; strings are printed."""
+        await self.reply.code(cell, code)
+        for output in outputs:
+            shown = values.Text("stdout", output) if isinstance(output, str) else output
+            self.reply.output(cell, shown)
+            await asyncio.sleep(0)
+        self.reply.finished(cell, values.Finished(ending, seconds, **more))
+
+    def make(self, cell, name, data):
+        """Give a file back, as the collector does."""
+        if (saving := self.reply.save(cell, name)) is not None:
+            with contextlib.closing(saving):
+                for start in range(0, len(data), 65_536):
+                    saving.write(data[start : start + 65_536])
+                saving.complete()
+        digest = hashlib.sha256(data).hexdigest()
+        self.reply.artifact(cell, values.Artifact(name, len(data), digest))
+
+
+class _ScriptedWork(turns._Work):
+    """A turn in which the script does what models and kernels do; all around it is real."""
+
+    async def _done(self, environment, stop):
+        services, request = self._services, self._request
+        reply = Events(self.events)
+        directory = environment.workspace.directory
+        turn = Turn(request, reply, services.service, environment.approval, directory)
+        with services.service.noting(turn):
+            end = await cancellation.run_until_stopped(
+                self._played(turn, environment), stop=stop, seconds=self._seconds_left
+            )
+        if isinstance(end, cancellation.EarlyEnd):
+            return dataclasses.replace(self._interrupted(end), text=reply.said)
         return end
 
-    async def _take(self, request, reply):
-        self.used[request.key] = datetime.datetime.now(datetime.UTC)
-        recording = _Recording(reply, self._kept)
-        stop = self._stops[request.key] = asyncio.Event()
-        started = datetime.datetime.now(datetime.UTC)
-        number = sum(map(len, self.past.values())) + 1
-        past = histories.PastTurn(
-            id=number,
-            person=request.person.id,
-            request=request.text,
-            request_id=request.id,
-            attachments=request.files,
-            status="running",
-            answer="",
-            started=started,
-            ended=None,
-            parts=(),
-            artifacts=(),
+    async def _played(self, turn, environment):
+        limits, service = self._services.config.limits, self._services.service
+        came = await turn_inputs.store_request_attachments(
+            turn.request, environment, self.events, limits
         )
-        self.past[request.key].append(past)
-        recording.started()
-        play = self._script[request.text.partition(" ")[0]]
-        try:
-            said = await play(Stage(request, recording, stop, self))
-            status = values.TurnStatus.STOPPED if stop.is_set() else values.TurnStatus.DONE
-            sentence = "Stopped." if stop.is_set() else ""
-        except errors.BotError as error:
-            said, status, sentence = "", values.TurnStatus.FAILED, str(error)
-        finally:
-            del self._stops[request.key]
-        ended = datetime.datetime.now(datetime.UTC)
-        self.past[request.key][-1] = dataclasses.replace(
-            past,
-            status=status.value,
-            answer=(said or "") if status == "done" else (said or sentence),
-            ended=ended,
-            parts=tuple(recording.parts),
-            artifacts=tuple(recording.artifacts),
-        )
-        seconds = (ended - started).total_seconds()
-        return ports.End(
-            status=status, text=said or "", sentence=sentence, seconds=seconds, turn_id=number
-        )
+        for info in came.infos:
+            service.taken[info.name] = (turn.directory / info.name).read_bytes()
+        end = await service.script(turn)
+        if isinstance(end, ports.End):
+            return end
+        return turn.done(end or "")
 
-    def is_busy(self, key):
-        return bool(self._waiting[key])
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Services(turns.TurnServices):
+    service: object = None
+
+
+class _Pool(pools.Pool):
+    """Workspaces, and kernels that can save tables."""
+
+    def __init__(self, directory, limits, is_sandboxed):
+        super().__init__(directory, limits=limits, is_sandboxed=is_sandboxed)
+        self.live = {}
+        self.directory = directory
+
+    async def release(self, key):
+        self._live.pop(key, None)
+        self.live.pop(key, None)
+
+    async def forget(self, key):
+        await self.release(key)
+        await (await self.workspace(key)).remove()
+
+    def _start(self, key):
+        super()._start(key)
+        kernel = self._live[key]
+        self.live[key] = types.SimpleNamespace(kernel=kernel, provisioner=kernel.provisioner)
+
+
+class Conversations(session_service.SessionService):
+    """See the module.
+
+    Attributes:
+        script: of the turns that begin from now on.
+        requests: as they came.
+        ends: of requests, in the order in which they ended.
+        turns: as they began.
+        running: those that have not ended.
+        taken: what came along with requests, by name.
+        claim_seconds: what the database takes longer for a claim.
+        calls: what was wanted of sessions: ("reset", key, files) and the like.
+        tables: by handle, what kernels would save, as CSV.
+        chosen: by scope.
+        titles: as they were given, by session.
+        models: as they were chosen, by session.
+    """
+
+    def __init__(self, script, model_notice, **services):
+        super().__init__(_Services(service=self, **services), model_notice=model_notice)
+        self.script = script
+        self.requests = []
+        self.ends = []
+        self.turns = []
+        self.running = []
+        self.taken = {}
+        self.claim_seconds = 0.0
+        self.calls = []
+        self.tables = {}
+        self.chosen = collections.defaultdict(dict)
+        self.titles = {}
+        self.models = {}
+
+    @property
+    def handled(self):
+        """Requests that had their turn."""
+        return [turn.request for turn in self.turns]
+
+    @contextlib.contextmanager
+    def noting(self, turn):
+        self.turns.append(turn)
+        self.running.append(turn)
+        try:
+            yield
+        finally:
+            self.running.remove(turn)
+
+    async def handle(self, request, reply):
+        assert request.key.platform
+        assert request.person.id
+        self.requests.append(request)
+        end = await super().handle(request, reply)
+        self.ends.append(end)
+        return end
 
     async def stop(self, key):
-        if key not in self._stops:
-            return False
-        self._stops[key].set()
-        return True
-
-    async def cancel(self, key, request_id):
-        if await self.withdraw(key, request_id):
-            return True
-        running = [one for one, _ in self._waiting[key][:1]]
-        return running == [request_id] and await self.stop(key)
-
-    async def withdraw(self, key, request_id):
-        for one, event in self._waiting[key][1:]:
-            if one == request_id:
-                event.set()
-                return True
-        return False
+        self.calls.append(("stop", key))
+        return await super().stop(key)
 
     async def reset(self, key, *, files=False):
-        await self.stop(key)
-        async with self._lanes[key]:
-            now = datetime.datetime.now(datetime.UTC)
-            turn = histories.PastTurn(
-                id=sum(map(len, self.past.values())) + 1,
-                person="",
-                request="",
-                attachments=(),
-                status="done",
-                answer="",
-                started=now,
-                ended=now,
-                parts=(histories.PastNotice("Started anew."),),
-                artifacts=(),
-            )
-            self.past[key].append(turn)
-            if files:
-                self._forget_files(key)
-
-    async def save_table(self, key, handle):
-        assert re.fullmatch("t[0-9]+", handle)
-        if self.is_busy(key):
-            raise errors.BotError("A turn runs just now.")
-        name = f"table-{handle}.csv"
-        (self.directory(key) / name).write_text("all,of\nit,1\n")
-        return name
+        self.calls.append(("reset", key, files))
+        await super().reset(key, files=files)
 
     async def delete(self, key):
-        await self.stop(key)
-        async with self._lanes[key]:
-            for kept in (self.past, self.titles, self.used):
-                kept.pop(key, None)
-            self._forget_files(key)
+        self.calls.append(("delete", key))
+        await super().delete(key)
 
     async def rename(self, key, title):
         self.titles[key] = title
-        self.used.setdefault(key, datetime.datetime.now(datetime.UTC))
-
-    async def recent(self, platform, workspace="", *, channel=None, person="", most=50):
-        assert platform == "web"
-        found = sorted(self.used, key=lambda key: self.used[key], reverse=True)[:most]
-        return tuple(
-            histories.SessionOverview(
-                key=key,
-                title=self.titles.get(key, ""),
-                model="",
-                used=self.used[key],
-                is_busy=self.is_busy(key),
-                has_kernel=True,
-            )
-            for key in found
-        )
-
-    async def history(self, key, *, most=50):
-        return tuple(self.past[key][-most:])
-
-    async def kept(self, sha256):
-        assert re.fullmatch("[0-9a-f]{64}", sha256)
-        return self._kept.get(sha256)
-
-    async def notebook(self, key):
-        return b'{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
-
-    async def files(self, key):
-        found = sorted(self.directory(key).iterdir())
-        stats = [(one.name, one.stat()) for one in found]
-        return tuple(values.FileInfo(name, s.st_size, s.st_mtime_ns) for name, s in stats)
-
-    @contextlib.asynccontextmanager
-    async def reading(self, key, name):
-        path = self.directory(key) / name
-        if path not in self.directory(key).iterdir():
-            raise errors.FileMissingError
-        info = values.FileInfo(name, path.stat().st_size, 0)
-        with path.open("rb") as stream:
-            yield info, self._pieces(stream)
-
-    async def _pieces(self, stream):
-        while piece := await asyncio.to_thread(stream.read, 1 << 20):
-            yield piece
-
-    async def put(self, key, attachment):
-        name = re.sub(r"[/\\\x00]", "_", attachment.name).strip(". ")[:60] or "file"
-        path = self.directory(key) / name
-        while path.exists():
-            path = path.with_name(f"{time.monotonic_ns()}-{name}")
-        part = path.with_name(f".{path.name}")
-        try:
-            with part.open("wb") as stream:
-                async for piece in attachment.open():
-                    await asyncio.to_thread(stream.write, piece)
-            part.rename(path)
-        finally:
-            part.unlink(missing_ok=True)
-        return path.name
-
-    async def model(self, key):
-        return self._models.get(key, next(iter(self.models), ""))
+        await super().rename(key, title)
 
     async def choose_model(self, key, title):
-        if title is not None and title not in self.models:
-            raise errors.BotError(f"There is no model {title}.")
-        self._models[key] = title or self.models[0]
-
-    async def choices(self, scope):
-        return dict(self._choices)
+        await super().choose_model(key, title)
+        self.models[key] = title
 
     async def choose(self, scope, name, value):
-        assert (scope.platform, scope.person) == ("web", "web")
-        self._choices.pop(name, None)
+        await super().choose(scope, name, value)
+        self.chosen[scope].pop(name, None)
         if value is not None:
-            self._choices[name] = value
-
-    async def approval(self, scope, at_least="never"):
-        return approval_policy.strictest(self._choices.get("approval"), at_least)
-
-    async def usage(self, key, person):
-        assert person.id
-        spent = values.Usage(1200, 345, money=decimal.Decimal("0.021"), cpu_seconds=1.5)
-        return histories.UsageSummary(
-            session=spent, today=spent, allowed_money=None, allowed_tokens=100_000
-        )
+            self.chosen[scope][name] = value
 
     async def claim(self, platform, event_id):
-        assert platform == "web"
-        is_new = event_id not in self._claimed
-        self._claimed.add(event_id)
-        return is_new
+        await asyncio.sleep(self.claim_seconds)
+        return await super().claim(platform, event_id)
 
-    def notify_through(self, platform, notify):
-        self._notify[platform] = notify
+    async def save_table(self, key, handle):
+        name = f"table-{handle}.csv"
+        code = f"get_ipython().save_table({handle!r}, {name!r})"
+        step = pools.Step(code)
+        if (data := self.tables.get(handle)) is not None:
+            step.outputs = (values.Result(plain="True"),)
+            step.does = lambda directory: (directory / name).write_bytes(data)
+        self._services.hosts.pool.steps[:] = [step]
+        return await super().save_table(key, handle)
 
-    async def tell(self, key, sentence):
-        """Play a sentence of the session's own."""
-        await self._notify["web"](key, sentence)
+    async def add_turn(self, key, text, *, answer="", person="U1", spent=None):
+        """Remember a turn that is over."""
+        database = self._services.database
+        session = await database.sessions.open(key)
+        turn = await database.turns.start(session.id, person=person, text=text)
+        await database.turns.finish(turn.id, values.TurnStatus.DONE, answer=answer)
+        await database.usage.add(turn.id, spent or values.Usage(), model="")
 
-    def cut_off(self, key):
-        """Play that the bot was killed in the middle of a turn, and was started again."""
-        self.past[key][-1] = dataclasses.replace(
-            self.past[key][-1], status="interrupted", answer=""
+    async def go_on(self, key, text, *, person, request_id):
+        """Go on with a turn that a bot began which is gone."""
+        database = self._services.database
+        session = await database.sessions.open(key)
+        turn = await database.turns.start(
+            session.id, person=person, text=text, request_id=request_id
         )
-        self._lanes.clear()
-        self._waiting.clear()
+        progress = suspended_turns.Progress(is_code=True)
+        await database.executions.start(turn.id, text, progress=progress.document())
+        self.resumptions.add(progress.request(turn, key))
+
+    async def spend(self, key, person, spent):
+        """Count what was used in a turn."""
+        await self.add_turn(key, "", person=person, spent=spent)
+
+    async def note_files(self, key, sentence):
+        """Remember a sentence about the files of a session, which may not have begun."""
+        session = await self._services.database.sessions.open(key)
+        await self._services.database.sessions.note_files(session.id, {"warned": sentence})
+
+    async def idle(self):
+        """Wait until no turn runs: what people see as its end comes a little earlier."""
+        await self._lanes.drained()
+
+    async def recorded(self, key):
+        """Wait until something of the turn that runs is in the store."""
+        for _ in range(1000):
+            if (await self.queries.history(key))[-1].parts:
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError("nothing was recorded")
 
     def directory(self, key):
-        """The workspace, for tests to look into."""
-        path = self._directory / key.thread
+        """The workspace of a session, for tests to look into."""
+        name = workspaces.Workspaces.name_of(values.text(key))
+        path = self._services.hosts.pool.directory / name / "data"
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def _forget_files(self, key):
-        for path in self.directory(key).iterdir():
-            path.unlink()
+    def contents(self, key):
+        """The files of a session."""
+        return contents(self.directory(key))
+
+
+def contents(directory):
+    """All files below a directory."""
+    found = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in found}
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    directory, script=echo, *, models=("good", "cheap"), notice="", is_sandboxed=True, **groups
+):
+    """Open conversations; again in the same directory, they are those of a bot that was restarted.
+
+    Args:
+        directory: for the store and the files.
+        script: what turns do.
+        models: titles of those there are.
+        notice: about models, for people.
+        is_sandboxed: whether code has walls.
+        groups: of the settings.
+    """
+    data = directory / "data"
+    config = settings.Settings(
+        paths=settings.Paths(data=data),
+        models=tuple(settings.Model(name=name, base_url="http://127.0.0.1:9") for name in models),
+        **{"sessions": settings.Sessions(closing_seconds=0.5), **groups},
+    )
+    catalogue = catalogues.Catalogue(config.models, keys={}, patience=config.patience)
+    url = await _database(data)
+    async with databases.Database.open(url, files=data / "kept") as database:
+        pool = _Pool(directory / "workspaces", config.limits, is_sandboxed)
+        service = Conversations(
+            script,
+            notice,
+            config=config,
+            hosts=local_host.LocalHost(pool),
+            database=database,
+            catalogue=catalogue,
+        )
+        with mock.patch.object(turns, "_Work", _ScriptedWork):
+            try:
+                yield service
+            finally:
+                await service.drain()
+
+
+async def _database(data):
+    data.mkdir(parents=True, exist_ok=True)
+    url = engines.default(data)
+    file = engines.file(engines.parse(url))
+    if not _blank:
+        await asyncio.to_thread(databases.upgrade, engines.parse(url))
+        _blank.append(file.read_bytes())
+    elif not file.exists():
+        file.touch(mode=0o600)
+        file.write_bytes(_blank[0])
+    return url

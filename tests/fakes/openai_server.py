@@ -133,6 +133,7 @@ class Server:
         unknown: parameters that it refuses as Google's does, or Mistral's with `is_pydantic`.
         blind: status and words by which it refuses pictures; None where its models see.
         decodes: it looks into pictures, and refuses what is none.
+        most_pictures: it takes no more of them in a request, as vLLM's.
         text_outputs: it takes no pictures as the output of a call, as llama.cpp's does.
         port: where; 0 is anywhere.
 
@@ -155,6 +156,7 @@ class Server:
         blind: tuple[int, str] | None = None,
         decodes: bool = False,
         text_outputs: bool = False,
+        most_pictures: int = 100,
         port: int = 0,
     ) -> None:
         self.mind = mind or openai_minds.Mind()
@@ -164,6 +166,7 @@ class Server:
         self.blind = blind
         self._decodes = decodes
         self._text_outputs = text_outputs
+        self._most_pictures = most_pictures
         self.port = port
         self.api_key = api_key
         self.requests: list[Request] = []
@@ -179,8 +182,7 @@ class Server:
 
     async def __aenter__(self) -> Server:
         app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_post("/v1/responses", self._responses)
+        self.routes(app)
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=1
         )
@@ -198,6 +200,15 @@ class Server:
             assert self.faults == []
             assert self.script == [], "the script was not used up"
 
+    def routes(self, app: web.Application) -> None:
+        """Add what this server answers."""
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/responses", self._responses)
+
+    def is_authorized(self, request: web.Request) -> bool:
+        """Say whether a request has the key."""
+        return request.headers.get("Authorization") == f"Bearer {self.api_key}"
+
     async def until_hung_up(self, seconds: float = 2.0) -> None:
         """Wait until a client has closed a stream before its end."""
         async with asyncio.timeout(seconds):
@@ -210,7 +221,7 @@ class Server:
         return await self._answer(request, _ResponsesWire, _responses_faults)
 
     async def _answer(self, request: web.Request, wire: Any, faults: Any) -> web.StreamResponse:
-        if request.headers.get("Authorization") != f"Bearer {self.api_key}":
+        if not self.is_authorized(request):
             given = request.headers.get("Authorization", "")
             message = f"Incorrect API key provided: {given.removeprefix('Bearer ')}"
             return _refused(401, message=message, code="invalid_api_key")
@@ -255,8 +266,11 @@ class Server:
         items = body.get("input", ())
         if self._text_outputs and any(isinstance(one.get("output"), list) for one in items):
             return 400, {"error": {"message": "Output of tool call should be 'Input text'"}}
-        if self.blind and "data:image/" in json.dumps(body):
+        if self.blind and pictures(body):
             return self.blind[0], {"error": {"message": self.blind[1]}}
+        if len(pictures(body)) > self._most_pictures:
+            words = f"At most {self._most_pictures} image(s) may be provided in one prompt."
+            return 400, {"error": {"message": words, "type": "BadRequestError"}}
         if self._decodes and not all(map(_is_readable, pictures(body))):
             words = "You uploaded an unsupported image. Please make sure your image is valid."
             return 400, {"error": {"message": words, "code": "invalid_image_format"}}
@@ -317,8 +331,9 @@ class Server:
 
 
 def pictures(body: Mapping[str, Any]) -> list[bytes]:
-    """Return the pictures of a request, decoded from their addresses."""
-    found = re.findall(r"data:image/[a-z]+;base64,([A-Za-z0-9+/=]*)", json.dumps(body))
+    """Return the pictures of a request, of any protocol, decoded."""
+    known = r'(?:data:image/[a-z]+;base64,|"media_type": "image/[a-z]+", "data": ")'
+    found = re.findall(rf"{known}([A-Za-z0-9+/=]*)", json.dumps(body))
     return [base64.b64decode(one) for one in found]
 
 

@@ -7,9 +7,13 @@ of the test, and so is whatever the script does not foresee.
 import asyncio
 import contextlib
 import dataclasses
+import itertools
+import time
+import types
 from collections.abc import Callable
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels import variable_names
 from interpreter_bot.kernels.files import workspaces
 
 OK = values.Finished(values.Ending.OK, 0.1)
@@ -37,20 +41,43 @@ class Step:
     hangs: bool = False
 
 
+_numbers = itertools.count(1)
+
+
+class Usage:
+    """What a kernel uses."""
+
+    def cpu_seconds(self):
+        return 0.0
+
+    def counted_bytes(self):
+        return 30 * 1024 * 1024
+
+
 class Kernel:
     """See the module."""
+
+    provisioner = types.SimpleNamespace(usage=Usage)
+    namespace = variable_names.VariableNames()
+    loss_reason = "It crashed."
+    restored = None
+    unrestored = ""
 
     def __init__(self, pool, key, announcement):
         self._pool = pool
         self._key = key
         self._end = None
+        self.id = str(next(_numbers))
+        self.last_used = time.monotonic()
         self.is_alive = True
         self.announcement = announcement
+        self.runs = 0
 
     async def execute(self, code, *, show, ask=None, seconds=None):
         assert self._end is None, "one execution at a time"
         if not self.is_alive:
             return values.Finished(values.Ending.REFUSED, 0.0, "Gone.", kernel_lost=True)
+        self.runs += 1
         step = self._pool.next_step()
         assert code == step.code
         self._end = asyncio.get_running_loop().create_future()
@@ -82,12 +109,14 @@ class Kernel:
 
     async def stop(self, reason="Stopped."):
         assert self._end is not None, "nothing runs"
+        self._pool.stopped.append(reason)
+        if self._end.done():
+            return
         self._end.set_result(values.Finished(values.Ending.STOPPED, 0.1, reason))
 
-    def kill_with_reason(self, ending, reason):
-        self._pool.condemned.append(reason)
-        if self._end is not None and not self._end.done():
-            self._end.set_result(values.Finished(ending, 0.1, reason, kernel_lost=True))
+    @property
+    def is_busy(self):
+        return self._end is not None
 
 
 class Lease:
@@ -106,15 +135,19 @@ class Lease:
 class Pool:
     """See the module. Every step must have been taken, and every lease be over, at its close."""
 
+    keeps_variables = False
+
     def __init__(self, directory, *steps, limits=None, is_sandboxed=True):
         self._workspaces = workspaces.Workspaces(directory, limits or settings.Limits())
-        self._steps = list(steps)
+        self.steps = list(steps)
         self._live = {}
+        self.on_loss = None
         self.is_sandboxed = is_sandboxed
         self.refusals = []
         """Errors that the next takings end in."""
         self.answers = []
-        self.condemned = []
+        self.stopped = []
+        """Reasons that executions were stopped for."""
         self.started = 0
         self.leases = []
         """Those that are not over."""
@@ -122,14 +155,17 @@ class Pool:
         """Set once a step hangs."""
 
     def next_step(self):
-        assert self._steps, "the script ran out"
-        return self._steps.pop(0)
+        assert self.steps, "the script ran out"
+        return self.steps.pop(0)
+
+    async def saved_variables(self, key):
+        return None
 
     async def workspace(self, key):
         return await self._workspaces.of(key)
 
     @contextlib.asynccontextmanager
-    async def lease(self, key):
+    async def lease(self, key, *, person=""):
         lease = Lease(self, key)
         self.leases.append(lease)
         try:
@@ -153,6 +189,6 @@ class Pool:
             self._live[key] = Kernel(self, key, LOST if former else "")
 
     def close(self):
-        assert not self._steps, "the script was not followed to its end"
+        assert not self.steps, "the script was not followed to its end"
         assert not self.refusals
         assert not self.leases

@@ -1,4 +1,7 @@
-"""What honest analysis asks of the system: none of it may be hurt by the walls."""
+"""What honest analysis asks of the system: none of it may be hurt by the walls.
+
+Above 300 lines: pieces of code, side by side so that what is missing is seen.
+"""
 
 import pathlib
 import tempfile
@@ -9,7 +12,7 @@ import pytest_asyncio
 from interpreter_bot import settings, values
 from interpreter_bot.kernels import pools
 
-pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.kernel, pytest.mark.stack, pytest.mark.asyncio(loop_scope="module")]
 # What it is: code that prints "good" last.
 WORK = {
     "numpy in threads": """
@@ -34,6 +37,16 @@ WORK = {
         forest = RandomForestClassifier(10, random_state=0, n_jobs=2)
         scores = cross_val_score(forest, x, y, cv=2, n_jobs=2)
         print("good" if scores.min() > 0.5 else scores)
+    """,
+    "scikit-learn in threads": """
+        import joblib
+        from sklearn import datasets, ensemble
+        x, y = datasets.make_classification(500, random_state=0)
+        with joblib.parallel_backend("threading", n_jobs=4):
+            forest = ensemble.RandomForestClassifier(20, random_state=0).fit(x, y)
+        boosted = ensemble.HistGradientBoostingClassifier(max_iter=10).fit(x, y)
+        scores = forest.score(x, y), boosted.score(x, y)
+        print("good" if min(scores) > 0.9 else scores)
     """,
     "joblib with a shared array": """
         import joblib, numpy
@@ -102,6 +115,34 @@ WORK = {
         os.system("tail -n 1 copy.txt > tail.txt")
         print("good" if open("tail.txt").read() == "b\\n" and int(found) >= 2 else found)
     """,
+    "sqlite of several processes": """
+        import sqlite3, subprocess, sys
+        with sqlite3.connect("many.sqlite") as base:
+            base.execute("pragma journal_mode = wal")
+            base.execute("create table t (a)")
+        code = "import sqlite3\\nbase = sqlite3.connect('many.sqlite', timeout=20)\\n" \
+            "for n in range(20):\\n with base: base.execute('insert into t values (1)')"
+        writers = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
+        ended = [writer.wait(30) for writer in writers]
+        found = base.execute("select sum(a) from t").fetchone()[0]
+        base.execute("pragma wal_checkpoint(truncate)"); base.close()
+        print("good" if (ended, found) == ([0] * 3, 60) else (ended, found))
+    """,
+    "programs in sessions and groups of their own": """
+        import os, signal, subprocess, time
+        said = subprocess.run(["ps", "-o", "sid="], capture_output=True, start_new_session=True)
+        alone = subprocess.Popen("sleep 60 & echo up; wait", shell=True, start_new_session=True,
+            stdout=subprocess.PIPE)
+        alone.stdout.readline()
+        os.killpg(alone.pid, signal.SIGTERM)
+        grouped = subprocess.Popen(["sleep", "60"], preexec_fn=lambda: (os.setpgrp(), os.nice(1)))
+        is_leader = os.getpgid(grouped.pid) == grouped.pid
+        grouped.terminate()
+        spawned = os.posix_spawnp("true", ["true"], os.environ, setsid=True)
+        ended = [alone.wait(5), grouped.wait(5), os.waitpid(spawned, 0)[1]]
+        alone.stdout.close()
+        print("good" if is_leader and ended == [-15, -15, 0] else (is_leader, ended, said))
+    """,
     "multiprocessing": """
         import math, multiprocessing
         found = []
@@ -131,6 +172,15 @@ WORK = {
         memory.close(); memory.unlink()
         print("good" if good else found)
     """,
+    "executors": """
+        import concurrent.futures, math
+        with concurrent.futures.ProcessPoolExecutor(3) as pool:
+            processes = sum(pool.map(math.isqrt, range(1000), chunksize=50))
+        with concurrent.futures.ThreadPoolExecutor(100) as pool:
+            threads = sum(pool.map(math.isqrt, range(1000)))
+        good = processes == threads == sum(map(math.isqrt, range(1000)))
+        print("good" if good else (processes, threads))
+    """,
     "asyncio": """
         import asyncio, sys
         async def serve(reader, writer):
@@ -143,6 +193,33 @@ WORK = {
         child = await asyncio.create_subprocess_exec(sys.executable, "-c", "print(5)", stdout=-1)
         said, _ = await child.communicate()
         print("good" if (line, said) == (b"hello\\n", b"5\\n") else (line, said))
+    """,
+    "asyncio with many connections, and time": """
+        import asyncio, os, signal
+        async def serve(reader, writer):
+            writer.write(await reader.read(5)); writer.close()
+        async def ask(connected):
+            reader, writer = await connected
+            writer.write(b"hello")
+            said = await reader.read(5)
+            writer.close()
+            return said
+        beaten, loop = asyncio.Event(), asyncio.get_running_loop()
+        async with await asyncio.start_unix_server(serve, "s.socket"), \
+                await asyncio.start_server(serve, "localhost", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            said = await asyncio.gather(
+                *(ask(asyncio.open_unix_connection("s.socket")) for _ in range(30)),
+                *(ask(asyncio.open_connection("localhost", port)) for _ in range(30)))
+        loop.add_signal_handler(signal.SIGALRM, beaten.set)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        await asyncio.wait_for(beaten.wait(), 5)
+        loop.remove_signal_handler(signal.SIGALRM)
+        child = await asyncio.create_subprocess_shell("cat", stdin=-1, stdout=-1)
+        said.append((await child.communicate(b"hello"))[0])
+        said.append(await asyncio.to_thread(lambda: b"hello"))
+        os.unlink("s.socket")
+        print("good" if said == [b"hello"] * 62 else said)
     """,
     "temporary files and maps": """
         import mmap, os, shutil, tempfile
@@ -165,6 +242,68 @@ WORK = {
                 fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 print("good")
+    """,
+    "maps of files, by the hundred": """
+        import mmap, numpy, tempfile
+        whole = numpy.lib.format.open_memmap("big.npy", "w+", "f8", (500, 1000))
+        whole[:] = 1; whole.flush()
+        again = numpy.load("big.npy", mmap_mode="r")
+        with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+            file.truncate(1 << 20)
+            maps = [mmap.mmap(file.fileno(), 4096) for _ in range(500)]
+            maps[0][:5] = b"hello"
+            good = all(one[:5] == b"hello" for one in maps)
+            [one.close() for one in maps]
+        print("good" if good and again.sum() == 500_000 else again.sum())
+    """,
+    "descriptors of all usual kinds, watched": """
+        import os, select, selectors, signal, threading
+        pairs = [os.pipe() for _ in range(100)]
+        with selectors.DefaultSelector() as selector:
+            for reading, _ in pairs:
+                selector.register(reading, selectors.EVENT_READ)
+            for _, writing in pairs[::10]:
+                os.write(writing, b"x")
+            ready = len(selector.select(0))
+        event = os.eventfd(1)
+        said = os.eventfd_read(event), os.read(pairs[0][0], 9)
+        [os.close(one) for pair in pairs for one in pair]
+        os.close(event)
+        print("good" if (ready, said) == (10, (1, b"x")) else (ready, said))
+    """,
+    "files watched by looking": """
+        import os, pathlib, threading, time
+        place = pathlib.Path("watched"); place.mkdir()
+        def look():
+            return {one.name: one.stat().st_mtime_ns for one in os.scandir(place)}
+        before, seen = look(), threading.Event()
+        def watch():
+            while look() == before:
+                time.sleep(0.005)
+            seen.set()
+        threading.Thread(target=watch).start()
+        (place / "new").write_text("x")
+        print("good" if seen.wait(5) else look())
+    """,
+    "locks of files between processes": """
+        import fcntl, os, subprocess, sys
+        with open("shared.lock", "wb+") as file:
+            file.truncate(1000)
+            for start in range(0, 1000, 2):
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, start)
+            code = "import fcntl; file = open('shared.lock', 'rb+')\\n" \
+                "fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1)\\n" \
+                "print('free', flush=True); fcntl.lockf(file, fcntl.LOCK_EX, 1, 2)\\n" \
+                "fcntl.flock(file, fcntl.LOCK_SH); print('got')"
+            child = subprocess.Popen([sys.executable, "-c", code], stdout=-1)
+            said = [child.stdout.readline()]
+            try:
+                child.wait(0.1)
+            except subprocess.TimeoutExpired:
+                said.append(b"waits\\n")
+            fcntl.lockf(file, fcntl.LOCK_UN)
+            said.append(child.communicate(timeout=5)[0])
+        print("good" if said == [b"free\\n", b"waits\\n", b"got\\n"] else said)
     """,
     "sockets of all usual kinds": """
         import socket
@@ -223,3 +362,17 @@ async def test_walls_do_not_hurt(kernel, work):
     printed = "".join(one.text for one in shown if isinstance(one, values.Text))
     assert finished.ending is values.Ending.OK, [one.plain for one in shown]
     assert printed.split("\n")[-2:] == ["good", ""], [one.plain for one in shown]
+
+
+async def test_what_one_cell_starts_serves_the_next(kernel):
+    for code in (
+        "import http.server, threading, urllib.request\n"
+        "server = http.server.ThreadingHTTPServer(('localhost', 0), "
+        "http.server.SimpleHTTPRequestHandler)\n"
+        "threading.Thread(target=server.serve_forever, daemon=True).start()",
+        "with urllib.request.urlopen(f'http://localhost:{server.server_port}/') as page:\n"
+        "    assert page.status == 200\n"
+        "server.shutdown(); server.server_close()",
+    ):
+        finished = await kernel.execute(code, show=lambda _: None, seconds=20)
+        assert finished.ending is values.Ending.OK

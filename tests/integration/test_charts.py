@@ -65,7 +65,7 @@ async def test_charts_open_offline_and_svg_and_formulas_have_pictures(
             (page,) = await _shown(pool, code, values.Html)
             assert page.preview.startswith(b"\x89PNG") == has_preview, name
             path = tmp_path / f"{name}.html"
-            await asyncio.to_thread(path.write_text, page.html)
+            await asyncio.to_thread(path.write_bytes, page.html)
             tab = await browser.page()
             await tab.go(path.as_uri())
             await tab.until(is_drawn)

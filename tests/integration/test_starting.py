@@ -15,8 +15,8 @@ import pytest
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels import pools
-from interpreter_bot.kernels.metering import session_processes
-from interpreter_bot.kernels.provisioning import kernel_parameters, provisioners
+from interpreter_bot.kernels.metering import session_metering
+from interpreter_bot.kernels.provisioning import provisioners, start_parameters
 
 pytestmark = pytest.mark.kernel
 
@@ -30,12 +30,12 @@ def bot(tmp_path, short_path):
 
 
 def _change_specs(monkeypatch, **changes) -> None:
-    build = kernel_parameters.build
+    build = start_parameters.build
 
     def build_changed(*arguments, **options):
         return build(*arguments, **options) | changes
 
-    monkeypatch.setattr(kernel_parameters, "build", build_changed)
+    monkeypatch.setattr(start_parameters, "build", build_changed)
 
 
 # What is wrong: (the fields of the spec, what the log says of it).
@@ -69,7 +69,7 @@ async def test_a_kernel_that_dies_before_its_use_says_how_in_the_log(bot, monkey
     async with pools.Pool.open(bot) as pool:
         with pytest.raises(errors.KernelStartError):
             await pool.take("a")
-    assert "ended unused: status" in caplog.text
+    assert f"status {signal.SIGKILL.value}" in caplog.text
 
 
 async def test_a_kernel_that_dies_while_it_gets_its_files_says_how_in_the_log(
@@ -77,14 +77,14 @@ async def test_a_kernel_that_dies_while_it_gets_its_files_says_how_in_the_log(
 ):
     attach = provisioners.ForkProvisioner.attach
 
-    async def attach_late(provisioner, workspace):
+    async def attach_late(provisioner, *directories):
         # Its first process does both in the order in which it finds them.
         signal.pidfd_send_signal(provisioner._init_fd, signal.SIGSTOP)
         signal.pidfd_send_signal(provisioner._kernel_fd, signal.SIGKILL)
         go_on = functools.partial(signal.pidfd_send_signal, provisioner._init_fd, signal.SIGCONT)
         # Longer than anybody waits for the last words of a kernel that was of use.
         asyncio.get_running_loop().call_later(1, go_on)
-        await attach(provisioner, workspace)
+        await attach(provisioner, *directories)
 
     async with pools.Pool.open(bot) as pool:
         with monkeypatch.context() as patch:
@@ -99,10 +99,10 @@ async def test_files_that_are_not_attached_in_time_end_the_kernel(bot, monkeypat
     seen = []
     attach = provisioners.ForkProvisioner.attach
 
-    async def attach_stopped(provisioner, workspace):
+    async def attach_stopped(provisioner, *directories):
         seen.append(provisioner)
         signal.pidfd_send_signal(provisioner._init_fd, signal.SIGSTOP)
-        await attach(provisioner, workspace)
+        await attach(provisioner, *directories)
 
     async with pools.Pool.open(bot) as pool:
         with monkeypatch.context() as patch:
@@ -121,8 +121,8 @@ async def test_files_that_are_not_attached_in_time_end_the_kernel(bot, monkeypat
         ("no-such-provisioner", "called no-such-provisioner is installed"),
         (
             "local-provisioner",
-            r"lacks attach, cpu_seconds, ended, host_context, host_uid, memory_bytes, oom_kills, "
-            r"processes, wait_status\. It must do what ForkProvisioner does",
+            "lacks attach, connect, ended, freeze, host_context, set_weight, thaw, usage, "
+            r"wait_status\. It must do what ForkProvisioner does",
         ),
     ],
 )
@@ -195,8 +195,8 @@ async def test_an_end_of_the_first_process_is_the_end_of_the_wait(bot):
     async with pools.Pool.open(bot) as pool:
         kernel = await pool.take("a")
         launched = pool.live["a"]
-        pids = launched.provisioner.processes().pids()
+        pids = launched.provisioner.usage().pids()
         signal.pidfd_send_signal(launched.provisioner._init_fd, signal.SIGKILL)
         await launched.provisioner.wait()
         assert not kernel.is_alive
-        assert not any(map(session_processes.start_ticks, pids))
+        assert not any(map(session_metering.start_ticks, pids))

@@ -14,7 +14,7 @@ import pytest
 from interpreter_bot import settings
 from interpreter_bot.agent import budgets, loops, observations, transcripts
 from interpreter_bot.agent.llms import catalogues
-from interpreter_bot.agent.llms.embedded import embedded_server
+from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.agent.loops import OutcomeKind
 from tests.unit.agent import scripts
 
@@ -41,7 +41,7 @@ async def test_question_about_a_file_is_answered_from_what_the_code_printed(mode
     transcript = transcripts.Transcript()
     transcript.add_user_message(f"{told}\n\nWhat is the sum of paid?")
     observer, environment = scripts.Watcher(), scripts.Workbench(scripts.printed("7193\n"))
-    async with embedded_server.EmbeddedServer.open(chosen, tmp_path) as local:
+    async with on_demand_model.OnDemandModel.open(chosen, tmp_path) as local:
         catalogue = catalogues.Catalogue(
             [local.model],
             keys={},

@@ -1,11 +1,12 @@
-"""The catalogue of models: those of the settings, or discovered, opened when first used."""
+"""The catalogue of models, opened when first used."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import logging
+import importlib
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import openai
 import pydantic
@@ -14,55 +15,22 @@ from interpreter_bot import errors, settings
 from interpreter_bot.agent import model_errors, ports
 from interpreter_bot.agent.llms import (
     chat_completions,
-    fenced_llm,
+    code_block_llm,
+    model_discovery,
     picture_support,
     responses_api,
     retries,
     tool_support,
 )
 
-_log = logging.getLogger(__name__)
-
-_KEY: Final = "OPENAI_API_KEY"
-_URL: Final = "OPENAI_BASE_URL"
-_NAME: Final = "OPENAI_MODEL"
-_DEFAULT: Final = "gpt-5-mini"
-_SECONDS: Final = 5.0
-_MOST: Final = 50
-
 _OWN_SILENCE_SECONDS: Final = 1200.0
 
 
-async def discover(environment: Mapping[str, str]) -> tuple[settings.Model, ...]:
-    """Discover models from the environment variables that OpenAI's tools use.
+class _Client(Protocol):
+    """A connection pool of either SDK."""
 
-    `OPENAI_MODEL` names the model, or several, with commas; without it a server named by
-    `OPENAI_BASE_URL` is asked for its models, and for OpenAI's own a small one is taken.
-
-    Returns:
-        The models, the default first; none if no variable is set or the server does not answer.
-    """
-    url, key = environment.get(_URL, ""), environment.get(_KEY, "")
-    if not url and not key:
-        return ()
-    names = [name.strip() for name in environment.get(_NAME, "").split(",") if name.strip()]
-    if not names:
-        names = await _listed(url, key) if url else [_DEFAULT]
-    if url:
-        return tuple(settings.Model(name=name, base_url=url) for name in names)
-    return tuple(settings.Model(name=name) for name in names)
-
-
-async def _listed(url: str, key: str) -> list[str]:
-    client = openai.AsyncOpenAI(
-        base_url=url, api_key=key or "none", timeout=_SECONDS, max_retries=0
-    )
-    async with client:
-        try:
-            return [model.id async for model in client.models.list()][:_MOST]
-        except openai.OpenAIError as error:
-            _log.warning("the server of %s does not list its models: %s", _URL, error)
-            return []
+    async def close(self) -> None:
+        """Close all connections."""
 
 
 class Catalogue:
@@ -76,7 +44,7 @@ class Catalogue:
         sleep: waits between tries.
 
     Raises:
-        SettingsError: two models have one title.
+        SettingsError: two models have one title, or one needs a library that is not installed.
     """
 
     def __init__(
@@ -93,12 +61,26 @@ class Catalogue:
             titles = [model.title for model in models]
             twice = next(title for title in titles if titles.count(title) > 1)
             raise errors.SettingsError(f"Two models are called {twice!r}: give one a `label`.")
+        if (
+            any(one.protocol == "anthropic" for one in models)
+            and not model_discovery.has_anthropics_sdk()
+        ):
+            raise errors.SettingsError(model_discovery.NO_SDK)
         self._keys = keys
         self._patience = patience
         self._servers = servers or {}
         self._sleep = sleep
-        self._clients: list[openai.AsyncOpenAI] = []
+        self._clients: list[_Client] = []
         self._llms: dict[str, picture_support.PictureFallbackLlm] = {}
+
+    async def prepare(self) -> None:
+        """Import what these models need, by a thread: it takes seconds.
+
+        For all else that runs, even that is a stand-still of tenths of a second; so it is done
+        before people are served.
+        """
+        if any(one.protocol == "anthropic" for one in self._models.values()):
+            await asyncio.to_thread(importlib.import_module, model_discovery.MESSAGES)
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -151,6 +133,8 @@ class Catalogue:
 
     def _speaking(self, model: settings.Model) -> ports.Llm:
         server = self._servers.get(model.title)
+        if model.protocol == "anthropic":
+            return self._messages(model)
         if server is None:
             return _speaking(self._opened(model), model)
 
@@ -160,17 +144,31 @@ class Catalogue:
         return retries.StartingServerLlm(server, connected)
 
     def _opened(self, model: settings.Model) -> openai.AsyncOpenAI:
-        key = self._keys.get(model.api_key_variable)
-        patience = self._patience
         client = openai.AsyncOpenAI(
             # Local servers need no key, but the SDK does.
-            api_key=(key.get_secret_value() if key else "") or "none",
+            api_key=self._key(model) or "none",
             base_url=model.base_url,
             max_retries=0,
-            timeout=openai.Timeout(patience.silence_seconds, connect=patience.connect_seconds),
+            timeout=self._timeout(),
         )
         self._clients.append(client)
         return client
+
+    def _messages(self, model: settings.Model) -> ports.Llm:
+        from interpreter_bot.agent.llms import anthropic_messages
+
+        client = anthropic_messages.client(model.base_url, self._key(model), self._timeout())
+        self._clients.append(client)
+        return anthropic_messages.MessagesLlm(client, model)
+
+    def _key(self, model: settings.Model) -> str:
+        key = self._keys.get(model.api_key_variable)
+        return key.get_secret_value() if key else ""
+
+    def _timeout(self) -> openai.Timeout:
+        return openai.Timeout(
+            self._patience.silence_seconds, connect=self._patience.connect_seconds
+        )
 
     def _connected(self, address: retries.ServerAddress) -> openai.AsyncOpenAI:
         """Open a connection to a server started by the bot on this machine."""
@@ -198,10 +196,10 @@ def _speaking(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:
         case "responses":
             return responses_api.ResponsesLlm(client, model)
         case "fenced":
-            return fenced_llm.FencedLlm(
+            return code_block_llm.FencedLlm(
                 chat_completions.ChatCompletionsLlm(client, model), is_small=model.is_small
             )
-        case "auto":
+        case _:
             with_tools = chat_completions.ChatCompletionsLlm(client, model)
-            without = fenced_llm.FencedLlm(with_tools, is_small=model.is_small)
+            without = code_block_llm.FencedLlm(with_tools, is_small=model.is_small)
             return tool_support.AdaptiveLlm(with_tools, without, is_small=model.is_small)

@@ -12,7 +12,12 @@ import openai
 
 from interpreter_bot import settings, values
 from interpreter_bot.agent import chat_messages, model_errors, ports
-from interpreter_bot.agent.llms import reasoning_replay, reply_assembly, sdk_errors, server_quirks
+from interpreter_bot.agent.llms import (
+    model_reply_assembly,
+    reasoning_replay,
+    sdk_errors,
+    server_quirks,
+)
 
 _OFFICIAL: Final = "https://api.openai.com"
 OF_OUTPUTS: Final = "[The pictures of this output:]"
@@ -39,7 +44,7 @@ class ChatCompletionsLlm:
         finds_calls: bool = False,
     ) -> chat_messages.Reply:
         """Request a reply; with `finds_calls`, calls that are written as text count as calls."""
-        assembler = reply_assembly.ReplyAssembler(
+        assembler = model_reply_assembly.ReplyAssembler(
             listener, prompt, finds_calls=finds_calls, origin=self._origin
         )
         said: list[dict[str, Any]] = [{"role": "system", "content": prompt.system}]
@@ -55,7 +60,7 @@ class ChatCompletionsLlm:
         said: list[dict[str, Any]],
         prompt: chat_messages.Prompt,
         *,
-        assembler: reply_assembly.ReplyAssembler,
+        assembler: model_reply_assembly.ReplyAssembler,
         extra: dict[str, Any],
         stops_at_block: bool = False,
     ) -> chat_messages.Reply:
@@ -98,7 +103,7 @@ class ChatCompletionsLlm:
 
     @contextlib.asynccontextmanager
     async def _opened(
-        self, parameters: dict[str, Any], assembler: reply_assembly.ReplyAssembler
+        self, parameters: dict[str, Any], assembler: model_reply_assembly.ReplyAssembler
     ) -> AsyncIterator[openai.AsyncStream[Any]]:
         """Open the stream, retrying without the parameters that the server rejects."""
         while True:
@@ -118,7 +123,8 @@ class ChatCompletionsLlm:
             except openai.APIStatusError as error:
                 if self._quirks.learn(error, sent):
                     continue
-                if reasoning_replay.is_refused(error, parameters):
+                said = f"{error.param} {error.message} {error.body}"
+                if reasoning_replay.is_refused(error.status_code, said, parameters):
                     parameters = reasoning_replay.without(parameters)
                     assembler.is_reasoning_refused = True
                     continue
@@ -144,7 +150,7 @@ def well_formed(sent: Any) -> Any:  # noqa: ANN401
     return sent
 
 
-async def chunks(stream: openai.AsyncStream[Any]) -> AsyncGenerator[object, None]:
+async def chunks(stream: AsyncIterator[object]) -> AsyncGenerator[object, None]:
     """Iterate over a stream's chunks; the iterator can be closed early."""
     while True:
         try:
@@ -156,7 +162,7 @@ async def chunks(stream: openai.AsyncStream[Any]) -> AsyncGenerator[object, None
             raise sdk_errors.UnreadableError from error
 
 
-def _hear(chunk: object, assembler: reply_assembly.ReplyAssembler) -> None:
+def _hear(chunk: object, assembler: model_reply_assembly.ReplyAssembler) -> None:
     """Process one stream chunk. The SDK checks no shapes, so nothing is taken for granted."""
     counted = getattr(chunk, "usage", None)
     assembler.usage = _usage(counted) or assembler.usage
@@ -226,7 +232,7 @@ def wire_messages(
             case chat_messages.UserMessage():
                 yield {"role": "user", "content": wire_content(message.text, message.pictures)}
             case chat_messages.AssistantMessage():
-                yield _said(message, origin)
+                yield _assistant_message(message, origin)
             case chat_messages.ToolResult():
                 yield {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
                 seen += message.pictures
@@ -234,7 +240,7 @@ def wire_messages(
         yield {"role": "user", "content": wire_content(OF_OUTPUTS, tuple(seen))}
 
 
-def _said(message: chat_messages.AssistantMessage, origin: str) -> dict[str, Any]:
+def _assistant_message(message: chat_messages.AssistantMessage, origin: str) -> dict[str, Any]:
     """Convert a model's message, with the reasoning that its provider wants back."""
     kept = reasoning_replay.fields(message, origin)
     if not message.calls:

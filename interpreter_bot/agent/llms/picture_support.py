@@ -8,13 +8,13 @@ import re
 from typing import Final
 
 from interpreter_bot import settings
-from interpreter_bot.agent import chat_messages, model_errors, picture_messages, ports
+from interpreter_bot.agent import chat_messages, model_errors, picture_selection, ports, tools
 
 _log = logging.getLogger(__name__)
 
 # Errors about one picture, which prove nothing about the model.
 _UNREADABLE: Final = re.compile(
-    r"unsupported image\b(?! input)|invalid[ _]image|at most [1-9]\d* image"
+    r"unsupported image\b(?! input)|invalid[ _]image"
     r"|image[^.\n]{0,60}\b(?:invalid|corrupt|truncated|format|mime|media type|too large|exceed)"
     r"|(?:could not|cannot|failed to|unable to)[^.\n]{0,30}"
     r"(?:process|decode|load|read|identify|parse)[^.\n]{0,30}image|valid image|image_parse_error",
@@ -28,12 +28,15 @@ _REFUSED: Final = re.compile(
     r"|content[^.\n]{0,40}(?:must|should) be[^.\n]{0,20}string",
     re.IGNORECASE,
 )
+_TOO_MANY: Final = re.compile(r"at most ([1-9]\d{0,5}) image", re.IGNORECASE)
 _TOLD: Final = "This language model cannot look at pictures: it is told of them in words."
 
 
 def refusal(said: str) -> model_errors.ModelError | None:
     """Return the error that a server's message about pictures stands for; each server words it
     its own way."""
+    if most := _TOO_MANY.search(said):
+        return model_errors.TooManyPicturesError(int(most[1]))
     if _UNREADABLE.search(said):
         return model_errors.PictureUnreadableError()
     if _REFUSED.search(said):
@@ -55,17 +58,16 @@ class PictureFallbackLlm:
         self._llm = llm
         self._is_sure = model.can_see_images == "yes"
         self.is_blind = model.can_see_images == "no"
+        self._most = picture_selection.MOST
 
     async def reply(
         self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
     ) -> chat_messages.Reply:
         """Request a reply, with pictures or with their descriptions alone."""
-        if not picture_messages.any_in(prompt.messages):
-            return await self._llm.reply(prompt, listener=listener)
-        told = dataclasses.replace(prompt, messages=picture_messages.without(prompt.messages))
+        told = dataclasses.replace(prompt, messages=picture_selection.without(prompt.messages))
         if not self.is_blind:
             try:
-                return await self._llm.reply(prompt, listener=listener)
+                return await self._limited(prompt, listener)
             except model_errors.PicturesRefusedError:
                 if self._is_sure:
                     raise
@@ -76,4 +78,19 @@ class PictureFallbackLlm:
                 _log.info("a model's server could not read a picture")
                 reply = await self._llm.reply(told, listener=listener)
                 return dataclasses.replace(reply, are_pictures_refused=True)
-        return await self._llm.reply(told, listener=listener)
+        blindly = tuple(tool for tool in prompt.tools if tool.name != tools.VIEW_IMAGE)
+        return await self._llm.reply(dataclasses.replace(told, tools=blindly), listener=listener)
+
+    async def _limited(
+        self, prompt: chat_messages.Prompt, listener: ports.ReplyListener
+    ) -> chat_messages.Reply:
+        """Request a reply, with as many pictures as the server has shown to take."""
+        while True:
+            messages = picture_selection.newest(prompt.messages, self._most)
+            limited = dataclasses.replace(prompt, messages=messages)
+            try:
+                return await self._llm.reply(limited, listener=listener)
+            except model_errors.TooManyPicturesError as error:
+                if error.most >= self._most:
+                    raise model_errors.PictureUnreadableError from error
+                self._most = error.most

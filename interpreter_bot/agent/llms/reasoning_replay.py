@@ -1,8 +1,9 @@
 """A model's reasoning as its provider sent it, to be given back with the model's message.
 
 Chat completions carry it in fields beside the text, and Gemini signs each call; Responses has items
-of its own, whose order among the calls counts. Without it a model begins to think anew at every
-step, and some servers refuse the step. It goes back unchanged, to the model it came from.
+of its own and Anthropic blocks, whose order among the calls counts. Without it a model begins to
+think anew at every step, and some servers refuse the step. It goes back unchanged, to the model it
+came from.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _DETAILS: Final = "reasoning_details"
 _EXTRA: Final = "extra_content"
 FIELDS: Final = (*_TEXTS, _DETAILS, _EXTRA)
 """The fields of chat completions that carry it."""
+BLOCKS: Final = ("thinking", "redacted_thinking")
+"""The types of the blocks that carry it over Anthropic's protocol."""
 
 # The most characters of one reply. A part would be refused, so longer reasoning is dropped as a
 # whole.
@@ -76,8 +79,8 @@ class Collector:
             self._extras[str(number)] = extra
 
     def item(self, item: Mapping[str, Any]) -> None:
-        """Collect an item of a Responses reply, in order; items we can rewrite ourselves by name
-        only."""
+        """Collect an item of a Responses reply, or a block of Anthropic's, in order; those we can
+        rewrite ourselves by name only."""
         if self._fits(item):
             self._items.append(dict(item))
 
@@ -140,7 +143,7 @@ def signatures(said: chat_messages.AssistantMessage, origin: str) -> list[dict[s
 
 
 def items(said: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapping[str, Any]]:
-    """Return the order of a message's parts among the items of a Responses reply.
+    """Return the order of a message's parts among the items, or blocks, of a reply.
 
     Returns:
         For each item its `reasoning_replay`; or `message`, which stands for the text; or `call`,
@@ -160,10 +163,15 @@ def items(said: chat_messages.AssistantMessage, origin: str) -> Iterator[Mapping
     yield from known
 
 
-def is_refused(error: openai.APIStatusError, parameters: Mapping[str, Any]) -> bool:
-    """Say whether a server refused a request because of the reasoning in it."""
-    said = f"{error.param} {error.message} {error.body}"
-    is_about_it = error.status_code in (400, 404, 422) and bool(_REFUSED.search(said))
+def is_refused(status_code: int, said: str, parameters: Mapping[str, Any]) -> bool:
+    """Say whether a server refused a request because of the reasoning in it.
+
+    Args:
+        status_code: of the refusal.
+        said: all its words.
+        parameters: the request.
+    """
+    is_about_it = status_code in (400, 404, 422) and bool(_REFUSED.search(said))
     return is_about_it and without(parameters) != parameters
 
 
@@ -186,6 +194,8 @@ def _unnamed(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _bare(message: Mapping[str, Any]) -> dict[str, Any]:
     kept = {name: value for name, value in message.items() if name not in FIELDS}
+    if isinstance(kept.get("content"), list):
+        kept["content"] = [one for one in kept["content"] if one.get("type") not in BLOCKS]
     if "tool_calls" in kept:
         kept["tool_calls"] = [_bare(one) for one in kept["tool_calls"]]
     return kept

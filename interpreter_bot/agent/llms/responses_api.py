@@ -13,8 +13,8 @@ from interpreter_bot import settings
 from interpreter_bot.agent import chat_messages, model_errors, ports
 from interpreter_bot.agent.llms import (
     chat_completions,
+    model_reply_assembly,
     reasoning_replay,
-    reply_assembly,
     sdk_errors,
     server_quirks,
 )
@@ -37,17 +37,17 @@ class ResponsesLlm:
         self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
     ) -> chat_messages.Reply:
         """Request a reply."""
-        assembler = reply_assembly.ReplyAssembler(listener, prompt, origin=self._origin)
+        assembler = model_reply_assembly.ReplyAssembler(listener, prompt, origin=self._origin)
         try:
-            return await self._heard(prompt, assembler)
+            return await self._stream_reply(prompt, assembler)
         except sdk_errors.ReasoningRefusedError:
             # The server sent only that refusal, so no listener has heard anything yet.
-            assembler = reply_assembly.ReplyAssembler(listener, prompt, origin=self._origin)
+            assembler = model_reply_assembly.ReplyAssembler(listener, prompt, origin=self._origin)
             assembler.is_reasoning_refused = True
-            return await self._heard(prompt, assembler)
+            return await self._stream_reply(prompt, assembler)
 
-    async def _heard(
-        self, prompt: chat_messages.Prompt, assembler: reply_assembly.ReplyAssembler
+    async def _stream_reply(
+        self, prompt: chat_messages.Prompt, assembler: model_reply_assembly.ReplyAssembler
     ) -> chat_messages.Reply:
         with sdk_errors.translate(assembler, api_key=self._client.api_key):
             stream = await self._opened(prompt, assembler)
@@ -65,7 +65,7 @@ class ResponsesLlm:
         return assembler.reply()
 
     async def _opened(
-        self, prompt: chat_messages.Prompt, assembler: reply_assembly.ReplyAssembler
+        self, prompt: chat_messages.Prompt, assembler: model_reply_assembly.ReplyAssembler
     ) -> openai.AsyncStream[Any]:
         parameters = self._parameters(prompt)
         if assembler.is_reasoning_refused:
@@ -81,7 +81,8 @@ class ResponsesLlm:
             except openai.APIStatusError as error:
                 if self._quirks.learn(error, sent):
                     continue
-                if reasoning_replay.is_refused(error, parameters):
+                said = f"{error.param} {error.message} {error.body}"
+                if reasoning_replay.is_refused(error.status_code, said, parameters):
                     parameters = reasoning_replay.without(parameters)
                     assembler.is_reasoning_refused = True
                     continue
@@ -115,7 +116,7 @@ class ResponsesLlm:
 
 
 def _hear(
-    event: object, assembler: reply_assembly.ReplyAssembler
+    event: object, assembler: model_reply_assembly.ReplyAssembler
 ) -> model_errors.ModelError | None:
     """Process one stream event. The SDK checks no shapes, so nothing is taken for granted."""
     item = getattr(event, "item", None)
@@ -151,7 +152,7 @@ def _hear(
     return None
 
 
-def _end(response: object, assembler: reply_assembly.ReplyAssembler) -> None:
+def _end(response: object, assembler: model_reply_assembly.ReplyAssembler) -> None:
     details = getattr(response, "incomplete_details", None)
     assembler.finish = sdk_errors.finish(_text(details, "reason") or "stop")
     counted = getattr(response, "usage", None)
@@ -209,7 +210,7 @@ def wire_items(
             case chat_messages.UserMessage():
                 yield {"role": "user", "content": _content(message.text, message.pictures)}
             case chat_messages.AssistantMessage():
-                yield from _said(message, list(reasoning_replay.items(message, origin)))
+                yield from _assistant_items(message, list(reasoning_replay.items(message, origin)))
             case chat_messages.ToolResult():
                 shown = message.pictures if shows_outputs else ()
                 output = _content(message.text, shown)
@@ -219,7 +220,7 @@ def wire_items(
         yield {"role": "user", "content": _content(chat_completions.OF_OUTPUTS, tuple(seen))}
 
 
-def _said(
+def _assistant_items(
     message: chat_messages.AssistantMessage, order: list[Mapping[str, Any]]
 ) -> Iterable[dict[str, Any]]:
     """Convert a model's message; in the order in which its parts came, as far as that is known."""
@@ -235,11 +236,11 @@ def _said(
         elif "message" in one and is_told:
             # Several texts are one to us, and stand where the first did.
             is_told = False
-            yield _told(message.text, one["message"])
+            yield _text_item(message.text, one["message"])
     yield from map(_call, left.values())
 
 
-def _told(text: str, named: Mapping[str, str]) -> dict[str, Any]:
+def _text_item(text: str, named: Mapping[str, str]) -> dict[str, Any]:
     if "id" not in named:
         return {"role": "assistant", "content": text, **named}
     content = [{"type": "output_text", "text": text, "annotations": []}]

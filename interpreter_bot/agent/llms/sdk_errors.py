@@ -1,4 +1,4 @@
-"""Translate exceptions of the SDK into `agent.model_errors`; the only place that does."""
+"""Translate exceptions of SDKs, and what servers say, into `agent.model_errors`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import openai
 
 from interpreter_bot import values
 from interpreter_bot.agent import chat_messages, model_errors
-from interpreter_bot.agent.llms import picture_support, reply_assembly
+from interpreter_bot.agent.llms import model_reply_assembly, picture_support
 
 _log = logging.getLogger(__name__)
 
 _CONTEXT: Final = re.compile(
-    r"context[ _](?:length|window|size)|maximum context|too many tokens|prompt is too long"
+    r"context[ _](?:length|window|size|limit)|maximum context|too many tokens|prompt is too long"
     r"|exceeds? the (?:available|model'?s) context|input is too long|max_prompt_tokens",
     re.IGNORECASE,
 )
@@ -31,7 +31,9 @@ _TOOLS: Final = re.compile(
     re.IGNORECASE,
 )
 _FILTER: Final = re.compile(r"content_filter|content_policy|content management policy|safety")
-_QUOTA: Final = re.compile(r"insufficient_quota|billing|exceeded your current quota")
+_QUOTA: Final = re.compile(
+    r"insufficient_quota|billing|exceeded your current quota|credit balance is too low"
+)
 _REASONING: Final = "invalid_encrypted_content"
 _SECRET: Final = re.compile(r"\bsk-[\w\-*.]{4,}|\bBearer\s+\S+", re.IGNORECASE)
 _DETAIL_CHARACTERS: Final = 500
@@ -45,13 +47,13 @@ class ReasoningRefusedError(model_errors.RequestRefusedError):
     """What was given back of a model's reasoning was refused in the stream of its answer."""
 
 
-class UnreadableError(openai.OpenAIError):
+class UnreadableError(Exception):
     """An event of a stream is no JSON."""
 
 
 @contextlib.contextmanager
-def translate(assembler: reply_assembly.ReplyAssembler, *, api_key: str) -> Iterator[None]:
-    """Translate SDK exceptions raised inside.
+def translate(assembler: model_reply_assembly.ReplyAssembler, *, api_key: str) -> Iterator[None]:
+    """Translate exceptions of the `openai` SDK raised inside.
 
     Args:
         assembler: has what was received until then.
@@ -59,17 +61,36 @@ def translate(assembler: reply_assembly.ReplyAssembler, *, api_key: str) -> Iter
     """
     try:
         yield
-    except openai.OpenAIError as error:
-        _scrub(error, api_key)
+    except (openai.OpenAIError, UnreadableError) as error:
         failure = _failure(error, has_pictures=assembler.has_pictures)
-        _log.warning("a model failed: %s: %s", type(failure).__name__, _detail(error))
-        # A reply that is complete stays so, even if the connection then fails.
-        if assembler.finish is None:
-            raise cut(assembler, otherwise=failure) from error
+        give_up(error, failure, assembler, api_key=api_key)
+
+
+def give_up(
+    error: Exception,
+    failure: model_errors.ModelError,
+    assembler: model_reply_assembly.ReplyAssembler,
+    *,
+    api_key: str,
+) -> None:
+    """Log an SDK's exception without our key, and raise what it stands for.
+
+    A reply that is complete stays so, even if the connection then fails: nothing is raised.
+
+    Args:
+        error: the exception.
+        failure: what it stands for where nothing of a reply had come yet.
+        assembler: see `translate`.
+        api_key: see `translate`.
+    """
+    _scrub(error, api_key)
+    _log.warning("a model failed: %s: %s", type(failure).__name__, _detail(error))
+    if assembler.finish is None:
+        raise cut(assembler, otherwise=failure) from error
 
 
 def cut(
-    assembler: reply_assembly.ReplyAssembler, *, otherwise: model_errors.ModelError
+    assembler: model_reply_assembly.ReplyAssembler, *, otherwise: model_errors.ModelError
 ) -> model_errors.ModelError:
     """Return a `CutError` with the partial reply; `otherwise` if nothing had come yet."""
     if not assembler.has_heard or isinstance(otherwise, model_errors.RefusedError):
@@ -77,7 +98,7 @@ def cut(
     return model_errors.CutError(assembler.reply(is_whole=False))
 
 
-def _failure(error: openai.OpenAIError, *, has_pictures: bool) -> model_errors.ModelError:
+def _failure(error: Exception, *, has_pictures: bool) -> model_errors.ModelError:
     match error:
         case openai.APITimeoutError():
             return model_errors.SilentError()
@@ -85,8 +106,8 @@ def _failure(error: openai.OpenAIError, *, has_pictures: bool) -> model_errors.M
             return model_errors.UnreachableError()
         case openai.APIStatusError():
             said = f"{error.code} {error.type} {error.message}"
-            is_of_sight = has_pictures and error.status_code not in (401, 403, 429)
-            return (picture_support.refusal(said) if is_of_sight else None) or _of_status(error)
+            headers = error.response.headers
+            return of_status(error.status_code, said, headers, has_pictures=has_pictures)
         case openai.APIResponseValidationError() | UnreadableError():
             return model_errors.GarbledError()
         case openai.APIError():
@@ -95,10 +116,22 @@ def _failure(error: openai.OpenAIError, *, has_pictures: bool) -> model_errors.M
             return model_errors.RequestRefusedError()
 
 
-def _of_status(error: openai.APIStatusError) -> model_errors.ModelError:
-    said = f"{error.code} {error.type} {error.message}"
-    wait = retry_after_seconds(error.response.headers)
-    match error.status_code:
+def of_status(
+    status_code: int, said: str, headers: Mapping[str, str], *, has_pictures: bool
+) -> model_errors.ModelError:
+    """Return the error that a server's refusal of a request stands for.
+
+    Args:
+        status_code: of HTTP.
+        said: codes and words of the refusal.
+        headers: of the response, in which it may say how long to wait.
+        has_pictures: the request contained pictures.
+    """
+    is_of_sight = has_pictures and status_code not in (401, 403, 429)
+    if is_of_sight and (refused := picture_support.refusal(said)):
+        return refused
+    wait = retry_after_seconds(headers)
+    match status_code:
         case 401 | 403:
             return model_errors.KeyRefusedError()
         case 404:
@@ -120,6 +153,8 @@ def _of_status(error: openai.APIStatusError) -> model_errors.ModelError:
 
 def _of_words(said: str) -> model_errors.ModelError | None:
     """Return the error that a message's words reveal, for every server has codes of its own."""
+    if _QUOTA.search(said):
+        return model_errors.QuotaError()
     if _CONTEXT.search(said):
         return model_errors.ContextTooLongError()
     if _FILTER.search(said):
@@ -132,9 +167,7 @@ def _of_words(said: str) -> model_errors.ModelError | None:
 def of_code(code: str, message: str) -> model_errors.ModelError:
     """Return the error for a code that came inside a stream."""
     said = f"{code} {message}"
-    if _QUOTA.search(said):
-        return model_errors.QuotaError()
-    if "rate_limit" in said:
+    if "rate_limit" in said and not _QUOTA.search(said):
         return model_errors.RateLimitedError()
     if _REASONING in said:
         return ReasoningRefusedError()
@@ -155,7 +188,7 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _scrub(error: openai.OpenAIError, api_key: str) -> None:
+def _scrub(error: Exception, api_key: str) -> None:
     """Remove our key from an error: servers quote it, and an error travels far."""
 
     def wiped(value: str) -> str:
@@ -164,13 +197,16 @@ def _scrub(error: openai.OpenAIError, api_key: str) -> None:
         return _SECRET.sub("[key]", value)
 
     error.args = tuple(wiped(str(arg)) for arg in error.args)
-    if isinstance(error, openai.APIError):
-        error.message = wiped(error.message)
+    # The attributes of both SDKs' errors.
+    known = vars(error)
+    if "message" in known:
+        known["message"] = wiped(str(known["message"]))
+    if "body" in known:
         with contextlib.suppress(ValueError):
-            error.body = json.loads(wiped(json.dumps(error.body, default=str)))
+            known["body"] = json.loads(wiped(json.dumps(known["body"], default=str)))
 
 
-def _detail(error: openai.OpenAIError) -> str:
+def _detail(error: Exception) -> str:
     status = getattr(error, "status_code", "")
     said = _BLOB.sub("[…]", str(error))[:_DETAIL_CHARACTERS]
     return f"{type(error).__name__} {status} {said}".replace("\n", " ")
@@ -206,7 +242,7 @@ def _is_count(value: object) -> TypeGuard[int]:
 def finish(reason: object) -> chat_messages.Finish | None:
     """Read why a reply ended; None for no known reason."""
     match reason:
-        case "length" | "max_tokens" | "max_output_tokens":
+        case "length" | "max_tokens" | "max_output_tokens" | "model_context_window_exceeded":
             return chat_messages.Finish.LENGTH
         case "content_filter" | "refusal" | "safety":
             return chat_messages.Finish.FILTERED

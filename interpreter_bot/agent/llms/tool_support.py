@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from interpreter_bot.agent import chat_messages, model_errors, ports
-from interpreter_bot.agent.llms import chat_completions, fenced_llm
+from interpreter_bot.agent.llms import chat_completions, code_block_llm
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class AdaptiveLlm:
     def __init__(
         self,
         with_tools: chat_completions.ChatCompletionsLlm,
-        without: fenced_llm.FencedLlm,
+        without: code_block_llm.FencedLlm,
         *,
         is_small: bool,
         clock: Callable[[], float] = time.monotonic,
@@ -104,11 +104,11 @@ class AdaptiveLlm:
         try:
             again = await self._with_tools.reply(prompt, listener=listener, finds_calls=True)
         except model_errors.CutError as error:
-            error.partial = fenced_llm.with_both(reply, error.partial)
+            error.partial = code_block_llm.with_both(reply, error.partial)
             raise
         if again.calls and again.call_format is not chat_messages.CallFormat.NATIVE:
             self._go_over("it writes its calls as text", listener)
-        return fenced_llm.with_both(reply, again)
+        return code_block_llm.with_both(reply, again)
 
     def _go_over(self, reason: str, listener: ports.ReplyListener) -> None:
         if self._trial_at is None:

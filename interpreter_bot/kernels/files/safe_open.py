@@ -2,8 +2,8 @@
 
 Nothing here follows a link, leaves the directory or its file system, waits for a fifo, or recurses.
 Directories are held as descriptors; paths are bytes relative to them. Every function blocks, for as
-long as the disk takes. `scans` lists and measures with these, `transfers` reads and writes with
-them.
+long as the disk takes. `directory_contents` lists and measures with these, `copies_in_and_out`
+reads and writes with them.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Workspaces: each session's own directory, which its code sees as /mnt/data.
 
 All content is hostile, and may change during a scan. Files go by the names that
-`scans.display_name` gives them: relative, harmless to print, and never two files of one name. No
-method returns a path (except `directory`, for provisioning), so that a workspace can move to
-another machine.
+`directory_contents.display_name` gives them: relative, harmless to print, and never two files of
+one name. No method returns a path (except `directory`, for provisioning), so that a workspace can
+move to another machine.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import hashlib
@@ -15,83 +16,58 @@ import os
 import pathlib
 import re
 import secrets
-import unicodedata
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
-from typing import Protocol
+from typing import Final
 
-from interpreter_bot import settings, values
-from interpreter_bot.kernels.files import safe_open, scans, transfers
-
-NAME_BYTES = 200
-"""Longest name that `safe_name` gives, so that a number still fits into the system's 255."""
+from interpreter_bot import cancellation, errors, settings, values
+from interpreter_bot.kernels.files import copies_in_and_out, directory_contents, safe_open
+from interpreter_bot.text import file_names
 
 _DATA = "data"
+_VARIABLES = "variables"
 _REMOVED = ".removed-"
 _MOST_SKIPPED = 100
+_MOST_MARKED: Final = 200_000  # some 40 MB
+_NO_MARK: Final = "It is not known any more which files were there before."
+# Buffers of two generations, and some files more.
+_SAVED_FILES = 3000
 _OVERSHOOT = 2  # so that slightly over the limits is distinguished from far over
-_SUFFIX = re.compile(r"(?:\.tar)?\.[^. ]{1,16}\Z")
-_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d) *(?:\.|\Z)", re.IGNORECASE)
-
-
-class Writable(Protocol):
-    """Target of a file's copy; called in a thread."""
-
-    def write(self, data: bytes, /) -> object:
-        """Write all of `data`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Mark:
-    """Snapshot of a workspace's files, for `Workspace.changes_since` alone."""
+class _Mark:
+    """Snapshot of a workspace's files."""
 
-    identities: Mapping[bytes, scans.Identity]
+    identities: Mapping[bytes, directory_contents.Identity]
     is_truncated: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Changes:
-    """New and changed files since a mark.
+class Marks:
+    """The latest snapshots of all workspaces, by name; bounded by the files in all of them."""
 
-    Attributes:
-        files: regular files, by name; they may change again before they are read.
-        skipped: (name, reason) of what will not be read; the reason ends the sentence
-            "x was left out: …". At most 100.
-        is_truncated: there is, or at the mark there was, more than was scanned, or more was
-            skipped. What the mark did not scan may count as new now.
-    """
+    def __init__(self) -> None:
+        self._marks: collections.OrderedDict[str, _Mark] = collections.OrderedDict()
+        self._size = 0
 
-    files: tuple[values.FileInfo, ...]
-    skipped: tuple[tuple[str, str], ...]
-    is_truncated: bool
+    def keep(self, mark: _Mark) -> str:
+        """Keep a snapshot; return its name."""
+        name = secrets.token_hex(16)
+        self._marks[name] = mark
+        self._size += 1 + len(mark.identities)
+        while self._size > _MOST_MARKED and len(self._marks) > 1:
+            _, oldest = self._marks.popitem(last=False)
+            self._size -= 1 + len(oldest.identities)
+        return name
 
+    def find(self, name: str) -> _Mark:
+        """Return a snapshot.
 
-def safe_name(name: str) -> str:
-    """Make one harmless path component of any file name.
-
-    The last part of a path, NFC, at most `NAME_BYTES` of UTF-8 with its suffix kept, without
-    invisible characters and those with a meaning to shells, Windows or Markdown links, and never
-    empty. Deterministic and idempotent.
-    """
-    text = re.split(r"[/\\]", name.rstrip("/\\ "))[-1]
-    text = "".join(map(_harmless, unicodedata.normalize("NFC", text)))
-    text = _trimmed(unicodedata.normalize("NFC", text))
-    if _RESERVED.match(text):
-        text = f"_{text}"
-    suffix = found[0] if (found := _SUFFIX.search(text)) else ""
-    stem = text[: len(text) - len(suffix)].encode()[: NAME_BYTES - len(suffix.encode())]
-    return _trimmed(stem.decode(errors="ignore").rstrip(". ") + suffix) or "file"
-
-
-def _harmless(character: str) -> str:
-    if character.isspace():
-        return " "
-    if character in '<>:"|?*' or (character.isprintable() and not scans.is_plain(character)):
-        return "_"
-    return character if character.isprintable() else ""
-
-
-def _trimmed(text: str) -> str:
-    return re.sub(" +", " ", text).lstrip(".-~ ").rstrip(". ")
+        Raises:
+            WorkspaceError: it is not kept any more.
+        """
+        if (mark := self._marks.get(name)) is None:
+            raise errors.WorkspaceError(_NO_MARK)
+        return mark
 
 
 class Workspace:
@@ -100,9 +76,10 @@ class Workspace:
     Every method raises WorkspaceError where the operating system refuses.
     """
 
-    def __init__(self, root: pathlib.Path, limits: settings.Limits) -> None:
+    def __init__(self, root: pathlib.Path, limits: settings.Limits, marks: Marks) -> None:
         self._root = root
         self._limits = limits
+        self._marks = marks
 
     @property
     def directory(self) -> pathlib.Path:
@@ -110,12 +87,17 @@ class Workspace:
         return self._root
 
     @property
+    def variables(self) -> pathlib.Path:
+        """The host directory that holds snapshots of its session's variables."""
+        return self._root.parent / _VARIABLES
+
+    @property
     def name(self) -> str:
         """Stable printable name from `Workspaces.name_of`; tells nothing about the session."""
         return self._root.parent.name
 
     async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
-        """Store a file that a person sent, under its `safe_name`.
+        """Store a file that a person sent, under its `file_names.safe_name`.
 
         It appears whole or not at all. If the name is taken, the new file gets a number ("data
         (2).csv"): nothing is ever replaced.
@@ -127,106 +109,108 @@ class Workspace:
             FileTooLargeError: it is over `upload_bytes`.
             WorkspaceFullError: it does not fit.
         """
-        upload = transfers.Upload(self._root, safe_name(name), self._limits)
+        upload = copies_in_and_out.Upload(self._root, file_names.safe_name(name), self._limits)
         try:
-            await transfers.file_work(upload.begin)
+            await copies_in_and_out.file_work(upload.begin)
             async for chunk in chunks:
-                await transfers.file_work(upload.write, chunk)
-            return await transfers.file_work(upload.commit)
+                await copies_in_and_out.file_work(upload.write, chunk)
+            return await copies_in_and_out.file_work(upload.commit)
         finally:
-            await transfers.in_thread(upload.close)
+            await cancellation.in_thread(upload.close)
 
     async def list(self) -> tuple[values.FileInfo, ...]:
         """List the regular files by name, among at most `workspace_files` entries."""
-        found = await transfers.file_work(self._scan)
+        found = await copies_in_and_out.file_work(self._scan)
         return _sorted(entry.info for entry in found.entries if not entry.refusal)
 
     @contextlib.asynccontextmanager
     async def read(
-        self, name: str, *, most_bytes: int | None = None
-    ) -> AsyncIterator[transfers.Content]:
+        self,
+        name: str,
+        *,
+        start: int = 0,
+        most_bytes: int | None = None,
+        may_be_sparse: bool = True,
+    ) -> AsyncIterator[copies_in_and_out.Content]:
         """Open a file: `async with workspace.read(name) as content`, then iterate for chunks.
 
         Args:
             name: as listed.
+            start: the first byte that is given; beyond the end there are none.
             most_bytes: a larger file is refused; by default the largest one can make.
+            may_be_sparse: whether a file of next to nothing but holes is given, in full.
 
         Raises:
             FileMissingError: there is no such regular file.
-            FileTooLargeError: it is larger than `most_bytes`.
+            FileTooLargeError: it is larger than `most_bytes`, or sparse.
         """
         if most_bytes is None:
             most_bytes = max(self._limits.file_bytes, self._limits.upload_bytes)
-        content = transfers.Content(self._root, name, most_bytes=most_bytes)
+        content = copies_in_and_out.Content(self._root, name, most_bytes=most_bytes)
         try:
-            await transfers.file_work(content.begin)
+            await copies_in_and_out.file_work(content.begin)
+            if not may_be_sparse:
+                content.refuse_sparse()
+            await content.skip(start)
             yield content
         finally:
-            await transfers.in_thread(content.close)
+            await cancellation.in_thread(content.close)
 
-    async def collect(
-        self, info: values.FileInfo, into: Writable, *, most_bytes: int
-    ) -> values.Artifact:
-        """Copy a file that code made, with its present content.
+    async def mark(self) -> str:
+        """Take a snapshot of the present files; return its name, for `changes_since`."""
+        found = await copies_in_and_out.file_work(self._scan)
+        identities = {entry.path: entry.identity for entry in found.entries}
+        return self._marks.keep(_Mark(identities, is_truncated=found.is_truncated))
 
-        Args:
-            info: the file; only its name counts.
-            into: receives the bytes. What it raises is passed on.
-            most_bytes: a larger file is refused before anything is copied.
+    async def changes_since(self, mark: str) -> values.FileChanges:
+        """Return what was created or written since a mark. Bounded as `list` is.
 
         Raises:
-            FileMissingError: there is no such regular file (any more).
-            FileTooLargeError: it is larger than `most_bytes`, or sparse.
+            WorkspaceError: also where the mark is not kept any more.
         """
-        digest, size_bytes = hashlib.sha256(), 0
-        async with self.read(info.name, most_bytes=most_bytes) as content:
-            content.refuse_sparse()
-            async for chunk in content:
-                await transfers.in_thread(into.write, chunk)
-                await transfers.in_thread(digest.update, chunk)
-                size_bytes += len(chunk)
-        return values.Artifact(info.name, size_bytes, digest.hexdigest())
-
-    async def mark(self) -> Mark:
-        """Take a snapshot of the present files."""
-        found = await transfers.file_work(self._scan)
-        identities = {entry.path: entry.identity for entry in found.entries}
-        return Mark(identities, is_truncated=found.is_truncated)
-
-    async def changes_since(self, mark: Mark) -> Changes:
-        """Return what was created or written since a mark. Bounded as `list` is."""
-        found = await transfers.file_work(self._scan)
-        new = [e for e in found.entries if mark.identities.get(e.path) != e.identity]
-        truncated = found.is_truncated or mark.is_truncated
+        former = self._marks.find(mark)
+        found = await copies_in_and_out.file_work(self._scan)
+        new = [e for e in found.entries if former.identities.get(e.path) != e.identity]
+        truncated = found.is_truncated or former.is_truncated
         skipped = sorted((entry.info.name, entry.refusal) for entry in new if entry.refusal)
-        return Changes(
+        return values.FileChanges(
             files=_sorted(entry.info for entry in new if not entry.refusal),
             skipped=tuple(skipped[:_MOST_SKIPPED]),
             is_truncated=truncated or len(skipped) > _MOST_SKIPPED,
         )
 
-    async def usage(self) -> scans.DirectoryUsage:
+    async def usage(self) -> directory_contents.DirectoryUsage:
         """Measure its disk usage, up to twice its limits. Quick, so call it often.
 
         Decisions by the figures should heed `is_uncountable` too: something is nested so deeply, or
         not permitted to be read, that they leave it out.
         """
-        return await transfers.file_work(self._measure)
+        return await copies_in_and_out.file_work(self._measure)
+
+    async def variables_usage(self, *, most_bytes: int) -> directory_contents.DirectoryUsage:
+        """Measure what its saved variables use of the disk; quick as well."""
+        return await copies_in_and_out.file_work(self._measure_variables, most_bytes)
 
     async def remove(self) -> None:
         """Delete the workspace and everything in it; its kernel should be dead. Missing is fine."""
-        await transfers.file_work(self._remove)
+        await copies_in_and_out.file_work(self._remove)
 
-    def _scan(self) -> scans.Scan:
+    def _scan(self) -> directory_contents.Scan:
         with _opened(self._root) as root:
-            return scans.scan(root, self._limits.workspace_files)
+            return directory_contents.scan(root, self._limits.workspace_files)
 
-    def _measure(self) -> scans.DirectoryUsage:
+    def _measure(self) -> directory_contents.DirectoryUsage:
         most_bytes, most_files = self._limits.workspace_bytes, self._limits.workspace_files
         with _opened(self._root) as root:
-            return scans.measure(
+            return directory_contents.measure(
                 root, most_bytes=most_bytes, most_files=most_files, overshoot=_OVERSHOOT
             )
+
+    def _measure_variables(self, most_bytes: int) -> directory_contents.DirectoryUsage:
+        # There is none where the session had no kernel since there are such directories.
+        with contextlib.suppress(FileNotFoundError), _opened(self.variables) as root:
+            return directory_contents.measure(root, most_bytes=most_bytes, most_files=_SAVED_FILES)
+        return directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over=False)
 
     def _remove(self) -> None:
         own = self._root.parent
@@ -243,6 +227,7 @@ class Workspaces:
     def __init__(self, directory: pathlib.Path, limits: settings.Limits) -> None:
         self._directory = directory
         self._limits = limits
+        self._marks = Marks()
 
     @staticmethod
     def name_of(session_key: str) -> str:
@@ -252,22 +237,22 @@ class Workspaces:
     async def of(self, session_key: str) -> Workspace:
         """Return a session's workspace, created if missing, readable only by the bot."""
         workspace = self._named(self.name_of(session_key))
-        await transfers.file_work(_make, workspace.directory)
+        await copies_in_and_out.file_work(_make, workspace.directory)
         return workspace
 
     async def existing(self) -> tuple[Workspace, ...]:
         """List the existing workspaces, by name."""
-        names = await transfers.file_work(self._names)
+        names = await copies_in_and_out.file_work(self._names)
         return tuple(self._named(name) for name in names if re.fullmatch("[0-9a-f]{32}", name))
 
     async def sweep(self) -> None:
         """Clean up what a dead bot left half done. For the start, before anything else."""
         for workspace in await self.existing():
-            await transfers.file_work(transfers.sweep, workspace.directory)
-        await transfers.file_work(self._remove_leftovers)
+            await copies_in_and_out.file_work(copies_in_and_out.sweep, workspace.directory)
+        await copies_in_and_out.file_work(self._remove_leftovers)
 
     def _named(self, name: str) -> Workspace:
-        return Workspace(self._directory / name / _DATA, self._limits)
+        return Workspace(self._directory / name / _DATA, self._limits, self._marks)
 
     def _names(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
@@ -284,7 +269,8 @@ class Workspaces:
 def _make(root: pathlib.Path) -> None:
     root.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     root.parent.mkdir(mode=0o700, exist_ok=True)
-    root.mkdir(mode=0o700, exist_ok=True)
+    for own in (root, root.parent / _VARIABLES):
+        own.mkdir(mode=0o700, exist_ok=True)
 
 
 def _sorted(infos: Iterator[values.FileInfo]) -> tuple[values.FileInfo, ...]:
@@ -293,7 +279,7 @@ def _sorted(infos: Iterator[values.FileInfo]) -> tuple[values.FileInfo, ...]:
 
 @contextlib.contextmanager
 def _opened(directory: pathlib.Path) -> Iterator[int]:
-    descriptor = transfers.open_root(directory)
+    descriptor = copies_in_and_out.open_root(directory)
     try:
         yield descriptor
     finally:

@@ -30,6 +30,11 @@ _FEW_UNKNOWN: Final = 8
 _SHARED: Final = b"/dev/zero"
 _SHARED_BYTES: Final = 64 * settings.MIB
 _FEW_SHARED: Final = 4
+# A kernel with the analysis stack has 1,500.
+_FEW_MAPPINGS: Final = 16_384
+_MAPPING_BYTES: Final = 256
+# In no file system.
+_MAPPINGS: Final = (-1, 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,6 +119,7 @@ class _Counting:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._left = _MOST_DESCRIPTORS
+        self._mappings = 0
         self._known: dict[int, int] = {}
         self._unknown: dict[int, int] = {}
         self._shared: memory.HeldBytes = {}
@@ -128,10 +134,16 @@ class _Counting:
 
     @property
     def shared(self) -> memory.HeldBytes:
-        """Pieces of shared memory: few count as far as they are mapped, many each in full."""
-        if len(self._shared) <= _FEW_SHARED:
-            return self._shared
-        return {key: max(size, _SHARED_BYTES) for key, size in self._shared.items()}
+        """Pieces of shared memory: few count as far as they are mapped, many each in full.
+
+        And what the host's kernel holds to describe mappings, if they are many.
+        """
+        found = dict(self._shared)
+        if len(found) > _FEW_SHARED:
+            found = {key: max(size, _SHARED_BYTES) for key, size in found.items()}
+        if self._mappings > _FEW_MAPPINGS:
+            found[_MAPPINGS] = self._mappings * _MAPPING_BYTES
+        return found
 
     def look(self, number: int) -> None:
         """Read one process.
@@ -145,7 +157,9 @@ class _Counting:
             with contextlib.suppress(OSError):
                 self._add(os.stat(f"/proc/{number}/fd/{name}"))
         self._left -= len(names)
-        for mapping in procfs.deleted_mappings(number):
+        text = procfs.mappings(number)
+        self._mappings += text.count(b"\n")
+        for mapping in procfs.deleted_mappings(text):
             if mapping.path == _SHARED:
                 key = mapping.device, mapping.inode
                 self._shared[key] = max(self._shared.get(key, 0), mapping.end_bytes)

@@ -6,15 +6,19 @@ with its page tables. Not seen: swapped-out shared memory that is no file of the
 memory outside all processes, which the sandbox denies. Shared memory of which only a page is mapped
 any more is found by `deleted_files`.
 
-Files in memory, tmpfs and socket buffers need no mapping; the uncountable is
+Files in memory, tmpfs, watches of epoll and socket buffers need no mapping; the uncountable is
 bounded:
 
 - Sockets. No file of /proc says how much waits in a unix socket. Up to `_FEW_SOCKETS` of them
   pass uncounted: with the stock settings 208 KiB each, and twice that where both ends of the
   internet's protocols keep a queue; 104 and 208 MiB together. Beyond, each counts as all it can
-  hold. The sandbox keeps code from enlarging their queues (`guest/seccomp`, `guest/confinement`).
+  hold. Those of the internet's protocols in which something waits may not hold 64 MiB together,
+  with a cgroup or without. The sandbox keeps code from enlarging their queues (`guest/seccomp`,
+  `guest/confinement`).
 - Pipes. The machine gives a user 64 MiB (`pipe-user-pages-soft`) and 8 KiB for each pipe more;
   `_MOST_DESCRIPTORS` makes that 192 MiB together.
+
+Above 300 lines: all of one sum, a third of them constants with their reasons.
 """
 
 from __future__ import annotations
@@ -31,6 +35,11 @@ HeldBytes: TypeAlias = dict[tuple[int, int], int]
 """Bytes by (device, inode); the inode 0 stands for all files of a file system."""
 
 _MOST_DESCRIPTORS: Final = 16_384
+_EPOLL: Final = b"anon_inode:[eventpoll]"
+_WATCH: Final = b"tfd:"
+_WATCH_BYTES: Final = 192
+# In no file system.
+_WATCHES: Final = (-2, 0)
 _SHARED: Final = (b"/memfd:", b"/dev/shm/")
 _TEMPORARY: Final = ("/tmp", "/dev/shm")  # noqa: S108 - of the session, each a tmpfs
 _FEW_SOCKETS: Final = 512
@@ -41,6 +50,11 @@ _UNIX_SOCKET: Final = re.compile(
     rb"^[0-9a-f]+: [0-9A-F]{8} 0{8} [0-9A-F]{8} (\d{4}) ", re.MULTILINE
 )
 _OTHER_SOCKETS: Final = re.compile(rb"^(?:TCP|UDP|RAW)6?: inuse (\d+)", re.MULTILINE)
+_INTERNET: Final = ("tcp", "tcp6", "udp", "udp6")
+_QUEUES: Final = re.compile(rb"^ *\d+: \S+ \S+ [0-9A-F]{2} ([0-9A-F]{8}:[0-9A-F]{8}) ", re.M)
+# All network connections of the machine share one pool of memory, of which this is a little.
+_MOST_INTERNET_BYTES: Final = 64 * 1024 * 1024
+_UNBEARABLE_BYTES: Final = 1 << 60
 # Those of number 0 are the system's own.
 _NETLINK_SOCKET: Final = re.compile(rb"^[0-9a-f]+ +\d+ +[1-9]\d* ", re.MULTILINE)
 _DATAGRAM: Final = b"0002"
@@ -54,7 +68,7 @@ _MAPPING: Final = re.compile(
 
 
 def memfd_bytes(shown: Mapping[int, int], apart_from: Iterable[int]) -> tuple[HeldBytes, set[int]]:
-    """Count each memfd and shared memory file that is open, mapped or not.
+    """Count each memfd and shared memory file that is open, mapped or not, and what epoll watches.
 
     Nothing is opened: `stat` of /proc/PID/fd/N reads the very file, whichever name it has.
 
@@ -68,6 +82,7 @@ def memfd_bytes(shown: Mapping[int, int], apart_from: Iterable[int]) -> tuple[He
     held: HeldBytes = {}
     hidden: set[int] = set()
     left = _MOST_DESCRIPTORS
+    watched_bytes = 0
     for pid, number in shown.items():
         folder = f"/proc/{number}/fd"
         try:
@@ -82,13 +97,20 @@ def memfd_bytes(shown: Mapping[int, int], apart_from: Iterable[int]) -> tuple[He
             hidden.add(pid)
         for name in names[:left]:
             try:
-                if os.readlink(os.fsencode(f"{folder}/{name}")).startswith(_SHARED):
+                target = os.readlink(os.fsencode(f"{folder}/{name}"))
+                if target == _EPOLL:
+                    text = procfs.read(f"/proc/{number}/fdinfo/{name}")
+                    watched_bytes += text.count(_WATCH) * _WATCH_BYTES
+                    if len(text) >= procfs.MOST_BYTES:
+                        hidden.add(pid)
+                elif target.startswith(_SHARED):
                     seen = os.stat(f"{folder}/{name}")
                     if seen.st_dev not in apart_from:
                         held[seen.st_dev, seen.st_ino] = seen.st_blocks * 512
             except OSError:
                 continue
         left -= len(names[:left])
+    held[_WATCHES] = watched_bytes
     return held, hidden
 
 
@@ -127,7 +149,18 @@ def socket_bytes(shown: Iterable[int], *, has_group: bool = False) -> int:
     for name in ("sockstat", "sockstat6"):
         text = procfs.read(f"/proc/{number}/net/{name}")
         others += sum(map(int, _OTHER_SOCKETS.findall(text)))
+    if 2 * others * _queue_bytes() > _MOST_INTERNET_BYTES:
+        waiting_bytes = 2 * _full_sockets(number) * _queue_bytes()
+        if waiting_bytes > _MOST_INTERNET_BYTES:
+            return _UNBEARABLE_BYTES
     return (unix + 2 * others) * _queue_bytes() if unix + others > _FEW_SOCKETS else 0
+
+
+def _full_sockets(number: int) -> int:
+    """Count the sockets of the internet's protocols in which anything waits."""
+    texts = (procfs.read(f"/proc/{number}/net/{name}") for name in _INTERNET)
+    queues = (queue for text in texts for queue in _QUEUES.findall(text))
+    return sum(queue.strip(b"0:") != b"" for queue in queues)
 
 
 def _queue_bytes() -> int:
@@ -247,7 +280,7 @@ class _Counting:
             try:
                 found.bytes += measure(self._shown[pid])
             except PermissionError:
-                # Init is the bot's own, undumpable, and has the fork server's pages.
+                # Init is the bot's own, undumpable, and has the init server's pages.
                 if pid != init and procfs.is_hiding(self._shown[pid]):
                     found.hidden.add(pid)
                     found.bytes += self._sizes[pid]
@@ -262,6 +295,14 @@ class _Counting:
 def _proportional_bytes(number: int) -> int:
     text = procfs.read_or_raise(f"/proc/{number}/smaps_rollup")
     return _sum(_PROPORTIONAL.findall(text)) + procfs.table_bytes(number)
+
+
+def proportional_bytes(number: int) -> int:
+    """Return a process's memory, of what it shares its part; all of that where it hides."""
+    try:
+        return _proportional_bytes(number)
+    except OSError:
+        return procfs.most_bytes(number)
 
 
 def _mapped_bytes(number: int, held: HeldBytes) -> int:

@@ -2,11 +2,14 @@
 
 Everything here is blocking and works on directories; limits of a session, and which cgroups there
 are, are the subject of `cgroups`.
+
+Above 300 lines: all that is written to and read from one file system, which has two versions.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import itertools
 import logging
@@ -18,7 +21,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from interpreter_bot.kernels.metering import session_processes
+from interpreter_bot.kernels.metering import session_metering
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +30,10 @@ MAIN: Final = "interpreter-bot.main"
 _REMOVE_SECONDS: Final = 2.0
 _INSTANCE: Final = re.compile(r"interpreter-bot-(\d+)-(\d+)-(\d+)\.\d+")
 _numbers: Final = itertools.count(1)
+_USAGES: Final = (
+    ("memory.current", "inactive_file"),
+    ("memory.usage_in_bytes", "total_inactive_file"),
+)
 _ESCAPE: Final = re.compile(rb"\\([0-7]{3})")
 
 
@@ -66,6 +73,8 @@ def kill(directory: str, *, forks_of: str) -> None:
         while fresh := processes(directory) - signalled:
             _signal(fresh, directory)
             signalled |= fresh
+        with contextlib.suppress(OSError):  # What is frozen by version 1 dies once it is thawed.
+            write(directory, "freezer.state", "THAWED")
 
 
 def _signal(pids: set[int], directory: str) -> None:
@@ -148,16 +157,39 @@ def own(proc: pathlib.Path) -> tuple[str | None, dict[str, str]]:
             continue
         root, point = (_unescaped(field) for field in mount.split()[3:5])
         if kind.startswith(b"cgroup2 "):
-            unified = unified or _seen(paths.get("", "/.."), root, point)
+            unified = unified or _mounted_path(paths.get("", "/.."), root, point)
             continue
         for name in kind.split()[-1].decode("ascii").split(","):
             if name in paths:
-                hierarchies.setdefault(name, _seen(paths[name], root, point) or point)
+                hierarchies.setdefault(name, _mounted_path(paths[name], root, point) or point)
     return unified, hierarchies
 
 
-def memory_bounds(proc: pathlib.Path) -> list[int]:
-    """List the memory limits of this process's cgroups, as far as readable.
+@dataclasses.dataclass(frozen=True, slots=True)
+class MemoryGroup:
+    """A cgroup that bounds this process's memory.
+
+    Attributes:
+        directory: of the cgroup.
+        limit_bytes: what everything in it may have together.
+    """
+
+    directory: pathlib.Path
+    limit_bytes: int
+
+    def free_bytes(self) -> int:
+        """Return what is left of the limit, file cache not counted; all of it where unreadable."""
+        with contextlib.suppress(OSError, ValueError):
+            for name, cache in _USAGES:
+                if (usage := self.directory / name).exists():
+                    words = (self.directory / "memory.stat").read_text("ascii").split()
+                    cached_bytes = int(words[words.index(cache) + 1])
+                    return self.limit_bytes - int(usage.read_text("ascii")) + cached_bytes
+        return self.limit_bytes
+
+
+def memory_groups(proc: pathlib.Path = pathlib.Path("/proc/self")) -> list[MemoryGroup]:
+    """List the cgroups around this process whose memory has a limit, as far as readable.
 
     Args:
         proc: as in `own`.
@@ -166,23 +198,25 @@ def memory_bounds(proc: pathlib.Path) -> list[int]:
         unified, places = own(proc)
     except (OSError, ValueError):
         return []
-    bounds = []
-    # A cgroup of version 2 has only its own limit, the root none; one of version 1 has all.
+    found = []
     for place in [pathlib.Path(unified), *pathlib.Path(unified).parents] if unified else []:
-        with contextlib.suppress(OSError):
-            bounds += [int(word) for word in _words(str(place), "memory.max") if word != "max"]
+        with contextlib.suppress(OSError, ValueError):  # The root has none; it may be "max".
+            found.append(MemoryGroup(place, int((place / "memory.max").read_text("ascii"))))
     if "memory" in places:
+        # One of version 1 has all limits above it, the least of which counts.
+        place = pathlib.Path(places["memory"])
         with contextlib.suppress(OSError):
-            words = pathlib.Path(places["memory"], "memory.stat").read_text("ascii").split()
-            bounds.append(int(words[words.index("hierarchical_memory_limit") + 1]))
-    return bounds
+            words = (place / "memory.stat").read_text("ascii").split()
+            limit_bytes = int(words[words.index("hierarchical_memory_limit") + 1])
+            found.append(MemoryGroup(place, limit_bytes))
+    return found
 
 
 def _unescaped(field: bytes) -> str:
     return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), field))
 
 
-def _seen(path: str, root: str, point: str) -> str | None:
+def _mounted_path(path: str, root: str, point: str) -> str | None:
     """Return where a cgroup is under a mount of `root` at `point`; None if it is not shown."""
     inside = os.path.relpath(path, root)
     if inside.split("/")[0] == ".." or path.startswith("/.."):
@@ -236,6 +270,16 @@ def enable(directory: str, controllers: Iterable[str]) -> None:
     write(directory, "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(controllers)))
 
 
+def could_enable(directory: str, controller: str) -> bool:
+    """Enable a controller for the children of a version 2 cgroup, if that can be had."""
+    try:
+        if controller not in _words(directory, "cgroup.subtree_control"):
+            enable(directory, [controller])
+    except OSError:
+        return False
+    return True
+
+
 def _words(directory: str, file: str) -> set[str]:
     return set(pathlib.Path(directory, file).read_text("ascii").split())
 
@@ -267,7 +311,7 @@ def instance_name() -> str:
     """Return a new name for a directory of this process's cgroups, which identifies the process."""
     pid = os.getpid()
     number = next(_numbers)
-    return f"interpreter-bot-{pid}-{session_processes.start_ticks(pid)}-{_namespace()}.{number}"
+    return f"interpreter-bot-{pid}-{session_metering.start_ticks(pid)}-{_namespace()}.{number}"
 
 
 def is_left_over(name: str) -> bool:
@@ -276,7 +320,7 @@ def is_left_over(name: str) -> bool:
     if match is None:
         return False
     pid, start, namespace = (int(part) for part in match.groups())
-    return namespace == _namespace() and session_processes.start_ticks(pid) != start
+    return namespace == _namespace() and session_metering.start_ticks(pid) != start
 
 
 def _namespace() -> int:

@@ -1,4 +1,4 @@
-"""Cgroups: memory, processes and cpu of one session, bounded and accounted together.
+"""Cgroups: memory, processes and cpu of one session, bounded, accounted and frozen together.
 
 What is usable is found by trying: `Cgroups.probe` creates a cgroup, sets limits, moves a process in
 and removes it all. Version 2 is used where a subtree was delegated, else version 1 where its
@@ -7,6 +7,8 @@ hierarchies are writable, else none; nothing here raises for want of cgroups.
 The bot's are named `interpreter-bot-<pid>-<start>-<pid namespace>.<n>/kernel-<name>` and lie
 beneath the bot's own cgroup, so its limits bound its kernels too. The name identifies the owner:
 `sweep` removes what dead bots left and touches nothing of a live one.
+
+Above 300 lines: one cgroup's limits, weights, readings and freezer, in two versions.
 """
 
 from __future__ import annotations
@@ -25,12 +27,25 @@ from interpreter_bot import errors, settings
 from interpreter_bot.kernels.provisioning import cgroup_files
 
 _NEEDED: Final = ("memory", "pids", "cpu")
+_ALSO: Final = {1: ("cpuacct", "blkio", "hugetlb"), 2: ("io", "hugetlb")}
+"""Per version: controllers that are used where they are."""
 _PERIOD_MICROSECONDS: Final = 100_000
 _SMALLEST_QUOTA_MICROSECONDS: Final = 1_000
 _SPARE_PROCESSES: Final = 2
 """The namespace's init, and one to spare for clean-up."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
+_WEIGHTS: Final = {
+    1: (
+        ("cpu", "cpu.shares", 1024),
+        ("blkio", "blkio.weight", 500),
+        ("blkio", "blkio.bfq.weight", 100),
+    ),
+    2: (("cpu", "cpu.weight", 100), ("io", "io.weight", 100), ("io", "io.bfq.weight", 100)),
+}
+"""Per version: controllers, their files, and what is a whole weight there."""
+_LEAST_WEIGHT: Final = 10
+_BOT_BYTES: Final = 768 * settings.MIB
 _READINGS: Final = {
     1: {
         "usage": ("memory", "memory.usage_in_bytes"),
@@ -46,6 +61,9 @@ _READINGS: Final = {
     },
 }
 """Per version: controller, file, and the key of the wanted line where there is more than one."""
+_FREEZER: Final = "freezer"
+_SWITCHES: Final = {1: ("freezer.state", "THAWED", "FROZEN"), 2: ("cgroup.freeze", "0", "1")}
+"""Per version: the file that freezes a cgroup; what thaws it, and what freezes it."""
 
 
 class Group:
@@ -56,6 +74,10 @@ class Group:
         self._version: Literal[1, 2] = version
         self._places = places
         self._directories = tuple(dict.fromkeys(places.values()))
+        # Version 1 has a hierarchy of its own for this, version 2 a file in each cgroup.
+        self._freezer = places.get(_FREEZER) if version == 1 else self._directories[0]
+        self.must_thaw = version == 1 and self._freezer is not None
+        """Whether a frozen process dies of no signal."""
 
     def add(self, pid: int) -> None:
         """Move a process, with all its threads but without its children, into the cgroup.
@@ -72,26 +94,44 @@ class Group:
         except OSError as error:
             raise errors.KernelStartError from error
 
-    def entrances(self) -> list[int]:
-        """Open the files to which a single-threaded process writes `0`, once each, to enter by
-        itself.
+    def entrances(self) -> tuple[list[int], list[int]]:
+        """Open the files to which a single-threaded process writes `0` to enter by itself.
 
         On version 1 that costs 0.1 ms in all. The descriptors are the caller's to close, and must
         be closed in the process before it runs any user code.
+
+        Returns:
+            those for the init process and the kernel; and, where it `must_thaw`, one for the kernel
+            alone, and the freezer's switch. There init stays outside: it ends with the bot, and
+            thaws the kernel before.
 
         Raises:
             errors.KernelStartError: the cgroup is gone.
         """
         name = "tasks" if self._version == 1 else "cgroup.procs"
+        outer, paths = self._directories, []
+        if self.must_thaw:
+            outer = tuple(place for place in outer if place != self._freezer)
+            paths = [f"{self._freezer}/{name}", f"{self._freezer}/{_SWITCHES[1][0]}"]
+        paths = [f"{place}/{name}" for place in outer] + paths
         opened: list[int] = []
         try:
-            for directory in self._directories:
-                opened.append(os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CLOEXEC))
+            for path in paths:
+                opened.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
         except OSError as error:
             for descriptor in opened:
                 os.close(descriptor)
             raise errors.KernelStartError from error
-        return opened
+        return opened[: len(outer)], opened[len(outer) :]
+
+    def set_frozen(self, is_frozen: bool) -> bool:
+        """Freeze or thaw all processes inside; they cannot tell. Returns whether that was done."""
+        file, *values = _SWITCHES[self._version]
+        try:
+            cgroup_files.write(f"{self._freezer}", file, values[is_frozen])
+        except OSError:  # Removed by now, or no freezer here.
+            return False
+        return True
 
     def memory_bytes(self) -> int:
         """Return the memory in use, without reclaimable file cache. 0 once removed."""
@@ -106,6 +146,14 @@ class Group:
         it.
         """
         return self._read("cpu") / (1e9 if self._version == 1 else 1e6)
+
+    def set_weight(self, weight: float) -> None:
+        """Set what part of a person's share of processor and disk is the session's, in (0, 1]."""
+        for controller, file, whole in _WEIGHTS[self._version]:
+            # Removed by now, or not offered by this kernel or its scheduler of the disk.
+            with contextlib.suppress(OSError, KeyError):
+                value = max(_LEAST_WEIGHT, round(whole * weight))
+                cgroup_files.write(self._places[controller], file, value)
 
     def kill(self) -> None:
         """Send SIGKILL to everything inside, without waiting; it allows no forks afterwards."""
@@ -177,8 +225,13 @@ class Cgroups:
         if unified is not None:
             candidates.append((2, dict.fromkeys(_NEEDED, unified)))
         if all(name in places for name in _NEEDED):
-            order = (*_NEEDED, "cpuacct")
-            candidates.append((1, {name: places[name] for name in order if name in places}))
+            also = [name for name in _ALSO[1] if os.access(places.get(name, ""), os.W_OK)]
+            bases = {name: places[name] for name in (*_NEEDED, *also)}
+            freezer = places.get(_FREEZER)
+            if freezer is not None and freezer not in bases.values():
+                # First: what is frozen leaves the others only once it is thawed.
+                candidates.append((1, {_FREEZER: freezer} | bases))
+            candidates.append((1, bases))
         for version, bases in candidates:
             try:
                 return cls._try(version, bases)
@@ -189,13 +242,16 @@ class Cgroups:
     @classmethod
     def _try(cls, version: Literal[1, 2], bases: dict[str, str]) -> Cgroups:
         if version == 2:
-            bases = dict.fromkeys(bases, cgroup_files.claim(bases["memory"], _NEEDED))
+            base = cgroup_files.claim(bases["memory"], _NEEDED)
+            also = [name for name in _ALSO[2] if cgroup_files.could_enable(base, name)]
+            bases = dict.fromkeys((*_NEEDED, *also), base)
         found = cls(version, f"version {version} beneath {bases['memory']}", bases=bases)
         try:
             for base in dict.fromkeys(bases.values()):
                 os.mkdir(f"{base}/{found._instance}")
                 if version == 2:
-                    cgroup_files.enable(f"{base}/{found._instance}", _NEEDED)
+                    cgroup_files.enable(f"{base}/{found._instance}", bases)
+            found._put_bot_first()
             group = found.create("probe", settings.Limits())
             try:
                 _join_for_trial(group)
@@ -205,6 +261,15 @@ class Cgroups:
             found.close_now()
             raise
         return found
+
+    def _put_bot_first(self) -> None:
+        """Let the bot and its fork server weigh twice as much as all kernels together."""
+        places = {name: f"{base}/{self._instance}" for name, base in self._bases.items()}
+        Group(self.version or 1, places).set_weight(0.5)
+        # Where the bot has a leaf of its own, its memory is the last to be reclaimed.
+        with contextlib.suppress(OSError):
+            leaf = f"{self._bases['memory']}/{cgroup_files.MAIN}"
+            cgroup_files.write(leaf, "memory.low", _BOT_BYTES)
 
     def create(
         self, name: str, limits: settings.Limits, *, headroom_bytes: int = 64 * settings.MIB
@@ -269,6 +334,7 @@ def _bound(
 ) -> None:
     quota = max(_SMALLEST_QUOTA_MICROSECONDS, int(limits.cpu_cores * _PERIOD_MICROSECONDS))
     memory, pids, cpu = (places[name] for name in _NEEDED)
+    _forbid_huge_pages(version, places.get("hugetlb"))
     cgroup_files.write(pids, "pids.max", limits.processes + _SPARE_PROCESSES)
     if version == 1:
         cgroup_files.write(memory, "memory.limit_in_bytes", memory_bytes)
@@ -288,6 +354,14 @@ def _bound(
         # Version 1 refuses a quota larger than the bot's own; then that bounds the session too.
         if error.errno != errno.EINVAL:
             raise
+
+
+def _forbid_huge_pages(version: int, directory: str | None) -> None:
+    """Let no session take huge pages, which a host reserves for somebody and nobody counts."""
+    if directory is not None:
+        file = "limit_in_bytes" if version == 1 else "max"
+        for path in pathlib.Path(directory).glob(f"hugetlb.*B.{file}"):
+            cgroup_files.write(directory, path.name, 0)
 
 
 def _join_for_trial(group: Group) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import select
 import socket
 from collections.abc import Sequence
 
@@ -18,6 +19,8 @@ from interpreter_bot import errors
 
 _PACKET_BYTES = 64 * 1024
 _DESCRIPTORS = 8
+# Not in `select`, but the same on every architecture here.
+_POLLRDHUP = 0x2000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,6 +107,18 @@ class ControlChannel:
                 os.close(descriptor)
             return None
         return Packet(content, tuple(descriptors))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the other end is gone, or sends no more."""
+        poll = select.poll()
+        poll.register(self._endpoint, _POLLRDHUP)
+        return bool(poll.poll(0))
+
+    def send_no_more(self) -> None:
+        """Tell the other end that nothing more comes, without letting go of it."""
+        with contextlib.suppress(OSError):  # It is gone.
+            self._endpoint.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Close this end; the other end is notified."""

@@ -1,8 +1,9 @@
-"""Provisioner of kernels from the fork server, which jupyter_client starts and stops.
+"""Provisioner of kernels from the fork server, of the kind that jupyter_client starts and stops.
 
-The life of a kernel: listening sockets are created here, in a directory the kernel never sees; the
-fork server forks the init process of a pid namespace; that enters a cgroup, and only then forks the
-kernel. A workspace is attached at once or, for a spare kernel, later.
+The life of a kernel: the fork server has the init process of a pid namespace forked; the sockets
+that it makes get their addresses here, in a directory the kernel never sees; it enters a cgroup,
+and only then has the kernel forked, which enters too. A workspace is attached at once or, for a
+spare kernel, later.
 
 Above 300 lines: jupyter_client asks one class for all of it.
 """
@@ -10,31 +11,35 @@ Above 300 lines: jupyter_client asks one class for all of it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import os
 import pathlib
 import shutil
 import signal
+import socket
 from typing import Any
 
 import traitlets
 from jupyter_client import provisioning
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels.metering import procfs, session_processes
+from interpreter_bot.kernels.files import ownership
+from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.kernels.provisioning import (
     cgroups,
     control_channels,
-    forkservers,
-    kernel_parameters,
+    forkserver_clients,
+    start_parameters,
 )
 
 _log = logging.getLogger(__name__)
 
 _ATTACH_SECONDS = 10.0
-# By whether it was used: no person waits for unused ones, and a busy machine may be slow.
-_LAST_WORDS_SECONDS = {True: 0.5, False: 5.0}
+# By whether it was used: no person waits for unused ones, and a busy machine may be slow. The
+# status comes from the fork server, which may just be forking for others.
+_LAST_WORDS_SECONDS = {True: 2.0, False: 5.0}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,18 +54,39 @@ class ProvisionerContext:
         uids: allocator of user ids in the fork server's user namespace.
     """
 
-    server: forkservers.ForkServer
+    server: forkserver_clients.ForkServer
     groups: cgroups.Cgroups
     limits: settings.Limits
     runtime: pathlib.Path
-    uids: kernel_parameters.Uids
+    uids: start_parameters.Uids
+
+
+class SessionUsage(session_metering.SessionProcesses):
+    """Usage of a session: by its cgroup where it has one, else by its processes."""
+
+    def __init__(
+        self, init_pid: int = 0, kernel_pid: int = 0, group: cgroups.Group | None = None
+    ) -> None:
+        super().__init__(init_pid, kernel_pid)
+        self._group = group
+
+    def counted_bytes(self) -> int | None:
+        """Return the session's memory as its cgroup counts it; None without one."""
+        return self._group.memory_bytes() if self._group is not None else None
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of the session so far."""
+        return self._group.cpu_seconds() if self._group is not None else super().cpu_seconds()
+
+    def oom_kills(self) -> int:
+        """Return how many processes of this session the OOM killer killed."""
+        return self._group.oom_kills() if self._group is not None else 0
 
 
 class ForkProvisioner(provisioning.KernelProvisionerBase):
     """Provisioner of one kernel; `host_context` comes through the kernel spec's metadata."""
 
     host_context: ProvisionerContext = traitlets.Any()
-    host_uid: int
     ended: asyncio.Event
 
     def __init__(self, **kwargs: Any) -> None:
@@ -76,7 +102,10 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         self._attached: asyncio.Future[None] | None = None
         self._is_used = False  # Whether a session could ask why it ended.
         self._gone = asyncio.Event()
-        self.host_uid = 0
+        self._uid = 0
+        self._sockets: list[socket.socket] = []  # Not yet connected.
+        self._more_sockets = asyncio.Event()
+        self._usage = SessionUsage()
         self.ended = asyncio.Event()
 
     @property
@@ -84,26 +113,13 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         """Whether a kernel was started and not yet cleaned up."""
         return self._pid != 0
 
-    def oom_kills(self) -> int:
-        """Return how many processes of this session the OOM killer killed."""
-        return self._group.oom_kills() if self._group is not None else 0
-
-    def memory_bytes(self) -> int | None:
-        """Return the session's memory as its cgroup counts it; None without one."""
-        return self._group.memory_bytes() if self._group is not None else None
-
-    def cpu_seconds(self) -> float:
-        """Return the processor time of the session so far; 0 once it has ended."""
-        return (self._group or self.processes()).cpu_seconds() if self._pid else 0.0
-
-    def processes(self) -> session_processes.SessionProcesses:
-        """Return the session's processes, for metering where no cgroup counts."""
-        return session_processes.SessionProcesses(self._pid)
+    def usage(self) -> SessionUsage:
+        """Return what measures the session."""
+        return self._usage
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Fill in the command that jupyter_client insists on; there is none."""
-        filled: dict[str, Any] = await super().pre_launch(cmd=[], **kwargs)
-        return filled
+        return {"cmd": []} | kwargs
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> dict[str, Any]:
         """Fork a kernel and return its connection information.
@@ -125,48 +141,50 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             "signature_scheme": "hmac-sha256",
             **{
                 f"{name}_port": number
-                for number, name in enumerate(kernel_parameters.CHANNELS, start=1)
+                for number, name in enumerate(start_parameters.CHANNELS, start=1)
             },
-            "control_port": len(kernel_parameters.CHANNELS) + 1,
-            "hb_port": len(kernel_parameters.CHANNELS) + 2,
+            "control_port": len(start_parameters.CHANNELS) + 1,
+            "hb_port": len(start_parameters.CHANNELS) + 2,
         }
 
     async def _launch(self, key: str) -> None:
-        inside_uid, self.host_uid = self.host_context.uids.take()
+        inside_uid, self._uid = self.host_context.uids.take()
         self._directory = self.host_context.runtime / self.kernel_id[:8]
-        sockets = kernel_parameters.listen(self._directory)
         self._link, theirs = control_channels.ControlChannel.pair()
         if self.host_context.groups.version:
             self._group = self.host_context.groups.create(self.kernel_id, self.host_context.limits)
-        try:
+        with theirs:
             limits = self.host_context.limits
-            spec = kernel_parameters.build(
+            spec = start_parameters.build(
                 self.kernel_id,
-                key,
                 inside_uid,
                 limits,
-                affinity=[] if self._group else kernel_parameters.some_processors(limits.cpu_cores),
+                affinity=[] if self._group else start_parameters.some_processors(limits.cpu_cores),
                 unwalled_home=""
                 if self.host_context.server.is_walled
                 else str(self._unwalled_home),
+                thaws=self._group is not None and self._group.must_thaw,
             )
-            descriptors = [theirs.fileno(), *(entry.fileno() for entry in sockets)]
-            await self.host_context.server.fork(spec, descriptors)
-        finally:
-            for entry in (theirs, *sockets):
-                entry.close()
-        (self._init_fd,) = await self._expect("separated", 1)
+            await self.host_context.server.fork(spec, theirs.fileno())
+        self._init_fd, sockets = await self._expect("separated")
+        with contextlib.ExitStack() as open_here:
+            for entry in sockets:
+                open_here.enter_context(entry)
+            start_parameters.listen(self._directory, sockets)
         self._pid = procfs.pid_of(self._init_fd)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._init_fd, self._init_ended)
         # It enters its cgroup by itself: moving another process waits for all processors.
-        entrances = self._group.entrances() if self._group is not None else []
+        outer, inner = self._group.entrances() if self._group is not None else ([], [])
         try:
-            await self._link.send({"op": "go"}, entrances)
+            # Past the fork server: every later kernel starts with what that ever had in memory.
+            go: dict[str, object] = {"op": "go", "key": key, "entrances": len(outer)}
+            await self._link.send(go, [*outer, *inner])
         finally:
-            for entrance in entrances:
+            for entrance in (*outer, *inner):
                 os.close(entrance)
-        (self._kernel_fd,) = await self._expect("started", 1)
+        self._kernel_fd, self._sockets = await self._expect("started")
+        self._usage = SessionUsage(self._pid, procfs.pid_of(self._kernel_fd), self._group)
         loop.add_reader(self._kernel_fd, self._kernel_ended)
         self._listening = asyncio.create_task(self._listen_to_init(), name=f"init {self.kernel_id}")
 
@@ -175,39 +193,79 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         """Where an unconfined kernel finds its workspace, which may be attached later."""
         return (self._directory or self.host_context.runtime) / "data"
 
-    async def _expect(self, event: str, count: int) -> tuple[int, ...]:
+    async def _expect(self, event: str) -> tuple[int, list[socket.socket]]:
+        """Wait for an event with a process descriptor, and a socket for each channel."""
         packet = await self._link.receive() if self._link is not None else None
+        count = 1 + len(start_parameters.CHANNELS)
         if packet is None or packet.text("event") != event or len(packet.descriptors) != count:
             reason = packet.text("reason") if packet is not None else "its first process ended"
             if packet is not None:
                 packet.close()
             _log.error("kernel %s did not start: %s", self.kernel_id, reason)
             raise errors.KernelStartError
-        return packet.descriptors
+        pidfd, *sockets = packet.descriptors
+        return pidfd, [socket.socket(fileno=descriptor) for descriptor in sockets]
 
     async def _listen_to_init(self) -> None:
         while self._link is not None and (packet := await self._link.receive()) is not None:
             if packet.text("event") == "ended":
-                self._status = packet.number("status")
+                # Unknown once the fork server is gone whose child the kernel was.
+                self._status = packet.number("status") if "status" in packet.content else None
                 if not self._is_used:
-                    _log.error("kernel %s ended unused: status %d", self.kernel_id, self._status)
+                    _log.error("kernel %s ended unused: status %s", self.kernel_id, self._status)
             elif packet.text("event") == "attached":
                 if self._attached is not None and not self._attached.done():
                     self._attached.set_result(None)
+            elif packet.text("event") == "socket":
+                self._sockets += [socket.socket(fileno=number) for number in packet.descriptors]
+                self._more_sockets.set()
             elif packet.text("event") == "failed":
                 _log.error("kernel %s: %s", self.kernel_id, packet.text("reason"))
-        # The init process is gone, and with it everything in the namespace.
+        # The init process is gone, and with it everything in the namespace that is not frozen.
+        if self._group is not None:
+            self._group.set_frozen(False)
         self.ended.set()
+        self._more_sockets.set()
 
-    async def attach(self, workspace: pathlib.Path) -> None:
-        """Mount a workspace at /mnt/data.
+    async def connect(self, channel: str) -> socket.socket:
+        """Open a connection to a channel, with a socket of the kernel's own network namespace.
+
+        Raises:
+            OSError: the kernel does not listen, or is gone.
+        """
+        while not self._sockets:
+            if self._link is None or self.ended.is_set():
+                raise ConnectionError
+            self._more_sockets.clear()
+            try:
+                await self._link.send({"op": "connect"})
+            except errors.KernelStartError as error:
+                raise ConnectionError from error
+            await self._more_sockets.wait()
+        endpoint = self._sockets.pop()
+        try:
+            endpoint.setblocking(False)
+            # At once or not at all: a full backlog is no reason to wait.
+            endpoint.connect(f"{self._directory}/{start_parameters.address(channel)}")
+        except OSError:
+            endpoint.close()
+            raise
+        return endpoint
+
+    async def attach(self, workspace: pathlib.Path, variables: pathlib.Path) -> None:
+        """Make two directories the kernel's own and mount them.
 
         Args:
-            workspace: two levels below the directory of all workspaces.
+            workspace: at /mnt/data; two levels below the directory of all workspaces.
+            variables: where its variables are saved; beside that.
 
         Raises:
             KernelStartError: it cannot be mounted, or the kernel is gone.
+            OSError: it cannot be opened.
         """
+        kernel_uids = self.host_context.uids.of_kernels
+        for directory in (workspace, variables):
+            await asyncio.to_thread(ownership.change_owner, directory, self._uid, kernel_uids)
         if self._link is None or self._directory is None:
             raise errors.KernelStartError
         self._attached = asyncio.get_running_loop().create_future()
@@ -215,11 +273,12 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             self._unwalled_home.symlink_to(workspace)
             self._is_used = True
             return
-        tree = await self.host_context.server.tree("/".join(workspace.parts[-2:]))
-        try:
-            await self._link.send({"op": "attach"}, [tree])
-        finally:
-            os.close(tree)
+        with contextlib.ExitStack() as open_here:
+            trees = []
+            for directory in (workspace, variables):
+                trees.append(await self.host_context.server.tree("/".join(directory.parts[-2:])))
+                open_here.callback(os.close, trees[-1])
+            await self._link.send({"op": "attach"}, trees)
         ended = asyncio.create_task(self.ended.wait(), name="attaching")
         either: set[asyncio.Future[Any]] = {self._attached, ended}
         try:
@@ -279,6 +338,27 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         if self._group is not None:
             await asyncio.to_thread(self._group.kill)
 
+    async def freeze(self) -> None:
+        """Stop all processes of the session until `thaw`; they cannot tell but by the clock."""
+        await self._set_frozen(True)
+
+    async def thaw(self) -> None:
+        """Let the session's processes go on."""
+        await self._set_frozen(False)
+
+    async def _set_frozen(self, is_frozen: bool) -> None:
+        if self._group is not None and self._group.set_frozen(is_frozen):
+            return
+        if self._link is not None and self.host_context.server.is_walled:
+            # Its init, which is not stopped, is asked; if that is gone, so are the others.
+            with contextlib.suppress(errors.KernelStartError):
+                await self._link.send({"op": "freeze" if is_frozen else "thaw"})
+
+    def set_weight(self, weight: float) -> None:
+        """Weigh the session where a control group holds it; without one, nothing does."""
+        if self._group is not None:
+            self._group.set_weight(weight)
+
     async def terminate(self, restart: bool = False) -> None:
         """Kill the kernel: a confined kernel has nothing that a gentler end would save."""
         await self.kill(restart=restart)
@@ -291,14 +371,19 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         if self._listening is not None:
             self._listening.cancel()
         self._link = self._listening = None
+        self._more_sockets.set()
+        while self._sockets:
+            self._sockets.pop().close()
         for descriptor in (self._init_fd, self._kernel_fd):
             if descriptor >= 0:
                 loop.remove_reader(descriptor)
                 os.close(descriptor)
         self._init_fd, self._kernel_fd, self._pid = -1, -1, 0
+        self._usage = SessionUsage()
         self.ended.set()
         if self._directory is not None:
             await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
         if self._group is not None:
             await self._group.remove()
             self._group = None
+        await self.host_context.server.forget(self.kernel_id)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
+import socket
 import time
-from typing import Literal
+from collections.abc import Awaitable, Callable
+from typing import Literal, cast
 
 from interpreter_bot.kernels.wire import jupyter_messages, sockets
 
@@ -18,18 +21,18 @@ _RENEWAL_SECONDS = 2.0
 class Client:
     """Shell, iopub and stdin channels of one kernel."""
 
-    def __init__(self, info: dict[str, object]) -> None:
+    def __init__(self, key: bytes, connect: Callable[[str], Awaitable[socket.socket]]) -> None:
         """Connect nothing yet.
 
         Args:
-            info: connection information in jupyter_client's form; `ipc` or `tcp`.
+            key: signs the messages.
+            connect: opens a connection to a channel, as `Provisioner.connect` does.
         """
-        key = info["key"]
-        self._signer = jupyter_messages.Signer(key if isinstance(key, bytes) else str(key).encode())
-        self._channels: dict[Name, sockets.Socket] = {
-            "shell": sockets.Socket("DEALER", _address(info, "shell")),
-            "iopub": sockets.Socket("SUB", _address(info, "iopub")),
-            "stdin": sockets.Socket("DEALER", _address(info, "stdin")),
+        self._signer = jupyter_messages.Signer(key)
+        kinds: dict[Name, str] = {"shell": "DEALER", "iopub": "SUB", "stdin": "DEALER"}
+        self._channels = {
+            name: sockets.Socket(kind, functools.partial(connect, name))
+            for name, kind in kinds.items()
         }
         self.reading_seconds = 0.0
         """Time that reading messages has taken of the event loop so far."""
@@ -120,11 +123,16 @@ class Client:
             LostSocket: there will be none, unless the channel is renewed.
         """
         frames = await self._channels[name].receive()
-        began = time.thread_time()
-        try:
-            return self._signer.unpack(frames, about=about)
-        finally:
-            self.reading_seconds += time.thread_time() - began
+        steps = self._signer.unpack(frames, about=about)
+        while True:
+            began = time.thread_time()
+            try:
+                next(steps)
+            except StopIteration as done:
+                return cast("jupyter_messages.Message", done.value)
+            finally:
+                self.reading_seconds += time.thread_time() - began
+            await asyncio.sleep(0)
 
     def drop_unfinished(self) -> None:
         """Drop unfinished messages, as long as no execution reads."""
@@ -135,8 +143,3 @@ class Client:
         """Close the sockets; what was not read is dropped."""
         for channel in self._channels.values():
             channel.close()
-
-
-def _address(info: dict[str, object], name: Name) -> sockets.Address:
-    host, port = str(info["ip"]), str(info[f"{name}_port"])
-    return f"{host}-{port}" if info["transport"] == "ipc" else (host, int(port))

@@ -12,30 +12,20 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Generator, Sequence
+from typing import Final, TypeVar, cast
 
-from interpreter_bot import errors
-from interpreter_bot.kernels.wire import zmtp
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels.wire import untrusted_json, zmtp
 
+_Done = TypeVar("_Done")
 _DELIMITER: Final = b"<IDS|MSG>"
 _PARTS: Final = 5
 _ID_CHARACTERS: Final = 256
 _VERSION: Final = "5.3"
-# Parsed, an empty list of two bytes takes sixty, and an entry of ten a hundred and a microsecond:
-# what is far beyond any display is not parsed.
-_MOST_CONTAINERS: Final = 50_000
-_MOST_VALUES: Final = 100_000
 # Real headers have less than 1 KiB; dropping a foreign message costs no more than this.
 _MOST_HEADER_BYTES: Final = 64 * 1024
-# Time to parse a number grows with the square of its length. No displayed one has so many.
-_MOST_DIGITS: Final = 64
-# Skipping them takes long, if there is one in every few characters of a very long text.
-_MOST_ESCAPES: Final = 4_000_000
-_STRUCTURE: Final = b'"[{,'
-_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(_STRUCTURE))
-# Of a name and of a text.
-_QUOTES_A_VALUE: Final = 4
+_SIGNED_BYTES: Final = settings.MIB
 
 
 class MalformedMessage(errors.KernelError):
@@ -64,6 +54,7 @@ class Message:
         parent_id: the request it claims to be about, or empty.
         content: a JSON object of any shape.
         metadata: likewise.
+        size_bytes: of all its parts.
     """
 
     msg_id: str
@@ -71,6 +62,16 @@ class Message:
     parent_id: str
     content: dict[str, object]
     metadata: dict[str, object]
+    size_bytes: int = dataclasses.field(default=0, compare=False)
+
+
+def at_once(steps: Generator[None, None, _Done]) -> _Done:
+    """Take all steps without a pause; returns what they lead to."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return cast("_Done", done.value)
 
 
 class Signer:
@@ -81,10 +82,13 @@ class Signer:
         self._mac = hmac.new(key, digestmod=hashlib.sha256)
         self._session = os.urandom(8).hex()
 
-    def _sign(self, parts: Sequence[zmtp.Part]) -> bytes:
+    def _sign(self, parts: Sequence[zmtp.Part]) -> Generator[None, None, bytes]:
         mac = self._mac.copy()
         for part in parts:
-            mac.update(part)
+            for start in range(0, len(part), _SIGNED_BYTES):
+                if start:
+                    yield
+                mac.update(memoryview(part)[start : start + _SIGNED_BYTES])
         return mac.hexdigest().encode()
 
     def pack(
@@ -104,7 +108,7 @@ class Signer:
         parent = {"msg_id": parent_id} if parent_id else {}
         # Lone surrogates are legal in a Python str but not in UTF-8; escapes carry them.
         parts = [json.dumps(part).encode("ascii") for part in (header, parent, {}, content)]
-        return msg_id, [_DELIMITER, self._sign(parts), *parts]
+        return msg_id, [_DELIMITER, at_once(self._sign(parts)), *parts]
 
     def unpack(
         self,
@@ -112,8 +116,10 @@ class Signer:
         *,
         about: str = "",
         most_bytes: int = zmtp.MOST_BYTES,
-    ) -> Message:
-        """Check and parse a message; buffers that follow it are ignored.
+    ) -> Generator[None, None, Message]:
+        """Check and parse a message; yields between steps, where it takes more than one.
+
+        Buffers that follow it are ignored.
 
         Args:
             frames: of one message.
@@ -138,65 +144,34 @@ class Signer:
         if any(len(part) > _MOST_HEADER_BYTES for part in parts[:-1]):
             raise MalformedMessage
         # Before the signature, which takes longer and proves less.
-        parent = _load(parts[1])
+        parent = yield from _load(parts[1])
         if about and parent.get("msg_id") != about:
             raise ForeignMessage
-        if not hmac.compare_digest(signature, self._sign(parts)):
+        if not hmac.compare_digest(signature, (yield from self._sign(parts))):
             raise MalformedMessage
-        header, metadata, content = (_load(part) for part in (parts[0], *parts[2:]))
+        header = yield from _load(parts[0])
+        metadata = yield from _load(parts[2])
+        content = yield from _load(parts[3])
         return Message(
             msg_id=_identifier(header, "msg_id"),
             msg_type=_identifier(header, "msg_type"),
             parent_id=_identifier(parent, "msg_id") if parent else "",
             content=content,
             metadata=metadata,
+            size_bytes=sum(map(len, parts)),
         )
 
 
-def _load(part: zmtp.Part) -> dict[str, object]:
-    if len(part) > _MOST_CONTAINERS and _is_intricate(part):
-        raise IntricateMessage
+def _load(part: zmtp.Part) -> Generator[None, None, dict[str, object]]:
     try:
-        # Bytes could be mistaken for UTF-16 or UTF-32.
-        loaded = _DECODER.decode(str(part, "utf-8"))
+        loaded = yield from untrusted_json.load(part)
+    except untrusted_json.IntricateError as error:
+        raise IntricateMessage from error
     except (ValueError, RecursionError) as error:
         raise MalformedMessage from error
     if not isinstance(loaded, dict):
         raise MalformedMessage
     return loaded
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
-        raise IntricateMessage
-    return int(digits)
-
-
-def _broken(digits: str) -> float:
-    if len(digits) > _MOST_DIGITS:
-        raise IntricateMessage
-    return float(digits)
-
-
-_DECODER: Final = json.JSONDecoder(parse_int=_whole, parse_float=_broken)
-
-
-def _is_intricate(part: zmtp.Part) -> bool:
-    """Return whether a document holds too many values to be parsed, without parsing it."""
-    if not _is_too_much(part):
-        return False
-    if part.count(b"\\") > _MOST_ESCAPES:
-        return True
-    # Printed text is one string: leave quotes, brackets and commas only, then remove strings.
-    part = part.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_STRUCTURE)
-    if part.count(b'"') > _QUOTES_A_VALUE * _MOST_VALUES:
-        return True
-    return _is_too_much(b"".join(part.split(b'"')[::2]))
-
-
-def _is_too_much(part: zmtp.Part) -> bool:
-    containers = part.count(b"[") + part.count(b"{")
-    return containers > _MOST_CONTAINERS or part.count(b",") > _MOST_VALUES
 
 
 def _identifier(fields: dict[str, object], name: str) -> str:

@@ -7,16 +7,15 @@ between: a message that has arrived is read without a switch of tasks.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels.wire import jupyter_messages, zmtp
 
-Address = str | tuple[str, int]
-"""A path, or a host and its port."""
+Connect = Callable[[], Awaitable[socket.socket]]
+"""Opens a connection, which does not block; OSError if that fails."""
 
 _Read = TypeVar("_Read")
 _CHUNK_BYTES = 64 * 1024
@@ -36,15 +35,15 @@ class Socket:
     connection.
     """
 
-    def __init__(self, kind: str, address: Address) -> None:
+    def __init__(self, kind: str, connect: Connect) -> None:
         """Connect nothing yet.
 
         Args:
             kind: `DEALER` or `SUB`.
-            address: where the kernel listens.
+            connect: opens a connection to the kernel.
         """
         self._kind = kind
-        self._address = address
+        self._connect = connect
         self._decoder = zmtp.Decoder(kind)
         self._socket: socket.socket | None = None
         self._sending = asyncio.Lock()
@@ -62,12 +61,12 @@ class Socket:
                 until it has noticed that the former connection is closed.
 
         Raises:
-            LostSocket: the kernel does not listen there.
+            LostSocket: the kernel does not listen.
         """
         self.close()
         self._decoder = zmtp.Decoder(self._kind)
         try:
-            self._socket = await _connected(self._address)
+            self._socket = await self._connect()
         except OSError as error:
             raise LostSocket from error
         await self._send(zmtp.opening(self._kind, identity))
@@ -216,40 +215,3 @@ class Socket:
 def _wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
-
-
-async def _connected(address: Address) -> socket.socket:
-    """Connect to a socket.
-
-    Raises:
-        OSError: no process listens there, or accepts.
-    """
-    if isinstance(address, str):
-        endpoint = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with _closed_on_failure(endpoint):
-            # At once or not at all: a full backlog is no reason to wait.
-            endpoint.connect(address)
-        return endpoint
-    loop = asyncio.get_running_loop()
-    failures: list[OSError] = []
-    for family, kind, _, _, exact in await loop.getaddrinfo(*address, type=socket.SOCK_STREAM):
-        try:
-            endpoint = socket.socket(family, kind)
-            with _closed_on_failure(endpoint):
-                endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await loop.sock_connect(endpoint, exact)
-        except OSError as error:
-            failures.append(error)
-        else:
-            return endpoint
-    raise failures[-1]
-
-
-@contextlib.contextmanager
-def _closed_on_failure(endpoint: socket.socket) -> Iterator[None]:
-    endpoint.setblocking(False)
-    try:
-        yield
-    except BaseException:
-        endpoint.close()
-        raise

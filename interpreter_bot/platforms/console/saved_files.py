@@ -108,10 +108,10 @@ class SavedFiles:
         """Save a display under a generated name; an update replaces the display it updates.
 
         Raises:
-            KeepingError: it could not be saved.
+            SavingError: it could not be saved.
         """
         if isinstance(output, values.Html):
-            suffix, data = ".html", output.html.encode("utf-8", "replace")
+            suffix, data = ".html", output.html
         else:
             suffix, data = output.suffix, output.data
         identity = (output.display_id, suffix) if output.display_id is not None else None

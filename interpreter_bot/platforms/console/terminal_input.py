@@ -17,7 +17,7 @@ import prompt_toolkit
 from prompt_toolkit import history
 
 from interpreter_bot import errors
-from interpreter_bot.platforms.console import stdout_writer
+from interpreter_bot.platforms.console import threaded_stdout
 
 _ANSWER_BYTES = 4096
 
@@ -138,7 +138,7 @@ def is_possible() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
-async def lines(writer: stdout_writer.StdoutWriter) -> AsyncIterator[str]:
+async def lines(writer: threaded_stdout.StdoutWriter) -> AsyncIterator[str]:
     """Iterate over the lines that a person enters, until they end the chat.
 
     Args:

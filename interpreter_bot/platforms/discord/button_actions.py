@@ -9,16 +9,16 @@ import discord
 
 from interpreter_bot import errors
 from interpreter_bot.platforms.discord import (
-    command_actions,
+    answer_contents,
+    channels_and_threads,
+    command_effects,
     interactions,
+    interrupted_answers,
     markdown,
     message_layout,
     modals,
-    places,
-    stale_answers,
-    turn_log,
 )
-from interpreter_bot.sessions import histories, questions
+from interpreter_bot.sessions import past_turns, pending_questions
 from interpreter_bot.text import safe_text
 
 _NOT_YOURS: Final = "Only who asked may do that."
@@ -45,7 +45,7 @@ class ButtonActions:
     async def _press(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
     ) -> None:
-        place = places.of_interaction(interaction, button.owner)
+        place = channels_and_threads.of_interaction(interaction, button.owner)
         is_owner = interaction.user.id == button.owner
         if button.verb in _QUESTIONS:
             await self._answer(interaction, button)
@@ -62,18 +62,18 @@ class ButtonActions:
     async def _give(
         self,
         interaction: discord.Interaction[Any],
-        place: places.Place,
+        place: channels_and_threads.Place,
         button: message_layout.Button,
     ) -> None:
         """Send what an answer left out, to the person who asked for it alone."""
         if button.verb == "notebook":
-            await command_actions.notebook(self._handler, interaction, place)
+            await command_effects.notebook(self._handler, interaction, place)
         elif button.verb == "code":
             await self._show_code(interaction, place, button.number)
         elif button.verb == "csv":
-            handle = turn_log.table_handle(button.number)
+            handle = answer_contents.table_handle(button.number)
             name = await self._service.save_table(place.key, handle)
-            await command_actions.hand_out(self._handler, interaction, place, name)
+            await command_effects.hand_out(self._handler, interaction, place, name)
 
     async def _stop(
         self, interaction: discord.Interaction[Any], button: message_layout.Button
@@ -90,10 +90,10 @@ class ButtonActions:
             if not in_flight.is_running(button.number):
                 # Fetched anew: the person may have pressed the button on an older state.
                 message = await interaction.original_response()
-                await stale_answers.mend(message, in_flight.is_running)
+                await interrupted_answers.mend(message, in_flight.is_running)
 
     async def _show_code(
-        self, interaction: discord.Interaction[Any], place: places.Place, turn_id: int
+        self, interaction: discord.Interaction[Any], place: channels_and_threads.Place, turn_id: int
     ) -> None:
         turn = next(
             (t for t in await self._service.queries.history(place.key) if t.id == turn_id), None
@@ -105,7 +105,7 @@ class ButtonActions:
         if len(shown) <= message_layout.MOST_CHARACTERS:
             await self._handler.tell(interaction, shown)
             return
-        upload = command_actions.in_memory("code.py", _joined(codes).encode())
+        upload = command_effects.in_memory("code.py", _joined(codes).encode())
         await self._handler.tell(interaction, "All code of that answer:", uploads=(upload,))
 
     async def _answer(
@@ -113,7 +113,7 @@ class ButtonActions:
     ) -> None:
         question = self._handler.in_flight.questions.find(str(button.number))
         if question is None or question.person != str(button.owner):
-            await self._handler.tell(interaction, questions.LATE)
+            await self._handler.tell(interaction, pending_questions.LATE)
         elif interaction.user.id != button.owner:
             await self._handler.tell(interaction, _NOT_YOURS)
         elif button.verb == "answer":
@@ -127,16 +127,19 @@ class ButtonActions:
                 interaction, question, question.code if button.verb == "run" else None
             )
 
-    def _answering(self, question: questions.Question) -> modals.CodeModal:
+    def _resolving(self, question: pending_questions.Question) -> modals.Submitted:
         async def submitted(
             interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
         ) -> None:
             await self._resolve(interaction, question, text)
 
+        return submitted
+
+    def _answering(self, question: pending_questions.Question) -> modals.CodeModal:
         return modals.CodeModal(
             "Answer",
             "What the code asked for",
-            submitted,
+            self._resolving(question),
             self._handler.failed,
             kind=modals.ANSWER,
             number=int(question.id),
@@ -145,13 +148,8 @@ class ButtonActions:
         )
 
     async def _change(
-        self, interaction: discord.Interaction[Any], question: questions.Question
+        self, interaction: discord.Interaction[Any], question: pending_questions.Question
     ) -> None:
-        async def submitted(
-            interaction: discord.Interaction[Any], text: str, _: tuple[discord.Attachment, ...]
-        ) -> None:
-            await self._resolve(interaction, question, text)
-
         code = question.code
         if len(code) > modals.MOST_CHARACTERS:
             await self._show_to_approve(interaction, question, code)
@@ -160,7 +158,7 @@ class ButtonActions:
             modals.CodeModal(
                 "Edit",
                 "Code",
-                submitted,
+                self._resolving(question),
                 self._handler.failed,
                 kind=modals.CHANGE,
                 number=int(question.id),
@@ -169,7 +167,7 @@ class ButtonActions:
         )
 
     async def _show_to_approve(
-        self, interaction: discord.Interaction[Any], question: questions.Question, code: str
+        self, interaction: discord.Interaction[Any], question: pending_questions.Question, code: str
     ) -> None:
         """Send all of long code as a file, to be run or refused once it was seen.
 
@@ -180,7 +178,7 @@ class ButtonActions:
         await self._handler.tell(
             interaction,
             f"The code is too long to be edited here. All of it: {warning}".rstrip(),
-            uploads=(command_actions.in_memory("to-approve.py", readable.text.encode()),),
+            uploads=(command_effects.in_memory("to-approve.py", readable.text.encode()),),
             offered=tuple(
                 message_layout.Button(verb, int(question.id), int(question.person))
                 for verb in ("run", "refuse")
@@ -190,17 +188,17 @@ class ButtonActions:
     async def _resolve(
         self,
         interaction: discord.Interaction[Any],
-        question: questions.Question,
+        question: pending_questions.Question,
         text: str | None,
     ) -> None:
         if not await self._handler.begins(interaction, is_silent=True):
             return
         if not question.resolve(text):
-            await self._handler.tell(interaction, questions.LATE)
+            await self._handler.tell(interaction, pending_questions.LATE)
 
 
-def _is_code(part: histories.Past) -> bool:
-    return isinstance(part, histories.PastCode)
+def _is_code(part: past_turns.Past) -> bool:
+    return isinstance(part, past_turns.PastCode)
 
 
 def _joined(codes: Iterable[str]) -> str:

@@ -23,8 +23,13 @@ from typing import Final
 import aiohttp
 import discord
 
-from interpreter_bot import errors, values
-from interpreter_bot.platforms.discord import api_errors, markdown, message_layout, places
+from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms.discord import (
+    api_errors,
+    channels_and_threads,
+    markdown,
+    message_layout,
+)
 from interpreter_bot.sessions import requests
 from interpreter_bot.text import quantities
 
@@ -35,10 +40,11 @@ _SILENCE_SECONDS: Final = 30.0
 _OK: Final = 200
 
 _COPY_BYTES: Final = 1024 * 1024
-_MIB: Final = 1024 * 1024
 # The possible limits where Discord refuses files as too large: the 25 MiB of any request, or a
 # server's limit that has changed. Largest first.
-_SMALLER_BYTES: Final = tuple(most * _MIB - places.MARGIN_BYTES for most in (24, 10, 8))
+_SMALLER_BYTES: Final = tuple(
+    most * settings.MIB - channels_and_threads.MARGIN_BYTES for most in (24, 10, 8)
+)
 _UNLIKED: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MOST_NAME: Final = 80
 _MOST_DESCRIPTION: Final = 1000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import discord
@@ -18,13 +18,13 @@ from interpreter_bot import settings
 from interpreter_bot.platforms.discord import (
     api_errors,
     button_actions,
-    components,
+    edits_and_deletions,
     interactions,
     message_events,
     missed_messages,
     modals,
+    persistent_buttons,
     requests_in_flight,
-    user_edits,
 )
 
 _log = logging.getLogger(__name__)
@@ -91,18 +91,23 @@ def _has_menus(commands: Iterable[Mapping[str, Any]]) -> bool:
 
 def _plain(commands: Iterable[Mapping[str, Any]]) -> dict[tuple[int, str], Any]:
     """Reduce commands to the fields that we set, with defaults left out."""
-    return {(command.get("type", 1), command["name"]): _kept(command) for command in commands}
+    return {
+        (command.get("type", 1), command["name"]): _without_defaults(command)
+        for command in commands
+    }
 
 
-def _kept(told: Any) -> Any:  # noqa: ANN401
+def _without_defaults(told: Any) -> Any:  # noqa: ANN401
     if isinstance(told, Mapping):
         return {
-            key: sorted(value) if key in ("contexts", "integration_types") else _kept(value)
+            key: sorted(value)
+            if key in ("contexts", "integration_types")
+            else _without_defaults(value)
             for key, value in told.items()
             if key not in _OTHERS and value not in (None, False, "", [], {})
         }
     if isinstance(told, list):
-        return [_kept(value) for value in told]
+        return [_without_defaults(value) for value in told]
     return told
 
 
@@ -111,7 +116,7 @@ class _Client(discord.Client):
 
     listener: message_events.MessageEvents
     in_flight: requests_in_flight.RequestsInFlight
-    editor: user_edits.MessageEdits
+    editor: edits_and_deletions.MessageEdits
     missed: missed_messages.MissedMessages
     handler: interactions.InteractionHandler
     presser: button_actions.ButtonActions
@@ -133,7 +138,7 @@ class _Client(discord.Client):
 
     async def setup_hook(self) -> None:
         """Register buttons and commands, before any event is handled."""
-        self.add_dynamic_items(components.Action)
+        self.add_dynamic_items(persistent_buttons.Action)
         work = sync_or_go_without(self, self.tree)
         syncing_task = self.in_flight.spawn(work, "list of commands")
         # Once the changes of a day are used up, Discord may ask for hours of patience.
@@ -152,6 +157,13 @@ class _Client(discord.Client):
             # As a task of ours: what has begun is waited for when the bot leaves.
             hearing = self.listener.on_message(message)
             self.in_flight.spawn(hearing, f"hearing of message {message.id}")
+
+    async def _caught_up(self, catching: Coroutine[Any, Any, None]) -> None:
+        """Catch up as a task of ours: what has begun is waited for when the bot leaves."""
+        if self.is_leaving:
+            catching.close()
+        else:
+            await self.in_flight.spawn(catching, "catching up")
 
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
         """Handle an edit of a message, by a person or by Discord itself."""
@@ -180,11 +192,11 @@ class _Client(discord.Client):
     async def on_ready(self) -> None:
         """Handle that the state of the servers is complete again."""
         await self.missed.look_back()
-        await self.missed.catch_up()
+        await self._caught_up(self.missed.catch_up())
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
         """Handle a server that becomes available, perhaps long after the others."""
-        await self.missed.catch_up_in(guild)
+        await self._caught_up(self.missed.catch_up_in(guild))
 
     async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:
         """Log an error of an event handler; other events go on."""
@@ -225,7 +237,7 @@ class Sharded(_Client, discord.AutoShardedClient):
 
     async def on_shard_ready(self, shard_id: int) -> None:
         """Handle that the state of a shard's servers is complete again."""
-        await self.missed.catch_up()
+        await self._caught_up(self.missed.catch_up())
 
 
 Client: TypeAlias = Single | Sharded

@@ -11,10 +11,10 @@ import discord
 
 from interpreter_bot.platforms.discord import (
     api_errors,
-    components,
+    channels_and_threads,
     message_layout,
     message_targets,
-    places,
+    persistent_buttons,
 )
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class InteractionTarget:
         self,
         client: discord.Client,
         interaction: discord.Interaction[Any],
-        place: places.Place,
+        place: channels_and_threads.Place,
     ) -> None:
         self._client = client
         self._interaction = interaction
@@ -74,7 +74,7 @@ class InteractionTarget:
         message = await self._interaction.edit_original_response(
             content=draft.content or None,
             attachments=message_targets.files(draft.uploads),
-            view=components.view(draft.buttons),
+            view=persistent_buttons.view(draft.buttons),
             allowed_mentions=self._config,
         )
         return message_targets.Posted(message.id, tuple(message.attachments), "token")
@@ -84,7 +84,7 @@ class InteractionTarget:
             message: discord.Message = await self._interaction.followup.send(
                 draft.content,
                 files=message_targets.files(draft.uploads),
-                view=components.view(draft.buttons) or discord.utils.MISSING,
+                view=persistent_buttons.view(draft.buttons) or discord.utils.MISSING,
                 allowed_mentions=self._config,
                 suppress_embeds=True,
                 wait=True,
@@ -168,7 +168,7 @@ class InteractionTarget:
                     posted.id,
                     content=draft.content or None,
                     attachments=message_targets.attachments(posted, before, draft),
-                    view=components.view(draft.buttons),
+                    view=persistent_buttons.view(draft.buttons),
                     allowed_mentions=self._config,
                 )
                 return message_targets.Posted(message.id, tuple(message.attachments), "token")

@@ -10,21 +10,21 @@ import discord
 from interpreter_bot import errors, settings
 from interpreter_bot.platforms.discord import (
     api_errors,
-    components,
+    channels_and_threads,
     file_transfers,
     interaction_targets,
     markdown,
     message_layout,
     message_targets,
     permissions,
-    places,
+    persistent_buttons,
     requests_in_flight,
 )
-from interpreter_bot.sessions import conversations
+from interpreter_bot.platforms.rendering import status_sentences
+from interpreter_bot.sessions import session_service
 
 _log = logging.getLogger(__name__)
 
-_FAILED: Final = "Something went wrong; what, is in the bot's log."
 _TOO_LARGE: Final = "⚠️ Discord refuses the file as too large. It stays in /mnt/data."
 _LEAVING: Final = "I am about to be restarted. Please try again in a moment."
 _ANSWERED: Final = frozenset({api_errors.ALREADY_ANSWERED, api_errors.UNKNOWN_INTERACTION})
@@ -37,14 +37,14 @@ class InteractionHandler:
     Attributes:
         service: the conversations.
         in_flight: runs requests.
-        options: the operator's settings.
+        config: the operator's settings.
         is_leaving: no new interaction is handled.
     """
 
     def __init__(
         self,
         client: discord.Client,
-        service: conversations.Conversations,
+        service: session_service.SessionService,
         config: settings.Discord,
         in_flight: requests_in_flight.RequestsInFlight,
         files: file_transfers.Attachments,
@@ -54,7 +54,7 @@ class InteractionHandler:
         self._members = permissions.Memberships(client, config)
         self.service = service
         self.in_flight = in_flight
-        self.options = config
+        self.config = config
         self.is_leaving = False
 
     async def admits(self, interaction: discord.Interaction[Any]) -> bool:
@@ -64,7 +64,7 @@ class InteractionHandler:
         """
         refusal = _LEAVING if self.is_leaving else ""
         if not self._members.is_unknown(interaction.user, interaction.guild_id):
-            refusal = refusal or permissions.refusal(_asker(interaction), self.options)
+            refusal = refusal or permissions.refusal(_asker(interaction), self.config)
         return not await self._refuses(interaction, refusal)
 
     async def begins(
@@ -88,10 +88,12 @@ class InteractionHandler:
         if not await self.admits(interaction):
             return False
         await self._acknowledge(interaction, is_public=is_public, is_silent=is_silent)
-        if not await self.service.claim(places.PLATFORM, f"interaction {interaction.id}"):
+        if not await self.service.claim(
+            channels_and_threads.PLATFORM, f"interaction {interaction.id}"
+        ):
             return False
         standing = await self._members.standing(interaction.user, interaction.guild)
-        refusal = permissions.refusal(_asker(interaction, standing), self.options)
+        refusal = permissions.refusal(_asker(interaction, standing), self.config)
         return not await self._refuses(interaction, refusal)
 
     async def _refuses(self, interaction: discord.Interaction[Any], refusal: str) -> bool:
@@ -113,7 +115,7 @@ class InteractionHandler:
 
     def may_complete(self, interaction: discord.Interaction[Any]) -> bool:
         """Say whether a person may see autocompletions."""
-        return not permissions.refusal(_asker(interaction), self.options)
+        return not permissions.refusal(_asker(interaction), self.config)
 
     async def tell(
         self,
@@ -129,13 +131,13 @@ class InteractionHandler:
             await interaction.edit_original_response(
                 content=text or None,
                 attachments=message_targets.files(uploads),
-                view=components.view(offered),
+                view=persistent_buttons.view(offered),
                 allowed_mentions=nobody,
             )
             return
         fields: dict[str, Any] = {
             "files": message_targets.files(uploads),
-            "view": components.view(offered) or discord.utils.MISSING,
+            "view": persistent_buttons.view(offered) or discord.utils.MISSING,
             "ephemeral": True,
             "allowed_mentions": nobody,
             "suppress_embeds": True,
@@ -157,8 +159,8 @@ class InteractionHandler:
         """Run a request and show its answer to everybody in the channel, if permitted."""
         if not await self.begins(interaction, is_public=True):
             return
-        place = places.of_interaction(interaction)
-        person = places.person(interaction.user)
+        place = channels_and_threads.of_interaction(interaction)
+        person = channels_and_threads.person(interaction.user)
         chosen = await self.in_flight.chosen_by(place, person)
         request = requests_in_flight.request_in(
             place,
@@ -176,7 +178,7 @@ class InteractionHandler:
         self.in_flight.spawn(work, f"interaction {interaction.id}")
 
     async def again(
-        self, interaction: discord.Interaction[Any], place: places.Place, turn_id: int
+        self, interaction: discord.Interaction[Any], place: channels_and_threads.Place, turn_id: int
     ) -> None:
         """Run the request of an earlier turn again, if permitted."""
         if not await self.begins(interaction, is_public=True):
@@ -187,7 +189,7 @@ class InteractionHandler:
         if past is None:
             await self.tell(interaction, "That answer is too long ago.")
             return
-        person = places.person(interaction.user)
+        person = channels_and_threads.person(interaction.user)
         chosen = await self.in_flight.chosen_by(place, person)
         request = requests_in_flight.request_in(
             place,
@@ -216,7 +218,7 @@ class InteractionHandler:
             return
         else:
             _log.error("an interaction ended in an error", exc_info=cause)
-            text = _FAILED
+            text = status_sentences.FAULT
         try:
             await self.tell(interaction, text)
         except api_errors.ANY as told:
@@ -247,5 +249,5 @@ def _asker(
         channel_ids=around,
         role_ids=permissions.roles_told(user) if standing is None else standing.role_ids,
         is_member=standing is not None and standing.is_member,
-        is_bot_there=places.of_interaction(interaction).is_member,
+        is_bot_there=channels_and_threads.of_interaction(interaction).is_member,
     )

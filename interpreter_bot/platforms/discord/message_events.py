@@ -16,20 +16,21 @@ from typing import Final
 import cachetools
 import discord
 
-from interpreter_bot import errors, settings
+from interpreter_bot import settings
 from interpreter_bot.platforms.discord import (
     api_errors,
+    channels_and_threads,
     file_transfers,
     markdown,
     message_parsing,
     message_sync,
     message_targets,
     permissions,
-    places,
     preferences,
     requests_in_flight,
 )
-from interpreter_bot.sessions import conversations, requests
+from interpreter_bot.platforms.rendering import status_sentences
+from interpreter_bot.sessions import requests, session_service
 
 _log = logging.getLogger(__name__)
 
@@ -54,17 +55,17 @@ class MessageEvents:
     def __init__(
         self,
         client: discord.Client,
-        service: conversations.Conversations,
+        service: session_service.SessionService,
         config: settings.Discord,
         in_flight: requests_in_flight.RequestsInFlight,
         files: file_transfers.Attachments,
     ) -> None:
         self._client = client
         self._service = service
-        self._options = config
+        self._config = config
         self._in_flight = in_flight
         self._files = files
-        self._threads = places.Threads(client, service, config, in_flight.spawn)
+        self._threads = channels_and_threads.Threads(client, service, config, in_flight.spawn)
         self._members = permissions.Memberships(client, config)
         self._orders: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
         self.recent_requests = requests_in_flight.RequestsByMessage()
@@ -90,7 +91,9 @@ class MessageEvents:
             question = self._in_flight.questions.for_message(str(message.author.id), channel.id)
             if question is None and not await self._is_for_us(message, channel):
                 return False
-            if not await self._service.claim(places.PLATFORM, f"message {message.id}"):
+            if not await self._service.claim(
+                channels_and_threads.PLATFORM, f"message {message.id}"
+            ):
                 return True
             if question is not None:
                 text = message_parsing.words(message.content, message.mentions, self._me)
@@ -103,10 +106,10 @@ class MessageEvents:
         """Handle a message again that was edited since any bot answered it."""
         async with self.in_order(message.channel.id):
             channel = await self._channel(message)
-            place = places.of_channel(channel, message.guild)
-            said = await self.said(message)
+            place = channels_and_threads.of_channel(channel, message.guild)
+            said = await self.parsed(message)
             wanted = self.request(message, said, place, preferences.Preferences())
-            for answered in (place, places.of_thread(place, message.id)):
+            for answered in (place, channels_and_threads.of_thread(place, message.id)):
                 past = await self._service.queries.history(answered.key)
                 if any(turn.request == wanted.text for turn in past):
                     # Its words are unchanged.
@@ -116,12 +119,18 @@ class MessageEvents:
     async def _take_or_say_why_not(
         self, message: discord.Message, channel: discord.abc.MessageableChannel
     ) -> None:
-        try:
+        async with self._said_why_not(channel):
             await self._take(message, channel)
-        except errors.BotError as error:
-            # No other bot will answer it: it is claimed.
+
+    @contextlib.asynccontextmanager
+    async def _said_why_not(self, channel: discord.abc.Messageable) -> AsyncIterator[None]:
+        """Say in a channel what goes wrong inside: no other bot will answer, it is claimed."""
+        try:
+            yield
+        except Exception as error:
             _log.exception("a message could not be taken")
-            await self._say(channel, f"⚠️ {markdown.plain(str(error))}")
+            sentence = status_sentences.error_sentence(error)
+            await self._say(channel, f"⚠️ {markdown.plain(sentence)}")
 
     async def _channel(self, message: discord.Message) -> discord.abc.MessageableChannel:
         """Return the channel of a message; one that is not cached (yet) is fetched."""
@@ -150,8 +159,8 @@ class MessageEvents:
             return True
         if not isinstance(channel, discord.Thread) or not await self._threads.is_ours(channel):
             return False
-        place = places.of_channel(channel, message.guild)
-        chosen = await self._in_flight.chosen_by(place, places.person(message.author))
+        place = channels_and_threads.of_channel(channel, message.guild)
+        chosen = await self._in_flight.chosen_by(place, channels_and_threads.person(message.author))
         if not chosen.follow_threads:
             return False
         if not self._client.intents.message_content:
@@ -165,7 +174,7 @@ class MessageEvents:
         if channel.id in self._told:
             return
         self._told[channel.id] = None
-        if await self._service.claim(places.PLATFORM, f"blind {channel.id}"):
+        if await self._service.claim(channels_and_threads.PLATFORM, f"blind {channel.id}"):
             await self._say(channel, markdown.small(f"🔹 {_BLIND}"))
 
     async def _say(self, channel: discord.abc.Messageable, text: str) -> None:
@@ -183,9 +192,9 @@ class MessageEvents:
             if not permissions.is_about_place(refusal):
                 await self._say(channel, refusal)
             return
-        place = places.of_channel(channel, message.guild)
-        chosen = await self._in_flight.chosen_by(place, places.person(message.author))
-        said = await self.said(message, await self._before(message, channel, place))
+        place = channels_and_threads.of_channel(channel, message.guild)
+        chosen = await self._in_flight.chosen_by(place, channels_and_threads.person(message.author))
+        said = await self.parsed(message, await self._before(message, channel, place))
         if not said.text and not said.attachments:
             await self._say(channel, _EMPTY)
             return
@@ -204,10 +213,10 @@ class MessageEvents:
         self,
         message: discord.Message,
         channel: discord.abc.MessageableChannel,
-        place: places.Place,
+        place: channels_and_threads.Place,
     ) -> list[discord.Message]:
         """Read the messages of a person's thread before the bot was called into it."""
-        most = self._options.context_messages
+        most = self._config.context_messages
         if not isinstance(channel, discord.Thread) or not most:
             return []
         if channel.owner_id == self._me or await self._service.queries.history(place.key, most=1):
@@ -224,7 +233,7 @@ class MessageEvents:
             if not (one.author.bot or await self._refusal(one, channel))
         ]
 
-    async def said(
+    async def parsed(
         self, message: discord.Message, before: Iterable[discord.Message] = ()
     ) -> message_parsing.ParsedMessage:
         """Parse a message, and those before it."""
@@ -239,20 +248,20 @@ class MessageEvents:
     ) -> str:
         """Return why a message's author may not use the bot there; empty if they may."""
         standing = await self._members.standing(message.author, message.guild)
-        return permissions.refusal(_asker(message, channel, standing), self._options)
+        return permissions.refusal(_asker(message, channel, standing), self._config)
 
     def request(
         self,
         message: discord.Message,
         said: message_parsing.ParsedMessage,
-        place: places.Place,
+        place: channels_and_threads.Place,
         chosen: preferences.Preferences,
     ) -> requests.Request:
         """Make a request of a message. Without any model, the code in it is what can be run."""
         code = message_parsing.code_blocks(said.text) if not self._service.queries.models else ""
         return requests_in_flight.request_in(
             place,
-            places.person(message.author),
+            channels_and_threads.person(message.author),
             code or said.text,
             chosen,
             attachments=self._files.of(said.attachments),
@@ -265,7 +274,7 @@ class MessageEvents:
         self,
         recent: requests_in_flight.RequestOfMessage,
         said: message_parsing.ParsedMessage,
-        place: places.Place,
+        place: channels_and_threads.Place,
         chosen: preferences.Preferences,
         *,
         is_reply: bool,
@@ -283,25 +292,28 @@ class MessageEvents:
         self,
         recent: requests_in_flight.RequestOfMessage,
         said: message_parsing.ParsedMessage,
-        place: places.Place,
+        place: channels_and_threads.Place,
         chosen: preferences.Preferences,
     ) -> None:
         """Answer in a thread on the message, or else by a reply to it."""
         message = recent.message
-        is_open = asyncio.Event()
-        self._in_flight.spawn(message_sync.type_until(is_open, message.channel.typing), "typing")
-        try:
-            thread_id = await self._threads.open(message, message_parsing.title(said.text))
-        finally:
-            is_open.set()
-        if recent.is_deleted:
-            return
-        if recent.message is not message:
-            said = await self.said(recent.message)
-        if thread_id is not None:
-            place = places.of_thread(place, thread_id)
-        run = self._run(recent, said, place, chosen, is_reply=thread_id is None)
-        await self._in_flight.carry_out(run, chosen)
+        async with self._said_why_not(message.channel):
+            is_open = asyncio.Event()
+            self._in_flight.spawn(
+                message_sync.type_until(is_open, message.channel.typing), "typing"
+            )
+            try:
+                thread_id = await self._threads.open(message, message_parsing.title(said.text))
+            finally:
+                is_open.set()
+            if recent.is_deleted:
+                return
+            if recent.message is not message:
+                said = await self.parsed(recent.message)
+            if thread_id is not None:
+                place = channels_and_threads.of_thread(place, thread_id)
+            run = self._run(recent, said, place, chosen, is_reply=thread_id is None)
+            await self._in_flight.carry_out(run, chosen)
 
 
 def _is_of_a_person(message: discord.Message) -> bool:

@@ -13,7 +13,12 @@ from typing import Any, Final, Literal, Protocol
 
 import discord
 
-from interpreter_bot.platforms.discord import api_errors, components, message_layout, places
+from interpreter_bot.platforms.discord import (
+    api_errors,
+    channels_and_threads,
+    message_layout,
+    persistent_buttons,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +84,7 @@ class ChannelTarget:
     def __init__(
         self,
         client: discord.Client,
-        place: places.Place,
+        place: channels_and_threads.Place,
         author: int,
         *,
         answers: discord.Message | None = None,
@@ -107,7 +112,7 @@ class ChannelTarget:
         message = await self._channel.send(
             draft.content or None,
             files=files(draft.uploads),
-            view=components.view(draft.buttons) or discord.utils.MISSING,
+            view=persistent_buttons.view(draft.buttons) or discord.utils.MISSING,
             allowed_mentions=self._config,
             suppress_embeds=True,
             nonce=nonce,
@@ -142,7 +147,7 @@ class ChannelTarget:
         message = await self._channel.get_partial_message(posted.id).edit(
             content=draft.content or None,
             attachments=attachments(posted, before, draft),
-            view=components.view(draft.buttons),
+            view=persistent_buttons.view(draft.buttons),
             allowed_mentions=self._config,
         )
         return Posted(message.id, tuple(message.attachments))

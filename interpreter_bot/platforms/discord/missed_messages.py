@@ -15,8 +15,8 @@ import cachetools
 import discord
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.discord import api_errors, message_events, places
-from interpreter_bot.sessions import conversations
+from interpreter_bot.platforms.discord import api_errors, channels_and_threads, message_events
+from interpreter_bot.sessions import session_service
 
 _log = logging.getLogger(__name__)
 
@@ -34,14 +34,14 @@ class MissedMessages:
     def __init__(
         self,
         client: discord.Client,
-        service: conversations.Conversations,
+        service: session_service.SessionService,
         config: settings.Discord,
         listener: message_events.MessageEvents,
     ) -> None:
         self._client = client
         self._service = service
-        self._options = config
-        self._listener = listener
+        self._config = config
+        self._message_events = listener
         self._has_looked_back = False
         self._last = 0
         self._since: int | None = None
@@ -75,13 +75,15 @@ class MissedMessages:
         if self._has_looked_back:
             return
         self._has_looked_back = True
-        if not self._options.look_back_seconds:
+        if not self._config.look_back_seconds:
             return
-        for overview in reversed(await self._service.recent(places.PLATFORM, most=_MOST_RECENT)):
-            number = places.channel_of(overview.key)
+        for overview in reversed(
+            await self._service.recent(channels_and_threads.PLATFORM, most=_MOST_RECENT)
+        ):
+            number = channels_and_threads.channel_of(overview.key)
             if number is not None:
                 self._direct.setdefault(number)
-        before = datetime.timedelta(seconds=self._options.look_back_seconds)
+        before = datetime.timedelta(seconds=self._config.look_back_seconds)
         since = discord.utils.time_snowflake(discord.utils.utcnow() - before)
         self._since = since if self._since is None else min(since, self._since)
 
@@ -114,7 +116,7 @@ class MissedMessages:
         for message in sorted(missed, key=lambda one: one.id):
             self.note(message)
             try:
-                await self._listener.on_message(message)
+                await self._message_events.on_message(message)
             except Exception:
                 # An error of one does not keep the others from being handled.
                 _log.exception("a message that was missed could not be taken: %d", message.id)
@@ -123,7 +125,7 @@ class MissedMessages:
 
     def _changed(self, guild: discord.Guild, since: int) -> list[discord.abc.Messageable]:
         """Find channels of a server with new messages; once in a session."""
-        config = self._options.guilds
+        config = self._config.guilds
         if guild.id in self._looked_at or guild.unavailable or (config and guild.id not in config):
             return []
         self._looked_at.add(guild.id)

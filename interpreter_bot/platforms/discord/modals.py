@@ -15,8 +15,13 @@ from typing import Any, Final, TypeAlias, cast
 
 import discord
 
-from interpreter_bot.platforms.discord import api_errors, interactions, message_parsing, places
-from interpreter_bot.sessions import questions
+from interpreter_bot.platforms.discord import (
+    api_errors,
+    channels_and_threads,
+    interactions,
+    message_parsing,
+)
+from interpreter_bot.sessions import pending_questions
 
 Submitted: TypeAlias = Callable[
     [discord.Interaction[Any], str, tuple[discord.Attachment, ...]], Awaitable[None]
@@ -162,13 +167,13 @@ async def _take(
             context=message_parsing.quoted(about, me) if about is not None else "",
         )
     else:
-        await handler.tell(interaction, questions.LATE)
+        await handler.tell(interaction, pending_questions.LATE)
 
 
 async def _message(interaction: discord.Interaction[Any], number: int) -> discord.Message | None:
     """Return the message that a question is about, if the bot can read it."""
     channel = interaction.channel
-    if not places.of_interaction(interaction).is_member or not isinstance(
+    if not channels_and_threads.of_interaction(interaction).is_member or not isinstance(
         channel, discord.abc.Messageable
     ):
         return None

@@ -16,7 +16,7 @@ import cachetools
 import discord
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.discord import api_errors, places
+from interpreter_bot.platforms.discord import api_errors, channels_and_threads
 
 _log = logging.getLogger(__name__)
 
@@ -41,14 +41,14 @@ class Memberships:
 
     def __init__(self, client: discord.Client, config: settings.Discord) -> None:
         self._client = client
-        self._options = config
+        self._config = config
         self._known = cachetools.TTLCache[tuple[int, int], frozenset[int] | None](
             _MOST_KNOWN, _KNOWN_SECONDS
         )
 
-    def is_unknown(self, user: places.Author, guild_id: int | None) -> bool:
+    def is_unknown(self, user: channels_and_threads.Author, guild_id: int | None) -> bool:
         """Say whether a permission depends on something that has to be fetched."""
-        config = self._options
+        config = self._config
         if user.id in config.people:
             return False
         if not config.roles:
@@ -57,11 +57,13 @@ class Memberships:
         is_far = guild_id is not None and self._client.get_guild(guild_id) is None
         return not isinstance(user, discord.Member) and not is_far
 
-    async def standing(self, user: places.Author, guild: discord.Guild | None) -> Membership:
+    async def standing(
+        self, user: channels_and_threads.Author, guild: discord.Guild | None
+    ) -> Membership:
         """Return a person's membership on a server; in direct messages on all that count."""
         if not self.is_unknown(user, guild.id if guild is not None else None):
             return Membership(roles_told(user))
-        wanted = set(self._options.roles)
+        wanted = set(self._config.roles)
         found: set[int] = set()
         is_member = False
         for one in ([guild] if guild is not None else self._where_it_counts())[:_MOST_GUILDS]:
@@ -74,7 +76,7 @@ class Memberships:
         return Membership(found, is_member)
 
     def _where_it_counts(self) -> list[discord.Guild]:
-        config = self._options
+        config = self._config
         return [
             guild
             for guild in self._client.guilds

@@ -11,15 +11,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.discord import (
+    answer_contents,
     file_transfers,
     message_layout,
     message_sync,
     message_targets,
-    turn_log,
     turn_rendering,
 )
 from interpreter_bot.platforms.rendering import status_sentences
-from interpreter_bot.sessions import ports, questions
+from interpreter_bot.sessions import pending_questions, ports
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ class ReplyStyle:
     file_parts: int
 
 
+@ports.silent_after_end
 class DiscordReply:
     """One reply. Use `open`."""
 
@@ -59,18 +60,18 @@ class DiscordReply:
         self,
         style: ReplyStyle,
         target: message_targets.MessageTarget,
-        waiting: questions.Questions,
+        waiting: pending_questions.PendingQuestions,
         instead_of: DiscordReply | None,
     ) -> None:
-        self._manner = style
+        self._style = style
         self._questions = waiting
-        self._turn_log = turn_log.TurnLog(
+        self._contents = answer_contents.AnswerContents(
             owner=style.owner, is_code=style.is_code, shows_code=style.shows_code
         )
         self._spool = file_transfers.UploadSpool(
             file_bytes=style.file_bytes, parts=style.file_parts
         )
-        self._renderer = turn_rendering.TurnRenderer(self._turn_log, self._spool.wrap)
+        self._renderer = turn_rendering.TurnRenderer(self._contents, self._spool.wrap)
         self._files: list[message_layout.Part] = []
         self._has_ended = asyncio.Event()
         self._buttons: tuple[message_layout.Button, ...] = ()
@@ -88,7 +89,7 @@ class DiscordReply:
         cls,
         style: ReplyStyle,
         target: message_targets.MessageTarget,
-        waiting: questions.Questions,
+        waiting: pending_questions.PendingQuestions,
         *,
         on_lost: Callable[[], Awaitable[object]],
         instead_of: DiscordReply | None = None,
@@ -127,7 +128,7 @@ class DiscordReply:
 
     async def _pack(self) -> None:
         files: list[message_layout.Part] = []
-        for artifact in self._turn_log.artifacts:
+        for artifact in self._contents.artifacts:
             files += await self._spool.prepare(artifact)
         self._files = files
 
@@ -142,16 +143,16 @@ class DiscordReply:
 
     def _offered(self) -> tuple[message_layout.Button, ...]:
         """Return the buttons for the current state."""
-        end, owner = self._turn_log.end, self._manner.owner
+        end, owner = self._contents.end, self._style.owner
         if end is None:
-            return (*self._buttons, message_layout.Button("stop", self._manner.number, owner))
+            return (*self._buttons, message_layout.Button("stop", self._style.number, owner))
         if not end.turn_id:
             return ()
         verbs = ["again", "notebook"]
-        if self._turn_log.cells:
+        if self._contents.cells:
             verbs.insert(0, "code")
         offered = [message_layout.Button(verb, end.turn_id, owner) for verb in verbs]
-        tables = self._turn_log.tables[:_MOST_TABLES]
+        tables = self._contents.tables[:_MOST_TABLES]
         for count, number in enumerate(tables, start=1):
             label = f"Table {count} as CSV" if len(tables) > 1 else ""
             offered.append(message_layout.Button("csv", number, owner, label))
@@ -165,48 +166,48 @@ class DiscordReply:
 
     def queued(self, ahead: int) -> None:
         """Show how many requests come before."""
-        self._turn_log.ahead = ahead
+        self._contents.ahead = ahead
         self._sync.change()
 
     def started(self) -> None:
         """Show that the turn has started."""
-        self._turn_log.ahead = None
-        self._turn_log.has_begun = True
+        self._contents.ahead = None
+        self._contents.has_begun = True
         self._sync.change()
 
     def announcement(self, cell: int, text: str) -> None:
         """Show a sentence about the session."""
-        self._turn_log.entries.append(turn_log.Note(text))
+        self._contents.entries.append(answer_contents.Note(text))
         self._sync.change()
 
     def step(self, number: int) -> None:
         """Show that the model thinks."""
-        self._turn_log.step(number)
+        self._contents.step(number)
         self._sync.change()
 
     def progress(self, text: str, share: float | None) -> None:
         """Show what is waited for."""
-        self._turn_log.awaited = status_sentences.waiting_sentence(text, share)
+        self._contents.awaited = status_sentences.waiting_sentence(text, share)
         self._sync.change()
 
     def text(self, delta: str) -> None:
         """Show the model's words."""
-        self._turn_log.text(delta)
+        self._contents.text(delta)
         self._sync.change()
 
     def writing(self, delta: str) -> None:
         """Show code as it is written."""
-        self._turn_log.writing(delta)
+        self._contents.writing(delta)
         self._sync.change()
 
     def code(self, cell: int, code: str) -> None:
         """Show what is run."""
-        self._turn_log.begin(cell, code)
+        self._contents.begin(cell, code)
         self._sync.change()
 
     def output(self, cell: int, output: values.Output) -> None:
         """Show an output."""
-        known = self._turn_log.cell(cell)
+        known = self._contents.cell(cell)
         if known is not None:
             known.screen.show(output)
         self._sync.change()
@@ -215,22 +216,22 @@ class DiscordReply:
         """Ask where the request came from."""
         if self._sync.is_lost.is_set():
             raise errors.BotError(_LOST)
-        entry = turn_log.Question(0, request.prompt, is_password=request.is_password)
+        entry = answer_contents.Question(0, request.prompt, is_password=request.is_password)
         with self._asking(entry, verbs=("answer",)) as question:
             answer = await question.answer or ""
             self._answered(cell, entry, "•••" if request.is_password else answer)
             return answer
 
-    def _answered(self, cell: int, entry: turn_log.Question, shown: str) -> None:
+    def _answered(self, cell: int, entry: answer_contents.Question, shown: str) -> None:
         """Show question and answer among what was printed, as on a terminal."""
-        self._turn_log.entries.remove(entry)
-        known = self._turn_log.cell(cell)
+        self._contents.entries.remove(entry)
+        known = self._contents.cell(cell)
         if known is not None:
             known.screen.show(values.Text("stdout", f"{entry.prompt}{shown}\n"))
 
     async def approve(self, cell: int, code: str) -> str | None:
         """Ask where the request came from whether code may be run."""
-        entry = turn_log.Question(0, code, is_approval=True)
+        entry = answer_contents.Question(0, code, is_approval=True)
         with self._asking(entry, verbs=("run", "change", "refuse"), code=code) as question:
             answer = await question.answer
             entry.verdict = "🚫 refused" if answer is None else "✔️ approved"
@@ -240,11 +241,11 @@ class DiscordReply:
 
     @contextlib.contextmanager
     def _asking(
-        self, entry: turn_log.Question, *, verbs: tuple[str, ...], code: str = ""
-    ) -> Iterator[questions.Question]:
-        style = self._manner
-        self._turn_log.draft = ""
-        self._turn_log.entries.append(entry)
+        self, entry: answer_contents.Question, *, verbs: tuple[str, ...], code: str = ""
+    ) -> Iterator[pending_questions.Question]:
+        style = self._style
+        self._contents.draft = ""
+        self._contents.entries.append(entry)
         place = None if entry.is_approval else style.channel_id
         with self._questions.open(str(style.owner), place, code=code) as question:
             entry.number = int(question.id)
@@ -265,12 +266,12 @@ class DiscordReply:
 
     def artifact(self, cell: int, artifact: values.Artifact) -> None:
         """Record a file that was made."""
-        known = [one for one in self._turn_log.artifacts if one.name != artifact.name]
-        self._turn_log.artifacts = [*known, artifact]
+        known = [one for one in self._contents.artifacts if one.name != artifact.name]
+        self._contents.artifacts = [*known, artifact]
 
     def finished(self, cell: int, finished: values.Finished) -> None:
         """Show how a cell ended."""
-        known = self._turn_log.cell(cell)
+        known = self._contents.cell(cell)
         if known is not None:
             known.finished = finished
         self._sync.change()
@@ -280,5 +281,5 @@ class DiscordReply:
 
     def ended(self, end: ports.End) -> None:
         """Record the end; it is shown when the files have been packed."""
-        self._turn_log.finish(end)
+        self._contents.finish(end)
         self._has_ended.set()

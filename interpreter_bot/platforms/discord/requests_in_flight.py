@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import logging
+import secrets
 import time
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -13,11 +15,20 @@ from typing import Any, Final
 import cachetools
 import discord
 
-from interpreter_bot import settings
-from interpreter_bot.platforms.discord import message_targets, places, preferences, replies
-from interpreter_bot.sessions import conversations, questions, requests
+from interpreter_bot import settings, values
+from interpreter_bot.platforms.discord import (
+    api_errors,
+    channels_and_threads,
+    message_layout,
+    message_targets,
+    preferences,
+    replies,
+)
+from interpreter_bot.platforms.rendering import status_sentences
+from interpreter_bot.sessions import pending_questions, ports, requests, session_service
 
 _MOST: Final = 1000
+_FALLEN: Final = ports.End(status=values.TurnStatus.FAILED, sentence=status_sentences.FAULT)
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +83,7 @@ class InFlight:
     """
 
     request: requests.Request
-    place: places.Place
+    place: channels_and_threads.Place
     target: message_targets.MessageTarget
     reply: replies.DiscordReply | None = None
     is_over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
@@ -87,23 +98,23 @@ class RequestsInFlight:
 
     def __init__(
         self,
-        service: conversations.Conversations,
+        service: session_service.SessionService,
         config: settings.Discord,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._service = service
-        self._options = config
+        self._config = config
         self._tasks = tasks
         self._running: set[asyncio.Task[None]] = set()
         self._runs: dict[int, InFlight] = {}
-        self.questions = questions.Questions()
+        self.questions = pending_questions.PendingQuestions()
 
     async def chosen_by(
-        self, place: places.Place, person: requests.Person
+        self, place: channels_and_threads.Place, person: requests.Person
     ) -> preferences.Preferences:
         """Return the preferences in effect for a person in a place."""
         chosen = await self._service.queries.choices(place.scope(person.id))
-        holds = preferences.effective(chosen, self._options)
+        holds = preferences.effective(chosen, self._config)
         known = self._service.queries.models
         if holds.model in known and await self._service.queries.model(place.key) == known[0]:
             return holds
@@ -152,9 +163,9 @@ class RequestsInFlight:
             channel_id=place.channel_id,
             is_code=request.is_code,
             shows_code=shows_code or (chosen.show_code and not request.is_code),
-            pace_seconds=self._options.edit_seconds,
+            pace_seconds=self._config.edit_seconds,
             file_bytes=place.file_bytes,
-            file_parts=self._options.file_parts,
+            file_parts=self._config.file_parts,
         )
         try:
             async with replies.DiscordReply.open(
@@ -166,7 +177,17 @@ class RequestsInFlight:
             ) as reply:
                 run.reply = reply
                 self._runs[style.number] = run
-                await self._service.handle(request, reply)
+                try:
+                    await self._service.handle(request, reply)
+                except Exception:
+                    _log.exception("a request fell")
+                    reply.ended(_FALLEN)
+        except Exception:
+            # What shows answers is what fell.
+            _log.exception("an answer could not be shown")
+            draft = message_layout.MessageDraft(f"⚠️ {status_sentences.FAULT}")
+            with contextlib.suppress(message_targets.MovedError, *api_errors.ANY):
+                await run.target.send(0, draft, secrets.token_hex(12))
         finally:
             if self._runs.get(style.number) is run:
                 del self._runs[style.number]
@@ -174,7 +195,7 @@ class RequestsInFlight:
 
 
 def request_in(
-    place: places.Place,
+    place: channels_and_threads.Place,
     person: requests.Person,
     text: str,
     chosen: preferences.Preferences,

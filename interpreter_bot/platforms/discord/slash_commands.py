@@ -8,7 +8,7 @@ import discord
 from discord import app_commands
 
 from interpreter_bot.platforms.discord import (
-    command_actions,
+    command_effects,
     interactions,
     message_parsing,
     modals,
@@ -71,7 +71,7 @@ def add_menus(
 def add_commands(
     tree: app_commands.CommandTree[Any],
     handler: interactions.InteractionHandler,
-    actions: command_actions.CommandActions,
+    actions: command_effects.CommandEffects,
 ) -> None:
     """Add all slash commands to a tree."""
     tree.add_command(_py(handler))
@@ -124,7 +124,7 @@ def _py(handler: interactions.InteractionHandler) -> app_commands.Command[Any, A
 def _add_session(
     group: app_commands.Group,
     handler: interactions.InteractionHandler,
-    actions: command_actions.CommandActions,
+    actions: command_effects.CommandEffects,
 ) -> None:
     """Add the subcommands about the session."""
 
@@ -151,6 +151,11 @@ def _add_session(
         if await handler.begins(interaction):
             await actions.limits(interaction)
 
+    @group.command(name="variables", description="What Python has, and what is saved of it")
+    async def variables(interaction: _Interaction) -> None:
+        if await handler.begins(interaction):
+            await actions.variables(interaction)
+
     @group.command(name="notebook", description="Get this conversation as a Jupyter notebook")
     async def notebook(interaction: _Interaction) -> None:
         if await handler.begins(interaction):
@@ -170,7 +175,7 @@ def _add_session(
 def _add_choosing(
     group: app_commands.Group,
     handler: interactions.InteractionHandler,
-    actions: command_actions.CommandActions,
+    actions: command_effects.CommandEffects,
 ) -> None:
     """Add the subcommands for preferences."""
 

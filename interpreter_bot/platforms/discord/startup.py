@@ -22,20 +22,21 @@ from interpreter_bot import logs, settings, values
 from interpreter_bot.platforms.discord import (
     api_errors,
     button_actions,
-    command_actions,
+    channels_and_threads,
+    command_effects,
+    edits_and_deletions,
     file_transfers,
     gateway_client,
     interactions,
+    interrupted_answers,
     markdown,
     message_events,
+    message_targets,
     missed_messages,
-    places,
     requests_in_flight,
     slash_commands,
-    stale_answers,
-    user_edits,
 )
-from interpreter_bot.sessions import conversations
+from interpreter_bot.sessions import requests, session_service, suspended_turns
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class DiscordPlatform:
 
 @contextlib.asynccontextmanager
 async def serve(
-    service: conversations.Conversations, config: settings.Discord, *, token: str
+    service: session_service.SessionService, config: settings.Discord, *, token: str
 ) -> AsyncIterator[str]:
     """Run Discord, and give the bot's name there; see `running`.
 
@@ -94,7 +95,7 @@ async def serve(
 
 @contextlib.asynccontextmanager
 async def running(
-    service: conversations.Conversations, config: settings.Discord, *, token: str
+    service: session_service.SessionService, config: settings.Discord, *, token: str
 ) -> AsyncIterator[DiscordPlatform]:
     """Run Discord inside the context. At its end, running answers are finished.
 
@@ -131,7 +132,11 @@ async def running(
             client, connection = await _connect(
                 service, config, in_flight, session, token=token, with_content=False
             )
-        service.notify_through(places.PLATFORM, _notifying(client, in_flight))
+        service.notify_through(
+            channels_and_threads.PLATFORM,
+            _notifying(client, in_flight),
+            go_on=_going_on(client, in_flight),
+        )
         try:
             # A group of its own: running answers do not end with the connection.
             async with _tasks() as watching:
@@ -166,7 +171,7 @@ async def _tasks() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 async def _connect(
-    service: conversations.Conversations,
+    service: session_service.SessionService,
     config: settings.Discord,
     in_flight: requests_in_flight.RequestsInFlight,
     session: aiohttp.ClientSession,
@@ -205,7 +210,7 @@ async def _connect(
 
 
 def _furnished(
-    service: conversations.Conversations,
+    service: session_service.SessionService,
     config: settings.Discord,
     in_flight: requests_in_flight.RequestsInFlight,
     session: aiohttp.ClientSession,
@@ -217,7 +222,9 @@ def _furnished(
     client.accepted = asyncio.Event()
     files = file_transfers.Attachments(session)
     client.listener = message_events.MessageEvents(client, service, config, in_flight, files)
-    client.editor = user_edits.MessageEdits(client, service, config, in_flight, client.listener)
+    client.editor = edits_and_deletions.MessageEdits(
+        client, service, config, in_flight, client.listener
+    )
     client.in_flight = in_flight
     client.missed = missed_messages.MissedMessages(client, service, config, client.listener)
     client.handler = interactions.InteractionHandler(client, service, config, in_flight, files)
@@ -230,7 +237,7 @@ def _furnished(
         allowed_installs=app_commands.AppInstallationType(guild=True, user=config.user_install),
     )
     client.tree.error(client.handler.failed)
-    actions = command_actions.CommandActions(client, client.handler)
+    actions = command_effects.CommandEffects(client, client.handler)
     slash_commands.add_commands(client.tree, client.handler, actions)
     slash_commands.add_menus(client.tree, client, client.handler)
     return client
@@ -308,12 +315,14 @@ async def _close(
 
 def _notifying(
     client: gateway_client.Client, in_flight: requests_in_flight.RequestsInFlight
-) -> conversations.Notify:
+) -> session_service.Notify:
     """Return the function that notifies the people of a session."""
 
     async def notify(key: values.SessionKey, sentence: str) -> None:
-        number = places.channel_of(key)
+        number = channels_and_threads.channel_of(key)
         if number is None:
+            # The bot may not write there, ever: a notice that waited for it would keep files for
+            # good. It stands in the session's row, and people read it when they come back.
             return
         guild_id = int(key.workspace) if key.workspace else None
         channel = client.get_partial_messageable(number, guild_id=guild_id)
@@ -323,6 +332,28 @@ def _notifying(
             raise api_errors.DiscordError("Discord did not take the message.") from error
         if client.user is not None:
             # The notice may be that the bot was killed in the midst of an answer.
-            await stale_answers.mend_all(channel, client.user.id, in_flight.is_running)
+            await interrupted_answers.mend_all(channel, client.user.id, in_flight.is_running)
 
     return notify
+
+
+def _going_on(
+    client: gateway_client.Client, in_flight: requests_in_flight.RequestsInFlight
+) -> suspended_turns.GoOn:
+    """Return the function that shows how a request goes on that a bot began which is gone."""
+
+    async def go_on(request: requests.Request) -> None:
+        number = channels_and_threads.channel_of(request.key)
+        if number is None:
+            return
+        guild_id = int(request.key.workspace) if request.key.workspace else None
+        if client.user is not None:
+            channel = client.get_partial_messageable(number, guild_id=guild_id)
+            await interrupted_answers.mend_all(channel, client.user.id, in_flight.is_running)
+        place = channels_and_threads.Place(request.key, number, guild_id)
+        target = message_targets.ChannelTarget(client, place, int(request.person.id))
+        run = requests_in_flight.InFlight(request, place, target)
+        chosen = await in_flight.chosen_by(place, request.person)
+        await in_flight.carry_out(run, chosen)
+
+    return go_on

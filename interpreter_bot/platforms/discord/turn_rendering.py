@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from interpreter_bot import values
-from interpreter_bot.platforms.discord import markdown, message_layout, turn_log
+from interpreter_bot.platforms.discord import answer_contents, markdown, message_layout
 from interpreter_bot.platforms.rendering import (
     display_items,
     message_splitting,
@@ -52,30 +52,30 @@ _MARKS: Final = {
 class TurnRenderer:
     """Renders one turn log, each time it changes."""
 
-    def __init__(self, log: turn_log.TurnLog, wrap: Wrap) -> None:
-        self._turn_log = log
+    def __init__(self, contents: answer_contents.AnswerContents, wrap: Wrap) -> None:
+        self._contents = contents
         self._wrap = wrap
-        self._chooser = output_selection.OutputSelector(_OF_CODE if log.is_code else _OF_MODEL)
+        self._chooser = output_selection.OutputSelector(_OF_CODE if contents.is_code else _OF_MODEL)
         self._chosen: dict[int, tuple[display_items.Item, ...]] = {}
 
     def parts(self) -> Iterator[message_layout.Part]:
         """Render its current state."""
-        for entry in self._turn_log.entries:
+        for entry in self._contents.entries:
             match entry:
-                case turn_log.Words():
+                case answer_contents.Words():
                     yield from self._words(entry)
-                case turn_log.Cell():
+                case answer_contents.Cell():
                     yield from self._cell(entry)
-                case turn_log.Note():
+                case answer_contents.Note():
                     yield markdown.small(f"🔹 {markdown.plain(entry.text)}")
-                case turn_log.Question():
+                case answer_contents.Question():
                     yield from self._question(entry)
-        if self._turn_log.end is None:
+        if self._contents.end is None:
             yield from self._now()
         else:
-            yield from self._end(self._turn_log.end)
+            yield from self._end(self._contents.end)
 
-    def _words(self, entry: turn_log.Words) -> Iterator[message_layout.Part]:
+    def _words(self, entry: answer_contents.Words) -> Iterator[message_layout.Part]:
         text = markdown.prose(entry.text)
         if len(text) <= _ANSWER_PAGES * message_layout.MOST_CHARACTERS:
             yield text
@@ -83,15 +83,15 @@ class TurnRenderer:
         yield from message_splitting.split(text, message_layout.MOST_CHARACTERS)[
             : _ANSWER_PAGES - 1
         ]
-        if self._turn_log.end is not None:
+        if self._contents.end is not None:
             yield markdown.small("The whole answer is in the file.")
-            which = self._turn_log.entries.index(entry)
+            which = self._contents.entries.index(entry)
             data = entry.text.encode("utf-8", "replace")
             yield self._wrap(f"answer-{which + 1}.md", "The whole answer", data)
 
     def _now(self) -> Iterator[message_layout.Part]:
         """Render what is going on."""
-        log = self._turn_log
+        log = self._contents
         last = log.entries[-1] if log.entries else None
         if log.ahead is not None:
             before = "1 request comes" if log.ahead == 1 else f"{log.ahead} requests come"
@@ -101,15 +101,15 @@ class TurnRenderer:
         elif log.draft:
             yield markdown.code(_tail(log.draft, _CODE_LINES, _CODE_CHARACTERS), "py")
             yield markdown.small("✍️ writing code …")
-        elif isinstance(last, turn_log.Cell) and last.finished is None:
+        elif isinstance(last, answer_contents.Cell) and last.finished is None:
             yield markdown.small("⏳ running …")
-        elif isinstance(last, turn_log.Question) and not last.verdict:
+        elif isinstance(last, answer_contents.Question) and not last.verdict:
             return
-        elif not (isinstance(last, turn_log.Words) and last.text.strip()):
+        elif not (isinstance(last, answer_contents.Words) and last.text.strip()):
             yield markdown.small("⏳ thinking …" if log.has_begun else "⏳ one moment …")
 
     def _end(self, end: ports.End) -> Iterator[message_layout.Part]:
-        log = self._turn_log
+        log = self._contents
         if end.sentence:
             mark = "⏹️" if end.status is values.TurnStatus.STOPPED else "⚠️"
             yield f"{mark} {markdown.plain(end.sentence)}"
@@ -121,11 +121,13 @@ class TurnRenderer:
 
     def _has_words(self) -> bool:
         """Say whether text is left after conversion to Discord's Markdown."""
-        words = (entry for entry in self._turn_log.entries if isinstance(entry, turn_log.Words))
+        words = (
+            entry for entry in self._contents.entries if isinstance(entry, answer_contents.Words)
+        )
         return any(markdown.prose(entry.text).strip() for entry in words)
 
-    def _cell(self, cell: turn_log.Cell) -> Iterator[message_layout.Part]:
-        log = self._turn_log
+    def _cell(self, cell: answer_contents.Cell) -> Iterator[message_layout.Part]:
+        log = self._contents
         if log.shows_code:
             yield markdown.code(_head(cell.code, _CODE_LINES_OF_ALL, _CODE_CHARACTERS), "py")
         elif cell.finished is None:
@@ -143,7 +145,7 @@ class TurnRenderer:
         if cell.finished is not None:
             yield from self._ending(cell.finished, chosen)
 
-    def _chosen_of(self, cell: turn_log.Cell) -> tuple[display_items.Item, ...]:
+    def _chosen_of(self, cell: answer_contents.Cell) -> tuple[display_items.Item, ...]:
         known = self._chosen.get(cell.number)
         if known is not None:
             return known
@@ -158,20 +160,20 @@ class TurnRenderer:
         has_error = any(
             isinstance(i, display_items.CodeItem) and i.language == "traceback" for i in chosen
         )
-        has_shown = bool(chosen or self._turn_log.artifacts) or not self._turn_log.is_code
+        has_shown = bool(chosen or self._contents.artifacts) or not self._contents.is_code
         told = status_sentences.ending_sentence(finished, has_shown=has_shown, has_error=has_error)
         if told == status_sentences.SILENT:
             yield markdown.small(f"{_MARKS[finished.ending]} {told}")
         elif told:
             yield f"{_MARKS[finished.ending]} {markdown.plain(told)}"
 
-    def _question(self, entry: turn_log.Question) -> Iterator[message_layout.Part]:
+    def _question(self, entry: answer_contents.Question) -> Iterator[message_layout.Part]:
         if entry.verdict:
             asked = markdown.line(entry.prompt) if not entry.is_approval else ""
             yield markdown.small(f"{asked} {entry.verdict}".strip())
             return
         yield message_layout.Break(pings=True)
-        owner = f"<@{self._turn_log.owner}>"
+        owner = f"<@{self._contents.owner}>"
         if entry.is_approval:
             yield f"{owner} **May this be run?**"
             yield from self._code_to_approve(entry.prompt)
@@ -197,7 +199,7 @@ class TurnRenderer:
             case display_items.TextItem():
                 yield markdown.code(item.text)
             case display_items.CodeItem() if (
-                item.language == "traceback" and not self._turn_log.is_code
+                item.language == "traceback" and not self._contents.is_code
             ):
                 # A model sees it and tries again; for people its last line says enough.
                 last = item.text.strip().rpartition("\n")[2]
@@ -211,7 +213,7 @@ class TurnRenderer:
             case display_items.FileItem():
                 yield self._wrap(item.name, item.about, item.data)
             case display_items.PageItem():
-                yield self._wrap(item.name, item.title, item.html.encode("utf-8", "replace"))
+                yield self._wrap(item.name, item.title, item.html)
             case display_items.NoteItem():
                 yield markdown.small(f"🔹 {markdown.plain(item.text)}")
 

@@ -84,7 +84,7 @@ class PageItem:
     """A page for a platform that shows HTML. It is hostile: frame it without any rights."""
 
     name: str
-    html: str
+    html: bytes
     title: str
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import (
     display_items,
-    html_content,
+    html_descriptions,
     message_splitting,
     tables,
 )
@@ -177,16 +177,18 @@ class _Execution:
         yield display_items.FileItem(name + image.suffix, image.mime, image.data, alt)
 
     def _html(self, number: int, shown: values.Html) -> Iterator[display_items.Item]:
-        if (found := html_content.media(shown.html)) is not None:
+        if (found := html_descriptions.media(shown.html)) is not None:
             mime, suffix, data = found
             kind = "sound" if mime.startswith("audio/") else "video"
             yield display_items.FileItem(self._name(number, kind) + suffix, mime, data, f"a {kind}")
             return
-        text = html_content.words(shown.html)
+        text = html_descriptions.words(shown.html)
         if text is not None and not self._can.has_html:
             yield from self._text(number, _plain(shown) or text, "")
             return
-        title = " ".join(safe_text.harmless(shown.title or html_content.title(shown.html)).split())
+        title = " ".join(
+            safe_text.harmless(shown.title or html_descriptions.title(shown.html)).split()
+        )
         name = self._name(number, "page", title=title)
         if self._can.has_html:
             yield display_items.PageItem(f"{name}.html", shown.html, title)
@@ -197,8 +199,7 @@ class _Execution:
         elif plain := _plain(shown):
             yield from self._text(number, plain, "")
         about = "interactive; open it in a browser"
-        data = shown.html.encode("utf-8", "replace")
-        yield display_items.FileItem(f"{name}.html", "text/html", data, about)
+        yield display_items.FileItem(f"{name}.html", "text/html", shown.html, about)
 
     def _table(self, number: int, table: values.Table) -> Iterator[display_items.Item]:
         can = self._can
@@ -216,7 +217,7 @@ class _Execution:
             name = self._name(number, "formula")
             alt = _alt(formula.plain or formula.latex, name)
             yield display_items.PictureItem(f"{name}.png", _PNG, formula.preview, alt)
-        elif html_content.says_something(formula.plain):
+        elif html_descriptions.says_something(formula.plain):
             yield from self._text(number, formula.plain, "")
         else:
             yield from self._text(number, formula.latex, "latex")
@@ -248,9 +249,11 @@ class _Execution:
 
 
 def _plain(shown: values.Display) -> str:
-    return shown.plain if html_content.says_something(shown.plain) else ""
+    return shown.plain if html_descriptions.says_something(shown.plain) else ""
 
 
 def _alt(text: str, name: str) -> str:
-    text = " ".join(safe_text.harmless(text).split()) if html_content.says_something(text) else ""
+    text = (
+        " ".join(safe_text.harmless(text).split()) if html_descriptions.says_something(text) else ""
+    )
     return text[:_ALT_CHARACTERS] or name.replace("-", " ").capitalize()

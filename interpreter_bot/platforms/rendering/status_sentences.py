@@ -1,11 +1,12 @@
-"""Sentences for how an execution ended and what a turn waits for. Pure."""
+"""Sentences for how an execution ended, what a turn waits for, and what went wrong. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from interpreter_bot import values
+from interpreter_bot import errors, values
 
+FAULT: Final = "Something went wrong inside the bot; what, is in its log."
 SILENT: Final = "Done, nothing was printed."
 _GENERAL: Final = {
     values.Ending.TIMED_OUT: "The code took too long and was stopped.",
@@ -52,3 +53,8 @@ def waiting_sentence(text: str, share: float | None) -> str:
         share: from 0 to 1; None if it is unknown.
     """
     return f"{share:.0%}: {text}" if text and share is not None else text
+
+
+def error_sentence(error: Exception) -> str:
+    """Return what people are told of an error: ours say it themselves, of others one sentence."""
+    return str(error) if isinstance(error, errors.BotError) else FAULT

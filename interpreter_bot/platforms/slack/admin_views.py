@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
-from interpreter_bot.platforms.rendering import facts
-from interpreter_bot.platforms.slack import blocks, markdown, permissions, views
-from interpreter_bot.sessions import histories, requests
+from interpreter_bot.platforms.rendering import usage_and_limits
+from interpreter_bot.platforms.slack import blocks, home_and_modal_views, markdown, permissions
+from interpreter_bot.sessions import past_turns, requests
 
 KILL: Final = "home_kill"
 DELETE: Final = "home_delete"
@@ -46,18 +46,18 @@ class AdminForm:
         usage: theirs.
     """
 
-    everybody: Sequence[histories.SessionOverview]
+    everybody: Sequence[past_turns.SessionOverview]
     holds: permissions.Preferences
     approval: requests.Approval
     feedback: tuple[int, int] = (0, 0)
     person: str = ""
     name: str = ""
-    usage: histories.UsageSummary | None = None
+    usage: past_turns.UsageSummary | None = None
 
 
-def shown(governed: AdminForm) -> list[blocks.Block]:
+def admin_section(governed: AdminForm) -> list[blocks.Block]:
     """Build the admins' part of the home tab."""
-    made = [views.heading("All sessions")]
+    made = [home_and_modal_views.heading("All sessions")]
     for overview in governed.everybody[:_MOST_SESSIONS]:
         made += _session(overview)
     holds = governed.holds
@@ -70,15 +70,19 @@ def shown(governed: AdminForm) -> list[blocks.Block]:
     lines.append(f"*Asked before code runs:* {governed.approval}")
     lines.append(f"*Answers without a mention:* {'yes' if holds.follows_threads else 'no'}")
     change = blocks.actions(blocks.button("Change", CHANGE, "change"))
-    made += [views.heading("Who may, and how"), blocks.section("\n".join(lines)), change]
+    made += [
+        home_and_modal_views.heading("Who may, and how"),
+        blocks.section("\n".join(lines)),
+        change,
+    ]
     good, bad = governed.feedback
     made += [
-        views.heading("Use and budgets"),
+        home_and_modal_views.heading("Use and budgets"),
         blocks.section(f"Answers: {good} good, {bad} bad"),
     ]
     if governed.usage is not None:
         name = markdown.escaped(governed.name)
-        made.append(blocks.section(f"*{name}* today: {facts.today(governed.usage)}"))
+        made.append(blocks.section(f"*{name}* today: {usage_and_limits.today(governed.usage)}"))
     return [*made, blocks.actions(_chooser(governed.person))]
 
 
@@ -94,8 +98,8 @@ def _chooser(person: str) -> blocks.Block:
     return made | ({"initial_user": person} if person else {})
 
 
-def _session(overview: histories.SessionOverview) -> list[blocks.Block]:
-    key = views.key(overview)
+def _session(overview: past_turns.SessionOverview) -> list[blocks.Block]:
+    key = home_and_modal_views.key(overview)
     kill = blocks.button("Kill", KILL, key)
     delete = blocks.button("Delete", DELETE, key, style="danger")
     kill["confirm"] = _confirmation(
@@ -104,7 +108,10 @@ def _session(overview: histories.SessionOverview) -> list[blocks.Block]:
     delete["confirm"] = _confirmation(
         "Delete this session?", "Its variables, files and history are gone for good.", "Delete"
     )
-    return [blocks.section(views.told(overview)), blocks.actions(kill, delete)]
+    return [
+        blocks.section(home_and_modal_views.session_text(overview)),
+        blocks.actions(kill, delete),
+    ]
 
 
 def _confirmation(title: str, text: str, yes: str) -> blocks.Block:
@@ -116,7 +123,7 @@ def _confirmation(title: str, text: str, yes: str) -> blocks.Block:
     }
 
 
-def form(chosen: Mapping[str, Any]) -> views.View:
+def form(chosen: Mapping[str, Any]) -> home_and_modal_views.View:
     """Build the settings form.
 
     Args:
@@ -191,7 +198,7 @@ def _select(titles: Sequence[str], chosen: str) -> blocks.Block:
     return {"type": "static_select", "options": options, "initial_option": found}
 
 
-def chosen(view: views.View) -> dict[str, object | None]:
+def submitted_choices(view: home_and_modal_views.View) -> dict[str, object | None]:
     """Parse the submitted form: choices by name; None if the settings are to be in effect."""
     state = view.get("state", {}).get("values", {})
     given = {name: (state.get(name) or {}).get(name) or {} for name in _NAMES}
@@ -203,12 +210,12 @@ def chosen(view: views.View) -> dict[str, object | None]:
         permissions.CHANNELS: given[permissions.CHANNELS].get("selected_conversations") or None,
         permissions.APPROVAL: approval if approval in get_args(requests.Approval) else None,
         permissions.FOLLOWING: _SWITCH.get(str(option[permissions.FOLLOWING])),
-        permissions.TOKENS: _written(given[permissions.TOKENS], _WHOLE),
-        permissions.MONEY: _written(given[permissions.MONEY], _AMOUNT),
+        permissions.TOKENS: _typed_number(given[permissions.TOKENS], _WHOLE),
+        permissions.MONEY: _typed_number(given[permissions.MONEY], _AMOUNT),
     }
 
 
-def _written(given: Mapping[str, Any], form: re.Pattern[str]) -> str | None:
+def _typed_number(given: Mapping[str, Any], form: re.Pattern[str]) -> str | None:
     """Parse a typed number; None for anything else, which leaves it to the settings."""
     text = str(given.get("value") or "").strip().replace(",", "").replace("_", "")
     return text if form.fullmatch(text) else None

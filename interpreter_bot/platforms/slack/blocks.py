@@ -92,10 +92,10 @@ def table_download_buttons(key: str, found: Sequence[tuple[str, str]]) -> list[B
     if not found:
         return []
     given = list(dict(found).items())[:_MOST_WHOLES]
-    return [actions(*(_whole(key, n, *one) for n, one in enumerate(given)))]
+    return [actions(*(_download_button(key, n, *one) for n, one in enumerate(given)))]
 
 
-def _whole(key: str, number: int, handle: str, about: str) -> Block:
+def _download_button(key: str, number: int, handle: str, about: str) -> Block:
     # Each element of a row needs an action id of its own.
     return button(f"All {about} as CSV", f"{WHOLE}_{number}", f"{key}/{handle}")
 

@@ -13,7 +13,7 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
 
 from interpreter_bot.platforms.slack import (
-    block_actions,
+    button_and_modal_handlers,
     home_tab,
     installations,
     interactions,
@@ -46,7 +46,7 @@ class Handlers:
         interaction_handlers: interactions.Interactions,
         home: home_tab.HomeTab,
         modal_views: modals.Modals,
-        action_handlers: block_actions.ActionHandlers,
+        actions: button_and_modal_handlers.ButtonAndModalHandlers,
     ) -> None:
         self._workspaces = workspaces
         self._in_flight = in_flight
@@ -54,7 +54,7 @@ class Handlers:
         self._interactions = interaction_handlers
         self._home = home
         self._modals = modal_views
-        self._actions = action_handlers
+        self._actions = actions
 
     def register(self, app: AsyncApp) -> None:
         """Register the handlers with an app."""
@@ -112,7 +112,7 @@ class Handlers:
             str(event.get("thread_ts", "")),
             str(event.get("title", "")),
         )
-        self._in_flight.spawn(interactions.told(work, None), "title")
+        self._interactions.spawn(work, "title", None)
 
     async def context_changed(self) -> None:
         """Ignore that a person looks at another channel."""
@@ -145,7 +145,7 @@ class Handlers:
         else:
             trigger = str(command["trigger_id"])
             work = self._modals.open_run(workspace, channel, trigger)
-        self._in_flight.spawn(interactions.told(work, interactions.teller(respond)), "/py")
+        self._interactions.spawn(work, "/py", interactions.teller(respond))
 
     async def interpreter(
         self,
@@ -161,7 +161,7 @@ class Handlers:
         channel, user = str(command["channel_id"]), str(command["user_id"])
         text = str(command.get("text") or "")
         work = self._interactions.command(workspace, user, channel, text, tell)
-        self._in_flight.spawn(interactions.told(work, tell), "/interpreter")
+        self._interactions.spawn(work, "/interpreter", tell)
 
     async def run_message(
         self,
@@ -175,7 +175,7 @@ class Handlers:
         workspace = await self._workspaces.of(context)
         channel, user = str(body["channel"]["id"]), str(body["user"]["id"])
         work = self._interactions.run_message(workspace, user, channel, body["message"])
-        self._in_flight.spawn(interactions.told(work, interactions.teller(respond)), "run message")
+        self._interactions.spawn(work, "run message", interactions.teller(respond))
 
     async def ask_message(
         self,
@@ -190,7 +190,7 @@ class Handlers:
         work = self._modals.open_ask(
             workspace, str(body["channel"]["id"]), str(body["message_ts"]), str(body["trigger_id"])
         )
-        self._in_flight.spawn(interactions.told(work, interactions.teller(respond)), "ask form")
+        self._interactions.spawn(work, "ask form", interactions.teller(respond))
 
 
 def build(

@@ -17,7 +17,6 @@ from interpreter_bot.text import quantities
 _CHUNK_BYTES: Final = 64 * 1024
 _MOST_REDIRECTS: Final = 3
 _STALL_SECONDS: Final = 60
-_MIB: Final = 1024 * 1024
 _REFUSED_ACCESS: Final = {
     "access_denied": "the bot may not see it",
     "file_not_found": "it was deleted",
@@ -59,7 +58,7 @@ class FileDownloads:
         workspace: installations.InstalledWorkspace,
         file: Mapping[str, Any],
         *,
-        most_bytes: int = _MIB,
+        most_bytes: int = settings.MIB,
     ) -> str:
         """Read a snippet.
 
@@ -81,7 +80,7 @@ class FileDownloads:
         Raises:
             DownloadError: it cannot be had, or is larger than allowed.
         """
-        known = await self._known(workspace, file)
+        known = await self._complete_description(workspace, file)
         name = name_of(known)
         url = known.get("url_private_download") or known.get("url_private") or ""
         if known.get("mode") == "external" or known.get("is_external"):
@@ -99,7 +98,7 @@ class FileDownloads:
             f"{name} is larger than the {quantities.size(self._most_bytes)} allowed."
         )
 
-    async def _known(
+    async def _complete_description(
         self, workspace: installations.InstalledWorkspace, file: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """Complete the description of a file that an event gave in part.

@@ -134,7 +134,7 @@ class FileUploads:
         await self._complete(place, named, thread=thread)
         until = time.monotonic() + self._api.config.sharing_seconds
         return [
-            one for file, one in sent.items() if not await self._look(place, file, _shown, until)
+            one for file, one in sent.items() if not await self._look(place, file, _shares, until)
         ]
 
     async def keep(self, place: posted_messages.Place, picture: Outgoing) -> str:
@@ -241,7 +241,7 @@ class FileUploads:
         thread: str | None = None,
     ) -> None:
         """Complete an upload; files are shared where `thread` is, or nowhere if that is None."""
-        has = _is_picture if thread is None else _shown
+        has = _is_picture if thread is None else _shares
         is_lost = False
 
         async def find() -> web_api.Answer | None:
@@ -267,7 +267,7 @@ class FileUploads:
                 raise
 
 
-def _shown(facts: Mapping[str, Any]) -> object:
+def _shares(facts: Mapping[str, Any]) -> object:
     return facts.get("shares")
 
 

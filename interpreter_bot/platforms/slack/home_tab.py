@@ -12,18 +12,18 @@ from interpreter_bot.platforms.slack import (
     admin_views,
     api_errors,
     blocks,
+    handler_dependencies,
+    home_and_modal_views,
     installations,
     markdown,
     permissions,
     posted_messages,
     requests_in_flight,
-    services,
-    views,
 )
 from interpreter_bot.sessions import requests
 
 if TYPE_CHECKING:
-    from interpreter_bot.sessions import conversations
+    from interpreter_bot.sessions import session_service
 
 
 _TALLY: Final = "feedback"
@@ -50,7 +50,7 @@ class Feedback:
     are each stored under a name of their own.
     """
 
-    def __init__(self, service: conversations.Conversations) -> None:
+    def __init__(self, service: session_service.SessionService) -> None:
         self._service = service
         self._counting = asyncio.Lock()
 
@@ -86,7 +86,7 @@ class HomeTab:
 
     def __init__(
         self,
-        shared: services.SlackServices,
+        shared: handler_dependencies.HandlerDependencies,
         feedback: Feedback,
         notify: posted_messages.Notify,
     ) -> None:
@@ -136,15 +136,15 @@ class HomeTab:
         usage = await service.queries.usage(nowhere, requests.Person(profile.user, profile.name))
         more: Sequence[blocks.Block] = ()
         if profile.is_admin:
-            more = admin_views.shown(await self._governed(workspace, person))
-        shown = views.Home(
+            more = admin_views.admin_section(await self._governed(workspace, person))
+        shown = home_and_modal_views.Home(
             own=own,
             models=service.queries.models,
             usage=usage,
             notice=service.model_notice,
             more=more,
         )
-        await self._publish(workspace, user, views.home(shown))
+        await self._publish(workspace, user, home_and_modal_views.home(shown))
 
     async def _governed(
         self, workspace: installations.InstalledWorkspace, person: str
@@ -168,7 +168,10 @@ class HomeTab:
         )
 
     async def _publish(
-        self, workspace: installations.InstalledWorkspace, user: str, view: views.View
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        view: home_and_modal_views.View,
     ) -> None:
         await self._api.call(workspace, "views.publish", user_id=user, view=view)
 
@@ -186,19 +189,19 @@ class HomeTab:
             # People who are no admins see no more than before.
             await self.show(workspace, user, person=value)
             return
-        if action == views.HOME_MODEL:
-            value, title = views.model_chosen(value, self._service.queries.models)
+        if action == home_and_modal_views.HOME_MODEL:
+            value, title = home_and_modal_views.model_chosen(value, self._service.queries.models)
             key = await self._checked(workspace, profile, value)
             await self._service.choose_model(key, title)
-        elif action != views.HOME_REFRESH:
+        elif action != home_and_modal_views.HOME_REFRESH:
             key = await self._checked(workspace, profile, value)
             await self._do(action, key, profile)
         await self.show(workspace, user)
 
     async def _do(self, action: str, key: values.SessionKey, profile: permissions.Profile) -> None:
-        if action == views.HOME_STOP:
+        if action == home_and_modal_views.HOME_STOP:
             await self._service.stop(key)
-        elif action == views.HOME_RESET:
+        elif action == home_and_modal_views.HOME_RESET:
             await self._service.reset(key)
         elif action == admin_views.KILL and profile.is_admin:
             await self._service.reset(key)
@@ -242,7 +245,10 @@ class HomeTab:
         await self._api.call(workspace, "views.open", trigger_id=trigger, view=view)
 
     async def choose(
-        self, workspace: installations.InstalledWorkspace, user: str, view: views.View
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        view: home_and_modal_views.View,
     ) -> None:
         """Store what an admin chose.
 
@@ -253,7 +259,7 @@ class HomeTab:
         if not profile.is_admin:
             raise errors.BotError("Only admins may change that.")
         scope = values.Scope("slack", workspace.team)
-        for name, value in admin_views.chosen(view).items():
+        for name, value in admin_views.submitted_choices(view).items():
             await self._service.choose(scope, name, value)
         _log.info("%s of %s changed who may, and how", user, workspace.team)
         await self.show(workspace, user)

@@ -8,8 +8,8 @@ import collections
 import dataclasses
 import logging
 import time
-from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Any, Final, Protocol
 
 from slack_bolt.async_app import AsyncBoltContext, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
@@ -28,7 +28,7 @@ from slack_sdk.oauth.installation_store.sqlalchemy import AsyncSQLAlchemyInstall
 from slack_sdk.oauth.state_store.sqlalchemy import AsyncSQLAlchemyOAuthStateStore
 from slack_sdk.web.async_client import AsyncWebClient
 
-from interpreter_bot import logs, settings
+from interpreter_bot import errors, logs, settings
 from interpreter_bot.platforms.slack import api_errors, http_server
 
 _log = logging.getLogger(__name__)
@@ -48,8 +48,30 @@ WHOLE: Final = (
 )
 """Shown to people who install it for an organisation."""
 
-Engine: TypeAlias = Any
-"""SQLAlchemy's `AsyncEngine`; who made it knows what it is, and only slack_sdk looks into it."""
+UNKEPT: Final = (
+    "The bot cannot keep its token for this workspace at present, so it was not installed. Whoever "
+    "runs the bot finds the reason in its log."
+)
+"""Shown to people who install it while the key that encrypts the tokens is missing."""
+
+_SECRETS: Final = (
+    *("bot_token", "bot_refresh_token", "user_token", "user_refresh_token"),
+    "incoming_webhook_url",
+)
+
+
+class Tables(Protocol):
+    """Database for tables that slack_sdk defines.
+
+    Attributes:
+        engine: SQLAlchemy's `AsyncEngine`; only slack_sdk looks into it.
+    """
+
+    engine: Any
+
+    async def create(self, metadata: Any, *, secrets: Collection[str] = ()) -> None:  # noqa: ANN401
+        """Create missing tables, and encrypt the columns named; see `store.third_party_tables`."""
+
 
 _STATE_SECONDS: Final = 600
 
@@ -187,12 +209,19 @@ class _Flow(AsyncOAuthFlow):
             _log.warning("refused to be installed for organisation %s", installation.enterprise_id)
             raise BoltError(WHOLE)
         logs.redact([installation.bot_token or ""])
-        await super().store_installation(request, installation)
+        try:
+            await super().store_installation(request, installation)
+        except errors.BotError as error:
+            _log.error(
+                "the token of workspace %s could not be kept: %s", installation.team_id, error
+            )
+            raise BoltError(UNKEPT) from error
 
 
 async def _refused(args: AsyncFailureArgs) -> BoltResponse:
-    if str(args.error) == WHOLE:
-        return BoltResponse(status=400, body=WHOLE, headers={"Content-Type": "text/plain"})
+    status = {WHOLE: 400, UNKEPT: 500}.get(sentence := str(args.error))
+    if status is not None:
+        return BoltResponse(status=status, body=sentence, headers={"Content-Type": "text/plain"})
     return await args.default.failure(args)
 
 
@@ -200,19 +229,23 @@ async def _installed(args: AsyncSuccessArgs) -> BoltResponse:
     return await args.default.success(args)
 
 
-async def store(config: settings.Slack, engine: Engine) -> AsyncInstallationStore:
-    """Open the store of installations."""
-    installations = AsyncSQLAlchemyInstallationStore(config.client_id, engine, logger=_log)
-    await installations.create_tables()  # type: ignore[no-untyped-call]
+async def store(config: settings.Slack, tables: Tables) -> AsyncInstallationStore:
+    """Open the store of installations, whose tokens are encrypted.
+
+    Raises:
+        BotError: the database or the keys cannot be used.
+    """
+    installations = AsyncSQLAlchemyInstallationStore(config.client_id, tables.engine, logger=_log)
+    await tables.create(installations.metadata, secrets=_SECRETS)
     return installations
 
 
 async def flow(
-    config: settings.Slack, engine: Engine, installations: AsyncInstallationStore
+    config: settings.Slack, tables: Tables, installations: AsyncInstallationStore
 ) -> AsyncOAuthFlow:
     """Make the OAuth flow that serves the browsers of people who install the bot."""
-    states = AsyncSQLAlchemyOAuthStateStore(_STATE_SECONDS, engine, logger=_log)
-    await states.create_tables()  # type: ignore[no-untyped-call]
+    states = AsyncSQLAlchemyOAuthStateStore(_STATE_SECONDS, tables.engine, logger=_log)
+    await tables.create(states.metadata)
     public = config.public_url.rstrip("/")
     settings = AsyncOAuthSettings(
         client_id=config.client_id,

@@ -1,4 +1,4 @@
-"""Slash commands, shortcuts and button actions: everything besides messages.
+"""Interactions: slash commands, shortcuts and presses of buttons, everything but messages.
 
 Above 300 lines: every command, shortcut and button ends in the same few steps.
 """
@@ -14,10 +14,12 @@ from typing import Any, Final
 from slack_bolt.async_app import AsyncRespond
 
 from interpreter_bot import errors, values
+from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
     api_errors,
     blocks,
-    commands,
+    command_effects,
+    handler_dependencies,
     installations,
     live_messages,
     markdown,
@@ -25,9 +27,8 @@ from interpreter_bot.platforms.slack import (
     message_parsing,
     permissions,
     posted_messages,
+    questions_to_people,
     requests_in_flight,
-    services,
-    user_prompts,
 )
 from interpreter_bot.sessions import requests
 
@@ -35,11 +36,13 @@ _log = logging.getLogger(__name__)
 
 RUN_SHORTCUT: Final = "run_message"
 ASK_SHORTCUT: Final = "ask_message"
-_NOTHING: Final = f"Nothing is running any more that this would stop. {user_prompts.ELSEWHERE}"
+_NOTHING: Final = (
+    f"Nothing is running any more that this would stop. {questions_to_people.ELSEWHERE}"
+)
 _NO_CODE: Final = "There is no code in this message: no code block and no Python snippet."
 
 
-def teller(respond: AsyncRespond) -> commands.Tell:
+def teller(respond: AsyncRespond) -> command_effects.Tell:
     """Return a function that replies through bolt."""
 
     async def tell(text: str) -> None:
@@ -55,27 +58,14 @@ def teller(respond: AsyncRespond) -> commands.Tell:
     return tell
 
 
-async def told(work: Awaitable[None], tell: commands.Tell | None) -> None:
-    """Run work, and report its errors to the person."""
-    try:
-        await work
-    except api_errors.GoneError:
-        raise
-    except errors.BotError as error:
-        if tell is None:
-            _log.info("refused: %s", error)
-            return
-        await tell(str(error))
-
-
 class Interactions:
     """Runs what people press, choose and submit."""
 
     def __init__(
         self,
-        shared: services.SlackServices,
+        shared: handler_dependencies.HandlerDependencies,
         in_flight: requests_in_flight.RequestsInFlight,
-        handled: commands.Commands,
+        handled: command_effects.CommandEffects,
     ) -> None:
         self._service = shared.service
         self._config = shared.config
@@ -86,6 +76,22 @@ class Interactions:
         self._in_flight = in_flight
         self._commands = handled
         self._orders = message_order.MessageOrder()
+
+    def spawn(self, work: Awaitable[None], name: str, tell: command_effects.Tell | None) -> None:
+        """Run work in a task of its own, and tell the person of its errors."""
+
+        async def with_errors_told() -> None:
+            try:
+                await work
+            except api_errors.GoneError:
+                raise
+            except Exception as error:
+                is_ours = isinstance(error, errors.BotError)
+                _log.log(logging.INFO if is_ours else logging.ERROR, "refused", exc_info=error)
+                if tell is not None:
+                    await tell(status_sentences.error_sentence(error))
+
+        self._in_flight.spawn(with_errors_told(), name)
 
     # Code and questions -------------------------------------------------------------------
 
@@ -239,7 +245,7 @@ class Interactions:
         user: str,
         channel: str,
         text: str,
-        tell: commands.Tell,
+        tell: command_effects.Tell,
     ) -> None:
         """Run `/interpreter …` for the channel's own session."""
         place = posted_messages.Place(workspace, channel, thread="", asked="", user=user)

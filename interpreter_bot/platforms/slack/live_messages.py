@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
 from interpreter_bot.platforms.slack import (
-    answer_pieces,
-    answer_sections,
+    answer_contents,
     api_errors,
     blocks,
+    edited_answers,
     file_uploads,
+    handler_dependencies,
     markdown,
     posted_messages,
-    services,
     streamed_messages,
 )
 from interpreter_bot.text import quantities, safe_text
@@ -40,7 +40,7 @@ class LiveMessage:
 
     def __init__(
         self,
-        shared: services.SlackServices,
+        shared: handler_dependencies.HandlerDependencies,
         place: posted_messages.Place,
         *,
         stop_key: str,
@@ -66,7 +66,7 @@ class LiveMessage:
         self._heading = heading
         self._crowd = crowd
         self.is_stopped = False
-        self._sections = answer_sections.AnswerSections(
+        self._sections = edited_answers.EditedAnswer(
             shared, place, heading=heading, payload=payload
         )
         self._stream: streamed_messages.StreamedMessage | None = None
@@ -102,7 +102,7 @@ class LiveMessage:
                     most_seconds=self._config.stream_seconds,
                 )
                 return
-        await self._edit(answer_pieces.Answer())
+        await self._edit(answer_contents.Answer())
         if has_sessions and not self.place.is_direct:
             self._has_status = await self._set_status("processing", title)
 
@@ -130,7 +130,7 @@ class LiveMessage:
             return False
         return True
 
-    async def progress(self, answer: answer_pieces.Answer, live: Callable[[], str]) -> None:
+    async def progress(self, answer: answer_contents.Answer, live: Callable[[], str]) -> None:
         """Show an answer as far as it goes.
 
         Args:
@@ -152,7 +152,7 @@ class LiveMessage:
                 await self._edit(answer, live())
 
     async def _append(
-        self, stream: streamed_messages.StreamedMessage, answer: answer_pieces.Answer
+        self, stream: streamed_messages.StreamedMessage, answer: answer_contents.Answer
     ) -> None:
         """Append what is new to the stream.
 
@@ -160,8 +160,8 @@ class LiveMessage:
         """
         if waiting := self._waiting():
             await stream.append(waiting)
-        for run in answer_pieces.runs(answer.pieces[self._streamed :]):
-            shown = [piece for piece in run if isinstance(piece, answer_pieces.Picture)]
+        for run in answer_contents.runs(answer.pieces[self._streamed :]):
+            shown = [piece for piece in run if isinstance(piece, answer_contents.Picture)]
             if shown:
                 await self._part(stream, answer)
                 await self._sections.show_pictures(shown)
@@ -170,20 +170,20 @@ class LiveMessage:
             self._streamed += len(run)
 
     async def _part(
-        self, stream: streamed_messages.StreamedMessage, answer: answer_pieces.Answer
+        self, stream: streamed_messages.StreamedMessage, answer: answer_contents.Answer
     ) -> None:
         """End the messages of a stream before a picture."""
         await stream.part()
         await self._sections.part(answer, stream.timestamps if stream.is_tainted else None)
         stream.timestamps, stream.is_tainted = [], False
 
-    def _waiting(self) -> list[answer_pieces.Task]:
+    def _waiting(self) -> list[answer_contents.Task]:
         """Return the tasks that show in a stream what the request waits for."""
         if self.note == self._noted:
             return []
         self._noted = self.note
-        state: answer_pieces.State = "in_progress" if self.note else "complete"
-        return [answer_pieces.Task("waiting", self.note or "Waited", state)]
+        state: answer_contents.State = "in_progress" if self.note else "complete"
+        return [answer_contents.Task("waiting", self.note or "Waited", state)]
 
     async def pause(self, over: asyncio.Event) -> None:
         """Wait until the next update is within Slack's rates, or until the event is set."""
@@ -209,7 +209,7 @@ class LiveMessage:
 
     async def finish(
         self,
-        answer: answer_pieces.Answer,
+        answer: answer_contents.Answer,
         below: Sequence[blocks.Block],
         *,
         is_rewritten: bool,
@@ -237,15 +237,15 @@ class LiveMessage:
     async def _end_stream(
         self,
         stream: streamed_messages.StreamedMessage,
-        answer: answer_pieces.Answer,
+        answer: answer_contents.Answer,
         below: Sequence[blocks.Block],
     ) -> bool:
         """End a stream; return whether nothing is left to be posted."""
         pieces = answer.pieces[self._streamed :]
         await stream.append(self._waiting())
-        if any(isinstance(piece, answer_pieces.Picture) for piece in pieces):
-            text = next(answer_pieces.runs(pieces))
-            if not isinstance(text[0], answer_pieces.Picture):
+        if any(isinstance(piece, answer_contents.Picture) for piece in pieces):
+            text = next(answer_contents.runs(pieces))
+            if not isinstance(text[0], answer_contents.Picture):
                 await stream.append(text)
             await self._part(stream, answer)
             return False
@@ -266,15 +266,15 @@ class LiveMessage:
         Raises:
             SlackError: Slack refuses it.
         """
-        answer = answer_pieces.Answer()
+        answer = answer_contents.Answer()
         answer.paragraph(f"⚠️ {markdown.defused(sentence)}")
         await self.finish(answer, (), is_rewritten=False)
 
-    async def _edit(self, answer: answer_pieces.Answer, live: str = "") -> None:
+    async def _edit(self, answer: answer_contents.Answer, live: str = "") -> None:
         note = [blocks.note(self.note)] if self.note else []
         await self._sections.show(answer, live, [*note, blocks.stop(self.stop_key)])
 
-    async def settled(self, answer: answer_pieces.Answer, live: Callable[[], str]) -> str:
+    async def settled(self, answer: answer_contents.Answer, live: Callable[[], str]) -> str:
         """Show the answer so far; return the thread in which a question can be asked below it.
 
         Raises:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import collections
 import functools
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from interpreter_bot import errors, values
+from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
-    commands,
+    api_errors,
+    command_effects,
+    handler_dependencies,
     installations,
     live_messages,
     message_order,
@@ -24,14 +28,14 @@ from interpreter_bot.platforms.slack import (
     permissions,
     posted_messages,
     requests_in_flight,
-    services,
     thread_history,
 )
 from interpreter_bot.sessions import requests
 from interpreter_bot.text import quantities
 
+_log = logging.getLogger(__name__)
+
 PLATFORM: Final = "slack"
-_TITLE_CHARACTERS: Final = 80
 _MOST_ANSWERS: Final = 1_000
 _PAST_LOOKED_AT: Final = 20
 _ELSEWHERE: Final = (
@@ -46,9 +50,9 @@ class MessageEvents:
 
     def __init__(
         self,
-        shared: services.SlackServices,
+        shared: handler_dependencies.HandlerDependencies,
         in_flight: requests_in_flight.RequestsInFlight,
-        handled: commands.Commands,
+        handled: command_effects.CommandEffects,
     ) -> None:
         self._services = shared
         self._service = shared.service
@@ -122,7 +126,7 @@ class MessageEvents:
             if is_answer and self._answer(thread, incoming):
                 self._answers.append((workspace.team, message.channel, message.ts))
                 return
-            start = await self._permitted(workspace, incoming)
+            start = await self._take_or_say_why_not(workspace, incoming)
         if start is not None:
             await start()
 
@@ -183,21 +187,36 @@ class MessageEvents:
         name = f"{workspace.team}/{message.channel}/{message.ts}/{message.edited}"
         return await self._service.claim(PLATFORM, name)
 
-    async def _permitted(
+    async def _take_or_say_why_not(
         self,
         workspace: installations.InstalledWorkspace,
         incoming: message_parsing.IncomingMessage,
     ) -> _Start | None:
-        """See whether the author may; give what starts the message's command or request."""
-        message = incoming.message
-        place = posted_messages.place_of(workspace, message)
+        place = posted_messages.place_of(workspace, incoming.message)
         try:
-            profile = await self._services.permissions.require(
-                workspace, message.user, message.channel, user_team=message.user_team
-            )
-        except permissions.NotAllowedError as error:
-            await posted_messages.whisper(self._services.api, place, str(error))
+            return await self._permitted(incoming, place)
+        except api_errors.GoneError:
+            raise
+        except Exception as error:
+            # No other process answers it: it is claimed.
+            if not isinstance(error, errors.BotError):
+                _log.exception("a message could not be taken")
+            sentence = status_sentences.error_sentence(error)
+            await posted_messages.whisper(self._services.api, place, sentence)
             return None
+
+    async def _permitted(
+        self, incoming: message_parsing.IncomingMessage, place: posted_messages.Place
+    ) -> _Start | None:
+        """See whether the author may; give what starts the message's command or request.
+
+        Raises:
+            BotError: they may not, or there is nothing to do.
+        """
+        message, workspace = incoming.message, place.workspace
+        profile = await self._services.permissions.require(
+            workspace, message.user, message.channel, user_team=message.user_team
+        )
         if incoming.command is None:
             return await self._request(incoming, place, profile)
         thread = await self._read_thread(workspace, message)
@@ -217,7 +236,7 @@ class MessageEvents:
         entry: requests_in_flight.InFlight | None = None
         # Without words there may be nothing to do, which would be an odd thing to work on.
         if not incoming.is_code and (incoming.text or message.files):
-            title = quantities.one_line(incoming.text, _TITLE_CHARACTERS)
+            title = quantities.one_line(incoming.text, requests_in_flight.TITLE_CHARACTERS)
             entry = await self._in_flight.open(
                 key, place, message.id, title="" if message.thread else title
             )
@@ -228,11 +247,10 @@ class MessageEvents:
             request = await message_requests.build(
                 self._services, workspace, incoming, thread, profile
             )
-        except errors.BotError as error:
+        except Exception as error:
             if entry is None:
-                await posted_messages.whisper(self._services.api, place, str(error))
-            else:
-                await self._in_flight.refuse(entry, str(error))
+                raise
+            await self._in_flight.refuse(entry, error)
             return None
         if entry is None:
             # Now rather than when it is taken: what is said next waits its turn behind it.

@@ -25,6 +25,7 @@ _COMMANDS: Final = frozenset(
         "reset",
         "stop",
         "usage",
+        "variables",
     ]
 )
 _WITH_ARGUMENT: Final = frozenset({"approval", "files", "follow", "model", "py", "reset"})
@@ -180,7 +181,7 @@ def words(text: str, bot_user: str = "") -> str:
     """Convert a text to what the person saw as they wrote it, without the mention of the bot."""
     if bot_user:
         text = _without_mention(text, bot_user)
-    return html.unescape(_TOKEN.sub(_shown, text)).strip()
+    return html.unescape(_TOKEN.sub(_token_in_words, text)).strip()
 
 
 def code_of_mention(text: str, bot_user: str) -> str:
@@ -192,7 +193,7 @@ def _without_mention(text: str, user: str) -> str:
     return re.sub(rf"<@{re.escape(user)}(?:\|[^>]*)?>[:,]?", "", text)
 
 
-def _shown(found: re.Match[str]) -> str:
+def _token_in_words(found: re.Match[str]) -> str:
     """Undo the links that Slack made."""
     inner = found[1]
     target, bar, label = inner.partition("|")

@@ -6,16 +6,22 @@ A modal is opened before anything else is done: Slack gives three seconds for it
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from interpreter_bot import errors
-from interpreter_bot.platforms.slack import installations, services, views
-from interpreter_bot.sessions import questions
+from interpreter_bot.platforms.slack import (
+    handler_dependencies,
+    home_and_modal_views,
+    installations,
+)
+from interpreter_bot.sessions import pending_questions
 
 
 class Modals:
     """Opens modals and takes answers."""
 
-    def __init__(self, shared: services.SlackServices) -> None:
+    def __init__(self, shared: handler_dependencies.HandlerDependencies) -> None:
         self._api = shared.api
         self._permissions = shared.permissions
         self._questions = shared.questions
@@ -24,61 +30,50 @@ class Modals:
         self, workspace: installations.InstalledWorkspace, channel: str, trigger: str
     ) -> None:
         """Open the editor of `/py`."""
-        facts = json.dumps({"channel": channel})
-        view = views.form(views.RUN_FORM, "Run Python", "Your code", submit="Run", facts=facts)
-        await self._open(workspace, trigger, view)
+        form = (home_and_modal_views.RUN_FORM, "Run Python", "Your code", "Run")
+        await self._open(workspace, trigger, form, {"channel": channel})
 
     async def open_ask(
         self, workspace: installations.InstalledWorkspace, channel: str, ts: str, trigger: str
     ) -> None:
         """Open the question about a message."""
-        facts = json.dumps({"channel": channel, "ts": ts})
-        view = views.form(
-            views.ASK_FORM, "Ask about this", "Your question", submit="Ask", facts=facts
-        )
-        await self._open(workspace, trigger, view)
+        form = (home_and_modal_views.ASK_FORM, "Ask about this", "Your question", "Ask")
+        await self._open(workspace, trigger, form, {"channel": channel, "ts": ts})
 
     async def open_edit(
         self,
         workspace: installations.InstalledWorkspace,
         channel: str,
-        question: questions.Question,
+        question: pending_questions.Question,
         trigger: str,
     ) -> None:
         """Open code that waits for approval."""
-        facts = json.dumps({"channel": channel, "question": question.id})
-        view = views.form(
-            views.EDIT_FORM,
-            "Edit before running",
-            "The code",
-            submit="Run",
-            facts=facts,
-            initial=question.code,
-        )
-        await self._open(workspace, trigger, view)
+        form = (home_and_modal_views.EDIT_FORM, "Edit before running", "The code", "Run")
+        facts = {"channel": channel, "question": question.id}
+        await self._open(workspace, trigger, form, facts, initial=question.code)
 
     async def open_answer(
         self,
         workspace: installations.InstalledWorkspace,
         channel: str,
-        question: questions.Question,
+        question: pending_questions.Question,
         trigger: str,
     ) -> None:
         """Open the answer to an `input()`."""
-        facts = json.dumps({"channel": channel, "question": question.id})
-        view = views.form(
-            views.ANSWER_FORM,
-            "Python asks",
-            question.prompt or "Your answer",
-            submit="Answer",
-            facts=facts,
-            is_optional=True,
-        )
-        await self._open(workspace, trigger, view)
+        label = question.prompt or "Your answer"
+        form = (home_and_modal_views.ANSWER_FORM, "Python asks", label, "Answer")
+        facts = {"channel": channel, "question": question.id}
+        await self._open(workspace, trigger, form, facts, is_optional=True)
 
     async def _open(
-        self, workspace: installations.InstalledWorkspace, trigger: str, view: views.View
+        self,
+        workspace: installations.InstalledWorkspace,
+        trigger: str,
+        form: tuple[str, str, str, str],
+        facts: Mapping[str, str],
+        **options: Any,
     ) -> None:
+        view = home_and_modal_views.form(*form, facts=json.dumps(facts), **options)
         await self._api.call(
             workspace, "views.open", most_seconds=1.0, trigger_id=trigger, view=view
         )
@@ -101,7 +96,7 @@ class Modals:
 
     async def question(
         self, workspace: installations.InstalledWorkspace, user: str, channel: str, question_id: str
-    ) -> questions.Question:
+    ) -> pending_questions.Question:
         """Return a question that the person may answer: who started it, or for approval also an
         admin.
 

@@ -15,7 +15,7 @@ from interpreter_bot.platforms.slack import api_errors, installations, web_api
 from interpreter_bot.sessions import approval_policy, quotas
 
 if TYPE_CHECKING:
-    from interpreter_bot.sessions import conversations
+    from interpreter_bot.sessions import session_service
 
 
 PEOPLE: Final = "allowed_people"
@@ -86,7 +86,7 @@ class Permissions:
         self,
         api: web_api.WebApi,
         config: settings.Slack,
-        service: conversations.Conversations,
+        service: session_service.SessionService,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -16,15 +16,15 @@ from typing import TypeAlias
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
-    answer_pieces,
+    answer_contents,
     api_errors,
     blocks,
-    cell_results,
+    execution_results,
     file_uploads,
+    handler_dependencies,
     live_messages,
     markdown,
-    services,
-    user_prompts,
+    questions_to_people,
 )
 from interpreter_bot.sessions import ports
 from interpreter_bot.text import output_screens, quantities, safe_text
@@ -41,15 +41,15 @@ class _Cell:
     number: int
     code: str
     screen: output_screens.Screen = dataclasses.field(default_factory=output_screens.Screen)
-    last_line: str = ""
 
 
+@ports.silent_after_end
 class SlackReply:
     """The reply to one request; see `sessions.ports.Reply`."""
 
     def __init__(
         self,
-        shared: services.SlackServices,
+        shared: handler_dependencies.HandlerDependencies,
         live: live_messages.LiveMessage,
         *,
         session: str,
@@ -69,8 +69,8 @@ class SlackReply:
         self._questions = shared.questions
         self._config = shared.config
         self._is_code = is_code
-        self._answer = answer_pieces.Answer()
-        self._results = cell_results.CellResults()
+        self._answer = answer_contents.Answer()
+        self._results = execution_results.ExecutionResults()
         self._defuser = markdown.Defuser()
         self._cell: _Cell | None = None
         self._made: list[file_uploads.Outgoing] = []
@@ -105,7 +105,7 @@ class SlackReply:
     def progress(self, text: str, share: float | None) -> None:
         """See the port."""
         said = status_sentences.waiting_sentence(text, share)
-        self._message.note = quantities.one_line(said, answer_pieces.FIELD_CHARACTERS)
+        self._message.note = quantities.one_line(said, answer_contents.FIELD_CHARACTERS)
         self._changed.set()
 
     def text(self, delta: str) -> None:
@@ -138,13 +138,13 @@ class SlackReply:
         self._cell.screen.show(output)
         if isinstance(output, values.Text):
             lines = output.text.strip().rpartition("\n")[2].rpartition("\r")[2]
-            self._cell.last_line = quantities.one_line(lines, answer_pieces.FIELD_CHARACTERS)
-            self._task("Running Python", "in_progress", output=self._cell.last_line)
+            last = quantities.one_line(lines, answer_contents.FIELD_CHARACTERS)
+            self._task("Running Python", "in_progress", output=last)
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:
         """See the port."""
         thread = await self._message.settled(self._answer, self._live)
-        return await user_prompts.ask(
+        return await questions_to_people.ask(
             self._message.api, self._questions, self._message.place, thread, request
         )
 
@@ -154,7 +154,7 @@ class SlackReply:
         thread = await self._message.settled(self._answer, self._live)
         await self._message.status("suspended")
         try:
-            return await user_prompts.approve(
+            return await questions_to_people.approve(
                 self._message.api, self._questions, self._message.place, thread, code
             )
         finally:
@@ -167,10 +167,11 @@ class SlackReply:
         shown = self._results.of_cell(
             cell, running.screen.items, finished, made_files=not self._is_code
         )
-        state: answer_pieces.State = "complete" if finished.ending is values.Ending.OK else "error"
+        is_ok = finished.ending is values.Ending.OK
+        state: answer_contents.State = "complete" if is_ok else "error"
         took = quantities.duration(finished.seconds) if finished.seconds >= 0.05 else ""
         self._cell = running
-        self._task(answer_pieces.TITLES[finished.ending], state, output=took)
+        self._task(answer_contents.TITLES[finished.ending], state, output=took)
         self._cell = None
         for part in shown.parts:
             if isinstance(part, str):
@@ -248,7 +249,7 @@ class SlackReply:
         below = [block for block in [self._table] if block is not None]
         below += blocks.table_download_buttons(self._session, self._wholes)
         below.append(
-            blocks.note(answer_pieces.small_print(end, None if self._is_code else self._spent))
+            blocks.note(answer_contents.small_print(end, None if self._is_code else self._spent))
         )
         if not self._is_code and end.status is values.TurnStatus.DONE and end.turn_id:
             below.append(blocks.feedback(str(end.turn_id)))
@@ -284,7 +285,7 @@ class SlackReply:
             return ""
         return self._results.of_cell(self._cell.number, self._cell.screen.items, None).text
 
-    def _task(self, title: str, state: answer_pieces.State, *, output: str = "") -> None:
+    def _task(self, title: str, state: answer_contents.State, *, output: str = "") -> None:
         cell = self._cell
         if cell is None or self._is_code:
             self._changed.set()
@@ -292,9 +293,8 @@ class SlackReply:
         details = ""
         if self._config.code == "short":
             readable = safe_text.revealed(cell.code).text
-            details = markdown.defused(answer_pieces.shorten(readable))[
-                : answer_pieces.FIELD_CHARACTERS
-            ]
-        shown = markdown.defused(output)[: answer_pieces.FIELD_CHARACTERS]
-        self._answer.task(answer_pieces.Task(f"cell-{cell.number}", title, state, details, shown))
+            details = markdown.defused(answer_contents.shorten(readable))
+            details = details[: answer_contents.FIELD_CHARACTERS]
+        shown = markdown.defused(output)[: answer_contents.FIELD_CHARACTERS]
+        self._answer.task(answer_contents.Task(f"cell-{cell.number}", title, state, details, shown))
         self._changed.set()

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from interpreter_bot import values
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.rendering import status_sentences
 from interpreter_bot.platforms.slack import (
     api_errors,
+    handler_dependencies,
     live_messages,
     posted_messages,
     replies,
-    services,
     thread_history,
 )
 from interpreter_bot.sessions import ports, requests
@@ -23,7 +25,7 @@ from interpreter_bot.text import quantities
 
 _log = logging.getLogger(__name__)
 
-_TITLE_CHARACTERS: Final = 80
+TITLE_CHARACTERS: Final = 80
 _SEPARATOR: Final = "/"
 _LAST_WORDS_SECONDS: Final = 5.0
 
@@ -51,7 +53,7 @@ class RequestsInFlight:
     """All requests of this process, a task each, which belong to this object; `drain` waits for
     them."""
 
-    def __init__(self, shared: services.SlackServices) -> None:
+    def __init__(self, shared: handler_dependencies.HandlerDependencies) -> None:
         self._services = shared
         self._service = shared.service
         self._tasks: set[asyncio.Task[None]] = set()
@@ -123,14 +125,16 @@ class RequestsInFlight:
             raise
         return entry
 
-    async def refuse(self, entry: InFlight, sentence: str) -> None:
+    async def refuse(self, entry: InFlight, error: Exception) -> None:
         """Show why a request is not answered, though there was a first sign.
 
         Raises:
             SlackError: Slack refuses it.
         """
         self._close(entry)
-        await entry.live.refuse(sentence)
+        if not isinstance(error, errors.BotError):
+            _log.error("a request could not be made", exc_info=error)
+        await entry.live.refuse(status_sentences.error_sentence(error))
 
     async def answer(self, entry: InFlight, request: requests.Request) -> None:
         """Run a request that was opened; it gets its place in the lane at once."""
@@ -145,6 +149,15 @@ class RequestsInFlight:
             self._services.threads.remember(
                 place.workspace.team, place.channel, entry.live.thread, is_channels=True
             )
+
+    async def go_on(self, request: requests.Request) -> None:
+        """Show in its thread how a request goes on that a bot began which is gone."""
+        key = request.key
+        workspace = await self._services.workspaces.get(key.workspace)
+        place = posted_messages.Place(
+            workspace, key.channel, thread=key.thread, asked="", user=request.person.id
+        )
+        await self.answer(await self.open(key, place, request.id), request)
 
     async def _answer(self, entry: InFlight, request: requests.Request) -> None:
         reply = replies.SlackReply(
@@ -162,6 +175,14 @@ class RequestsInFlight:
                 entry.is_handed_on = True
                 await self._service.handle(request, reply)
             await pump
+        except Exception:
+            # The last net of a request; what shows answers may be what fell.
+            _log.exception("a request fell")
+            fault = status_sentences.FAULT
+            reply.ended(ports.End(status=values.TurnStatus.FAILED, sentence=fault))
+            if pump.done() and pump.exception() is not None:
+                with contextlib.suppress(api_errors.SlackError):
+                    await entry.live.refuse(fault)
         finally:
             # Also on shutdown: the end is still shown, if that is quick.
             await asyncio.wait([pump], timeout=_LAST_WORDS_SECONDS)
@@ -220,7 +241,7 @@ def _id(key: values.SessionKey, request_id: str) -> tuple[str, str, str]:
 
 def title_of(request: requests.Request) -> str:
     """Return the title of a session that begins with this request."""
-    return "" if request.is_code else quantities.one_line(request.text, _TITLE_CHARACTERS)
+    return "" if request.is_code else quantities.one_line(request.text, TITLE_CHARACTERS)
 
 
 def stop_key(key: values.SessionKey) -> str:

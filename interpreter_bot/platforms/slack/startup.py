@@ -24,9 +24,10 @@ from slack_sdk.web.async_client import AsyncWebClient
 from interpreter_bot import logs, settings
 from interpreter_bot.platforms.slack import (
     api_errors,
-    block_actions,
     bolt_handlers,
-    commands,
+    button_and_modal_handlers,
+    command_effects,
+    handler_dependencies,
     home_tab,
     http_server,
     installations,
@@ -35,43 +36,42 @@ from interpreter_bot.platforms.slack import (
     modals,
     posted_messages,
     requests_in_flight,
-    services,
 )
 
 if TYPE_CHECKING:
-    from interpreter_bot.sessions import conversations
+    from interpreter_bot.sessions import session_service
 
 _CONNECT_SECONDS = 15.0
 
 
 @contextlib.asynccontextmanager
 async def running(
-    service: conversations.Conversations,
+    service: session_service.SessionService,
     config: settings.Slack,
     *,
-    engine: installations.Engine = None,
+    tables: installations.Tables | None = None,
 ) -> AsyncIterator[str]:
     """Run Slack; give the address HTTP listens on, empty with Socket Mode.
 
     Args:
         service: the conversations.
         config: the settings.
-        engine: SQLAlchemy's asynchronous engine, for many workspaces.
+        tables: where the tokens of many workspaces are kept.
 
     Raises:
         SlackError: the bot cannot log in or connect; the sentence says why.
     """
-    _check(config, engine)
+    _check(config, tables)
     _hide(config)
     async with contextlib.AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        known, flow = await _workspaces(config, engine, session)
-        shared = services.build(service, config, known, session)
+        known, flow = await _workspaces(config, tables, session)
+        shared = handler_dependencies.build(service, config, known, session)
         notify = posted_messages.Notifier(shared.api, known).notify
         in_flight = requests_in_flight.RequestsInFlight(shared)
         handlers = _handlers(shared, in_flight, notify)
         stack.push_async_callback(in_flight.drain, config.drain_seconds)
-        service.notify_through("slack", notify)
+        service.notify_through("slack", notify, go_on=in_flight.go_on)
         app = bolt_handlers.build(
             known, config.signing_secret.get_secret_value(), config.api_base_url
         )
@@ -81,21 +81,21 @@ async def running(
 
 @contextlib.asynccontextmanager
 async def serve(
-    service: conversations.Conversations,
+    service: session_service.SessionService,
     config: settings.Slack,
     *,
-    engine: installations.Engine = None,
+    tables: installations.Tables | None = None,
 ) -> AsyncIterator[str]:
     """Run Slack, as `running`; give a sentence about where that is.
 
     Raises:
         SlackError: the bot cannot log in or connect; the sentence says why.
     """
-    async with running(service, config, engine=engine) as address:
+    async with running(service, config, tables=tables) as address:
         yield f"listens on {address}{http_server.PATH}" if address else "is connected"
 
 
-def _check(config: settings.Slack, engine: installations.Engine) -> None:
+def _check(config: settings.Slack, tables: installations.Tables | None) -> None:
     """Refuse settings that cannot work.
 
     Raises:
@@ -105,7 +105,7 @@ def _check(config: settings.Slack, engine: installations.Engine) -> None:
         raise api_errors.SlackError("Slack over HTTP needs SLACK_SIGNING_SECRET.")
     if config.transport == "socket" and not config.app_token.get_secret_value():
         raise api_errors.SlackError("Slack's Socket Mode needs SLACK_APP_TOKEN (xapp-…).")
-    if config.client_id and (engine is None or not config.client_secret.get_secret_value()):
+    if config.client_id and (tables is None or not config.client_secret.get_secret_value()):
         raise api_errors.SlackError(
             "Many workspaces need SLACK_CLIENT_SECRET and a database for their tokens."
         )
@@ -119,13 +119,13 @@ def _hide(config: settings.Slack) -> None:
 
 
 async def _workspaces(
-    config: settings.Slack, engine: installations.Engine, session: aiohttp.ClientSession
+    config: settings.Slack, tables: installations.Tables | None, session: aiohttp.ClientSession
 ) -> tuple[installations.InstalledWorkspaces, AsyncOAuthFlow | None]:
-    if config.client_id:
-        installed = await installations.store(config, engine)
+    if config.client_id and tables is not None:
+        installed = await installations.store(config, tables)
         flow = None
         if config.transport == "http":
-            flow = await installations.flow(config, engine, installed)
+            flow = await installations.flow(config, tables, installed)
         return installations.InstalledWorkspaces(store=installed), flow
     return installations.InstalledWorkspaces(await _log_in(config, session)), None
 
@@ -156,18 +156,18 @@ async def _log_in(
 
 
 def _handlers(
-    shared: services.SlackServices,
+    shared: handler_dependencies.HandlerDependencies,
     in_flight: requests_in_flight.RequestsInFlight,
     notify: posted_messages.Notify,
 ) -> bolt_handlers.Handlers:
-    said = commands.Commands(shared)
+    said = command_effects.CommandEffects(shared)
     listener = message_events.MessageEvents(shared, in_flight, said)
     interaction_handlers = interactions.Interactions(shared, in_flight, said)
     feedback = home_tab.Feedback(shared.service)
     home = home_tab.HomeTab(shared, feedback, notify)
     modal_views = modals.Modals(shared)
-    action_handlers = block_actions.ActionHandlers(
-        shared, in_flight, interaction_handlers, modal_views, home, feedback
+    actions = button_and_modal_handlers.ButtonAndModalHandlers(
+        shared, interaction_handlers, modal_views, home, feedback
     )
     return bolt_handlers.Handlers(
         shared.workspaces,
@@ -176,7 +176,7 @@ def _handlers(
         interaction_handlers,
         home,
         modal_views,
-        action_handlers,
+        actions,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from interpreter_bot.platforms.rendering import message_splitting
 from interpreter_bot.platforms.slack import (
-    answer_pieces,
+    answer_contents,
     api_errors,
     blocks,
     markdown,
@@ -65,7 +65,7 @@ class StreamedMessage:
         self.timestamps: list[str] = []
         self.is_tainted = False
 
-    async def append(self, pieces: Iterable[answer_pieces.Piece]) -> None:
+    async def append(self, pieces: Iterable[answer_contents.Piece]) -> None:
         """Show more; pictures cannot be streamed.
 
         Raises:
@@ -74,9 +74,9 @@ class StreamedMessage:
         """
         chunks: list[dict[str, Any]] = []
         for piece in pieces:
-            if isinstance(piece, answer_pieces.Text):
+            if isinstance(piece, answer_contents.Text):
                 self._service += piece.text
-            elif isinstance(piece, answer_pieces.Task):
+            elif isinstance(piece, answer_contents.Task):
                 chunks = await self._flush(chunks, is_all=True)
                 chunks.append(self._task(piece))
         chunks = await self._flush(chunks, is_all=False)
@@ -88,11 +88,11 @@ class StreamedMessage:
         text = self._service
         cut = len(text)
         if not is_all:
-            is_code = answer_pieces.open_fence(self._body + text) is not None
+            is_code = answer_contents.open_fence(self._body + text) is not None
             cut = text.rfind("\n") + 1 if is_code else _whole_words(text)
         self._service = text[cut:]
         # There is no way to say that links in a stream are not to be fetched.
-        shown = markdown.unlinked(text[:cut], answer_pieces.open_fence(self._body))
+        shown = markdown.unlinked(text[:cut], answer_contents.open_fence(self._body))
         return await self._text(shown, chunks)
 
     async def stop(self, below: Sequence[blocks.Block], *, status: str) -> None:
@@ -132,7 +132,7 @@ class StreamedMessage:
                 _log.info("a stream was over already: %s", error)
             self._open = ""
 
-    def _task(self, task: answer_pieces.Task) -> dict[str, Any]:
+    def _task(self, task: answer_contents.Task) -> dict[str, Any]:
         chunk = {"type": "task_update", "id": task.id, "title": task.title, "status": task.state}
         if task.details and task.id not in self._tasks:
             # Details of the same task are put one after the other by Slack.
@@ -150,20 +150,20 @@ class StreamedMessage:
             piece = message_splitting.pieces(self._body + text, self._most_characters)[0]
             room = len(piece.body) - len(self._body)
             if room > 0:
-                chunks.append(_written(text[:room]))
+                chunks.append(_text_chunk(text[:room]))
                 self._body += text[:room]
                 text = text[room:]
             text = await self._rotate(text, chunks)
             chunks = []
         self._body += text
-        return [*chunks, _written(text)] if text else chunks
+        return [*chunks, _text_chunk(text)] if text else chunks
 
     async def _rotate(self, text: str, chunks: list[dict[str, Any]]) -> str:
         """End this message; return the text with which the next one begins."""
-        fence = answer_pieces.open_fence(self._body)
+        fence = answer_contents.open_fence(self._body)
         if fence is not None:
             gap = "" if self._body.endswith("\n") else "\n"
-            chunks.append(_written(f"{gap}{fence.closing}\n"))
+            chunks.append(_text_chunk(f"{gap}{fence.closing}\n"))
         if chunks:
             await self._send(chunks)
         if self._open:
@@ -249,7 +249,7 @@ def _whole_words(text: str) -> int:
     return most if most > _LONGEST_WORD else 0
 
 
-def _written(text: str) -> dict[str, Any]:
+def _text_chunk(text: str) -> dict[str, Any]:
     return {"type": "markdown_text", "text": text}
 
 
@@ -259,7 +259,7 @@ def _joined(chunks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     for chunk in chunks:
         last = result[-1] if result else {}
         if chunk["type"] == last.get("type") == "markdown_text":
-            result[-1] = _written(last["text"] + chunk["text"])
+            result[-1] = _text_chunk(last["text"] + chunk["text"])
         elif chunk["type"] == last.get("type") == "task_update" and chunk["id"] == last["id"]:
             result[-1] = {**last, **chunk}
         else:

@@ -15,7 +15,7 @@ from interpreter_bot.platforms.slack import (
     api_errors,
     installations,
     message_parsing,
-    user_prompts,
+    questions_to_people,
     web_api,
 )
 
@@ -214,8 +214,8 @@ def _read(
         frozenset(people),
         tuple(with_files),
         is_channels=is_ours and _facts(first).get("kernel") == CHANNELS_OWN,
-        asks=str(asked.get(user_prompts.ASKS, "")),
-        question=str(asked.get(user_prompts.QUESTION, "")),
+        asks=str(asked.get(questions_to_people.ASKS, "")),
+        question=str(asked.get(questions_to_people.QUESTION, "")),
     )
 
 

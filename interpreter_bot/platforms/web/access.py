@@ -8,23 +8,19 @@ token.
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import ipaddress
-import os
 import pathlib
 import re
 import secrets
-import tempfile
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeAlias
 
 from aiohttp import web
 
-from interpreter_bot import errors
+from interpreter_bot import errors, private_files
 
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_-]{32,200}")
-_MOST_BYTES: Final = 1024
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -44,6 +40,8 @@ Nothing inline or from elsewhere.
 _DOOR_POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 )
+PROTOCOL: Final = "interpreter-bot"
+"""The protocol of the page's websocket; the key comes after it."""
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": POLICY,
@@ -79,34 +77,12 @@ def load_or_create(file: pathlib.Path) -> str:
     Raises:
         SettingsError: the file can be neither read nor made, is no token, or is readable by others.
     """
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not file.exists():
-            _make(file)
-        if file.stat().st_mode & 0o077:
-            raise errors.SettingsError(f"{file} can be read by others; make it private: chmod 600.")
-        with file.open("rb") as stream:
-            token = stream.read(_MOST_BYTES).decode("ascii", "replace").strip()
-    except OSError as error:
-        raise errors.SettingsError(f"{file} cannot be used: {error.strerror}.") from error
+    token = private_files.read_or_create(file, lambda: secrets.token_urlsafe(32))
     if _SHAPE.fullmatch(token) is None:
         raise errors.SettingsError(
             f"{file} holds no token of 32 to 200 letters, digits, - and _; remove it for a new one."
         )
     return token
-
-
-def _make(file: pathlib.Path) -> None:
-    """Create the file whole, or not at all: two bots may start at once."""
-    descriptor, temporary = tempfile.mkstemp(prefix=".token-", dir=file.parent)  # made 0600
-    try:
-        with os.fdopen(descriptor, "w") as stream:
-            stream.write(secrets.token_urlsafe(32) + "\n")
-        # A link, unlike a rename, replaces nothing: the first one counts.
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, file)
-    finally:
-        pathlib.Path(temporary).unlink()
 
 
 class Access:
@@ -126,6 +102,10 @@ class Access:
             return self._entered(request)
         if not _are_equal(request.cookies.get(_cookie(request), ""), self._pass(request)):
             return _refused(request)
+        if request.path == "/" and "locked" in request.query:
+            return _refused(request)
+        if not _is_read_only(request) and not _are_equal(_key(request), self._page_key(request)):
+            raise web.HTTPForbidden(text="Open the page anew, with the address that has its token.")
         return await handler(request)
 
     def _is_host_ours(self, request: web.Request) -> bool:
@@ -139,16 +119,26 @@ class Access:
     def _pass(self, request: web.Request) -> str:
         """Compute the cookie's value: valid at this address only, and never the token itself.
 
-        Cookies know no ports, so other servers on this host are sent it, too.
+        Cookies know no ports, so other servers on this host are sent it, too. It suffices to read
+        what one knows by an unguessable name; to list and to do anything takes the key as well.
         """
+        return self._derived(request, "")
+
+    def _page_key(self, request: web.Request) -> str:
+        """Compute the key that the page keeps where only its own origin, port and all, sees it."""
+        return self._derived(request, "key of ")
+
+    def _derived(self, request: web.Request, purpose: str) -> str:
         host = request.headers.get("Host", "").lower()
-        return hmac.new(self._token.encode(), host.encode(), "sha256").hexdigest()
+        return hmac.new(self._token.encode(), f"{purpose}{host}".encode(), "sha256").hexdigest()
 
     def _entered(self, request: web.Request) -> web.StreamResponse:
         """Turn the token of an address into a cookie, and redirect to the address without it."""
         if not _are_equal(request.query.get("token", ""), self._token):
             return _refused(request)
-        response = web.Response(status=303, headers={"Location": "/"})
+        # What follows the # stays in the browser, and the page removes it at once.
+        location = f"/#key={self._page_key(request)}"
+        response = web.Response(status=303, headers={"Location": location})
         response.set_cookie(
             _cookie(request),
             self._pass(request),
@@ -169,6 +159,18 @@ async def headers(_: web.Request, response: web.StreamResponse) -> None:
 
 def _are_equal(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+
+
+def _key(request: web.Request) -> str:
+    """Return the key that a request has: in a header, or, as scripts give no websocket headers, as
+    the second protocol that it offers.
+    """
+    offered = request.headers.get("Sec-WebSocket-Protocol", "").partition(",")[2].strip()
+    return request.headers.get("Interpreter-Bot-Key", offered)
+
+
+def _is_read_only(request: web.Request) -> bool:
+    return request.method in {"GET", "HEAD"} and "Upgrade" not in request.headers
 
 
 def _cookie(request: web.Request) -> str:
@@ -192,7 +194,7 @@ def _is_asked_by_us(request: web.Request) -> bool:
     origin = request.headers.get("Origin")
     if origin is not None:
         return origin.lower().partition("://")[2] == request.headers.get("Host", "").lower()
-    is_safe = request.method in {"GET", "HEAD"} and "Upgrade" not in request.headers
+    is_safe = _is_read_only(request)
     site = request.headers.get("Sec-Fetch-Site", "none")
     if site in {"none", "same-origin"}:
         # Browsers name the origin of any other request; clients that are no browsers can claim

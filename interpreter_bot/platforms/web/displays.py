@@ -4,9 +4,10 @@ A page runs its scripts in an opaque origin without any network: it has no cooki
 cannot reach us, the page around it, or any host. Around it is always a page of ours whose policy
 also keeps it from navigating, which is why it cannot be opened by itself.
 
-No policy that every browser knows governs WebRTC, which reaches any host: besides the directive
-for those that know it, the first script of a page takes its constructors away. That is no wall:
-Chromium knows no such directive, and a page that is after them finds them in a frame of its own.
+No policy that every browser knows governs WebRTC, which reaches any host. Chromium obeys a list of
+allowed connections, which is empty, in the page and all frames in it. For other browsers there is
+a directive that none obeys yet, and the first script of a page takes the constructors away, which
+is no wall: a page that is after them finds them in a frame of its own.
 """
 
 from __future__ import annotations
@@ -20,13 +21,21 @@ from aiohttp import web
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import event_json, files, tab_hub
-from interpreter_bot.sessions import conversations
+from interpreter_bot.sessions import session_service
 
 _FRAME_POLICY: Final = (
     "sandbox allow-scripts; default-src 'none';"
     " script-src 'unsafe-inline' 'unsafe-eval' data: blob:;"
     " style-src 'unsafe-inline' data: blob:; img-src data: blob:; font-src data:;"
     " media-src data: blob:; worker-src blob:; connect-src data: blob:; webrtc 'block';"
+    " form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
+)
+_FRAME_HEADERS: Final = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Connection-Allowlist": "();webrtc=block",
+}
+_STILL_POLICY: Final = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline' data:; img-src data:; font-src data:;"
     " form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
 )
 _PICTURE_POLICY: Final = (
@@ -75,9 +84,12 @@ _TAIL: Final = b"""
 class Displays:
     """Routes of what code has shown."""
 
-    def __init__(self, service: conversations.Conversations, hub: tab_hub.Hub) -> None:
+    def __init__(
+        self, service: session_service.SessionService, hub: tab_hub.Hub, *, has_scripts: bool
+    ) -> None:
         self._service = service
         self._hub = hub
+        self._has_scripts = has_scripts
 
     async def picture(self, request: web.Request) -> web.StreamResponse:
         """Serve a picture: one that was shown, or a file."""
@@ -97,11 +109,10 @@ class Displays:
             if info.size_bytes > _MOST_PAGE_BYTES:
                 raise errors.FileTooLargeError("The page is too large to be shown; download it.")
             data = b"".join([piece async for piece in pieces])[:_MOST_PAGE_BYTES]
-        body = _begun(data) + _TAIL
-        headers = {
-            "Content-Type": "text/html; charset=utf-8",
-            "Content-Security-Policy": _FRAME_POLICY,
-        }
+        policy, body = _FRAME_POLICY, _begun(data) + _TAIL
+        if not self._has_scripts:
+            policy, body = _STILL_POLICY, data if _WHOLE.match(data[:4096]) else _HEAD + data
+        headers = _FRAME_HEADERS | {"Content-Security-Policy": policy}
         return web.Response(body=body, headers=headers)
 
     async def saved(self, request: web.Request) -> web.StreamResponse:
@@ -132,8 +143,8 @@ class Displays:
             return
         data = None
         if _SHA256.fullmatch(sha256):
-            data = self._hub.kept(sha256)
-            data = await self._service.queries.kept(sha256) if data is None else data
+            data = self._hub.kept_bytes(sha256)
+            data = await self._service.queries.blob(sha256) if data is None else data
         if data is None:
             raise errors.FileMissingError("It is no longer kept.")
         yield values.FileInfo(sha256, len(data), 0), _one(data)

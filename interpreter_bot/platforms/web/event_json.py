@@ -169,9 +169,9 @@ def output(cell: int, shown: values.Output) -> Event:
     event |= {"plain": shown.plain, "display": shown.display_id, "update": shown.is_update}
     match shown:
         case values.Image():
-            return event | kept(shown.mime, digest(shown.data))
+            return event | stored_display(shown.mime, digest(shown.data))
         case values.Html():
-            return event | kept("text/html", digest(encoded(shown)))
+            return event | stored_display("text/html", digest(shown.html))
         case values.Table():
             return event | _table(shown)
         case values.Latex():
@@ -183,18 +183,13 @@ def output(cell: int, shown: values.Output) -> Event:
             return event | {"type": kind, "text": shown.plain}
 
 
-def kept(mime: str, sha256: str) -> Event:
+def stored_display(mime: str, sha256: str) -> Event:
     """Name a picture or a page by its hash; anything else cannot be shown."""
     if mime == "text/html":
         return {"type": "page", "sha256": sha256}
     if mime in PICTURES:
         return {"type": "picture", "sha256": sha256, "suffix": PICTURES[mime]}
     return {"type": "text", "text": f"A display of type {mime} cannot be shown here."}
-
-
-def encoded(page: values.Html) -> bytes:
-    """Return the stored bytes of a page."""
-    return page.html.encode("utf-8", "replace")
 
 
 def digest(data: bytes) -> str:

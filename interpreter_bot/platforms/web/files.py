@@ -10,7 +10,7 @@ from aiohttp import web
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import validation
-from interpreter_bot.sessions import conversations, requests
+from interpreter_bot.sessions import requests, session_service
 from interpreter_bot.text import quantities
 
 _PIECE_BYTES: Final = 1024 * 1024
@@ -20,7 +20,7 @@ _MOST_NAME_CHARACTERS: Final = 8192
 class Files:
     """Routes of files."""
 
-    def __init__(self, service: conversations.Conversations) -> None:
+    def __init__(self, service: session_service.SessionService) -> None:
         self._service = service
 
     async def upload(self, request: web.Request) -> web.Response:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from interpreter_bot.platforms.web import event_json
-from interpreter_bot.sessions import questions
+from interpreter_bot.sessions import pending_questions
 
 _MOST_LOG_BYTES: Final = 4 * 1024 * 1024
 _MERGED: Final = frozenset({"text", "writing", "printed"})
@@ -60,7 +60,7 @@ class EventLog:
         if self._size > self._most_bytes:
             self._shorten()
 
-    def told(self) -> list[event_json.Event]:
+    def events(self) -> list[event_json.Event]:
         """Return the events so far."""
         start = [event_json.announcement("Earlier output is left out while the turn runs.")]
         return (start if self._is_cut else []) + [entry.whole() for entry in self._entries]
@@ -108,7 +108,7 @@ class LiveTurn:
         self._tell = tell
         self._log = EventLog()
         ids = map(str, itertools.count(1))
-        self._questions = questions.Questions(
+        self._questions = pending_questions.PendingQuestions(
             "That question is no longer asked.", next_id=ids.__next__
         )
 
@@ -144,6 +144,6 @@ class LiveTurn:
         """
         self._questions.require(str(question)).resolve(text)
 
-    def told(self) -> event_json.Event:
+    def with_events(self) -> event_json.Event:
         """Return the turn and all its events so far."""
-        return self._head | {"id": self.id, "events": self._log.told()}
+        return self._head | {"id": self.id, "events": self._log.events()}

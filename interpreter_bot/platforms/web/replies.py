@@ -7,6 +7,7 @@ from interpreter_bot.platforms.web import event_json, live_turns, tab_hub
 from interpreter_bot.sessions import ports
 
 
+@ports.silent_after_end
 class TabReply:
     """The reply of one request: recorded and shown by its turn in the hub."""
 
@@ -65,7 +66,7 @@ class TabReply:
         if isinstance(output, values.Image):
             self._hub.keep(event["sha256"], output.data)
         elif isinstance(output, values.Html):
-            self._hub.keep(event["sha256"], event_json.encoded(output))
+            self._hub.keep(event["sha256"], output.html)
         self._turn.say(event)
 
     async def ask(self, cell: int, request: values.InputRequested) -> str:

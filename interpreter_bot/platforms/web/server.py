@@ -17,11 +17,11 @@ from interpreter_bot.platforms.web import (
     access,
     displays,
     files,
-    snapshots,
+    initial_events,
     tab_hub,
     websocket_actions,
 )
-from interpreter_bot.sessions import conversations
+from interpreter_bot.sessions import session_service
 
 _TYPES: Final = {
     ".html": "text/html",
@@ -35,7 +35,7 @@ _TOKEN_FILE: Final = "web-token"  # noqa: S105
 
 @contextlib.asynccontextmanager
 async def serve(
-    service: conversations.Conversations, config: settings.Web, data: pathlib.Path
+    service: session_service.SessionService, config: settings.Web, data: pathlib.Path
 ) -> AsyncIterator[str]:
     """Serve the page; give its address, with the token in it.
 
@@ -57,21 +57,22 @@ async def serve(
     async def notify(key: values.SessionKey, text: str) -> None:
         hub.notify(key.thread, text)
 
-    service.notify_through("web", notify)
     with await _bound(config) as door:
         port = door.getsockname()[1]
         async with asyncio.TaskGroup() as tasks:
             listener = websocket_actions.TabConnection(
                 service, hub, tasks, approval=config.approval
             )
-            lists = tasks.create_task(snapshots.keep_listed(service, hub), name="web: lists")
-            app = _application(service, gate, hub, listener)
+            service.notify_through("web", notify, go_on=listener.go_on)
+            lists = tasks.create_task(initial_events.keep_listed(service, hub), name="web: lists")
+            shown = displays.Displays(service, hub, has_scripts=config.page_scripts)
+            app = _application(service, gate, shown, listener)
             # No access log: it would have the token in it.
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CLOSING_SECONDS)
             await runner.setup()
             try:
                 await web.SockSite(runner, door).start()
-                yield f"http://{_shown(config.host)}:{port}/?token={token}"
+                yield f"http://{_address_host(config.host)}:{port}/?token={token}"
             finally:
                 await runner.cleanup()
                 listener.cancel()
@@ -79,9 +80,9 @@ async def serve(
 
 
 def _application(
-    service: conversations.Conversations,
+    service: session_service.SessionService,
     gate: access.Access,
-    hub: tab_hub.Hub,
+    shown: displays.Displays,
     listener: websocket_actions.TabConnection,
 ) -> web.Application:
     @web.middleware
@@ -91,7 +92,7 @@ def _application(
     app = web.Application(middlewares=[gated, _sentences])
     app.on_response_prepare.append(access.headers)
     app.on_shutdown.append(listener.close)
-    shown, stored = displays.Displays(service, hub), files.Files(service)
+    stored = files.Files(service)
     routes: dict[str, access.Handler] = {
         "/live": listener.websocket,
         "/picture": shown.picture,
@@ -112,13 +113,13 @@ def _pages() -> dict[str, access.Handler]:
     for file in importlib.resources.files(__package__).joinpath("pages").iterdir():
         content_type = _TYPES.get(pathlib.PurePath(file.name).suffix)
         if content_type is not None:
-            found[f"/{file.name}"] = _given(file.read_bytes(), content_type)
+            found[f"/{file.name}"] = _file_handler(file.read_bytes(), content_type)
     found["/"] = found.pop("/index.html")
     found["/view"] = found.pop("/view.html")
     return found
 
 
-def _given(body: bytes, content_type: str) -> access.Handler:
+def _file_handler(body: bytes, content_type: str) -> access.Handler:
     async def handler(_: web.Request) -> web.StreamResponse:
         return web.Response(body=body, content_type=content_type, charset="utf-8")
 
@@ -163,7 +164,7 @@ async def _bound(config: settings.Web) -> socket.socket:
     return door
 
 
-def _shown(host: str) -> str:
+def _address_host(host: str) -> str:
     if host in ("0.0.0.0", "::"):  # noqa: S104
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host

@@ -83,7 +83,7 @@ class Hub:
 
     def tell(self, kind: str, fields: event_json.Event, *, thread: str = "") -> None:
         """Send a message to every tab, or to those that show one session."""
-        message = written(kind, fields, thread=thread)
+        message = encoded_message(kind, fields, thread=thread)
         for tab in self._tabs:
             if thread in ("", tab.thread):
                 tab.send(message)
@@ -99,7 +99,7 @@ class Hub:
         self._notices.pop(thread, None)
         turn = live_turns.LiveTurn(turn_id, head, tell)
         self._turns.setdefault(thread, []).append(turn)
-        self.tell("turn", turn.told(), thread=thread)
+        self.tell("turn", turn.with_events(), thread=thread)
         return turn
 
     def end(self, thread: str, turn: live_turns.LiveTurn) -> None:
@@ -158,12 +158,12 @@ class Hub:
         while self._blob_bytes > _MOST_BLOB_BYTES and len(self._blobs) > 1:
             self._blob_bytes -= len(self._blobs.popitem(last=False)[1])
 
-    def kept(self, sha256: str) -> bytes | None:
+    def kept_bytes(self, sha256: str) -> bytes | None:
         """Return the bytes kept under a hash, if they are still here."""
         return self._blobs.get(sha256)
 
 
-def written(kind: str, fields: event_json.Event, *, thread: str = "") -> str:
+def encoded_message(kind: str, fields: event_json.Event, *, thread: str = "") -> str:
     """Encode a message for tabs."""
     about = {"kind": kind, "thread": thread} if thread else {"kind": kind}
     # A lone surrogate has no UTF-8, which websockets demand; as an escape it passes.

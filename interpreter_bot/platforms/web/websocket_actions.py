@@ -17,15 +17,16 @@ from aiohttp import web
 
 from interpreter_bot import errors, values
 from interpreter_bot.platforms.web import (
+    access,
+    command_panels,
     event_json,
+    initial_events,
     live_turns,
-    panels,
     replies,
-    snapshots,
     tab_hub,
     validation,
 )
-from interpreter_bot.sessions import approval_policy, conversations, requests
+from interpreter_bot.sessions import approval_policy, requests, session_service
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class TabConnection:
 
     def __init__(
         self,
-        service: conversations.Conversations,
+        service: session_service.SessionService,
         hub: tab_hub.Hub,
         tasks: asyncio.TaskGroup,
         *,
@@ -75,7 +76,10 @@ class TabConnection:
     async def websocket(self, request: web.Request) -> web.WebSocketResponse:
         """Serve a tab until it goes."""
         socket = web.WebSocketResponse(
-            heartbeat=_HEARTBEAT_SECONDS, max_msg_size=_MOST_MESSAGE_BYTES, compress=False
+            protocols=(access.PROTOCOL,),
+            heartbeat=_HEARTBEAT_SECONDS,
+            max_msg_size=_MOST_MESSAGE_BYTES,
+            compress=False,
         )
         await socket.prepare(request)
         tab = tab_hub.Tab()
@@ -83,8 +87,12 @@ class TabConnection:
         self._sockets.add(socket)
         sender = asyncio.create_task(_send(socket, tab), name="web: sending to a tab")
         try:
-            tab.send(snapshots.greeting(self._service))
-            tab.send(tab_hub.written("conversations", await snapshots.listing(self._service)))
+            tab.send(initial_events.greeting(self._service))
+            tab.send(
+                tab_hub.encoded_message(
+                    "conversations", await initial_events.listing(self._service)
+                )
+            )
             async for message in socket:
                 if message.type is aiohttp.WSMsgType.TEXT:
                     await self._heed(tab, message.data)
@@ -122,14 +130,14 @@ class TabConnection:
     async def _watch(self, tab: tab_hub.Tab, message: _Message) -> None:
         key = validation.key(message.get("thread"))
         most = min(max(validation.whole_number(message, "most"), 1), _MOST_TURNS)
-        await snapshots.show(self._service, self._hub, tab, key=key, most=most)
+        await initial_events.show(self._service, self._hub, tab, key=key, most=most)
 
     async def _say(self, tab: tab_hub.Tab, message: _Message) -> None:
         key = validation.key(message.get("thread"))
         turn_id = validation.turn_id(message.get("id"))
         text = validation.text(message, "text")
         is_code = message.get("is_code") is True
-        command = None if is_code else panels.read(text)
+        command = None if is_code else command_panels.read(text)
         if command is not None and command.name == "py":
             is_code, text = True, command.rest
         elif command is not None:
@@ -158,13 +166,21 @@ class TabConnection:
             # Checked here, where messages of a tab come one by one: after an await the next may be
             # there.
             is_first = not self._hub.of(key.thread) and await self._is_new(key)
-            head = snapshots.heading(text, files, is_code=is_code, started=time.time())
+            head = initial_events.heading(text, files, is_code=is_code, started=time.time())
             turn = self._hub.begin(key.thread, turn_id, head)
             work = self._carry_out(request, turn, is_planned=is_planned)
             self._start(work, f"web: turn {turn_id}")
             if is_first:
                 self._start(self._entitle(request), f"web: title of {turn_id}")
         _accept(tab, turn_id)
+
+    async def go_on(self, request: requests.Request) -> None:
+        """Show how a turn goes on that a bot began which is gone."""
+        head = initial_events.heading(
+            request.text, request.files, is_code=request.is_code, started=time.time()
+        )
+        turn = self._hub.begin(request.key.thread, request.id, head)
+        await self._carry_out(request, turn, is_planned=request.approval == "plan")
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = self._tasks.create_task(work, name=name)
@@ -197,23 +213,23 @@ class TabConnection:
             return False
 
     async def _obey(
-        self, tab: tab_hub.Tab, message: _Message, command: panels.SlashCommand
+        self, tab: tab_hub.Tab, message: _Message, command: command_panels.SlashCommand
     ) -> None:
-        if not panels.is_known(command):
+        if not command_panels.is_known(command):
             raise errors.BotError(f"There is no command /{command.name}. Type /help for a list.")
         if command.name == "model" and command.rest:
-            title = panels.meant(command.rest, self._service.queries.models)
+            title = command_panels.model_title(command.rest, self._service.queries.models)
             await self._choose(tab, {**message, "model": title})
         elif command.name == "approval" and command.rest:
             await self._approve(tab, {**message, "approval": command.rest.lower()})
-        elif command.name in panels.NAMES:
+        elif command.name in command_panels.NAMES:
             await self._show(tab, {**message, "panel": command.name})
         elif command.name == "stop":
             await self._stop(tab, message)
         elif command.name == "reset":
             await self._reset(tab, message)
         else:
-            tab.send(tab_hub.written("download", {"what": command.name}))
+            tab.send(tab_hub.encoded_message("download", {"what": command.name}))
 
     async def _stop(self, _: tab_hub.Tab, message: _Message) -> None:
         if not await self._service.stop(validation.key(message.get("thread"))):
@@ -276,14 +292,14 @@ class TabConnection:
     async def _show(self, tab: tab_hub.Tab, message: _Message) -> None:
         key = validation.key(message.get("thread"))
         name = str(message.get("panel"))
-        shown = await panels.panel(self._service, name, key, approval=self._approval)
-        tab.send(tab_hub.written("panel", {"panel": name} | shown))
+        shown = await command_panels.panel(self._service, name, key, approval=self._approval)
+        tab.send(tab_hub.encoded_message("panel", {"panel": name} | shown))
 
     async def _save(self, tab: tab_hub.Tab, message: _Message) -> None:
         """Save the whole of a table, and let the tab download it."""
         key = validation.key(message.get("thread"))
         name = await self._service.save_table(key, validation.handle(message.get("table")))
-        tab.send(tab_hub.written("download", {"what": "file", "name": name}))
+        tab.send(tab_hub.encoded_message("download", {"what": "file", "name": name}))
 
 
 async def _send(socket: web.WebSocketResponse, tab: tab_hub.Tab) -> None:
@@ -306,10 +322,10 @@ def _title(text: str) -> str:
 
 
 def _accept(tab: tab_hub.Tab, turn_id: str) -> None:
-    tab.send(tab_hub.written("accepted", {"id": turn_id}))
+    tab.send(tab_hub.encoded_message("accepted", {"id": turn_id}))
 
 
 def _refuse(tab: tab_hub.Tab, message: object, error: errors.BotError) -> None:
     about = message.get("id") if isinstance(message, dict) else None
     told = {"id": about if isinstance(about, str) else None, "sentence": str(error)}
-    tab.send(tab_hub.written("refused", told))
+    tab.send(tab_hub.encoded_message("refused", told))

@@ -1,13 +1,18 @@
 """A bot on the loopback Discord, and people who use it."""
 
+import asyncio
 import contextlib
+import itertools
 
+import discord
 import pytest
 
 from interpreter_bot import settings
 from interpreter_bot.platforms.discord import startup
-from tests.fakes import discord_conversations
+from tests.fakes import conversations
 from tests.fakes.discord_server import rules, servers
+
+MODELS = ("small", "large")
 
 
 async def echo(turn):
@@ -22,10 +27,16 @@ def until():
     return rules.wait_until
 
 
+async def _before_identify(_client, _shard_id, *, initial=False):
+    if not initial:
+        await asyncio.sleep(startup.IDENTIFY_SECONDS)
+
+
 @pytest.fixture
 async def discord_server(monkeypatch):
-    # The loopback's five seconds are half a second.
+    # The loopback's five seconds are half a second, for the library's own wait too.
     monkeypatch.setattr(startup, "IDENTIFY_SECONDS", 0.6)
+    monkeypatch.setattr(discord.Client, "before_identify_hook", _before_identify)
     async with servers.Server(window_seconds=0.5) as server:
         yield server
 
@@ -37,16 +48,27 @@ def lab(discord_server):
 
 
 @pytest.fixture
-def connect(discord_server, lab):
-    """Start the bot: `async with connect(script) as talks`."""
+async def service(tmp_path):
+    """Conversations that outlive the bot's connection."""
+    async with conversations.opened(tmp_path / "lasting", echo, models=MODELS) as opened:
+        yield opened
+
+
+@pytest.fixture
+def connect(discord_server, lab, tmp_path):
+    """Start the bot: `async with connect(script) as service`, of its own if none is given."""
+    numbers = itertools.count()
 
     @contextlib.asynccontextmanager
-    async def start(script=echo, *, service=None, **chosen):
-        service = service or discord_conversations.Conversations(script)
+    async def start(script=echo, *, service=None, models=MODELS, **chosen):
         fields = {"edit_seconds": 0.1, "closing_seconds": 10.0} | chosen
         bot = settings.Discord(**fields)
-        async with startup.running(service, bot, token=discord_server.token) as connected:
-            service.bot = connected
+        async with contextlib.AsyncExitStack() as stack:
+            if service is None:
+                opened = conversations.opened(tmp_path / f"{next(numbers)}", script, models=models)
+                service = await stack.enter_async_context(opened)
+            running = startup.running(service, bot, token=discord_server.token)
+            service.bot = await stack.enter_async_context(running)
             yield service
 
     return start

@@ -3,19 +3,18 @@
 import asyncio
 
 from interpreter_bot import values
-from tests.fakes import discord_conversations
 from tests.integration.discord import steps
 
 
 async def endless(turn):
     turn.reply.step(1)
-    turn.reply.code(0, "while True: pass")
+    await turn.reply.code(0, "while True: pass")
     await asyncio.sleep(60)
 
 
 async def run_once(turn):
     turn.reply.step(1)
-    turn.run(0, "print(41 + 1)", "42\n")
+    await turn.run(0, "print(41 + 1)", "42\n")
     return turn.done("It is 42.")
 
 
@@ -47,7 +46,7 @@ async def test_stop_stops_its_own_request_alone(discord_server, lab, connect, un
         discord_server.say(bob, thread, "his")
         await until(lambda: "comes before yours" in thread.of_bots[-1].content)
         await discord_server.click(bob, thread.of_bots[-1], "Stop")
-        await until(lambda: "Withdrawn" in thread.of_bots[-1].content)
+        await until(lambda: "withdrawn" in thread.of_bots[-1].content)
         components = first.components
         gate.set()
         await until(lambda: "Done: hers" in first.content)
@@ -61,7 +60,7 @@ async def test_stop_stops_its_own_request_alone(discord_server, lab, connect, un
         await until(lambda: "Done: another" in thread.of_bots[-1].content)
 
 
-async def test_all_of_a_table_is_given_as_csv(discord_server, lab, connect):
+async def test_all_of_a_table_is_given_as_csv(discord_server, lab, connect, service):
     def table(handle):
         return values.Table(
             columns=("a",), rows=(("1",),), row_count=9, column_count=1, handle=handle
@@ -69,16 +68,16 @@ async def test_all_of_a_table_is_given_as_csv(discord_server, lab, connect):
 
     async def script(turn):
         turn.reply.step(1)
-        turn.run(0, "df; other", table("t7"), table("t8"), table(""), table("t1'; rm"))
+        await turn.run(0, "df; other", table("t7"), table("t8"), table(""), table("t1'; rm"))
         return turn.done("There.")
 
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
-    service = discord_conversations.Conversations(script)
+    service.script = script
     async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
     labels = [label for label in thread.of_bots[-1].buttons if "CSV" in label]
     assert labels == ["Table 1 as CSV", "Table 2 as CSV"]
-    service.tables[service.handled[0].key, "t8"] = b"a\n1\n2\n"
+    service.tables["t8"] = b"a\n1\n2\n"
     async with connect(service=service):
         given = await discord_server.click(bob, thread.of_bots[-1], "Table 2 as CSV")
         await steps.finished(given)
@@ -103,9 +102,9 @@ async def test_only_who_asked_and_moderators_stop(discord_server, lab, connect, 
     assert "Stopped" in thread.of_bots[-1].content
 
 
-async def test_buttons_work_after_a_restart(discord_server, lab, connect):
+async def test_buttons_work_after_a_restart(discord_server, lab, connect, service):
     alice, bob, channel = lab.person("alice"), lab.person("bob"), lab.channel("general")
-    service = discord_conversations.Conversations(run_once)
+    service.script = run_once
     async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel, "what is it?")
     answer = thread.of_bots[-1]
@@ -128,7 +127,7 @@ async def test_buttons_work_after_a_restart(discord_server, lab, connect):
 async def test_long_code_comes_as_a_file(discord_server, lab, connect):
     async def script(turn):
         turn.reply.step(1)
-        turn.run(0, "\n".join(f"x{n} = {n}" for n in range(500)), "ok\n")
+        await turn.run(0, "\n".join(f"x{n} = {n}" for n in range(500)), "ok\n")
         return turn.done("Done.")
 
     alice, channel = lab.person("alice"), lab.channel("general")
@@ -141,7 +140,7 @@ async def test_long_code_comes_as_a_file(discord_server, lab, connect):
 
 async def ask_name(turn):
     turn.reply.step(1)
-    turn.reply.code(0, "input('name? ')")
+    await turn.reply.code(0, "input('name? ')")
     request = values.InputRequested("name? ", "secret" in turn.request.text)
     answer = await turn.reply.ask(0, request)
     turn.reply.output(0, values.Text("stdout", f"hello {len(answer)}\n"))
@@ -204,7 +203,7 @@ async def test_passwords_are_not_repeated(discord_server, lab, connect, until):
 
 async def test_a_question_that_nobody_answers_is_closed(discord_server, lab, connect, until):
     async def impatient(turn):
-        turn.reply.code(0, "input()")
+        await turn.reply.code(0, "input()")
         try:
             async with asyncio.timeout(0.5):
                 await turn.reply.ask(0, values.InputRequested("", is_password=False))
@@ -230,7 +229,7 @@ async def approved(turn):
     code = await turn.reply.approve(0, "delete('everything')")
     if code is None:
         return turn.done("Then not.")
-    turn.run(0, code, "ran\n")
+    await turn.run(0, code, "ran\n")
     return turn.done(f"Ran {code}")
 
 

@@ -1,6 +1,7 @@
 """Slash commands, windows and menus."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -15,7 +16,7 @@ async def run_code(turn):
         turn.reply.step(1)
         return turn.done(f"{turn.request.text} / {turn.request.context}")
     shown = [f"{name} is there\n" for name in sorted(turn.files)] or ["2\n"]
-    turn.run(0, turn.request.text, *shown)
+    await turn.run(0, turn.request.text, *shown)
     return turn.done()
 
 
@@ -85,7 +86,7 @@ async def test_ask_about_this_message(discord_server, lab, connect):
         sent = await discord_server.submit(opened, {"text": "how much?"})
         text = await steps.finished(sent)
     assert text.startswith("how much? / Bob: the sales of May")
-    assert service.workspaces[service.handled[0].key] == {"d.csv": b"4"}
+    assert service.contents(service.handled[0].key) == {"d.csv": b"4"}
 
 
 async def test_outliving_the_token_goes_on_as_ordinary_messages(discord_server, lab, connect):
@@ -94,7 +95,7 @@ async def test_outliving_the_token_goes_on_as_ordinary_messages(discord_server, 
     discord_server.expect(50027)
 
     async def long(turn):
-        turn.reply.code(0, "slow()")
+        await turn.reply.code(0, "slow()")
         for number in range(12):
             turn.reply.output(0, values.Text("stdout", f"{number}\n"))
             await asyncio.sleep(0.2)
@@ -128,7 +129,7 @@ async def test_where_the_bot_is_not_a_late_answer_comes_directly(discord_server,
     discord_server.expect(50027)
 
     async def long(turn):
-        turn.reply.code(0, "slow()")
+        await turn.reply.code(0, "slow()")
         await asyncio.sleep(0.8)
         turn.reply.output(0, values.Text("stdout", "at last\n"))
         turn.reply.finished(0, values.Finished(values.Ending.OK, 0.8))
@@ -146,7 +147,7 @@ async def test_where_the_bot_is_not_a_late_answer_comes_directly(discord_server,
 
 async def test_many_messages_where_only_five_are_allowed(discord_server, connect):
     async def much(turn):
-        turn.reply.code(0, "much()")
+        await turn.reply.code(0, "much()")
         for number in range(8):
             data = b"\x89PNG" + bytes([number]) * 10
             turn.reply.output(0, values.Image(mime="image/png", data=data))
@@ -169,6 +170,7 @@ SAID = {
     "usage": "120 tokens",
     "help": "Mention me in a channel",
     "files": "There are no files",
+    "variables": "• In Python now: ",
     "model": "• small: in use",
     "settings": "approval",
 }
@@ -177,7 +179,9 @@ SAID = {
 @pytest.mark.parametrize("name", SAID)
 async def test_interpreter_says(discord_server, lab, connect, name):
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect():
+    async with connect() as service:
+        key = values.SessionKey("discord", str(lab.id), str(channel.id))
+        await service.spend(key, str(alice.id), values.Usage(input_tokens=100, output_tokens=20))
         done = await discord_server.command(alice, channel, f"interpreter {name}")
         assert SAID[name] in await steps.finished(done)
     assert all(message.seen_by is alice for message in done.messages if message.content)
@@ -188,7 +192,11 @@ async def test_reset_tells_everybody(discord_server, lab, connect):
     async with connect() as service:
         done = await discord_server.command(alice, channel, "interpreter reset", {"files": True})
         assert "files are deleted" in await steps.finished(done)
-    assert service.resets == [(values.SessionKey("discord", str(lab.id), str(channel.id)), True)]
+    assert service.calls[0] == (
+        "reset",
+        values.SessionKey("discord", str(lab.id), str(channel.id)),
+        True,
+    )
     assert done.original.seen_by is None
 
 
@@ -196,7 +204,10 @@ async def test_files_are_completed_and_handed_out(discord_server, lab, connect):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect() as service:
         key = values.SessionKey("discord", str(lab.id), str(channel.id))
-        service.workspaces[key] = {"report.csv": b"1,2", "other.txt": b"", "sub/plot.png": b"p"}
+        directory = service.directory(key)
+        (directory / "sub").mkdir()
+        for name, data in {"report.csv": b"1,2", "other.txt": b"", "sub/plot.png": b"p"}.items():
+            (directory / name).write_bytes(data)
         offered = await discord_server.command(
             alice, channel, "interpreter files", {"name": "p"}, focused="name"
         )
@@ -217,7 +228,8 @@ async def test_notebook_is_a_file(discord_server, lab, connect):
     async with connect():
         done = await discord_server.command(alice, channel, "interpreter notebook")
         await steps.finished(done)
-    assert done.messages[-1].files == {"conversation.ipynb": b'{"cells": [], "nbformat": 4}'}
+    [(name, data)] = done.messages[-1].files.items()
+    assert (name, json.loads(data)["cells"]) == ("conversation.ipynb", [])
     assert done.messages[-1].seen_by is alice
 
 
@@ -235,7 +247,7 @@ async def test_model_is_chosen_and_completed(discord_server, lab, connect):
             alice, channel, "interpreter model", {"name": "@everyone"}
         )
         assert "no such model" in await steps.finished(wrong)
-    assert list(service.chosen_models.values()) == ["large"]
+    assert list(service.models.values()) == ["large"]
 
 
 async def test_settings_hold_for_person_channel_and_server(discord_server, lab, connect):

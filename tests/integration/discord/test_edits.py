@@ -131,7 +131,7 @@ async def test_a_deleted_message_that_waits_is_withdrawn(
         await until(lambda: "3 requests come before" in thread.of_bots[-1].content)
         discord_server.delete(waiting)
         discord_server.delete_all(*others)
-        await until(lambda: "".join(m.content for m in thread.of_bots).count("Withdrawn") == 3)
+        await until(lambda: "".join(m.content for m in thread.of_bots).count("withdrawn") == 3)
         gate.set()
         await until(lambda: "You said: one" in thread.of_bots[0].content)
     assert [request.text for request in service.handled] == ["one"]

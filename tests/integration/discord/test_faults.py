@@ -6,7 +6,7 @@ import random
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.platforms.discord import message_sync
+from interpreter_bot.platforms.discord import channels_and_threads, message_sync, turn_rendering
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import steps
 
@@ -53,7 +53,7 @@ async def test_a_deleted_answer_is_not_put_there_again(discord_server, connect, 
         discord_server.say(alice, direct, "go")
         await until(lambda: direct.of_bots)
         discord_server.delete(direct.of_bots[0])
-        await until(lambda: service.past)
+        await until(lambda: service.ends)
     assert direct.of_bots == []
 
 
@@ -102,7 +102,7 @@ async def test_without_permission_for_files_the_words_arrive(discord_server, lab
 
     async def script(turn):
         turn.reply.step(1)
-        turn.run(0, "x", "printed\n")
+        await turn.run(0, "x", "printed\n")
         turn.make(0, "a.txt", b"a")
         return turn.done("Here is the file.")
 
@@ -123,7 +123,7 @@ def _noise(count):
 async def _give(discord_server, connect, lab, name, data, **chosen):
     async def script(turn):
         turn.reply.step(1)
-        turn.run(0, "make()", "ok\n")
+        await turn.run(0, "make()", "ok\n")
         turn.make(0, name, data)
         turn.make(0, "small.txt", b"small")
         return turn.done("Made.")
@@ -196,7 +196,7 @@ async def test_files_for_somebody_who_may_send_larger_ones_all_arrive(discord_se
     data = bytes(12 * worlds.MIB)
 
     async def script(turn):
-        turn.run(0, "make()", "ok\n")
+        await turn.run(0, "make()", "ok\n")
         turn.make(0, "a.bin", data)
         turn.make(0, "b.bin", data + b"b")
         return turn.done()
@@ -272,7 +272,7 @@ async def test_files_that_discord_refuses_do_not_take_the_words_along(discord_se
         turn.reply.step(1)
         turn.reply.text("Wait.")
         await asyncio.sleep(0.5)
-        turn.run(0, "x")
+        await turn.run(0, "x")
         turn.make(0, "a.txt", b"a")
         return turn.done("Here.")
 
@@ -324,7 +324,7 @@ async def test_long_output_is_cut_and_attached(discord_server, connect):
 
     async def script(turn):
         turn.reply.step(1)
-        turn.run(0, "loop()", printed)
+        await turn.run(0, "loop()", printed)
         return turn.done("Many lines.")
 
     alice = worlds.User("alice")
@@ -351,7 +351,7 @@ async def test_tables_are_aligned_and_wide_ones_attached(discord_server, connect
 
     async def script(turn):
         turn.reply.step(1)
-        turn.run(0, "df", narrow, wide)
+        await turn.run(0, "df", narrow, wide)
         return turn.done("| a | b |\n|---|---|\n| 1 | long cell |")
 
     alice = worlds.User("alice")
@@ -364,3 +364,75 @@ async def test_tables_are_aligned_and_wide_ones_attached(discord_server, connect
     assert "a  b\n─  ─────────\n1  long cell" in text
     files = {name for m in direct.of_bots for name in m.files}
     assert files == {"table-1.csv"}
+
+
+FAULT = "Something went wrong inside the bot"
+
+
+async def test_a_fault_of_our_own_is_said_and_its_request_forgotten(
+    discord_server, connect, until, monkeypatch
+):
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+    gate = asyncio.Event()
+
+    async def fall(_, reply):
+        reply.started()
+        await gate.wait()
+        raise RuntimeError("nobody foresaw this")
+
+    async with connect(_grow) as service:
+        monkeypatch.setattr(service, "handle", fall)
+        discord_server.say(alice, direct, "go")
+        await until(lambda: direct.of_bots and "Stop" in direct.of_bots[-1].buttons)
+        stop = direct.of_bots[-1].components
+        gate.set()
+        await steps.answered(direct)
+        assert FAULT in direct.of_bots[-1].content
+        direct.of_bots[-1].components = stop
+        late = await discord_server.click(alice, direct.of_bots[-1], "Stop")
+        await until(lambda: late.text)
+    assert "Nothing is running any more" in late.text
+
+
+async def test_a_fault_in_taking_a_message_is_said(
+    discord_server, lab, connect, until, monkeypatch
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+
+    async def fall(*_, **__):
+        raise RuntimeError("nobody foresaw this")
+
+    async with connect(_grow) as service:
+        monkeypatch.setattr(service.queries, "choices", fall)
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        await until(lambda: channel.of_bots)
+    assert FAULT in channel.of_bots[-1].content
+
+
+async def test_a_fault_in_opening_a_thread_is_said(
+    discord_server, lab, connect, until, monkeypatch
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+
+    async def fall(*_):
+        raise RuntimeError("nobody foresaw this")
+
+    monkeypatch.setattr(channels_and_threads.Threads, "open", fall)
+    async with connect(_grow):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        await until(lambda: channel.of_bots)
+    assert FAULT in channel.of_bots[-1].content
+
+
+async def test_a_fault_in_showing_an_answer_is_said(discord_server, connect, until, monkeypatch):
+    alice = worlds.User("alice")
+    direct = discord_server.direct(alice)
+
+    def fall(*_):
+        raise RuntimeError("nobody foresaw this")
+
+    async with connect(_grow):
+        monkeypatch.setattr(turn_rendering.TurnRenderer, "parts", fall)
+        discord_server.say(alice, direct, "go")
+        await until(lambda: any(FAULT in message.content for message in direct.of_bots))

@@ -7,7 +7,6 @@ import pytest
 
 from interpreter_bot import errors, settings
 from interpreter_bot.platforms.discord import api_errors, gateway_client, startup
-from tests.fakes import discord_conversations
 from tests.fakes.discord_server import gateways, worlds
 from tests.integration.discord import conftest, steps
 
@@ -71,10 +70,9 @@ async def test_duplicated_deliveries_are_answered_once(discord_server, lab, conn
     assert [r.text for r in service.handled] == ["hello", *(f"number {n}" for n in range(5))]
 
 
-async def test_two_bots_on_one_database_answer_once(discord_server, lab, connect):
+async def test_two_bots_on_one_database_answer_once(discord_server, lab, connect, service):
     # Each gives an interaction its first sign; Discord takes one, the claim decides who goes on.
     discord_server.expect(40060)
-    service = discord_conversations.Conversations(conftest.echo)
     alice, channel = lab.person("alice"), lab.channel("general")
     async with contextlib.AsyncExitStack() as bots:
         await bots.enter_async_context(connect(service=service))
@@ -87,7 +85,7 @@ async def test_two_bots_on_one_database_answer_once(discord_server, lab, connect
         reset = await discord_server.command(alice, channel, "interpreter reset")
         assert "forgotten" in await steps.finished(reset)
     assert len(service.handled) == 2
-    assert len(service.resets) == 1
+    assert [name for name, *_ in service.calls].count("reset") == 1
     assert len(thread.of_bots) == 1
 
 
@@ -153,8 +151,7 @@ async def test_shards(discord_server, lab, connect, until):
     assert len(service.handled) == 3
 
 
-async def _fail(server, **chosen):
-    service = discord_conversations.Conversations(conftest.echo)
+async def _fail(server, service, **chosen):
     token = chosen.pop("token", "wrong")
     bot = settings.Discord(**chosen)
     with pytest.raises(api_errors.DiscordError) as caught:
@@ -164,28 +161,28 @@ async def _fail(server, **chosen):
     return caught.value
 
 
-async def test_a_wrong_token_is_said_so(discord_server):
-    refused = await _fail(discord_server)
+async def test_a_wrong_token_is_said_so(discord_server, service):
+    refused = await _fail(discord_server, service)
     assert "token" in str(refused)
     assert not isinstance(refused, errors.PlatformLostError)
 
 
-async def test_an_unreachable_discord_is_said_so(discord_server, monkeypatch):
+async def test_an_unreachable_discord_is_said_so(discord_server, service, monkeypatch):
     import discord
 
     monkeypatch.setattr(discord.http.Route, "BASE", "http://127.0.0.1:9/api/v10")
-    assert "cannot be reached" in str(await _fail(discord_server))
+    assert "cannot be reached" in str(await _fail(discord_server, service))
 
 
-async def test_a_discord_that_is_silent_is_not_waited_for(discord_server):
+async def test_a_discord_that_is_silent_is_not_waited_for(discord_server, service):
     discord_server.rest.delay_seconds = 5
-    assert "in time" in str(await _fail(discord_server, login_seconds=0.3))
+    assert "in time" in str(await _fail(discord_server, service, login_seconds=0.3))
 
 
 @pytest.mark.parametrize("how", ["is_refusing", "is_silent"])
-async def test_a_gateway_that_takes_nobody_may_be_tried_again(discord_server, how):
+async def test_a_gateway_that_takes_nobody_may_be_tried_again(discord_server, service, how):
     setattr(discord_server.gateway, how, True)
-    lost = await _fail(discord_server, token=discord_server.token, login_seconds=5)
+    lost = await _fail(discord_server, service, token=discord_server.token, login_seconds=5)
     assert isinstance(lost, errors.PlatformLostError)
 
 
@@ -272,8 +269,7 @@ async def test_a_token_that_is_taken_back_ends_it_with_a_reason(discord_server, 
         await until_it_ends()
 
 
-async def test_serving_says_as_whom(discord_server, lab):
-    service = discord_conversations.Conversations(conftest.echo)
+async def test_serving_says_as_whom(discord_server, lab, service):
     discord_server.gateway.refused_intents.add("message_content")
     bot = settings.Discord()
     async with startup.serve(service, bot, token=discord_server.token) as told:

@@ -13,7 +13,7 @@ CALLBACK = ("POST", r"/interactions/.*/callback$")
 
 async def _pictures(turn):
     """Show what takes three messages."""
-    turn.reply.code(0, "draw()")
+    await turn.reply.code(0, "draw()")
     for number in range(3):
         data = b"\x89PNG" + bytes([number]) * 10
         turn.reply.output(0, values.Image(mime="image/png", data=data))
@@ -108,7 +108,7 @@ async def test_who_takes_no_direct_messages_is_not_run_for(discord_server, conne
     stopped = asyncio.Event()
 
     async def endless(turn):
-        turn.reply.code(0, "slow()")
+        await turn.reply.code(0, "slow()")
         try:
             for number in range(300):
                 turn.reply.output(0, values.Text("stdout", f"{number}\n"))
@@ -133,7 +133,7 @@ async def test_a_late_answer_in_a_channel_that_it_does_not_see_comes_directly(
     discord_server.expect(50027, 50001)
 
     async def long(turn):
-        turn.reply.code(0, "slow()")
+        await turn.reply.code(0, "slow()")
         await asyncio.sleep(0.9)
         turn.reply.finished(0, values.Finished(values.Ending.OK, 0.9))
         return turn.done("at last")
@@ -152,7 +152,7 @@ async def test_a_deleted_first_answer_is_let_be(discord_server, lab, connect, un
 
     async def script(turn):
         await gate.wait()
-        turn.run(0, "1", "done\n")
+        await turn.run(0, "1", "done\n")
         return turn.done()
 
     alice, channel = lab.person("alice"), lab.channel("general")
@@ -161,7 +161,7 @@ async def test_a_deleted_first_answer_is_let_be(discord_server, lab, connect, un
         discord_server.plan("PATCH", r"/webhooks/", status=404, code=10008, times=1000)
         await discord_server.command(alice, channel, "py", {"code": "1"})
         gate.set()
-        await until(lambda: service.past)
+        await until(lambda: service.ends)
         started = loop.time()
     assert loop.time() - started < 3
 
@@ -170,7 +170,7 @@ async def test_where_the_bot_is_not_others_get_nothing_out_of_a_conversation(
     discord_server, connect
 ):
     async def script(turn):
-        turn.run(0, turn.request.text, "2\n")
+        await turn.run(0, turn.request.text, "2\n")
         return turn.done()
 
     far = discord_server.guild("Far", has_bot=False)

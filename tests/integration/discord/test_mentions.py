@@ -30,8 +30,6 @@ async def test_text_is_edited_in_place_at_the_pace(discord_server, lab, connect,
     pace, began = 0.2, 0.0
 
     async def script(turn):
-        nonlocal began
-        began = time.monotonic()
         turn.reply.step(1)
         for number in range(40):
             turn.reply.text(f"{number} ")
@@ -39,7 +37,15 @@ async def test_text_is_edited_in_place_at_the_pace(discord_server, lab, connect,
         return turn.done(" ".join(map(str, range(40))))
 
     alice, channel = lab.person("alice"), lab.channel("general")
-    async with connect(script, edit_seconds=pace):
+    async with connect(script, edit_seconds=pace) as service:
+        take = service.handle
+
+        async def handle(request, reply):
+            nonlocal began
+            began = time.monotonic()
+            return await take(request, reply)
+
+        service.handle = handle
         discord_server.say(alice, channel, f"{discord_server.bot.mention} count")
         thread = await steps.thread_in(channel)
         await until(lambda: steps.is_final(thread))
@@ -59,7 +65,9 @@ async def test_code_outputs_images_and_files_are_shown(discord_server, lab, conn
         turn.reply.step(1)
         turn.reply.text("Let me see.")
         turn.reply.writing("print('he")
-        turn.run(0, "print('hello')\nplot()", "hello\n", values.Image(mime="image/png", data=PNG))
+        await turn.run(
+            0, "print('hello')\nplot()", "hello\n", values.Image(mime="image/png", data=PNG)
+        )
         turn.reply.step(2)
         turn.make(0, "report.csv", b"a,b\n1,2\n")
         return turn.done("That was it.", seconds=3.0)
@@ -83,7 +91,7 @@ async def test_code_outputs_images_and_files_are_shown(discord_server, lab, conn
 async def test_more_than_ten_files_take_more_messages(discord_server, lab, connect, until):
     async def script(turn):
         turn.reply.step(1)
-        turn.run(0, "make()")
+        await turn.run(0, "make()")
         for number in range(23):
             turn.make(0, f"file-{number}.txt", b"x" * (number + 1))
         return turn.done("Here they are.")

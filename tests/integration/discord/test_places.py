@@ -1,8 +1,8 @@
 """Direct messages, threads, forums: where the bot answers, and what it is told."""
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import settings, values
 from tests.fakes.discord_server import worlds
-from tests.integration.discord import conftest, steps
+from tests.integration.discord import steps
 
 
 async def _read(turn):
@@ -25,7 +25,7 @@ async def test_direct_message_with_files(discord_server, connect):
 
     assert direct.of_bots[0].content == "data.csv: 4000 bytes, ünï côde.txt: 1 bytes"
     assert service.handled[0].key == values.SessionKey("discord", "", str(direct.id), "")
-    assert service.workspaces[service.handled[0].key]["data.csv"] == b"a,b\n" * 1000
+    assert service.contents(service.handled[0].key)["data.csv"] == b"a,b\n" * 1000
 
 
 async def test_a_file_larger_than_discord_said_is_cut_off(discord_server, connect):
@@ -37,7 +37,7 @@ async def test_a_file_larger_than_discord_said_is_cut_off(discord_server, connec
         await steps.answered(direct)
 
     assert "larger than Discord said" in direct.of_bots[0].content
-    assert "bomb.bin" not in service.workspaces[service.handled[0].key]
+    assert "bomb.bin" not in service.contents(service.handled[0].key)
 
 
 async def test_a_file_that_is_too_large_is_not_even_opened(discord_server, connect):
@@ -48,7 +48,7 @@ async def test_a_file_that_is_too_large_is_not_even_opened(discord_server, conne
     async with connect(_read):
         discord_server.say(alice, direct, "look", files=[large])
         await steps.answered(direct)
-    assert errors.FileTooLargeError.__doc__.split(".")[0] in direct.of_bots[0].content
+    assert "larger than the 512 MiB that one file may have" in direct.of_bots[0].content
 
 
 async def test_a_file_that_is_gone_is_said_so(discord_server, connect):
@@ -183,25 +183,30 @@ async def test_nothing_but_a_mention_gets_a_hint(discord_server, lab, connect, u
 
 
 async def test_without_a_model_code_in_a_message_is_run(discord_server, connect):
-    from tests.fakes import discord_conversations
-
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
-    service = discord_conversations.Conversations(conftest.echo, models=())
-    async with connect(service=service):
+    async with connect(models=()) as service:
         discord_server.say(alice, direct, "please\n```py\nprint(1)\n```\nand\n```\nx = 2\n```")
         await steps.answered(direct)
     assert service.handled[0].is_code
     assert service.handled[0].text == "print(1)\n\nx = 2"
 
 
+async def test_a_notice_where_the_bot_is_no_member_asks_nothing_of_discord(
+    discord_server, lab, connect
+):
+    channel = lab.channel("general")
+    key = values.SessionKey("discord", "", str(channel.id), "person-7")
+    async with connect() as service:
+        await service.notify(key, "Files will be deleted.")
+    assert channel.of_bots == []
+
+
 async def test_notices_reach_the_conversation(discord_server, lab, connect, until):
     alice, channel = lab.person("alice"), lab.channel("general")
     async with connect() as service:
         thread = await steps.ask_in_thread(discord_server, alice, channel)
-        await service.notify["discord"](
-            service.handled[0].key, "Variables will be let go. @everyone"
-        )
+        await service.notify(service.handled[0].key, "Variables will be let go. @everyone")
         await until(lambda: len(thread.of_bots) == 2)
     assert "Variables will be let go." in thread.of_bots[1].content
     assert thread.of_bots[1].pings == set()

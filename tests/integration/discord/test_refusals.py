@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from interpreter_bot import errors
-from tests.fakes import discord_conversations
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import conftest, steps
 
@@ -158,13 +157,13 @@ async def test_commands_that_discord_does_not_take_cost_only_themselves(
 
 
 async def test_a_database_that_fails_is_said_so(discord_server, connect, until):
-    class Failing(discord_conversations.Conversations):
-        async def choices(self, scope):
-            raise errors.StoreError
+    async def choices(scope):
+        raise errors.StoreError
 
     alice = worlds.User("alice")
     direct = discord_server.direct(alice)
-    async with connect(service=Failing(conftest.echo)):
+    async with connect() as service:
+        service.queries.choices = choices
         discord_server.say(alice, direct, "go")
         await until(lambda: direct.of_bots)
         done = await discord_server.command(alice, direct, "py", {"code": "1"})

@@ -5,15 +5,16 @@ import asyncio
 import pytest
 
 from interpreter_bot import settings, values
-from tests.fakes import discord_conversations
+from interpreter_bot.sessions import turn_stops
 from tests.fakes.discord_server import worlds
 from tests.integration.discord import conftest, steps
 
 
-async def test_what_was_written_while_it_was_down_is_answered(discord_server, lab, connect, until):
+async def test_what_was_written_while_it_was_down_is_answered(
+    discord_server, lab, connect, service, until
+):
     alice, channel, other = lab.person("alice"), lab.channel("general"), lab.channel("other")
     direct, mention = discord_server.direct(alice), discord_server.bot.mention
-    service = discord_conversations.Conversations(conftest.echo)
     async with connect(service=service):
         thread = await steps.ask_in_thread(discord_server, alice, channel)
         discord_server.say(alice, direct, "directly")
@@ -86,7 +87,7 @@ async def test_what_was_written_in_a_window_outlives_a_restart(discord_server, l
         assert "You said: why?" in await steps.finished(asked)
     first, second = service.handled
     assert first.is_code
-    assert service.workspaces[first.key]["data.csv"] == b"a,b\n"
+    assert service.contents(first.key)["data.csv"] == b"a,b\n"
     assert "Bob: sales are down by 12 percent" in second.context
 
 
@@ -110,7 +111,7 @@ async def test_an_answer_that_nobody_writes_any_more_says_so(discord_server, lab
     async with connect() as service:
         told, pressed = _left(discord_server, alice, channel), _left(discord_server, alice, direct)
         key = values.SessionKey("discord", str(lab.id), str(channel.id))
-        await service.notify["discord"](key, "I was restarted.")
+        await service.notify(key, "I was restarted.")
         await until(lambda: told.content == ended)
         assert told.buttons == {}
         done = await discord_server.click(alice, pressed, "Stop")
@@ -132,7 +133,7 @@ async def test_an_answer_that_is_being_written_is_let_be(discord_server, connect
     async with connect(script) as service:
         discord_server.say(alice, direct, "go")
         await until(lambda: direct.of_bots and "Stop" in direct.of_bots[0].buttons)
-        await service.notify["discord"](service.handled[0].key, "Something else.")
+        await service.notify(service.requests[0].key, "Something else.")
         assert "Stop" in direct.of_bots[0].buttons
         gate.set()
         await until(lambda: direct.of_bots[0].content == "You said: go")
@@ -154,8 +155,8 @@ async def test_an_answer_that_ends_while_stale_ones_are_looked_for_stays_whole(
         discord_server.say(alice, direct, "go")
         await until(lambda: direct.of_bots and "Stop" in direct.of_bots[0].buttons)
         late = discord_server.plan("GET", "/messages$", kind="late", retry_after=1.5)
-        key = service.handled[0].key
-        telling = asyncio.create_task(service.notify["discord"](key, "Something else."))
+        key = service.requests[0].key
+        telling = asyncio.create_task(service.notify(key, "Something else."))
         await until(lambda: late.times == 0)
         gate.set()
         await until(lambda: direct.of_bots[0].content == "You said: go")
@@ -236,10 +237,9 @@ async def test_roles_of_a_server_count_in_direct_messages(discord_server, lab, c
 
 
 async def test_an_edit_of_what_was_answered_before_is_answered_anew(
-    discord_server, lab, connect, until
+    discord_server, lab, connect, service, until
 ):
     alice, channel = lab.person("alice"), lab.channel("general")
-    service = discord_conversations.Conversations(conftest.echo)
     async with connect(service=service):
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         thread = await steps.thread_in(channel)
@@ -255,10 +255,9 @@ async def test_an_edit_of_what_was_answered_before_is_answered_anew(
 
 
 async def test_of_two_bots_the_one_that_answered_answers_the_edit(
-    discord_server, lab, connect, until
+    discord_server, lab, connect, service, until
 ):
     alice, channel = lab.person("alice"), lab.channel("general")
-    service = discord_conversations.Conversations(conftest.echo)
     async with connect(service=service), connect(service=service):
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} one")
         thread = await steps.thread_in(channel)
@@ -281,11 +280,10 @@ async def test_what_was_begun_when_it_left_is_finished(discord_server, connect, 
 
 
 async def test_restarts_in_the_middle_of_everything_lose_and_repeat_nothing(
-    discord_server, lab, connect, until
+    discord_server, lab, connect, service, until
 ):
     people = [lab.person(f"person{n}") for n in range(4)]
     channels = [lab.channel(f"channel{n}") for n in range(4)]
-    service = discord_conversations.Conversations(conftest.echo)
 
     async def speak(number):
         person, channel = people[number], channels[number]
@@ -309,3 +307,16 @@ async def test_restarts_in_the_middle_of_everything_lose_and_repeat_nothing(
         said = [text.count(f"You said: {number}-{count}.") for count in range(12)]
         assert said == [1] * 12
     assert len(service.handled) == 48
+
+
+async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(
+    discord_server, lab, connect, service
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(service=service):
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        key, number = service.handled[0].key, str(int(service.handled[0].id) + 1)
+        await service.go_on(key, "go on", person=str(alice.id), request_id=number)
+        answer = (await steps.answered(thread, 2))[-1]
+    assert turn_stops.WENT_ON in answer.content
+    assert "You said: go on" in answer.content

@@ -24,7 +24,7 @@ async def _evil(turn):
     turn.reply.step(1)
     turn.reply.text(EVIL)
     turn.reply.announcement(0, EVIL[:400])
-    turn.run(
+    await turn.run(
         0,
         EVIL,
         EVIL,
@@ -34,7 +34,7 @@ async def _evil(turn):
         values.Notice(EVIL[:300]),
         values.Error("Evil", EVIL, EVIL),
         values.Table(columns=(EVIL, "b"), rows=((EVIL, EVIL),), row_count=1, column_count=2),
-        values.Html(html=EVIL, plain=EVIL),
+        values.Html(html=EVIL.encode(), plain=EVIL),
         ending=values.Ending.ERROR,
         reason=EVIL[:300],
     )
@@ -74,7 +74,7 @@ async def test_hostile_words_notify_nobody_and_break_out_of_nothing(
 
 async def test_the_author_alone_is_notified_of_a_question(discord_server, lab, connect, until):
     async def script(turn):
-        turn.reply.code(0, "input()")
+        await turn.reply.code(0, "input()")
         prompt = "@everyone <@&7> who?"
         await turn.reply.ask(0, values.InputRequested(prompt, is_password=False))
         turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))

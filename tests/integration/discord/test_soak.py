@@ -23,7 +23,7 @@ async def _work(turn):
     for part in ("Let ", "me ", "see. "):
         turn.reply.text(part)
         await asyncio.sleep(0.01)
-    turn.reply.code(0, f"work({name!r})")
+    await turn.reply.code(0, f"work({name!r})")
     await asyncio.sleep(0.02)
     turn.reply.output(0, values.Text("stdout", f"working on {name}\n"))
     turn.reply.finished(0, values.Finished(values.Ending.OK, 0.05))

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.app import conversation_service
+from interpreter_bot.app import service_startup
 from interpreter_bot.sessions import requests
 from tests.fakes import openai_server, replies
 
@@ -62,14 +62,15 @@ def opened(tmp_path, short_path):
                 **{"name": "scripted", "base_url": server.base_url, **(model or {})}
             )
             bot = settings.Settings(
-                paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
                 models=() if no_model else (listed,),
-                **{"kernels": settings.Kernels(preload=(), spares=0), **groups},
+                **{
+                    "kernels": settings.Kernels(preload=(), spares=0),
+                    "paths": settings.Paths(data=tmp_path / "data", runtime=short_path),
+                    **groups,
+                },
             )
             keys = {"OPENAI_API_KEY": server.api_key}
-            async with conversation_service.open_conversations(
-                bot, {} if no_model else keys
-            ) as service:
+            async with service_startup.open_conversations(bot, {} if no_model else keys) as service:
                 yield House(service, server)
 
     return open_house

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.sessions import maintenance
+from interpreter_bot.sessions import maintenance, requests
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY, attachment
 
@@ -180,7 +180,7 @@ async def test_people_are_warned_before_a_kernel_is_let_go_and_once(opened):
         services = house.service._services
         caretaker = maintenance.Maintenance(services, house.service)
         assert await caretaker.warn() == 0
-        (launched,) = services.pool.live.values()
+        (launched,) = services.hosts.pool.live.values()
         launched.kernel.last_used -= 26 * 60
         assert await caretaker.warn() == 1
         assert await caretaker.warn() == 0
@@ -207,7 +207,7 @@ async def test_what_happens_before_a_platform_is_there_is_told_when_it_is(opened
 _VICTIM = """
 import asyncio, json, pathlib, sys
 from interpreter_bot import settings, values
-from interpreter_bot.app import conversation_service
+from interpreter_bot.app import service_startup
 from interpreter_bot.sessions import requests
 from tests.fakes import openai_server, replies
 
@@ -221,7 +221,7 @@ async def main(data, runtime):
             models=(settings.Model(name="scripted", base_url=server.base_url),),
         )
         keys = {"OPENAI_API_KEY": server.api_key}
-        async with conversation_service.open_conversations(bot, keys) as service:
+        async with service_startup.open_conversations(bot, keys) as service:
             reply = replies.Reply()
             request = requests.Request(
                 key=values.SessionKey("web", thread="t"), person=requests.Person("u1"), text="go"
@@ -267,3 +267,13 @@ async def test_after_a_kill_in_the_middle_of_a_turn_it_shows_what_was_and_goes_o
     assert messages[0] == "go"
     assert "before" in messages[1]
     assert "cut off" in messages[1]
+
+
+async def test_a_conversations_kernel_is_of_whoever_asked_last(opened):
+    async with opened() as house:
+        seen = []
+        for person in ("u1", "u2", "u2"):
+            await house.run("1", person=requests.Person(person))
+            (launched,) = house.service._services.hosts.pool.live.values()
+            seen.append(launched.person)
+    assert seen[0] != seen[1] == seen[2]

@@ -7,7 +7,7 @@ import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import budgets
-from interpreter_bot.sessions import conversations, histories, requests
+from interpreter_bot.sessions import past_turns, requests, session_service
 from interpreter_bot.store import engines
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment, code
@@ -176,7 +176,7 @@ async def test_a_database_that_is_locked_ends_no_answer_and_loses_nothing(opened
         await house.service._services.write_retries.write()
         (turn,) = await house.service.queries.history(KEY)
     assert (turn.status, turn.answer) == ("done", "One answer.")
-    assert turn.parts == (histories.PastText("One answer."),)
+    assert turn.parts == (past_turns.PastText("One answer."),)
     assert (turn.spent.input_tokens, turn.spent.output_tokens) == (100, 10)
 
 
@@ -221,7 +221,7 @@ async def test_a_turn_that_failed_is_remembered_with_its_reason(opened):
         book = await house.service.queries.notebook(KEY)
     assert (reply.end.status, reply.end.text) == (Status.FAILED, "Once upon")
     assert (turn.status, turn.answer) == ("failed", budgets.time_is_up(2))
-    assert turn.parts == (histories.PastText("Once upon"),)
+    assert turn.parts == (past_turns.PastText("Once upon"),)
     assert b"Once upon" in book
     assert b"This took longer" in book
 
@@ -358,4 +358,4 @@ async def test_people_are_told_one_by_one_whatever_becomes_of_the_others(opened)
             await house.service.notify_late()
         await house.service.notify_late()
     assert told == ["two"]
-    assert isinstance(house.service, conversations.Conversations)
+    assert isinstance(house.service, session_service.SessionService)

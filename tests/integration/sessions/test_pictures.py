@@ -121,6 +121,23 @@ async def test_more_pictures_than_may_be_shown_are_told_in_words(opened):
         assert "5.png" in str(house.server.requests[0].body)
 
 
+async def test_the_model_looks_at_what_lies_in_the_workspace(opened):
+    """An attachment beyond those shown at once, and a file that code saved; from any directory."""
+    saving = (
+        "import os; from PIL import Image; Image.new('L', (3000, 90)).save('p.png'); os.chdir('/')"
+    )
+    script = [
+        openai_server.code(saving),
+        *(openai_server.call("view_image", {"name": name}) for name in ("5.png", "p.png", "../x")),
+        openai_server.text("ok"),
+    ]
+    sent = tuple(attachment(f"{n}.png", picture(size=(10 + n, 10))) for n in range(6))
+    async with opened(*script, serving=LOOKING) as house:
+        await house.ask("look", attachments=sent)
+        assert [one.size for one in seen(house)][4:] == [(15, 10), (1568, 47)]
+        assert "This could not be done" in house.server.requests[-1].messages[-1]["content"]
+
+
 DRAWING = """
 import io
 from PIL import Image as pillow

@@ -8,9 +8,9 @@ import os
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.agent.llms.embedded import embedded_server
+from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.kernels import admissions
-from interpreter_bot.sessions import histories, requests
+from interpreter_bot.sessions import past_turns, requests
 from tests.fakes import openai_server, publishers, replies
 from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment
 
@@ -45,11 +45,11 @@ async def test_a_turn_is_remembered_as_it_was(opened):
         (turn,) = await house.service.queries.history(KEY)
     finished = turn.parts[3]
     assert turn.parts == (
-        histories.PastText("First."),
-        histories.PastCode(0, "print(1)"),
-        histories.PastOutput(0, values.Text("stdout", "1\n")),
+        past_turns.PastText("First."),
+        past_turns.PastCode(0, "print(1)"),
+        past_turns.PastOutput(0, values.Text("stdout", "1\n")),
         finished,
-        histories.PastText("One."),
+        past_turns.PastText("One."),
     )
     assert finished.finished.ending is values.Ending.OK
     assert (turn.request, turn.attachments, turn.answer) == ("go", ("a.txt",), "One.")
@@ -74,7 +74,7 @@ async def test_the_model_remembers_earlier_turns_even_after_a_restart(opened):
 async def test_people_are_told_how_many_starts_are_before_theirs(opened, monkeypatch):
     monkeypatch.setattr(admissions, "_TOLD_SECONDS", 0.05)
     async with opened() as house:
-        starts = house.service._services.pool._admissions
+        starts = house.service._services.hosts.pool._admissions
         async with contextlib.AsyncExitStack() as others:
             while starts.is_free:
                 await others.enter_async_context(starts.place("other"))
@@ -434,6 +434,12 @@ async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
             content = b"".join([chunk async for chunk in chunks])
         with pytest.raises(errors.BotError, match="no longer there"):
             await house.service.save_table(KEY, "t0")
+        await house.service.reset(KEY)
+        with pytest.raises(errors.BotError, match="no longer there"):
+            await house.service.save_table(KEY, tables[0].handle)
+        assert not house.service._services.hosts.pool.live, (
+            "a table alone is no reason for a kernel"
+        )
     assert names == [f"table-{table.handle}.csv" for table in tables[:2]]
     assert names[0] != names[1]
     assert again == names[0]
@@ -445,9 +451,9 @@ async def test_all_of_a_table_can_be_had_of_which_the_head_was_shown(opened):
 async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(opened, monkeypatch):
     async with publishers.Publisher.open() as publisher:
         embedded = functools.partial(
-            embedded_server.EmbeddedServer.open, official=publisher.wanted, script=publishers.ENGINE
+            on_demand_model.OnDemandModel.open, official=publisher.wanted, script=publishers.ENGINE
         )
-        monkeypatch.setattr(embedded_server.EmbeddedServer, "open", embedded)
+        monkeypatch.setattr(on_demand_model.OnDemandModel, "open", embedded)
         async with opened(no_model=True, local=settings.Local()) as house:
             reply = await house.ask("hello")
             (turn,) = await house.service.queries.history(KEY)
@@ -457,4 +463,4 @@ async def test_a_download_is_shown_while_it_lasts_and_remembered_by_nobody(opene
     assert told[-1] == ("", None)
     assert reply.of("announcement") == []
     assert reply.end.text == "Hello."
-    assert [type(part) for part in turn.parts] == [histories.PastText]
+    assert [type(part) for part in turn.parts] == [past_turns.PastText]

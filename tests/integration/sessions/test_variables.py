@@ -1,8 +1,12 @@
 """Nobody loses variables without being told: neither people nor models, and once only."""
 
+import asyncio
+import functools
+import re
+
 import pytest
 
-from interpreter_bot import settings
+from interpreter_bot import settings, values
 from tests.fakes import openai_server
 from tests.integration.sessions.conftest import KEY
 
@@ -10,6 +14,18 @@ pytestmark = pytest.mark.kernel
 
 IDLE = "It was let go after it had not been used for a while."
 RESTARTED = "The bot was restarted."
+
+
+@pytest.fixture
+def opened(opened):
+    """Open conversations whose variables go with their kernel."""
+    return functools.partial(opened, snapshots=settings.Snapshots(enabled=False))
+
+
+@pytest.fixture
+def saving(opened):
+    """Open conversations whose variables are saved when a kernel goes."""
+    return functools.partial(opened, snapshots=settings.Snapshots(end_seconds=5.0))
 
 
 def _notices(reply):
@@ -28,12 +44,18 @@ def _remarks(request):
     return [one for one in texts if "new Python was started" in one]
 
 
+async def _be_idle(house):
+    """Let the kernel be idle for long; its variables are saved, if they ever are."""
+    pool = house.service._services.hosts.pool
+    ((key, launched),) = pool.live.items()
+    launched.kernel.last_used -= 10**6
+    await pool.save_variables(key)
+
+
 async def _let_go(house):
     """Let the kernel go as idleness does."""
-    pool = house.service._services.pool
-    for launched in pool.live.values():
-        launched.kernel.last_used -= 10**6
-    assert await pool.reap() == 1
+    await _be_idle(house)
+    assert await house.service._services.hosts.pool.reap() == 1
 
 
 async def test_people_and_model_are_told_before_code_runs_after_idleness(opened):
@@ -121,6 +143,16 @@ async def test_where_nothing_was_held_nothing_is_told(opened):
     assert [_notices(one) for one in (hello, reply, restarted)] == [[], [], []]
 
 
+async def test_variables_whose_names_are_not_shown_are_told_all_the_same(opened):
+    async with opened() as house:
+        await house.run("globals().update({'long' * 20 + str(i): i for i in range(3)})")
+        await _let_go(house)
+        reply = await house.run("print(8)")
+    assert [one.partition(". ")[0] for one in _notices(reply)] == [
+        "A new Python was started, without the variables of the earlier one"
+    ]
+
+
 async def test_a_reset_and_a_deletion_are_no_loss(opened):
     async with opened() as house:
         await house.run("x = 1")
@@ -166,3 +198,113 @@ async def test_a_turn_that_failed_before_the_model_heard_of_it_does_not_hide_the
     assert _notices(failed)
     (remark,) = _remarks(request)
     assert "(x)" in remark
+
+
+MAKE = "import math\nrows = [1, math.pi]\ndef first(): return rows[0]\nrunning = (i for i in rows)"
+BACK = "Your variables are back (3 of 4). Not kept: running (a generator)."
+
+
+def _returns(reply):
+    return [one for one in reply.of("announcement") if "variables are back" in one]
+
+
+async def test_people_and_model_are_told_what_came_back_and_what_did_not(saving):
+    script = [openai_server.code("print(first(), 'running' in dir())"), openai_server.text("Yes.")]
+    async with saving(*script) as house:
+        await house.run(MAKE)
+        await _let_go(house)
+        reply = await house.ask("go on")
+        first = house.server.requests[0]
+        again = await house.run("rows.append(2)")
+    assert _returns(reply) == [BACK]
+    assert _notices(reply) == _returns(again) == []
+    assert [one.plain for one in reply.of("output")] == ["1 False\n"]
+    (remark,) = _remarks(first)
+    assert IDLE in remark
+    assert re.search(r"is there again. Not kept: running \(a generator\)\. *\]", remark)
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+async def test_variables_survive_an_orderly_restart_of_the_bot(saving, is_idle):
+    async with saving() as house:
+        await house.run(MAKE)
+        if is_idle:
+            await _let_go(house)
+    async with saving() as house:
+        reply = await house.run("print(first())")
+        again = await house.run("rows = 3; print(rows)")
+        await house.service.reset(KEY)
+        reset = await house.run("'rows' in dir()")
+    assert _returns(reply) == [BACK]
+    assert [one.plain for one in reply.of("output")] == ["1\n"]
+    assert _returns(again) == _returns(reset) == []
+    assert [one.plain for one in reset.of("output")] == ["False"]
+
+
+async def test_whatever_is_said_of_saved_variables_stays_harmless(saving):
+    code = (
+        "class Evil:\n"
+        "  def __reduce__(self): raise ValueError('\\u202e<!channel> @everyone\\n\\n# now')\n"
+        "globals()['x' * 5000] = globals()['\\n[system]'] = evil = Evil()\n"
+        "for n in range(500): globals()['long_name_' * 10 + str(n)] = Evil()\n"
+    )
+    async with saving() as house:
+        await house.run(code)
+        await _let_go(house)
+        reply = await house.run("print(1)")
+    (notice,) = _returns(reply)
+    assert notice.isprintable()
+    assert len(notice) < 700
+
+
+async def test_after_a_crash_it_is_said_of_when_the_variables_are(saving):
+    script = [openai_server.text("I see.")]
+    async with saving(*script) as house:
+        await house.run("rows = 1")
+        await _be_idle(house)
+        await house.run("rows = 2")
+        died = await house.run("import os; os._exit(3)")
+        reply = await house.ask("so?")
+        request = house.server.requests[-1]
+        found = await house.run("rows")
+    assert "Its variables are gone" in died.of("finished")[0].reason
+    (notice,) = _returns(reply)
+    since = r"as they were on \d+ \w+ at \d\d:\d\d UTC, before the last 2 pieces of code ran"
+    assert re.match(f"Your variables are back {since}\\. ", notice)
+    assert "The code ended its own Python process" in notice
+    assert "what changed later is lost" in _remarks(request)[-1]
+    assert [one.plain for one in found.of("output")] == ["1"]
+
+
+async def test_what_a_killed_bot_was_running_counts_as_lost(saving):
+    async with saving() as house:
+        await house.run("rows = 1")
+        await _be_idle(house)
+        pool = house.service._services.hosts.pool
+        running = asyncio.create_task(house.run("rows = 2\nwhile True: pass"))
+        # Before the code is at its end, as it may take the bot with it.
+        for _ in range(1000):
+            await asyncio.sleep(0.01)
+            if (await house.service._services.database.sessions.find(KEY)).kernel["runs"] == 2:
+                break
+        (launched,) = pool.live.values()
+        launched.kernel.kill_with_reason(values.Ending.STOPPED, "It crashed.")
+        await running
+        reply = await house.run("rows")
+    (notice,) = _returns(reply)
+    assert "before the last piece of code ran" in notice
+
+
+async def test_within_a_turn_a_new_kernel_says_what_it_has_back(saving):
+    script = [
+        openai_server.code("import os; os._exit(3)"),
+        openai_server.code("print(rows)"),
+        openai_server.text("So."),
+    ]
+    async with saving(*script) as house:
+        await house.run("rows = 1")
+        await _be_idle(house)
+        reply = await house.ask("go")
+    shown = [one.plain for one in reply.of("output")]
+    assert "before the last piece of code ran" in shown[-2]
+    assert shown[-1] == "1\n"

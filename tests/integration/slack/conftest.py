@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from tests.fakes import slack_conversations
+from interpreter_bot import settings
+from tests.fakes import conversations
 from tests.fakes.slack_server import servers
 from tests.integration.slack.worlds import connected
 
@@ -16,8 +17,10 @@ async def slack():
 
 
 @pytest.fixture
-def service():
-    return slack_conversations.Conversations()
+async def service(tmp_path):
+    allowance = settings.Allowance(tokens=50_000)
+    async with conversations.opened(tmp_path / "bot", allowance=allowance) as opened:
+        yield opened
 
 
 @pytest.fixture

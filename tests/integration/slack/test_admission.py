@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fakes import slack_conversations as fake
+from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connected
 

@@ -5,19 +5,19 @@ import asyncio
 import pytest
 
 from interpreter_bot import values
-from tests.fakes import slack_conversations as fake
+from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connected
 
 
-async def endless(request, reply, service):
-    reply.step(1)
-    reply.code(0, "while True: pass")
-    reply.output(0, values.Text("stdout", "so far\n"))
+async def endless(turn):
+    turn.reply.step(1)
+    await turn.reply.code(0, "while True: pass")
+    turn.reply.output(0, values.Text("stdout", "so far\n"))
     try:
         await asyncio.sleep(60)
     except asyncio.CancelledError:
-        reply.finished(0, values.Finished(values.Ending.STOPPED, 1.0))
+        turn.reply.finished(0, values.Finished(values.Ending.STOPPED, 1.0))
         raise
 
 
@@ -40,7 +40,7 @@ async def test_stop_button_of_a_posted_answer_stops_the_turn(slack, service, app
     slack.has_agents = False
     service.script = endless
     ts = slack.say("U1", "C1", "<@UBOT> run")
-    [answer] = await slack.until(lambda: service._running and slack.replies("C1", ts))
+    [answer] = await slack.until(lambda: service.running and slack.replies("C1", ts))
     slack.click("U1", "C1", answer["ts"], "stop")
     await slack.until(lambda: service.ends)
     await slack.until(lambda: "Stopped." in answer["blocks"][0]["text"])
@@ -50,7 +50,7 @@ async def test_stop_button_of_a_posted_answer_stops_the_turn(slack, service, app
 async def test_stop_by_mention_stops_the_turn(slack, service, app):
     service.script = endless
     ts = slack.say("U1", "C1", "<@UBOT> run")
-    await slack.until(lambda: service._running)
+    await slack.until(lambda: service.running)
     slack.say("U1", "C1", "<@UBOT> stop", thread=ts)
     await slack.until(lambda: service.ends)
     assert service.ends[0].status is values.TurnStatus.STOPPED
@@ -60,7 +60,7 @@ async def test_stop_of_a_request_that_waits_leaves_the_running_one_alone(slack, 
     slack.has_agents = False
     service.script = endless
     ts = slack.say("U1", "C1", "<@UBOT> run")
-    await slack.until(lambda: service._running)
+    await slack.until(lambda: service.running)
     slack.say("U2", "C1", "<@UBOT> wait", thread=ts)
     _, waiting = await slack.until(
         lambda: (
@@ -70,8 +70,8 @@ async def test_stop_of_a_request_that_waits_leaves_the_running_one_alone(slack, 
         )
     )
     slack.click("U2", "C1", waiting["ts"], "stop")
-    await slack.until(lambda: "Withdrawn" in waiting["blocks"][0]["text"])
-    assert service._running
+    await slack.until(lambda: "withdrawn" in waiting["blocks"][0]["text"])
+    assert service.running
     assert len(service.ends) == 1
 
 
@@ -99,12 +99,12 @@ async def test_feedback_buttons_follow_the_answer(slack, service, app):
     assert told["replace_original"] is False
 
 
-async def asking(request, reply, service):
-    reply.step(1)
-    reply.code(0, "name = input('Name? ')")
-    answer = await reply.ask(0, values.InputRequested("Name? ", is_password=False))
-    reply.output(0, values.Text("stdout", f"Hi {answer}\n"))
-    reply.finished(0, fake.done())
+async def asking(turn):
+    turn.reply.step(1)
+    await turn.reply.code(0, "name = input('Name? ')")
+    answer = await turn.reply.ask(0, values.InputRequested("Name? ", is_password=False))
+    turn.reply.output(0, values.Text("stdout", f"Hi {answer}\n"))
+    turn.reply.finished(0, fake.done())
 
 
 async def test_input_is_answered_by_the_next_message_of_who_started(slack, service, app):
@@ -123,10 +123,12 @@ async def test_input_is_answered_by_the_next_message_of_who_started(slack, servi
 
 
 async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, service, app):
-    async def script(request, reply, service):
-        reply.code(0, "getpass()")
-        service.answer = await reply.ask(0, values.InputRequested("Password: ", is_password=True))
-        reply.finished(0, fake.done())
+    async def script(turn):
+        await turn.reply.code(0, "getpass()")
+        service.answer = await turn.reply.ask(
+            0, values.InputRequested("Password: ", is_password=True)
+        )
+        turn.reply.finished(0, fake.done())
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> ask me")
@@ -155,16 +157,16 @@ async def test_question_is_taken_back_when_the_turn_is_stopped(slack, service, a
     assert len(question["blocks"]) == 1
 
 
-async def approving(request, reply, service):
-    reply.step(1)
-    assert request.approval == "every"
-    code = await reply.approve(0, "rm = 1")
-    service.ran = code
+async def approving(turn):
+    turn.reply.step(1)
+    assert turn.approval == "every"
+    code = await turn.reply.approve(0, "rm = 1")
+    turn.service.ran = code
     if code is not None:
-        reply.code(0, code)
-        reply.finished(0, fake.done())
-    reply.step(2)
-    reply.text("Done.")
+        await turn.reply.code(0, code)
+        turn.reply.finished(0, fake.done())
+    turn.reply.step(2)
+    turn.reply.text("Done.")
 
 
 async def approval(slack, channel, ts):
@@ -211,8 +213,8 @@ async def test_code_can_be_edited_before_it_runs(slack, service):
 async def test_code_too_long_for_a_message_is_shown_whole_before_leave_is_asked(slack, service):
     code = "\n".join(f"x{number} = {number}" for number in range(2_000))
 
-    async def script(request, reply, service):
-        service.ran = await reply.approve(0, code)
+    async def script(turn):
+        service.ran = await turn.reply.approve(0, code)
 
     service.script = script
     async with connected(slack, service, approval="every"):
@@ -229,8 +231,8 @@ TROJAN = "level = 'user'\u202e \u2066# only admins\u2069\u200b"
 
 
 async def test_code_that_reads_otherwise_than_it_runs_is_shown_as_it_runs(slack, service):
-    async def script(request, reply, service):
-        service.ran = await reply.approve(0, TROJAN)
+    async def script(turn):
+        service.ran = await turn.reply.approve(0, TROJAN)
 
     service.script = script
     async with connected(slack, service, approval="every"):
@@ -246,9 +248,9 @@ async def test_code_that_reads_otherwise_than_it_runs_is_shown_as_it_runs(slack,
 
 @pytest.mark.parametrize("code", ["full", "short"])
 async def test_code_of_an_answer_shows_what_cannot_be_seen(slack, service, code):
-    async def script(request, reply, service):
-        reply.code(0, TROJAN)
-        reply.finished(0, fake.done())
+    async def script(turn):
+        await turn.reply.code(0, TROJAN)
+        turn.reply.finished(0, fake.done())
 
     service.script = script
     slack.has_agents = False
@@ -260,13 +262,13 @@ async def test_code_of_an_answer_shows_what_cannot_be_seen(slack, service, code)
 
 
 async def test_no_channel_weakens_the_approval_of_its_workspace(slack, service, app):
-    service.chosen[values.Scope("slack", "T1")] = {"approval": "every"}
+    await service.choose(values.Scope("slack", "T1"), "approval", "every")
     slack.command("UADMIN", "C1", "/interpreter", "approval never")
     [told] = await slack.until(lambda: slack.world.responses)
     assert told["text"].startswith("Approval here: every. `never` would be less")
     ts = slack.say("U1", "C1", "<@UBOT> go")
     await slack.until(lambda: slack.answers("C1", ts))
-    assert service.requests[0].approval == "every"
+    assert service.turns[0].approval == "every"
 
 
 async def test_channel_chooses_its_approval(slack, service, app):
@@ -275,4 +277,5 @@ async def test_channel_chooses_its_approval(slack, service, app):
     ts = slack.say("U1", "C1", "<@UBOT> go")
     other = slack.say("U1", "C2", "<@UBOT> go")
     await slack.until(lambda: slack.answers("C1", ts) and slack.answers("C2", other))
-    assert {r.key.channel: r.approval for r in service.requests} == {"C1": "every", "C2": "never"}
+    approvals = {turn.request.key.channel: turn.approval for turn in service.turns}
+    assert approvals == {"C1": "every", "C2": "never"}

@@ -5,17 +5,17 @@ import asyncio
 import pytest
 
 from interpreter_bot import values
-from tests.fakes import slack_conversations as fake
+from tests.fakes import conversations as fake
 
 CHANNEL = values.SessionKey("slack", "T1", "C1")
 
 
-async def run(request, reply, service):
+async def run(turn):
     """Print what the code would."""
-    assert request.is_code
-    reply.code(0, request.text)
-    reply.output(0, values.Text("stdout", "2\n"))
-    reply.finished(0, fake.done())
+    assert turn.request.is_code
+    await turn.reply.code(0, turn.request.text)
+    turn.reply.output(0, values.Text("stdout", "2\n"))
+    turn.reply.finished(0, fake.done())
 
 
 def posted(slack, channel="C1"):
@@ -52,9 +52,9 @@ async def test_thread_under_py_uses_the_channels_kernel(slack, service, app):
 
 
 async def test_files_of_py_go_into_the_thread_under_it(slack, service, app):
-    async def script(request, reply, service):
-        await run(request, reply, service)
-        fake.saved(reply, 0, "a.txt", b"x")
+    async def script(turn):
+        await run(turn)
+        turn.make(0, "a.txt", b"x")
 
     service.script = script
     slack.command("U1", "C1", "/py", "1+1")
@@ -89,8 +89,9 @@ async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, service, app
         ("limits", "- Time for one piece of code: 1 min"),
         ("model", "- good: in use"),
         ("model cheap", "From now on I ask cheap."),
-        ("model none", "There is no model called none."),
+        ("model none", "There is no such model. There are: good, cheap."),
         ("usage", "You, today: 1,234 tokens (50,000 allowed)"),
+        ("variables", "In Python now: "),
         ("files", "There are no files in /mnt/data."),
         ("files a.csv", "There is no such file"),
         ("reset", "Started anew"),
@@ -100,6 +101,7 @@ async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, service, app
     ],
 )
 async def test_interpreter_answers_the_person_alone(slack, service, app, said, answer):
+    await service.spend(CHANNEL, "U1", values.Usage(input_tokens=1000, output_tokens=234))
     slack.command("U1", "C1", "/interpreter", said)
     [told] = await slack.until(lambda: slack.world.responses)
     assert answer in told["blocks"][0]["text"]
@@ -107,7 +109,7 @@ async def test_interpreter_answers_the_person_alone(slack, service, app, said, a
 
 
 async def test_interpreter_sends_files_and_the_notebook(slack, service, app):
-    service.workspaces[CHANNEL]["a.csv"] = b"a"
+    (service.directory(CHANNEL) / "a.csv").write_bytes(b"a")
     slack.command("U1", "C1", "/interpreter", "files a.csv")
     await slack.until(lambda: slack.world.batches)
     slack.command("U1", "C1", "/interpreter", "notebook")
@@ -173,13 +175,13 @@ async def test_modal_opens_though_everything_else_is_slow(slack, service, app):
 async def test_two_runs_in_one_channel_take_turns(slack, service, app):
     running = 0
 
-    async def script(request, reply, service):
+    async def script(turn):
         nonlocal running
         running += 1
         assert running == 1
-        reply.code(0, request.text)
+        await turn.reply.code(0, turn.request.text)
         await asyncio.sleep(0.1)
-        reply.finished(0, fake.done())
+        turn.reply.finished(0, fake.done())
         running -= 1
 
     service.script = script

@@ -1,7 +1,7 @@
 """The home tab, and the tab of direct messages."""
 
 from interpreter_bot import values
-from tests.fakes import slack_conversations as fake
+from tests.fakes import conversations as fake
 from tests.integration.slack.worlds import connected
 
 
@@ -14,7 +14,9 @@ def texts(view):
 async def test_home_shows_own_sessions_and_not_those_of_others(slack, service, app):
     mine = slack.say("U1", "C1", "<@UBOT> my numbers")
     slack.say("U2", "C1", "<@UBOT> their numbers")
-    await slack.until(lambda: len(service._titles) == 2)
+    await slack.until(lambda: len(service.titles) == 2)
+    key = service.requests[0].key
+    await service.spend(key, "U1", values.Usage(input_tokens=1000, output_tokens=234))
     slack.open_home("U1")
     view = await slack.until(lambda: slack.world.homes.get("U1"))
     assert "my numbers" in texts(view)
@@ -34,23 +36,24 @@ async def test_home_chooses_the_model_of_a_session(slack, service, app):
     await slack.until(lambda: slack.world.homes.get("U1"))
     key = values.SessionKey("slack", "T1", "C1", ts)
     slack.click_home("U1", "home_model", value=f"2 T1/C1/{ts}")
-    await slack.until(lambda: service._models.get(key) == "cheap")
+    await slack.until(lambda: service.models.get(key) == "cheap")
 
 
 async def test_admin_sees_all_sessions_and_deletes_one(slack, service, app):
     ts = slack.say("U2", "C1", "<@UBOT> their numbers")
-    await slack.until(lambda: service._titles)
+    await slack.until(lambda: service.titles)
     slack.open_home("UADMIN")
     view = await slack.until(lambda: slack.world.homes.get("UADMIN"))
     assert "their numbers" in texts(view)
     slack.click_home("UADMIN", "home_delete")
     await slack.until(lambda: len(slack.replies("C1", ts)) == 2)
-    assert service.calls == [("delete", values.SessionKey("slack", "T1", "C1", ts))]
+    assert service.calls[0] == ("delete", values.SessionKey("slack", "T1", "C1", ts))
+    assert await service.recent("slack", "T1") == ()
 
 
 async def test_admin_kills_a_session_and_its_people_are_told(slack, service, app):
     ts = slack.say("U2", "C1", "<@UBOT> their numbers")
-    await slack.until(lambda: service._titles)
+    await slack.until(lambda: service.titles)
     slack.open_home("UADMIN")
     await slack.until(lambda: slack.world.homes.get("UADMIN"))
     slack.click_home("UADMIN", "home_kill")
@@ -97,7 +100,7 @@ async def test_what_admins_choose_holds_over_the_settings_until_they_take_it_bac
         await slack.until(lambda: len(service.chosen.get(scope, ())) == 4)
         ts = slack.say("U1", "C1", "<@UBOT> hi")
         await slack.until(lambda: slack.answers("C1", ts))
-        assert service.requests[0].approval == "every"
+        assert service.turns[0].approval == "every"
         slack.say("U1", "C1", "no mention", thread=ts)
         slack.say("U1", "C2", "<@UBOT> hi")
         [told] = await slack.until(lambda: slack.world.ephemerals)
@@ -131,6 +134,8 @@ async def test_admins_set_what_a_person_may_use_in_a_day(slack, service, app):
 
 
 async def test_admin_looks_up_what_somebody_used_and_others_do_not(slack, service, app):
+    key = values.SessionKey("slack", "T1", "C1")
+    await service.spend(key, "U2", values.Usage(input_tokens=1000, output_tokens=234))
     slack.open_home("UADMIN")
     view = await slack.until(lambda: slack.world.homes.get("UADMIN"))
     assert "Person U2" not in texts(view)
@@ -194,10 +199,9 @@ async def test_messages_tab_suggests_what_to_say(slack, service, app):
     assert len(shown["prompts"]) == 4
 
 
-async def test_home_fits_with_many_sessions(slack, service):
-    service.script = fake.echo
-    service.queries.models = tuple(f"model {number}" for number in range(150))
-    async with connected(slack, service):
+async def test_home_fits_with_many_sessions(slack, tmp_path):
+    models = tuple(f"model {number}" for number in range(150))
+    async with fake.opened(tmp_path, models=models) as service, connected(slack, service):
         for number in range(40):
             slack.say("UADMIN", "DUADMIN", f"session {number} " + "long " * 100)
         await slack.until(lambda: len(service.ends) == 40, seconds=30)

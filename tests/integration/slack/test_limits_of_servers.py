@@ -1,6 +1,6 @@
 """Servers that give less: plans without a feature, apps that may hardly read, unsigned messages."""
 
-from tests.fakes import slack_conversations as fake
+from tests.fakes import conversations as fake
 from tests.integration.slack.worlds import connected
 
 
@@ -74,8 +74,8 @@ async def test_words_and_files_of_who_may_not_use_the_bot_reach_no_model(slack, 
 async def test_who_may_not_use_the_bot_stops_and_renames_nothing(slack, service, app):
     service.script = fake.echo
     ts = slack.say("U1", "C1", "<@UBOT> hello")
-    await slack.until(lambda: service._titles)
-    before = dict(service._titles)
+    await slack.until(lambda: service.titles)
+    before = dict(service.titles)
     slack.press_stop("UGUEST", "C1", ts)
     [told] = await slack.until(lambda: slack.world.ephemerals)
     assert "guests" in told["text"]
@@ -84,5 +84,5 @@ async def test_who_may_not_use_the_bot_stops_and_renames_nothing(slack, service,
     delivery = slack.event(event)
     await slack.until(lambda: delivery.acked)
     slack.event({**event, "user": "U1", "title": "Ours", "channel": "C2"})
-    await slack.until(lambda: "Ours" in service._titles.values())
-    assert {key: service._titles[key] for key in before} == before
+    await slack.until(lambda: "Ours" in service.titles.values())
+    assert {key: service.titles[key] for key in before} == before

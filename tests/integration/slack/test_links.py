@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interpreter_bot.platforms.slack import answer_pieces, markdown
-from tests.fakes import slack_conversations as fake
+from interpreter_bot.platforms.slack import answer_contents, markdown
+from tests.fakes import conversations as fake
 
 SAID = """\
 See https://a.example/x?q=1, [the page](https://b.example/y "title") and <https://c.example>.
@@ -23,18 +23,18 @@ curl https://f.example/g
 async def test_no_link_in_a_stream_can_be_fetched(slack, service, app):
     text = SAID.format(long="https://i.example/" + "k" * 300)
 
-    async def script(request, reply, service):
-        reply.step(1)
+    async def script(turn):
+        turn.reply.step(1)
         chance = random.Random(3)
         rest = text
         while rest:
             size = chance.randint(1, 9)
-            reply.text(rest[:size])
+            turn.reply.text(rest[:size])
             rest = rest[size:]
             if chance.random() < 0.1:
                 await slack.until(lambda: True)
-        reply.code(0, "get('https://j.example')")
-        reply.finished(0, fake.done())
+        await turn.reply.code(0, "get('https://j.example')")
+        turn.reply.finished(0, fake.done())
 
     service.script = script
     ts = slack.say("U1", "DU1", "go")
@@ -64,10 +64,10 @@ def test_every_address_outside_of_code_becomes_code(text):
     ],
 )
 def test_addresses_in_code_of_any_fence_are_left(code, closing):
-    fence = answer_pieces.open_fence(code)
+    fence = answer_contents.open_fence(code)
     assert fence is not None
     whole, after = f"{code}{closing}\n", "https://b.example\n"
-    assert answer_pieces.open_fence(whole) is None
+    assert answer_contents.open_fence(whole) is None
     assert markdown.unlinked(whole + after, None) == whole + "`https://b.example`\n"
     assert markdown.unlinked(f"https://a.example\n{closing}\n{after}", fence) == (
         f"https://a.example\n{closing}\n`https://b.example`\n"

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import itertools
 import random
 import zipfile
 
@@ -9,7 +10,7 @@ import pytest
 
 from interpreter_bot import errors, values
 from interpreter_bot.sessions import ports
-from tests.fakes import slack_conversations as fake
+from tests.fakes import conversations as fake
 from tests.integration.slack.worlds import connected
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
@@ -31,25 +32,25 @@ async def test_mention_is_answered_in_its_thread(slack, service, app):
 
 
 async def test_answer_holds_text_code_outputs_pictures_and_one_batch_of_files(slack, service, app):
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.text("I will **look**.")
-        reply.writing("print(")
-        reply.code(0, "print('hi')\nplot()")
-        reply.output(0, values.Text("stdout", "hi\n"))
-        reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure 1>"))
-        reply.output(
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("I will **look**.")
+        turn.reply.writing("print(")
+        await turn.reply.code(0, "print('hi')\nplot()")
+        turn.reply.output(0, values.Text("stdout", "hi\n"))
+        turn.reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure 1>"))
+        turn.reply.output(
             0,
             values.Table(
                 columns=("", "a"), rows=(("0", "1"),), row_count=1, column_count=1, index_count=1
             ),
         )
-        reply.finished(0, fake.done())
-        reply.step(2)
-        reply.text("There it is.")
-        fake.saved(reply, 0, "out/report.csv", b"a,b\n1,2\n")
-        reply.usage(values.Usage(steps=2, input_tokens=10, output_tokens=5))
-        return ports.End(status=values.TurnStatus.DONE, text="There it is.", turn_id=7, seconds=1.2)
+        turn.reply.finished(0, fake.done())
+        turn.reply.step(2)
+        turn.reply.text("There it is.")
+        turn.make(0, "out/report.csv", b"a,b\n1,2\n")
+        turn.reply.usage(values.Usage(steps=2, input_tokens=10, output_tokens=5))
+        return ports.End(status=values.TurnStatus.DONE, text="There it is.", seconds=1.2)
 
     service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> plot")
@@ -110,18 +111,18 @@ async def test_words_in_a_thread_of_others_are_left_alone(slack, service, app):
 async def test_mentions_in_generated_text_reach_nobody(slack, service, app):
     nasty = "<!channel> <!here|x> <@U2> <!subteam^S1> @channel <#C1> <https://evil.example|bank>"
 
-    async def script(request, reply, service):
-        reply.step(1)
+    async def script(turn):
+        turn.reply.step(1)
         for letter in nasty:
-            reply.text(letter)
-        reply.code(0, f"print('{nasty}')")
-        reply.announcement(0, nasty)
-        reply.output(0, values.Text("stdout", nasty))
-        reply.output(0, values.Result(plain=nasty))
-        reply.finished(0, values.Finished(values.Ending.ERROR, 1.0, nasty))
-        reply.step(2)
-        reply.text("[https://bank.com](https://evil.example/x)")
-        fake.saved(reply, 0, f"{nasty.replace('/', '')}.txt", b"x")
+            turn.reply.text(letter)
+        await turn.reply.code(0, f"print('{nasty}')")
+        turn.reply.announcement(0, nasty)
+        turn.reply.output(0, values.Text("stdout", nasty))
+        turn.reply.output(0, values.Result(plain=nasty))
+        turn.reply.finished(0, values.Finished(values.Ending.ERROR, 1.0, nasty))
+        turn.reply.step(2)
+        turn.reply.text("[https://bank.com](https://evil.example/x)")
+        turn.make(0, f"{nasty.replace('/', '')}.txt", b"x")
         return ports.End(status=values.TurnStatus.FAILED, sentence=nasty)
 
     service.script = script
@@ -147,12 +148,12 @@ async def test_text_of_all_scripts_survives(slack, service, app):
 async def test_long_answer_goes_on_in_further_messages_with_fences_closed(slack, service, app):
     code = "\n".join(f"line {number:05}" for number in range(2_000))
 
-    async def script(request, reply, service):
-        reply.step(1)
+    async def script(turn):
+        turn.reply.step(1)
         text = f"Look:\n\n```python\n{code}\n```\nDone."
         for start in range(0, len(text), 100):
-            reply.text(text[start : start + 100])
-        return ports.End(status=values.TurnStatus.DONE, text=text)
+            turn.reply.text(text[start : start + 100])
+        return text
 
     service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> long")
@@ -168,35 +169,36 @@ async def test_long_answer_goes_on_in_further_messages_with_fences_closed(slack,
 
 
 async def test_stream_is_replaced_before_slack_ends_it(slack, service):
-    async def script(request, reply, service):
-        reply.step(1)
-        for number in range(12):
-            reply.text(f"part {number}. ")
+    parts = itertools.count()
+
+    async def script(turn):
+        turn.reply.step(1)
+        while len(slack.answers("DU1", turn.request.id)) < 3:
+            turn.reply.text(f"part {next(parts)}. ")
             await asyncio.sleep(0.1)
-        return ports.End(status=values.TurnStatus.DONE)
+        return
 
     service.script = script
     async with connected(slack, service, stream_seconds=0.4):
         ts = slack.say("U1", "DU1", "<@UBOT> slow")
         await slack.until(lambda: slack.status("DU1", ts) == "active")
         answers = slack.answers("DU1", ts)
-    assert len(answers) >= 3
     assert "".join(a["text"] for a in answers).split() == (
-        " ".join(f"part {n}." for n in range(12)).split()
+        " ".join(f"part {n}." for n in range(next(parts))).split()
     )
     assert slack.errors == []
 
 
 async def test_stream_that_slack_ended_goes_on_by_editing(slack, service, app):
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.text("one ")
-        message = await slack.until(lambda: slack.replies("DU1", request.id))
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("one ")
+        message = await slack.until(lambda: slack.replies("DU1", turn.request.id))
         message[0]["stream"] = "expired"
-        reply.text("two ")
+        turn.reply.text("two ")
         await asyncio.sleep(0.3)
-        reply.text("three")
-        return ports.End(status=values.TurnStatus.DONE, turn_id=5)
+        turn.reply.text("three")
+        return
 
     service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> slow")
@@ -213,12 +215,12 @@ async def test_without_streams_the_answer_is_posted_and_edited(slack, service, a
     slack.world.channels["DU1"].can_stream = fault != "not there"
     going = asyncio.Event()
 
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.text("it has begun")
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("it has begun")
         await going.wait()
-        reply.text(" and ended")
-        return ports.End(status=values.TurnStatus.DONE, turn_id=3)
+        turn.reply.text(" and ended")
+        return
 
     service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> go")
@@ -237,11 +239,11 @@ async def test_without_streams_the_answer_is_posted_and_edited(slack, service, a
 
 
 async def test_final_words_take_the_place_of_what_was_streamed(slack, service, app):
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.text("See [it](sandbox:/mnt/data/x.csv).")
-        await slack.until(lambda: slack.replies("DU1", request.id))
-        return ports.End(status=values.TurnStatus.DONE, text="See it.", turn_id=1)
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("See [it](sandbox:/mnt/data/x.csv).")
+        await slack.until(lambda: slack.replies("DU1", turn.request.id))
+        return "See it."
 
     service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> go")
@@ -253,11 +255,11 @@ async def test_final_words_take_the_place_of_what_was_streamed(slack, service, a
 async def test_long_output_is_a_file_with_its_head_shown(slack, service, app):
     printed = "".join(f"{number}\n" for number in range(5_000))
 
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.code(0, "for …")
-        reply.output(0, values.Text("stdout", printed))
-        reply.finished(0, fake.done())
+    async def script(turn):
+        turn.reply.step(1)
+        await turn.reply.code(0, "for …")
+        turn.reply.output(0, values.Text("stdout", printed))
+        turn.reply.finished(0, fake.done())
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> count")
@@ -273,11 +275,11 @@ async def test_table_too_large_for_a_block_is_csv(slack, service, app):
     rows = tuple((str(n), "x" * 200) for n in range(99))
     table = values.Table(columns=("n", "x"), rows=rows, row_count=99, column_count=2)
 
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.code(0, "df")
-        reply.output(0, table)
-        reply.finished(0, fake.done())
+    async def script(turn):
+        turn.reply.step(1)
+        await turn.reply.code(0, "df")
+        turn.reply.output(0, table)
+        turn.reply.finished(0, fake.done())
 
     service.script = script
     slack.say("U1", "C1", "<@UBOT> df")
@@ -291,12 +293,12 @@ async def test_file_too_large_is_zipped_else_refused_with_the_reason(slack, serv
     slack.most_upload_bytes = 20_000
     noise = random.Random(1).randbytes(50_000)
 
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.text("Files:")
-        fake.saved(reply, 0, "zeros.bin", bytes(500_000))
-        fake.saved(reply, 0, "noise.bin", noise)
-        fake.saved(reply, 0, "empty.txt", b"")
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("Files:")
+        turn.make(0, "zeros.bin", bytes(500_000))
+        turn.make(0, "noise.bin", noise)
+        turn.make(0, "empty.txt", b"")
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
@@ -313,12 +315,12 @@ async def test_file_too_large_is_zipped_else_refused_with_the_reason(slack, serv
 
 @pytest.mark.parametrize(("style", "shows"), [("hidden", 0), ("short", 0), ("full", 1)])
 async def test_code_is_shown_as_much_as_the_setting_says(slack, service, style, shows):
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.code(0, "print(12345)")
-        reply.finished(0, fake.done())
-        reply.step(2)
-        reply.text("Done.")
+    async def script(turn):
+        turn.reply.step(1)
+        await turn.reply.code(0, "print(12345)")
+        turn.reply.finished(0, fake.done())
+        turn.reply.step(2)
+        turn.reply.text("Done.")
 
     service.script = script
     async with connected(slack, service, code=style):
@@ -330,7 +332,7 @@ async def test_code_is_shown_as_much_as_the_setting_says(slack, service, style, 
 
 
 async def test_failure_is_said_in_the_answer(slack, service, app):
-    async def script(request, reply, service):
+    async def script(turn):
         raise errors.PoolFullError
 
     service.script = script
@@ -345,9 +347,9 @@ async def test_request_that_waits_says_so_and_is_answered(slack, service, app):
     slack.has_agents = False
     going = asyncio.Event()
 
-    async def script(request, reply, service):
+    async def script(turn):
         await going.wait()
-        return await fake.echo(request, reply, service)
+        return await fake.echo(turn)
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> one")
@@ -371,13 +373,13 @@ async def test_long_text_and_large_table_both_fit(slack, service, app, is_stream
     rows = tuple((str(n), "x" * 85) for n in range(95))
     table = values.Table(columns=("n", "x"), rows=rows, row_count=95, column_count=2)
 
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.code(0, "df")
-        reply.output(0, table)
-        reply.finished(0, fake.done())
-        reply.step(2)
-        reply.text("word " * 1_700)
+    async def script(turn):
+        turn.reply.step(1)
+        await turn.reply.code(0, "df")
+        turn.reply.output(0, table)
+        turn.reply.finished(0, fake.done())
+        turn.reply.step(2)
+        turn.reply.text("word " * 1_700)
 
     service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> df")
@@ -390,9 +392,9 @@ async def test_long_text_and_large_table_both_fit(slack, service, app, is_stream
 async def test_request_that_waits_says_so_in_a_stream(slack, service, app):
     going = asyncio.Event()
 
-    async def script(request, reply, service):
+    async def script(turn):
         await going.wait()
-        return await fake.echo(request, reply, service)
+        return await fake.echo(turn)
 
     service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> one")
@@ -410,11 +412,11 @@ async def test_what_a_turn_waits_for_is_shown_and_goes_away(slack, service, app,
     slack.has_agents = is_streamed
     going = asyncio.Event()
 
-    async def script(request, reply, service):
-        reply.progress("Downloading the demo model (1.1 GB). Free.", 0.25)
+    async def script(turn):
+        turn.reply.progress("Downloading the demo model (1.1 GB). Free.", 0.25)
         await going.wait()
-        reply.progress("", None)
-        return await fake.echo(request, reply, service)
+        turn.reply.progress("", None)
+        return await fake.echo(turn)
 
     service.script = script
     ts = slack.say("U1", "DU1", "<@UBOT> one")

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from interpreter_bot import values
-from tests.fakes import slack_conversations as fake
+from interpreter_bot import settings, values
+from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connected
 
@@ -65,7 +65,7 @@ async def test_file_that_slack_only_names_is_looked_up(slack, service, app):
         ({"mode": "hidden_by_limit"}, "plan hides it"),
         ({"mode": "external"}, "outside of Slack"),
         ({"redirect": "https://evil.example/steal"}, "does not lie with Slack"),
-        ({"size": 600 * 1024 * 1024}, "too large"),
+        ({"size": 600 * 1024 * 1024}, "larger than"),
     ],
 )
 async def test_file_that_cannot_be_had_is_said_so(slack, service, app, facts, reason):
@@ -79,10 +79,9 @@ async def test_file_that_cannot_be_had_is_said_so(slack, service, app, facts, re
     assert service.taken == {}
 
 
-async def test_file_whose_size_was_not_told_is_bounded_while_it_comes(slack, service):
-    limits = service.queries.limits.model_copy(update={"upload_bytes": 1000})
-    service.queries.limits = limits
-    async with connected(slack, service):
+async def test_file_whose_size_was_not_told_is_bounded_while_it_comes(slack, tmp_path):
+    limits = settings.Limits(upload_bytes=1000)
+    async with fake.opened(tmp_path, limits=limits) as service, connected(slack, service):
         file = slack.put_file("a.csv", bytes(500_000))
         del file["size"]
         ts = slack.say("U1", "DU1", "sum", files=[file])
@@ -146,14 +145,14 @@ async def test_edited_message_is_answered_anew(slack, service, app):
 
 
 async def test_edit_stops_what_ran_for_the_message(slack, service, app):
-    async def script(request, reply, service):
-        if request.text == "one":
+    async def script(turn):
+        if turn.request.text == "one":
             await asyncio.sleep(60)
-        return await fake.echo(request, reply, service)
+        return await fake.echo(turn)
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> one")
-    await slack.until(lambda: service._running)
+    await slack.until(lambda: service.running)
     slack.edit("C1", ts, "<@UBOT> two")
     await slack.until(lambda: len(service.ends) == 2)
     assert [end.status.value for end in service.ends] == ["stopped", "done"]

@@ -1,15 +1,24 @@
 """What people and Slack do in the middle of things: nothing is lost, stuck or said twice."""
 
 import asyncio
+import functools
 import time
 
 import aiohttp
 import pytest
 
-from interpreter_bot import errors, values
-from interpreter_bot.platforms.slack import api_errors, markdown, streamed_messages, web_api
-from interpreter_bot.sessions import ports
-from tests.fakes import slack_conversations as fake
+from interpreter_bot import encryption, errors, values
+from interpreter_bot.platforms.slack import (
+    answer_contents,
+    api_errors,
+    markdown,
+    permissions,
+    streamed_messages,
+    web_api,
+)
+from interpreter_bot.sessions import turn_stops
+from interpreter_bot.store import third_party_tables
+from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.test_asking import asking, endless
@@ -21,7 +30,7 @@ from tests.integration.slack.worlds import connected
 async def test_deleted_question_is_worked_on_no_longer(slack, service, app):
     service.script = endless
     ts = slack.say("U1", "C1", "<@UBOT> run")
-    await slack.until(lambda: service._running and slack.replies("C1", ts))
+    await slack.until(lambda: service.running and slack.replies("C1", ts))
     slack.delete("C1", ts)
     await slack.until(lambda: service.ends)
     assert service.ends[0].status is values.TurnStatus.STOPPED
@@ -31,12 +40,12 @@ async def test_deleted_question_is_worked_on_no_longer(slack, service, app):
 async def test_answer_whose_message_was_deleted_is_posted_anew(slack, service, app):
     slack.has_agents = False
 
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.text("one ")
-        [shown] = await slack.until(lambda: slack.replies("C1", request.id))
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("one ")
+        [shown] = await slack.until(lambda: slack.replies("C1", turn.request.id))
         del slack.world.messages["C1", shown["ts"]]
-        reply.text("two")
+        turn.reply.text("two")
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
@@ -49,13 +58,13 @@ async def test_answer_whose_message_was_deleted_is_posted_anew(slack, service, a
 
 
 async def test_code_whose_message_was_deleted_is_shown_anew_in_the_channel(slack, service, app):
-    async def script(request, reply, service):
+    async def script(turn):
         [shown] = [m for m in slack.world.messages.values() if m.get("bot_id")]
         del slack.world.messages["C1", shown["ts"]]
-        reply.code(0, request.text)
-        reply.output(0, values.Text("stdout", "42\n"))
-        reply.finished(0, fake.done())
-        fake.saved(reply, 0, "a.txt", b"abc")
+        await turn.reply.code(0, turn.request.text)
+        turn.reply.output(0, values.Text("stdout", "42\n"))
+        turn.reply.finished(0, fake.done())
+        turn.make(0, "a.txt", b"abc")
 
     service.script = script
     slack.command("U1", "C1", "/py", "print(42)")
@@ -73,10 +82,10 @@ async def test_stop_in_slack_is_heeded_though_its_event_goes_to_another_process(
 ):
     service.script = endless
 
-    async def talking(request, reply, service):
-        reply.step(1)
+    async def talking(turn):
+        turn.reply.step(1)
         while True:
-            reply.text("word ")
+            turn.reply.text("word ")
             await asyncio.sleep(0.05)
 
     service.script = talking
@@ -139,10 +148,10 @@ async def test_busy_channel_holds_up_no_other(slack, service, app):
 
 
 async def test_many_answers_at_once_share_the_rate_of_streams(slack, service):
-    async def talking(request, reply, service):
-        reply.step(1)
+    async def talking(turn):
+        turn.reply.step(1)
         for _ in range(150):
-            reply.text("word ")
+            turn.reply.text("word ")
             await asyncio.sleep(0.01)
 
     service.script = talking
@@ -156,12 +165,12 @@ async def test_many_answers_at_once_share_the_rate_of_streams(slack, service):
 async def test_answer_survives_a_long_outage(slack, service, app, monkeypatch):
     monkeypatch.setattr(web_api, "_LONGEST_PAUSE_SECONDS", 0.05)
 
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.text("the answer")
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("the answer")
         slack.choose_fault = lambda *_: Fault("status") if time.monotonic() < back else None
         back = time.monotonic() + 2
-        return ports.End(status=values.TurnStatus.DONE)
+        return
 
     service.script = script
     ts = slack.say("U1", "C1", "<@UBOT> go")
@@ -182,10 +191,10 @@ async def test_stream_that_began_unheard_is_not_left_behind_when_time_is_up(
 
 
 async def test_files_that_slack_shares_late_are_sent_once(slack, service):
-    async def script(request, reply, service):
-        reply.code(0, "x")
-        reply.finished(0, fake.done())
-        fake.saved(reply, 0, "R&D <1>.txt", b"abc")
+    async def script(turn):
+        await turn.reply.code(0, "x")
+        turn.reply.finished(0, fake.done())
+        turn.make(0, "R&D <1>.txt", b"abc")
 
     service.script = script
     slack.fail("files.completeUploadExternal", Fault("drop after"))
@@ -223,10 +232,10 @@ async def test_question_waits_for_the_code_before_it_though_slack_is_slow(slack,
 async def test_session_begun_within_a_thread_has_a_title_too(slack, service, app):
     root = slack.say("U2", "C1", "words")
     slack.say("U1", "C1", "<@UBOT> the first", thread=root)
-    await slack.until(lambda: service._titles)
+    await slack.until(lambda: service.titles)
     slack.say("U1", "C1", "<@UBOT> the second", thread=root)
     await slack.until(lambda: len(service.ends) == 2 and slack.status("C1", root) == "active")
-    assert service._titles == {values.SessionKey("slack", "T1", "C1", root): "the first"}
+    assert service.titles == {values.SessionKey("slack", "T1", "C1", root): "the first"}
 
 
 async def test_edit_of_an_answer_to_python_asks_nothing_new(slack, service, app):
@@ -259,22 +268,25 @@ async def test_channel_that_does_not_want_it_is_not_followed(slack, service, app
 # Several processes ---------------------------------------------------------------------------
 
 
-async def test_answer_that_reaches_another_process_is_said_so(slack, service, app):
+async def test_answer_that_reaches_another_process_is_said_so(slack, service):
     service.script = asking
-    ts = slack.say("U1", "C1", "<@UBOT> ask me")
-    [question] = await slack.until(
-        lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
-    )
-    async with connected(slack, service):
-        slack.random.choice = lambda sockets: sockets[-1]
-        slack.say("U1", "C1", "Ada", thread=ts)
-        await slack.until(lambda: "in another process" in str(slack.replies("C1", ts)))
-        slack.click("U1", "C1", question["ts"], "input_answer")
-        [told] = await slack.until(lambda: slack.world.responses)
-        assert "several processes" in told["text"]
-        slack.random.choice = lambda sockets: sockets[0]
-        slack.say("U1", "C1", "Ada", thread=ts)
-        await slack.until(lambda: service.ends)
+    # A connection that a busy machine kept silent would be made anew, and the first be the last.
+    process = functools.partial(connected, slack, service, ping_seconds=10)
+    async with process():
+        ts = slack.say("U1", "C1", "<@UBOT> ask me")
+        [question] = await slack.until(
+            lambda: [m for m in slack.replies("C1", ts) if "input_answer" in str(m.get("blocks"))]
+        )
+        async with process():
+            slack.random.choice = lambda sockets: sockets[-1]
+            slack.say("U1", "C1", "Ada", thread=ts)
+            await slack.until(lambda: "in another process" in str(slack.replies("C1", ts)))
+            slack.click("U1", "C1", question["ts"], "input_answer")
+            [told] = await slack.until(lambda: slack.world.responses)
+            assert "several processes" in told["text"]
+            slack.random.choice = lambda sockets: sockets[0]
+            slack.say("U1", "C1", "Ada", thread=ts)
+            await slack.until(lambda: service.ends)
     assert len(service.requests) == 1
 
 
@@ -305,22 +317,36 @@ async def test_token_of_an_organisation_is_refused_in_words(slack, service):
 
 # slack_sdk names itself to Slack in a way that aiohttp is going to leave.
 @pytest.mark.filterwarnings("ignore:.*BasicAuth.*:DeprecationWarning")
-async def test_installation_for_an_organisation_is_refused_in_words(slack, service, tmp_path):
+@pytest.mark.parametrize(
+    ("is_organisation", "status", "words"),
+    [(True, 400, "choose one workspace"), (False, 500, "cannot keep its token")],
+    ids=["for an organisation", "without a key"],
+)
+async def test_installation_that_is_impossible_is_refused_in_words(
+    slack, service, tmp_path, caplog, is_organisation, status, words
+):
     sqlalchemy = pytest.importorskip("sqlalchemy.ext.asyncio")
     engine = sqlalchemy.create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/tokens.db")
-    whole = worlds.Team("T2", "xoxb-loopback-token-2", "UBOT2", "BBOT2", is_organisation=True)
+    team = worlds.Team(
+        "T2", "xoxb-loopback-token-2", "UBOT2", "BBOT2", is_organisation=is_organisation
+    )
     more = {"bot_token": "", "client_id": "1.2", "client_secret": "s3cret", "port": 0}
-    more |= {"transport": "http", "public_url": "https://bot.example", "engine": engine}
+    tables = third_party_tables.LibraryTables(engine, encryption.KeyRing("", tmp_path / "keys"))
+    more |= {"transport": "http", "public_url": "https://bot.example", "tables": tables}
     try:
         async with connected(slack, service, **more) as address, aiohttp.ClientSession() as session:
             async with session.get(f"{address}/slack/install") as response:
                 state = (await response.text()).partition("state=")[2].partition("&")[0]
-            slack.oauth_codes["code-2"] = whole
+            slack.oauth_codes["code-2"] = team
+            # The bot made none so far; one that was there and is gone is not made anew.
+            (tmp_path / "keys").touch(mode=0o600)
             url = f"{address}/slack/oauth_redirect?code=code-2&state={state}"
             cookie = {"Cookie": f"slack-app-oauth-state={state}"}
             async with session.get(url, headers=cookie) as response:
-                assert response.status == 400
-                assert "choose one workspace" in await response.text()
+                assert response.status == status
+                assert words in await response.text()
+        assert is_organisation or "T2 could not be kept: " in caplog.text
+        assert is_organisation or "holds no key" in caplog.text
     finally:
         await engine.dispose()
 
@@ -357,3 +383,76 @@ async def test_name_of_a_file_in_a_refusal_reaches_nobody(slack, service, app):
     slack.say("U1", "C1", "<@UBOT>", files=[file])
     [told] = await slack.until(lambda: slack.world.ephemerals)
     assert "channel>.py" in told["text"]
+
+
+# Faults of our own ---------------------------------------------------------------------------
+
+FAULT = "Something went wrong inside the bot"
+
+
+def _fallen(*_):
+    raise RuntimeError("nobody foresaw this")
+
+
+async def _nothing_to_stop(slack, answer, stop):
+    """The button of before, pressed again, finds no request."""
+    answer["blocks"] = stop
+    slack.click("U1", "C1", answer["ts"], "stop")
+    [told] = await slack.until(lambda: slack.world.responses)
+    assert "Nothing is running any more" in told["text"]
+
+
+@pytest.mark.parametrize("where", ["before its turn", "in its turn"])
+async def test_fault_of_our_own_is_said_and_its_request_forgotten(
+    slack, service, app, monkeypatch, where
+):
+    slack.has_agents = False
+    gate = asyncio.Event()
+
+    async def fall(*_):
+        await gate.wait()
+        raise RuntimeError("nobody foresaw this")
+
+    if where == "in its turn":
+        monkeypatch.setattr(service, "handle", fall)
+    else:
+        monkeypatch.setattr(service.queries, "files", fall)
+    ts = slack.say("U1", "C1", "data", files=[slack.put_file("a.csv", b"a,b\n")])
+    slack.say("U1", "C1", "<@UBOT> go", thread=ts)
+    [answer] = await slack.until(
+        lambda: [m for m in slack.replies("C1", ts) if "stop" in str(m.get("blocks"))]
+    )
+    stop = answer["blocks"]
+    gate.set()
+    await slack.until(lambda: FAULT in str(answer["blocks"]))
+    await _nothing_to_stop(slack, answer, stop)
+
+
+async def test_fault_in_showing_an_answer_is_said(slack, service, app, monkeypatch):
+    slack.has_agents = False
+    monkeypatch.setattr(answer_contents, "small_print", _fallen)
+    ts = slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: FAULT in str(slack.replies("C1", ts)))
+    assert "'stop'" not in str(slack.replies("C1", ts))
+
+
+async def test_fault_before_the_first_sign_is_whispered(slack, service, app, monkeypatch):
+    monkeypatch.setattr(permissions.Permissions, "profile", _fallen)
+    slack.say("U1", "C1", "<@UBOT> go")
+    await slack.until(lambda: FAULT in str(slack.world.ephemerals))
+
+
+async def test_fault_of_a_command_is_told(slack, service, app, monkeypatch):
+    monkeypatch.setattr(service.queries, "files", _fallen)
+    slack.command("U1", "C1", "/interpreter", "files")
+    [told] = await slack.until(lambda: slack.world.responses)
+    assert FAULT in told["text"]
+
+
+async def test_a_turn_of_a_bot_that_is_gone_goes_on_in_its_thread(slack, service, app):
+    root = slack.say("U1", "C1", "<@UBOT> begin")
+    await slack.until(lambda: service.ends)
+    key = service.handled[0].key
+    await service.go_on(key, "go on", person="U1", request_id="123.45")
+    await slack.until(lambda: "echo: go on" in str(slack.answers("C1", root)[-1]))
+    assert turn_stops.WENT_ON in str(slack.answers("C1", root)[-1])

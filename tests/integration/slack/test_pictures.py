@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.sessions import ports
-from tests.fakes import slack_conversations as fake
+from tests.fakes import conversations as fake
 from tests.fakes.slack_server import servers
 from tests.integration.slack.worlds import connected
 
@@ -17,17 +16,19 @@ IN_ORDER = ["one", "figure-1.png", "two", "figure-2.png", "figure-3.png", "three
 def drawing(*, pause=0.0):
     """Say one, draw, say two, draw twice, say three."""
 
-    async def script(request, reply, service):
+    async def script(turn):
         for step, (word, figures) in enumerate((("one", 1), ("two", 2), ("three", 0))):
-            reply.step(step + 1)
-            reply.text(f"{word}!")
+            turn.reply.step(step + 1)
+            turn.reply.text(f"{word}!")
             if figures:
-                reply.code(step, f"plot({step})")
+                await turn.reply.code(step, f"plot({step})")
                 for _ in range(figures):
-                    reply.output(step, values.Image(mime="image/png", data=PNG, plain="<Figure>"))
-                reply.finished(step, fake.done())
+                    turn.reply.output(
+                        step, values.Image(mime="image/png", data=PNG, plain="<Figure>")
+                    )
+                turn.reply.finished(step, fake.done())
             await asyncio.sleep(pause)
-        return ports.End(status=values.TurnStatus.DONE, text="three!", turn_id=3)
+        return "three!"
 
     return script
 
@@ -124,11 +125,11 @@ async def test_raw_code_has_its_pictures_in_the_thread_below(slack, service, app
 
 
 async def test_many_pictures_are_in_as_few_messages_as_hold_them(slack, service, app):
-    async def script(request, reply, service):
-        reply.code(0, "plots()")
+    async def script(turn):
+        await turn.reply.code(0, "plots()")
         for _ in range(60):
-            reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure>"))
-        reply.finished(0, fake.done())
+            turn.reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure>"))
+        turn.reply.finished(0, fake.done())
 
     service.script = script
     ts = await answered(slack)
@@ -140,16 +141,16 @@ async def test_many_pictures_are_in_as_few_messages_as_hold_them(slack, service,
 async def test_what_slack_refuses_in_the_middle_of_an_answer_repeats_and_loses_nothing(
     slack, service
 ):
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.text("one!")
-        reply.code(0, "plots()")
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("one!")
+        await turn.reply.code(0, "plots()")
         for _ in range(60):
-            reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure>"))
-        reply.finished(0, fake.done())
-        reply.step(2)
-        reply.text("two!")
-        return ports.End(status=values.TurnStatus.DONE, text="two!", turn_id=3)
+            turn.reply.output(0, values.Image(mime="image/png", data=PNG, plain="<Figure>"))
+        turn.reply.finished(0, fake.done())
+        turn.reply.step(2)
+        turn.reply.text("two!")
+        return "two!"
 
     posted = []
 
@@ -173,11 +174,11 @@ async def test_what_slack_refuses_in_the_middle_of_an_answer_repeats_and_loses_n
 async def test_answer_in_a_channel_grows_for_all_who_look_on(slack, service, app):
     going = asyncio.Event()
 
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.text("first words")
+    async def script(turn):
+        turn.reply.step(1)
+        turn.reply.text("first words")
         await asyncio.sleep(0.2)
-        reply.text(", and more of them")
+        turn.reply.text(", and more of them")
         await going.wait()
 
     service.script = script
@@ -199,9 +200,9 @@ async def test_answer_in_a_channel_grows_for_all_who_look_on(slack, service, app
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_file_that_slack_forgets_to_share_is_sent_again_or_said(slack, service, app, times):
-    async def script(request, reply, service):
-        reply.text("Here.")
-        fake.saved(reply, 0, "a.csv", b"a\n")
+    async def script(turn):
+        turn.reply.text("Here.")
+        turn.make(0, "a.csv", b"a\n")
 
     slack.forgets_to_share = times
     service.script = script

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from interpreter_bot import values
-from tests.fakes import slack_conversations as fake
+from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connected
 
@@ -16,15 +16,15 @@ WRITES = (
 )
 
 
-async def with_file(request, reply, service):
-    reply.step(1)
-    reply.code(0, "x")
-    reply.output(0, values.Text("stdout", "hello\n"))
+async def with_file(turn):
+    turn.reply.step(1)
+    await turn.reply.code(0, "x")
+    turn.reply.output(0, values.Text("stdout", "hello\n"))
     await asyncio.sleep(0.15)
-    reply.finished(0, fake.done())
-    fake.saved(reply, 0, "a.txt", b"abc")
-    reply.step(2)
-    reply.text("the end of it")
+    turn.reply.finished(0, fake.done())
+    turn.make(0, "a.txt", b"abc")
+    turn.reply.step(2)
+    turn.reply.text("the end of it")
 
 
 @pytest.mark.parametrize("method", WRITES)

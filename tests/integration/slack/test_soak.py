@@ -11,8 +11,7 @@ import time
 import pytest
 
 from interpreter_bot import values
-from interpreter_bot.sessions import ports
-from tests.fakes import slack_conversations as fake
+from tests.fakes import conversations as fake
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connected
 
@@ -23,23 +22,23 @@ MENTIONS = 200
 _CLEAN = ("auth.test", "apps.connections.open", "upload")
 
 
-async def work(request, reply, service):
+async def work(turn):
     """Answer as a model does: words, code, print-out, a file now and then, last words."""
-    number = int(re.search(r"\d+", request.text)[0])
-    reply.step(1)
+    number = int(re.search(r"\d+", turn.request.text)[0])
+    turn.reply.step(1)
     for word in (f"<begin {number}> ", "let ", "me ", "see. "):
-        reply.text(word)
+        turn.reply.text(word)
         await asyncio.sleep(0.005)
-    reply.code(0, f"print({number})")
-    reply.output(0, values.Text("stdout", f"out {number}\n"))
+    await turn.reply.code(0, f"print({number})")
+    turn.reply.output(0, values.Text("stdout", f"out {number}\n"))
     await asyncio.sleep(0.02)
-    reply.finished(0, fake.done())
-    reply.step(2)
+    turn.reply.finished(0, fake.done())
+    turn.reply.step(2)
     text = f"<end {number}>"
-    reply.text(text)
+    turn.reply.text(text)
     if number % 10 == 0:
-        fake.saved(reply, 0, f"file-{number}.txt", str(number).encode())
-    return ports.End(status=values.TurnStatus.DONE, text=text, turn_id=service.next_turn())
+        turn.make(0, f"file-{number}.txt", str(number).encode())
+    return text
 
 
 def said(message):

@@ -3,8 +3,7 @@
 import base64
 
 from interpreter_bot import values
-from interpreter_bot.sessions import ports
-from tests.fakes import slack_conversations as fake
+from tests.fakes import conversations as fake
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 HEAD = values.Table(
@@ -18,19 +17,20 @@ HEAD = values.Table(
 
 
 def showing(*outputs):
-    async def script(request, reply, service):
-        reply.step(1)
-        reply.code(0, "df")
+    async def script(turn):
+        turn.reply.step(1)
+        await turn.reply.code(0, "df")
         for output in outputs:
-            reply.output(0, output)
-        reply.finished(0, fake.done())
-        return ports.End(status=values.TurnStatus.DONE, turn_id=service.next_turn())
+            turn.reply.output(0, output)
+        turn.reply.finished(0, fake.done())
+        return
 
     return script
 
 
-async def answered(slack):
+async def answered(slack, service):
     ts = slack.say("U1", "C1", "<@UBOT> show")
+    await slack.until(lambda: service.ends)
     [answer] = await slack.until(
         lambda: slack.status("C1", ts) == "active" and slack.answers("C1", ts)[:1]
     )
@@ -40,7 +40,7 @@ async def answered(slack):
 async def test_all_of_a_table_is_a_button_away(slack, service, app):
     service.script = showing(HEAD)
     service.tables["t1"] = b",a\n0,1\n1,2\n"
-    ts, answer = await answered(slack)
+    ts, answer = await answered(slack, service)
     assert "12,345 rows x 1 columns, the first 1 shown" in answer["blocks"][0]["text"]
     assert [block["type"] for block in answer["blocks"]][1:3] == ["table", "actions"]
     [button] = answer["blocks"][2]["elements"]
@@ -54,17 +54,17 @@ async def test_all_of_a_table_is_a_button_away(slack, service, app):
 
 async def test_table_that_is_gone_is_said_to_who_asked(slack, service, app):
     service.script = showing(HEAD)
-    _, answer = await answered(slack)
+    _, answer = await answered(slack, service)
     slack.click("U1", "C1", answer["ts"], "whole_table_0")
     [told] = await slack.until(lambda: slack.world.responses)
-    assert told["text"] == "That table is no longer there."
+    assert told["text"] == "That table is no longer there. Run its code again to get all of it."
     assert told["unfurl_links"] is False
 
 
 async def test_table_of_another_channel_cannot_be_had_nor_by_a_guest(slack, service, app):
     service.script = showing(HEAD)
     service.tables["t1"] = b"x"
-    _, answer = await answered(slack)
+    _, answer = await answered(slack, service)
     [button] = answer["blocks"][2]["elements"]
     slack.click("UGUEST", "C1", answer["ts"], "whole_table_0")
     await slack.until(lambda: slack.world.responses)
@@ -80,7 +80,7 @@ async def test_table_of_another_channel_cannot_be_had_nor_by_a_guest(slack, serv
 async def test_table_that_is_all_there_has_no_button(slack, service, app):
     whole = values.Table(columns=("a",), rows=(("1",),), row_count=1, column_count=1)
     service.script = showing(whole)
-    _, answer = await answered(slack)
+    _, answer = await answered(slack, service)
     assert [block["type"] for block in answer["blocks"]][1:3] == ["table", "context"]
     assert "below" not in answer["blocks"][0]["text"]
 
@@ -89,13 +89,15 @@ async def test_pages_formulas_drawings_and_sounds_are_pictures_and_files(slack, 
     sound = base64.b64encode(b"RIFF" + bytes(60)).decode()
     service.script = showing(
         values.Html(
-            html="<div id=plot></div><script>draw()</script>", title="Sales <!channel>", preview=PNG
+            html=b"<div id=plot></div><script>draw()</script>",
+            title="Sales <!channel>",
+            preview=PNG,
         ),
         values.Latex(latex="$x^2$", plain="x squared", preview=PNG),
         values.Image(mime="image/svg+xml", data=b"<svg/>", preview=PNG, plain="a drawing"),
-        values.Html(html=f'<audio controls src="data:audio/wav;base64,{sound}"></audio>'),
+        values.Html(html=f'<audio controls src="data:audio/wav;base64,{sound}"></audio>'.encode()),
     )
-    ts, _ = await answered(slack)
+    ts, _ = await answered(slack, service)
     [batch] = await slack.until(lambda: slack.world.batches)
     names = [file["name"] for file in batch["files"]]
     assert names == ["sales-channel.html", "drawing-1.svg", "sound-1.wav"]

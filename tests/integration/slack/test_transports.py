@@ -7,9 +7,10 @@ import time
 import aiohttp
 import pytest
 
-from interpreter_bot import errors, values
+from interpreter_bot import encryption, errors, values
 from interpreter_bot.platforms.slack import api_errors, startup
-from tests.fakes import slack_conversations as fake
+from interpreter_bot.store import third_party_tables
+from tests.fakes import conversations as fake
 from tests.fakes.slack_server import worlds as slack_worlds
 from tests.fakes.slack_server.servers import Fault
 from tests.integration.slack.worlds import connected, settings_for
@@ -167,12 +168,12 @@ async def test_secrets_are_not_in_the_settings_words(slack):
 
 
 async def test_revoked_token_ends_what_runs_and_is_said_once(slack, service, app, caplog):
-    async def script(request, reply, service):
+    async def script(turn):
         await asyncio.sleep(60)
 
     service.script = script
     slack.say("U1", "C1", "<@UBOT> hi")
-    await slack.until(lambda: service._running)
+    await slack.until(lambda: service.running)
     slack.world.teams["T1"].is_revoked = True
     slack.event({"type": "tokens_revoked", "tokens": {"bot": ["UBOT"]}, "event_ts": "1.1"})
     await slack.until(lambda: service.ends)
@@ -194,31 +195,31 @@ async def test_what_happens_outside_of_turns_is_said_in_the_thread(slack, servic
     ts = slack.say("U1", "C1", "<@UBOT> hi")
     await slack.until(lambda: slack.answers("C1", ts))
     key = values.SessionKey("slack", "T1", "C1", ts)
-    await service.notify["slack"](key, "Variables of <!channel> go in 5 minutes.")
+    await service.notify(key, "Variables of <!channel> go in 5 minutes.")
     assert "go in 5 minutes" in slack.answers("C1", ts)[-1]["blocks"][0]["elements"][0]["text"]
 
 
 async def test_shutdown_lets_answers_finish(slack, service):
-    async def script(request, reply, service):
+    async def script(turn):
         await asyncio.sleep(0.5)
-        return await fake.echo(request, reply, service)
+        return await fake.echo(turn)
 
     service.script = script
     async with connected(slack, service):
         ts = slack.say("U1", "C1", "<@UBOT> hi")
-        await slack.until(lambda: service._running)
+        await slack.until(lambda: service.running)
     assert "echo: hi" in slack.answers("C1", ts)[0]["text"]
 
 
 async def test_shutdown_stops_what_does_not_finish_and_says_so(slack, service):
-    async def script(request, reply, service):
+    async def script(turn):
         await asyncio.sleep(60)
 
     service.script = script
     started = time.monotonic()
     async with connected(slack, service, drain_seconds=0.2):
         ts = slack.say("U1", "C1", "<@UBOT> hi")
-        await slack.until(lambda: service._running)
+        await slack.until(lambda: service.running)
     assert time.monotonic() - started < 5
     assert "Stopped." in slack.answers("C1", ts)[0]["text"]
     assert slack.status("C1", ts) == "active"
@@ -233,7 +234,8 @@ async def test_many_workspaces_are_installed_used_and_removed(slack, service, tm
     slack.world.channels["C7"] = slack_worlds.Channel("C7", team="T2")
     slack.world.add_user("U7", team_id="T2")
     more = {"bot_token": "", "client_id": "1.2", "client_secret": "s3cret", "port": 0}
-    more |= {"transport": "http", "public_url": "https://bot.example", "engine": engine}
+    tables = third_party_tables.LibraryTables(engine, encryption.KeyRing("", tmp_path / "keys"))
+    more |= {"transport": "http", "public_url": "https://bot.example", "tables": tables}
     try:
         async with connected(slack, service, **more) as address, aiohttp.ClientSession() as session:
             async with session.get(f"{address}/slack/install") as response:

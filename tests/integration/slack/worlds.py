@@ -16,7 +16,7 @@ def settings_for(server, **more):
         "posting_seconds": 1 / server.speed,
         "streaming_seconds": 0.05,
         "editing_seconds": 0.05,
-        "ping_seconds": 0.2,
+        "ping_seconds": 1.0,
         "sharing_seconds": 0.3,
         "drain_seconds": 2,
     }
@@ -26,8 +26,8 @@ def settings_for(server, **more):
 @contextlib.asynccontextmanager
 async def connected(server, service, **more):
     """Run the platform; with HTTP, let Slack know where."""
-    engine = more.pop("engine", None)
-    async with startup.running(service, settings_for(server, **more), engine=engine) as address:
+    tables = more.pop("tables", None)
+    async with startup.running(service, settings_for(server, **more), tables=tables) as address:
         if address:
             server.http_target = f"{address}/slack/events"
         yield address

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, values
-from interpreter_bot.store import records
+from interpreter_bot.store import records, schema
 from tests.integration.store import servers
 
 Status = values.TurnStatus
@@ -59,7 +59,7 @@ async def interrupted(database, turn_id):
     while turn_id not in [turn.id for turn in found]:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)
-        found = await database.turns.interrupt_orphans()
+        found = await database.turns.take_orphans()
     return found
 
 
@@ -85,7 +85,7 @@ async def test_turns_of_a_living_replica_are_left_alone(opening, other):
     _, _, turn_id = other
     async with opening() as database:
         assert database.orphans == ()
-        assert await database.turns.interrupt_orphans() == ()
+        assert await database.turns.take_orphans() == ()
         assert (await database.turns.get(turn_id)).status is Status.RUNNING
 
 
@@ -112,7 +112,7 @@ async def test_a_turn_taken_for_interrupted_becomes_what_its_owner_says(opening,
             return True
 
         replica.turns._instance.is_dead = dead
-        assert len(await replica.turns.interrupt_orphans()) == 1
+        assert len(await replica.turns.take_orphans()) == 1
     assert await database.turns.finish(turn.id, Status.DONE, answer="Not at all")
     assert (await database.turns.get(turn.id)).status is Status.DONE
 
@@ -161,3 +161,46 @@ async def test_cancelling_at_any_moment_leaves_all_or_nothing_and_no_connection(
         await asyncio.wait([adding])
         assert len(await database.parts.of_turn(turn.id)) in {0, 20}
     assert servers.connections_in_use(database) == 0
+
+
+@pytest.mark.parametrize("steps", [1, 8, 15])
+async def test_what_is_cancelled_while_it_closes_leaves_no_connection(opening, steps):
+    async with opening() as database:
+        claims = [asyncio.create_task(database.events.claim("web", str(n))) for n in range(3)]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        for claim in claims:
+            claim.cancel()
+    assert all(claim.done() for claim in claims), "connections come back to nobody"
+
+
+async def test_a_turn_that_another_bot_can_go_on_with_becomes_its_own(database):
+    session = await database.sessions.open(values.SessionKey("web", thread="t"))
+    turn = await database.turns.start(session.id, person="p", text="Go on")
+    progress = {"messages": ["a\0b", 1]}
+    execution = await database.executions.start(
+        turn.id, "1", hosted_id="e1", progress={"messages": []}
+    )
+    await database.turns.note_progress(turn.id, progress)
+    output = records.NewPart(
+        kind=records.PartKind.OUTPUT, output=values.Text("stdout", "x"), execution_id=execution
+    )
+    await database.parts.add(turn.id, output, heard={execution: 3})
+    (run,) = await database.executions.of_turn(turn.id)
+    assert (run.hosted_id, run.heard) == ("e1", 3)
+    await _bury_owner(database, turn.id)
+    (found,) = await database.turns.take_orphans()
+    assert (found.id, found.status, found.progress) == (turn.id, Status.RUNNING, progress)
+    assert await database.turns.take_orphans() == ()
+    assert await database.turns.finish(turn.id, Status.DONE)
+    assert (await database.turns.get(turn.id)).progress is None
+    await database.turns.note_progress(turn.id, progress)
+    assert (await database.turns.get(turn.id)).progress is None
+
+
+async def _bury_owner(database, turn_id):
+    """Let a turn belong to a bot that is dead."""
+    async with database.engine.begin() as connection:
+        turns = schema.TURNS
+        burying = turns.update().where(turns.c.id == turn_id).values(owner="f" * 32)
+        await connection.execute(burying)

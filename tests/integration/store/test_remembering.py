@@ -53,6 +53,18 @@ async def test_what_is_known_of_a_session_can_be_changed(database, session):
     assert (await database.sessions.get(session.id)).model is None
 
 
+async def test_of_all_who_replace_what_is_said_of_files_one_does(database, session):
+    note = database.sessions.note_files
+    for before in ({}, {"gone": HOSTILE, "at": "1"}):
+        after = {"gone": HOSTILE, "at": f"{before.get('at', '')}1"}
+        done = await asyncio.gather(
+            *(note(session.id, after | {"n": n}, instead_of=before) for n in "12")
+        )
+        assert sorted(done) == [False, True]
+        await note(session.id, {"gone": HOSTILE, "at": "1"})
+    assert (await database.sessions.get(session.id)).files == {"gone": HOSTILE, "at": "1"}
+
+
 async def test_recent_sessions_come_latest_used_first(database):
     made = [await database.sessions.open(Key("web", thread=str(n))) for n in range(3)]
     await database.turns.start(made[0].id, person="p", text="?")
@@ -118,7 +130,7 @@ async def test_parts_come_in_order_and_as_they_were(database, turn):
 
 async def test_pictures_and_pages_are_kept_as_files_once(database, turn, tmp_path):
     image = values.Image(mime="image/png", data=b"\x89PNG", plain="<Figure>", display_id="d")
-    page = values.Html(html="<b>ü\x00</b>")
+    page = values.Html(html="<b>ü\x00</b>".encode())
     parts = [records.NewPart(kind=Kind.OUTPUT, output=output) for output in (image, image, page)]
     await database.parts.add(turn.id, *parts)
     first, second, third = (part.output for part in await database.parts.of_turn(turn.id))

@@ -1,21 +1,23 @@
 """The page over a real loopback socket, with scripted conversations behind it."""
 
 import contextlib
+import itertools
 
 import aiohttp
 import pytest
 import yarl
 
 from interpreter_bot import settings
-from interpreter_bot.platforms.web import server
+from interpreter_bot.platforms.web import access, server
 from tests.fakes import conversations
 
 
 class Client:
     """A browser's requests without a browser: with its cookie, and as our own page sends them."""
 
-    def __init__(self, session, address):
+    def __init__(self, session, address, key):
         self.session = session
+        self.key = key
         self.address = yarl.URL(address)
         self.origin = str(self.address.origin())
 
@@ -23,13 +25,18 @@ class Client:
         return self.session.get(self.origin + path, **options)
 
     def post(self, path, **options):
-        headers = {"Origin": self.origin} | options.pop("headers", {})
+        headers = {"Origin": self.origin, "Interpreter-Bot-Key": self.key} | options.pop(
+            "headers", {}
+        )
         return self.session.post(self.origin + path, headers=headers, **options)
 
     @contextlib.asynccontextmanager
     async def tab(self, thread="", **headers):
         async with self.session.ws_connect(
-            self.origin + "/live", headers={"Origin": self.origin} | headers, max_msg_size=0
+            self.origin + "/live",
+            headers={"Origin": self.origin} | headers,
+            protocols=[access.PROTOCOL, self.key],
+            max_msg_size=0,
         ) as socket:
             tab = Tab(socket, thread)
             await tab.next("hello")
@@ -72,17 +79,29 @@ class Tab:
 
 @pytest.fixture
 def serving_fake(tmp_path):
-    """Serve scripted conversations: `async with serving_fake(script) as (bot, client)`."""
+    """Serve scripted conversations: `async with serving_fake(script) as (bot, client)`.
+
+    The script has a function for each first word. Each time they are others, but for `again`.
+    """
+    numbers = itertools.count()
 
     @contextlib.asynccontextmanager
-    async def serving_fake(script=None, *, web=None, bot=None, **options):
-        bot = bot or conversations.Conversations(tmp_path / "files", script, **options)
-        opened = server.serve(bot, web or settings.Web(port=0), tmp_path / "data")
+    async def serving_fake(script=None, *, web=None, again="", models=("Scripted",), **options):
+        async def play(turn):
+            return await script[turn.request.text.partition(" ")[0]](turn)
+
+        place = tmp_path / (again or f"bot-{next(numbers)}")
+        opened = conversations.opened(place, play, models=models, **options)
         jar = aiohttp.CookieJar(unsafe=True)
-        async with opened as address, aiohttp.ClientSession(cookie_jar=jar) as session:
+        async with (
+            opened as bot,
+            server.serve(bot, web or settings.Web(port=0), tmp_path / "data") as address,
+            aiohttp.ClientSession(cookie_jar=jar) as session,
+        ):
             async with session.get(address) as response:
                 assert response.status == 200
                 assert not response.url.query
-            yield bot, Client(session, address)
+                key = response.real_url.fragment.removeprefix("key=")
+            yield bot, Client(session, address, key)
 
     return serving_fake

@@ -7,11 +7,11 @@ HIDDEN = "total = 1\r\nif total:\u202e pass\n"
 
 
 def _asking(code, seen, *, words=""):
-    async def play(stage):
-        stage.reply.step(1)
+    async def play(turn):
+        turn.reply.step(1)
         if words:
-            stage.reply.text(words)
-        seen.append((stage.request.approval, await stage.reply.approve(0, code)))
+            turn.reply.text(words)
+        seen.append((turn.request.approval, await turn.reply.approve(0, code)))
         return "Done."
 
     return {"go": play}

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from tests.fakes import conversations
 from tests.integration.web import visits
 
 FIELD = visits.FIELD
@@ -57,9 +56,9 @@ async def test_tab_indents_the_lines_of_a_selection_and_undoing_brings_them_back
 
 
 async def test_escape_leaves_the_editor_and_only_twice_elsewhere_stops(serving_fake, browsing):
-    async def wait(stage):
-        stage.reply.step(1)
-        await stage.stopped.wait()
+    async def wait(turn):
+        turn.reply.step(1)
+        await asyncio.sleep(60)
 
     async with serving_fake({"wait": wait}) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
@@ -80,7 +79,7 @@ async def test_escape_leaves_the_editor_and_only_twice_elsewhere_stops(serving_f
 
 
 async def test_the_skip_link_leads_to_the_message_of_this_conversation(serving_fake, browsing):
-    async def hello(stage):
+    async def hello(turn):
         return "Hello."
 
     async with serving_fake({"hello": hello}) as (_, client), browsing() as browser:
@@ -100,7 +99,7 @@ async def test_the_skip_link_leads_to_the_message_of_this_conversation(serving_f
 async def test_python_mode_is_kept_over_a_reload_and_another_conversation(serving_fake, browsing):
     pressed = "document.getElementById('python').getAttribute('aria-pressed')"
 
-    async def hello(stage):
+    async def hello(turn):
         return "Hello."
 
     async with serving_fake({"hello": hello, "x": hello}) as (bot, client), browsing() as browser:
@@ -119,12 +118,12 @@ async def test_python_mode_is_kept_over_a_reload_and_another_conversation(servin
         await page.type("x")
         await page.press("Enter", modifiers=2)
         await visits.answered(page, 2)
-        assert bot.handled[-1].is_code
+        assert bot.requests[-1].is_code
         assert await page.value(pressed) == "true"
 
 
 async def test_commands_are_understood_as_people_type_them(serving_fake, browsing):
-    script = {"/Users": lambda stage: asyncio.sleep(0, "A folder.")}
+    script = {"/Users": lambda turn: asyncio.sleep(0, "A folder.")}
     models = ("GPT-5", "Scribe 2")
     async with serving_fake(script, models=models) as (bot, client), browsing() as browser:
         page = await visits.opened(browser, client)
@@ -140,7 +139,7 @@ async def test_commands_are_understood_as_people_type_them(serving_fake, browsin
         assert await page.value("document.querySelectorAll('.turn').length") == 0
         await visits.say(page, "/Users and folders")
         await visits.answered(page)
-        assert [one.text for one in bot.handled] == ["/Users and folders"]
+        assert [one.text for one in bot.requests] == ["/Users and folders"]
 
 
 async def test_a_picture_is_pasted_wherever_the_focus_is(serving_fake, browsing):
@@ -263,34 +262,35 @@ async def test_the_menu_is_used_by_keys(serving_fake, browsing):
         assert not await page.value("document.getElementById('more').open")
 
 
-class Reluctant(conversations.Conversations):
-    """Looks up the earliest requests slowest, as a busy database may."""
+def _reluctant(look_up):
+    """Look up the earliest requests slowest, as a busy database may."""
+    waits = iter((0.20, 0.16, 0.12, 0.08, 0.04))
 
-    seconds = 0.24
+    async def history(key, *, most=50):
+        await asyncio.sleep(next(waits, 0))
+        return await look_up(key, most=most)
 
-    async def history(self, key, *, most=50):
-        self.seconds -= 0.04
-        await asyncio.sleep(max(self.seconds, 0))
-        return await super().history(key, most=most)
+    return history
 
 
 async def test_a_burst_is_answered_in_its_order_and_called_by_its_first_words(
-    serving_fake, browsing, tmp_path
+    serving_fake, browsing
 ):
-    async def echo(stage):
-        return stage.request.text
+    async def echo(turn):
+        return turn.request.text
 
-    bot = Reluctant(tmp_path / "files", dict.fromkeys("ABCDE", echo))
-    async with serving_fake(bot=bot) as (_, client), browsing() as browser:
+    script = dict.fromkeys("ABCDE", echo)
+    async with serving_fake(script) as (bot, client), browsing() as browser:
+        bot.queries.history = _reluctant(bot.queries.history)
         page = await visits.opened(browser, client)
         await page.value(
             "for (const letter of 'ABCDE') { document.getElementById('message').value = letter;"
             " document.getElementById('composer').requestSubmit(); }"
         )
         await visits.answered(page, 5)
-        assert [one.text for one in bot.handled] == list("ABCDE")
+        assert [one.text for one in bot.requests] == list("ABCDE")
         assert (await page.text(".words")).split() == list("ABCDE")
-        (past,) = bot.past.values()
+        past = await bot.queries.history(bot.requests[0].key)
         assert [turn.request for turn in past] == list("ABCDE")
         await page.until("document.getElementById('conversations').innerText.includes('A')")
         assert list(bot.titles.values()) == ["A"]

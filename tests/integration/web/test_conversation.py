@@ -1,7 +1,6 @@
 """What a conversation shows of its turns: places, notices, ends and questions."""
 
 import asyncio
-import dataclasses
 
 from interpreter_bot import values
 from tests.integration.web import visits
@@ -10,18 +9,16 @@ LAST = "[...document.querySelectorAll('.turn')].at(-1)"
 
 
 async def test_earlier_turns_come_above_what_is_being_read(serving_fake, browsing):
-    async def echo(stage):
-        return "\n\n".join([stage.request.text] * 20)
+    async def echo(turn):
+        return "\n\n".join([turn.request.text] * 20)
 
     async with serving_fake({"echo": echo}) as (bot, client), browsing() as browser:
         page = await visits.opened(browser, client)
-        await visits.say(page, "echo 0")
+        await visits.say(page, "echo 1")
         await visits.answered(page)
-        (request,) = bot.handled
-        template = bot.past[request.key][0]
-        bot.past[request.key][:] = [
-            _renamed(template, number, f"echo {number}") for number in range(1, 81)
-        ]
+        (request,) = bot.requests
+        for number in range(2, 81):
+            await bot.add_turn(request.key, f"echo {number}", answer=f"echo {number}" * 20)
         await page.reload()
         await visits.answered(page, 30)
         await page.value("document.getElementById('scroll').scrollTop = 0")
@@ -38,23 +35,17 @@ async def test_earlier_turns_come_above_what_is_being_read(serving_fake, browsin
         assert await page.value("document.activeElement.id") == "scroll"
 
 
-def _renamed(turn, number, request):
-    return dataclasses.replace(
-        turn, id=number, request=request, request_id=f"{number:016}", answer=request * 20
-    )
-
-
 async def test_only_the_latest_word_about_a_conversation_stands(serving_fake, browsing):
-    async def hello(stage):
+    async def hello(turn):
         return "Hello."
 
     async with serving_fake({"hello": hello}) as (bot, client), browsing() as browser:
         page = await visits.opened(browser, client)
         await visits.say(page, "hello")
         await visits.answered(page)
-        key = bot.handled[0].key
-        await bot.tell(key, "In 80 seconds its variables are let go.")
-        await bot.tell(key, "The variables of this conversation are gone.")
+        key = bot.requests[0].key
+        await bot.notify(key, "In 80 seconds its variables are let go.")
+        await bot.notify(key, "The variables of this conversation are gone.")
         for _ in range(2):
             await page.until("document.querySelector('.between')")
             assert await page.text(".between") == "The variables of this conversation are gone."
@@ -63,16 +54,22 @@ async def test_only_the_latest_word_about_a_conversation_stands(serving_fake, br
 
 
 async def test_one_stop_is_said_once(serving_fake, browsing):
-    async def play(stage):
-        stage.reply.code(0, stage.request.text)
+    running = asyncio.Event()
+
+    async def play(turn):
+        await turn.reply.code(0, turn.request.text)
+        running.set()
         trace = "Cell 1, line 1\nKeyboardInterrupt"
-        await stage.stopped.wait()
-        stage.reply.output(0, values.Error("KeyboardInterrupt", "", trace))
-        stage.reply.finished(0, values.Finished(values.Ending.STOPPED, 1.5, "Stopped."))
+        try:
+            await asyncio.sleep(60)
+        finally:
+            turn.reply.output(0, values.Error("KeyboardInterrupt", "", trace))
+            turn.reply.finished(0, values.Finished(values.Ending.STOPPED, 1.5))
 
     async with serving_fake({"wait()": play}) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
         await visits.say(page, "/py wait()")
+        await running.wait()
         await page.click("#stop")
         await visits.answered(page)
         for _ in range(2):
@@ -102,7 +99,7 @@ async def test_an_end_that_says_more_than_stopped_is_shown(serving_fake, browsin
 async def test_code_that_waits_is_seen_and_can_be_withdrawn_calmly(serving_fake, browsing):
     gate = asyncio.Event()
 
-    async def wait(stage):
+    async def wait(turn):
         await gate.wait()
 
     script = {"wait": wait, "x": wait}
@@ -122,11 +119,11 @@ async def test_code_that_waits_is_seen_and_can_be_withdrawn_calmly(serving_fake,
 
 
 async def test_an_answer_given_in_another_tab_is_shown_but_no_secret(serving_fake, browsing):
-    async def play(stage):
-        stage.reply.code(0, stage.request.text)
+    async def play(turn):
+        await turn.reply.code(0, turn.request.text)
         for name, is_password in (("Name: ", False), ("Key: ", True)):
-            await stage.reply.ask(0, values.InputRequested(name, is_password=is_password))
-        stage.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+            await turn.reply.ask(0, values.InputRequested(name, is_password=is_password))
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
 
     async with serving_fake({"input()": play}) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)

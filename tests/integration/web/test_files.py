@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from interpreter_bot import settings, values
+from tests.fakes import conversations
 
 THREAD = "0123456789abcdef"
 KEY = values.SessionKey("web", thread=THREAD)
@@ -39,7 +40,7 @@ async def test_what_goes_up_comes_down_byte_for_byte(serving_fake):
 async def test_an_empty_file_is_a_file(serving_fake):
     async with serving_fake() as (bot, client):
         assert (await _upload(client, "empty", b""))[0] == 200
-        assert [one.size_bytes for one in await bot.files(KEY)] == [0]
+        assert [one.size_bytes for one in await bot.queries.files(KEY)] == [0]
         async with client.get(_where("/download", name="empty")) as response:
             assert await response.read() == b""
 
@@ -48,7 +49,7 @@ async def test_an_empty_file_is_a_file(serving_fake):
 async def test_no_name_leads_out_of_the_workspace(serving_fake, name):
     async with serving_fake() as (bot, client):
         assert (await _upload(client, name, b"x"))[0] == 200
-        assert len(await bot.files(KEY)) == 1
+        assert len(await bot.queries.files(KEY)) == 1
         async with client.get(_where("/download", name="../data/web-token")) as response:
             assert response.status == 404
 
@@ -59,7 +60,7 @@ async def test_a_file_over_the_limit_is_refused_before_it_is_sent(serving_fake):
         status, told = await _upload(client, "big", b"x" * 1001)
         assert (status, told) == (413, "The file is too large: 1,000 bytes is the most.")
         assert (await _upload(client, "fits", b"x" * 1000))[0] == 200
-        assert [one.name for one in await bot.files(KEY)] == ["fits"]
+        assert [one.name for one in await bot.queries.files(KEY)] == ["fits"]
 
 
 async def test_a_file_that_does_not_say_its_size_is_cut_off_at_the_limit(serving_fake):
@@ -76,7 +77,7 @@ async def test_a_file_that_does_not_say_its_size_is_cut_off_at_the_limit(serving
         with contextlib.suppress(aiohttp.ClientError, ConnectionError):
             assert (await _upload(client, "big", endless()))[0] == 413
         assert sent < 100_000_000
-        assert await bot.files(KEY) == ()
+        assert await bot.queries.files(KEY) == ()
 
 
 async def test_an_upload_that_breaks_off_leaves_nothing(serving_fake):
@@ -86,22 +87,23 @@ async def test_an_upload_that_breaks_off_leaves_nothing(serving_fake):
         writer.write(
             f"POST {_where('/upload', name='half')} HTTP/1.1\r\n"
             f"Host: {client.address.authority}\r\nOrigin: {client.origin}\r\n"
-            f"Cookie: {cookie.key}={cookie.value}\r\n"
+            f"Cookie: {cookie.key}={cookie.value}\r\nInterpreter-Bot-Key: {client.key}\r\n"
             "Content-Length: 1000000\r\n\r\n".encode()
             + b"x" * 500_000
         )
         await writer.drain()
+        workspace = bot.directory(KEY).parent
         for _ in range(500):
-            if any(bot.directory(KEY).iterdir()):
+            if conversations.contents(workspace):
                 break
             await asyncio.sleep(0.01)
-        assert any(bot.directory(KEY).iterdir())
+        assert conversations.contents(workspace)
         writer.close()
         for _ in range(500):
-            if not any(bot.directory(KEY).iterdir()):
+            if not conversations.contents(workspace):
                 break
             await asyncio.sleep(0.01)
-        assert list(bot.directory(KEY).iterdir()) == []
+        assert conversations.contents(workspace) == {}
         del reader
 
 
@@ -148,21 +150,21 @@ async def _show(client, output):
 
 
 def _showing(output):
-    async def show(stage):
-        await stage.run(0, "show", output)
+    async def show(turn):
+        await turn.run(0, "show", output)
 
     return {"show": show}
 
 
 async def test_a_page_runs_behind_walls_and_only_in_a_frame(serving_fake):
-    page = values.Html(html="<script>fetch('/')</script>", plain="x")
+    page = values.Html(html=b"<script>fetch('/')</script>", plain="x")
     async with serving_fake(_showing(page)) as (_, client):
         event = await _show(client, page)
         where = f"/frame?sha256={event['sha256']}"
         headers = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "iframe"}
         async with client.get(where, headers=headers) as response:
             policy = response.headers["Content-Security-Policy"]
-            assert page.html in await response.text()
+            assert page.html in await response.read()
         assert policy.startswith("sandbox allow-scripts;")
         assert "allow-same-origin" not in policy
         assert "default-src 'none'" in policy
@@ -174,11 +176,11 @@ async def test_a_page_runs_behind_walls_and_only_in_a_frame(serving_fake):
 
 
 async def test_a_page_is_saved_as_it_is(serving_fake):
-    page = values.Html(html="<p>é</p>", plain="x")
+    page = values.Html(html="<p>é</p>".encode(), plain="x")
     async with serving_fake(_showing(page)) as (_, client):
         event = await _show(client, page)
         async with client.get(f"/output?sha256={event['sha256']}&suffix=html") as response:
-            assert await response.text() == page.html
+            assert await response.text() == page.html.decode()
             assert 'filename="output.html"' in response.headers["Content-Disposition"]
             assert response.headers["Content-Type"] == "application/octet-stream"
 

@@ -7,11 +7,14 @@ import aiohttp
 import pytest
 import yarl
 
-from interpreter_bot import errors, settings
-from interpreter_bot.platforms.web import server
+from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms.web import access, server
 from tests.fakes import conversations
+from tests.integration.web import visits
 
 THREAD = "0123456789abcdef"
+KEY = values.SessionKey("web", thread=THREAD)
+KEPT = "localStorage['interpreter-bot-key']"
 PATHS = (
     *("/", "/view", "/main.js", "/look.css", "/icon.svg", "/live", "/notebook", "/picture"),
     *("/frame", "/output", f"/download?thread={THREAD}&name=x", "/nothing"),
@@ -49,7 +52,8 @@ async def test_the_token_becomes_a_cookie_and_leaves_the_address(serving_fake):
         stranger.get(client.address, allow_redirects=False) as response,
     ):
         assert response.status == 303
-        assert response.headers["Location"] == "/"
+        # What comes after it never leaves the browser again.
+        assert response.headers["Location"].startswith("/#key=")
         cookie = response.headers["Set-Cookie"]
     assert "HttpOnly" in cookie
     # Whatever else is served on this host is sent it.
@@ -58,10 +62,68 @@ async def test_the_token_becomes_a_cookie_and_leaves_the_address(serving_fake):
     assert f"interpreter-bot-{client.address.port}=" in cookie
 
 
-async def test_a_restart_logs_nobody_out(serving_fake, tmp_path):
+@pytest.mark.parametrize("key", [None, "", "0" * 64, "cookie"])
+async def test_who_was_sent_the_cookie_on_another_port_can_do_nothing_with_it(serving_fake, key):
     async with serving_fake() as (bot, client):
+        [cookie] = client.session.cookie_jar
+        known = {"Origin": client.origin}
+        given = cookie.value if key == "cookie" else key
+        header = {} if given is None else {"Interpreter-Bot-Key": given}
+        where = f"{client.origin}/upload?thread={THREAD}&name=x"
+        async with client.session.post(where, headers=known | header, data=b"x") as response:
+            assert response.status == 403
+        offered = [access.PROTOCOL, *([given] if given else [])]
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await client.session.ws_connect(
+                f"{client.origin}/live", headers=known, protocols=offered
+            )
+        assert refused.value.status == 403
+        assert client.key != cookie.value
+        assert not list(bot.directory(KEY).iterdir())
+
+
+async def test_a_page_that_has_lost_its_key_is_locked(serving_fake, browsing):
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        assert client.key not in await page.value("location.href")
+        await page.reload()
+        await page.until("!document.getElementById('welcome').hidden")
+        # 403 where the open page has to connect once more before it goes.
+        page.expected = ["401", "403"]
+        await page.value("localStorage.clear()")
+        await page.go(client.origin)
+        await page.until("document.body.innerText.includes('This page is locked')")
+
+
+async def test_a_made_up_key_does_not_replace_the_kept_one(serving_fake, browsing):
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        for _ in range(2):
+            await page.go(f"{client.origin}/?again#key={'0' * 64}")
+            await page.until("!document.getElementById('welcome').hidden")
+            assert await page.value(KEPT) == client.key
+            assert "key=" not in await page.value("location.href")
+
+
+async def test_a_key_that_is_refused_gives_way_or_the_page_is_locked(serving_fake, browsing):
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        page.expected = ["401", "403"]
+        await page.value(f"{KEPT} = '{'0' * 64}'")
+        await page.go(str(client.address))
+        await page.until("!document.getElementById('welcome').hidden")
+        assert await page.value(KEPT) == client.key
+        await page.value(f"{KEPT} = '{'0' * 64}'")
+        await page.go(f"{client.origin}/#key={'1' * 64}")
+        await page.reload()
+        await page.until("document.body.innerText.includes('This page is locked')")
+        assert await page.value("location.pathname + location.search") == "/?locked"
+
+
+async def test_a_restart_logs_nobody_out(serving_fake, tmp_path):
+    async with serving_fake() as (_, client):
         token = client.address.query["token"]
-    async with serving_fake(bot=bot) as (_, client):
+    async with serving_fake() as (_, client):
         assert client.address.query["token"] == token
 
 
@@ -149,11 +211,7 @@ async def test_other_pages_are_refused_even_with_the_cookie(serving_fake, header
             async with client.tab(**({"Origin": ""} | headers)):
                 pass
         assert refused.value.status == 403
-        assert not list(bot.directory(_Key).iterdir())
-
-
-class _Key:
-    thread = THREAD
+        assert not list(bot.directory(KEY).iterdir())
 
 
 async def test_what_names_no_page_may_read_and_not_write(serving_fake):
@@ -187,12 +245,12 @@ async def test_the_token_is_in_no_log(serving_fake, caplog):
 
 
 async def test_a_port_that_is_taken_is_said(tmp_path):
-    bot = conversations.Conversations(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         web = settings.Web(port=taken.getsockname()[1])
-        opening = server.serve(bot, web, tmp_path)
-        with pytest.raises(errors.SettingsError, match="Is another bot running"):
-            await opening.__aenter__()
+        async with conversations.opened(tmp_path) as bot:
+            opening = server.serve(bot, web, tmp_path)
+            with pytest.raises(errors.SettingsError, match="Is another bot running"):
+                await opening.__aenter__()
 
 
 async def test_listens_on_this_machine_alone(serving_fake):

@@ -3,31 +3,31 @@
 import asyncio
 
 from interpreter_bot import values
-from interpreter_bot.sessions import requests
+from interpreter_bot.sessions import requests, turn_stops
 
 THREAD = "0123456789abcdef"
 KEY = values.SessionKey("web", thread=THREAD)
 ONE, TWO, THREE = "1" * 16, "2" * 16, "3" * 16
 
 
-async def _hello(stage):
-    stage.reply.step(1)
+async def _hello(turn):
+    turn.reply.step(1)
     for word in ("Hel", "lo"):
-        stage.reply.text(word)
+        turn.reply.text(word)
         await asyncio.sleep(0)
-    await stage.run(0, "1 + 1", values.Result(plain="2"))
-    stage.reply.step(2)
-    stage.reply.text("Two.")
-    stage.reply.usage(values.Usage(steps=2, input_tokens=10, output_tokens=5))
+    await turn.run(0, "1 + 1", values.Result(plain="2"))
+    turn.reply.step(2)
+    turn.reply.text("Two.")
+    turn.reply.usage(values.Usage(steps=2, input_tokens=10, output_tokens=5))
     return "Two."
 
 
 def _gated():
     gate = asyncio.Event()
 
-    async def wait(stage):
-        stage.reply.step(1)
-        stage.reply.text("so far")
+    async def wait(turn):
+        turn.reply.step(1)
+        turn.reply.text("so far")
         await gate.wait()
         return "so far, so good"
 
@@ -47,7 +47,7 @@ async def test_a_turn_is_shown_as_it_happens(serving_fake):
             *("step", "text", "usage", "over"),
         ]
         assert (end["status"], end["text"], end["turn"]) == ("done", "Two.", 1)
-        assert bot.handled == [
+        assert bot.requests == [
             requests.Request(
                 key=KEY,
                 person=requests.Person("web", "you"),
@@ -95,7 +95,7 @@ async def test_what_is_said_twice_is_done_once(serving_fake):
         for _ in range(2):
             await tab.say("say", id=ONE, text="hello")
             assert (await tab.next("accepted"))["id"] == ONE
-    assert len(bot.handled) == 1
+    assert len(bot.requests) == 1
 
 
 async def test_a_turn_outlives_its_tab(serving_fake):
@@ -108,7 +108,7 @@ async def test_a_turn_outlives_its_tab(serving_fake):
         async with client.tab() as tab:
             while (await tab.next("conversations"))["conversations"][0]["is_busy"]:
                 pass
-        assert [turn.status for turn in bot.past[KEY]] == ["done"]
+        assert [turn.status for turn in await bot.queries.history(KEY)] == ["done"]
 
 
 async def test_requests_wait_in_order_and_can_be_withdrawn(serving_fake):
@@ -122,14 +122,14 @@ async def test_requests_wait_in_order_and_can_be_withdrawn(serving_fake):
         assert "withdrawn" in (await tab.event("over", TWO))["sentence"]
         gate.set()
         await tab.event("over", THREE)
-        assert [turn.request for turn in bot.past[KEY]] == ["wait", "hello three"]
+        assert [turn.request for turn in await bot.queries.history(KEY)] == ["wait", "hello three"]
 
 
 async def test_stop_ends_what_runs(serving_fake):
-    async def endless(stage):
-        stage.reply.step(1)
-        stage.reply.text("on and on")
-        await stage.stopped.wait()
+    async def endless(turn):
+        turn.reply.step(1)
+        turn.reply.text("on and on")
+        await asyncio.sleep(60)
 
     async with serving_fake({"go": endless}) as (_, client), client.tab(THREAD) as tab:
         await tab.say("stop")
@@ -141,12 +141,12 @@ async def test_stop_ends_what_runs(serving_fake):
 
 
 async def test_code_asks_and_any_tab_answers_once(serving_fake):
-    async def ask(stage):
-        stage.reply.code(0, stage.request.text)
+    async def ask(turn):
+        await turn.reply.code(0, turn.request.text)
         request = values.InputRequested("Name: ", is_password=False)
-        answer = await stage.reply.ask(0, request)
-        stage.reply.output(0, values.Text("stdout", f"Hi {answer}\n"))
-        stage.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+        answer = await turn.reply.ask(0, request)
+        turn.reply.output(0, values.Text("stdout", f"Hi {answer}\n"))
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
 
     async with (
         serving_fake({"input()": ask}) as (_, client),
@@ -165,8 +165,8 @@ async def test_code_asks_and_any_tab_answers_once(serving_fake):
 async def test_code_is_approved_or_not(serving_fake):
     approved = []
 
-    async def approve(stage):
-        approved.append(await stage.reply.approve(0, "x = 1"))
+    async def approve(turn):
+        approved.append(await turn.reply.approve(0, "x = 1"))
 
     async with serving_fake({"go": approve}) as (_, client), client.tab(THREAD) as tab:
         for turn, text in ((ONE, "x = 2"), (TWO, None)):
@@ -183,7 +183,7 @@ async def test_raw_code_is_told_from_words(serving_fake):
         await tab.event("over", ONE)
         await tab.say("say", id=TWO, text="x", is_code=True)
         await tab.event("over", TWO)
-    assert [(one.text, one.is_code) for one in bot.handled] == [("x = 1", True), ("x", True)]
+    assert [(one.text, one.is_code) for one in bot.requests] == [("x = 1", True), ("x", True)]
 
 
 async def test_commands_are_answered_to_whoever_asked(serving_fake):
@@ -192,7 +192,7 @@ async def test_commands_are_answered_to_whoever_asked(serving_fake):
         client.tab(THREAD) as tab,
         client.tab(THREAD) as other,
     ):
-        for number, name in enumerate(("files", "limits", "usage", "help", "model")):
+        for number, name in enumerate(("files", "variables", "limits", "usage", "help", "model")):
             await tab.say("say", id=f"{number:016}", text=f"/{name}")
             assert (await tab.next("panel"))["panel"] == name
             await tab.next("accepted")
@@ -202,7 +202,7 @@ async def test_commands_are_answered_to_whoever_asked(serving_fake):
         assert "no model C" in (await tab.next("refused"))["sentence"]
         await tab.say("say", id=THREE, text="/nonsense")
         assert "/help" in (await tab.next("refused"))["sentence"]
-        assert bot.handled == []
+        assert bot.requests == []
         assert "panel" not in [one["kind"] for one in other.heard]
 
 
@@ -213,7 +213,7 @@ async def test_what_cannot_be_is_refused_with_a_sentence_and_its_id(serving_fake
             refused = await tab.next("refused")
             assert refused["id"] == ONE
             assert refused["sentence"].endswith(".")
-        assert bot.handled == []
+        assert bot.requests == []
 
 
 async def test_nonsense_is_refused_and_the_tab_lives_on(serving_fake):
@@ -261,18 +261,18 @@ async def test_conversations_are_renamed_reset_and_deleted(serving_fake):
         await tab.next("reset")
         await tab.say("watch", most=1)
         whole = await tab.next("conversation")
-        assert whole["past"][0]["events"][1]["text"] == "Started anew."
+        assert whole["past"][0]["events"][1]["text"].startswith("Started anew")
         assert whole["is_more"]
         await tab.say("delete")
         await tab.next("deleted")
         while (await tab.next("conversations"))["conversations"]:
             pass
-        assert not bot.past[KEY]
+        assert not await bot.queries.history(KEY)
 
 
 async def test_a_sentence_about_the_session_stands_until_somebody_asks(serving_fake):
     async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
-        await bot.tell(KEY, "Variables will be let go in 5 minutes.")
+        await bot.notify(KEY, "Variables will be let go in 5 minutes.")
         await tab.next("notice")
         async with client.tab(THREAD) as late:
             told = late.whole["notices"]
@@ -281,3 +281,21 @@ async def test_a_sentence_about_the_session_stands_until_somebody_asks(serving_f
         await tab.event("over")
         async with client.tab(THREAD) as later:
             assert later.whole["notices"] == []
+
+
+async def test_what_is_stored_about_the_files_is_shown_once(serving_fake):
+    async with serving_fake() as (bot, client), client.tab(THREAD):
+        told = "In 3 days its files are deleted."
+        await bot.note_files(KEY, told)
+        await bot.notify(KEY, told)
+        async with client.tab(THREAD) as late:
+            assert late.whole["notices"] == [told]
+
+
+async def test_a_turn_of_a_bot_that_is_gone_goes_on_before_everybody(serving_fake):
+    async with serving_fake({"go": _hello}) as (bot, client), client.tab(THREAD) as tab:
+        await bot.go_on(KEY, "go on", person="you", request_id=ONE)
+        end = await tab.event("over")
+        (told, *_) = [one["event"] for one in tab.heard if one["kind"] == "event"][1:]
+    assert (told["kind"], told["text"]) == ("announcement", turn_stops.WENT_ON)
+    assert (end["status"], end["text"], end["turn"]) == ("done", "Two.", 1)

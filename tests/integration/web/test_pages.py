@@ -1,9 +1,18 @@
 """What a person meets, in a real browser, with scripted conversations behind the page."""
 
 import asyncio
+import decimal
 import json
+import re
+import select
+import shutil
+import socket
+import time
+
+import pytest
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms.web import displays
 from tests.integration.web import visits
 
 HOSTILE = (
@@ -13,8 +22,8 @@ HOSTILE = (
 
 
 async def test_first_screen_greets_and_warns(serving_fake, browsing):
-    async with serving_fake(notice="A demo model.") as (bot, client), browsing() as browser:
-        bot.is_sandboxed = False
+    opening = serving_fake(notice="A demo model.", is_sandboxed=False)
+    async with opening as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
         assert await page.value("location.search + location.pathname") == "/"
         assert client.address.query["token"] not in await page.value("location.href")
@@ -29,8 +38,8 @@ async def test_first_screen_greets_and_warns(serving_fake, browsing):
 
 
 async def test_a_sign_of_life_comes_at_once(serving_fake, browsing):
-    async def slow(stage):
-        await stage.stopped.wait()
+    async def slow(turn):
+        await asyncio.sleep(60)
 
     async with serving_fake({"slow": slow}) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
@@ -88,20 +97,24 @@ async def test_outputs_are_shown_in_order(serving_fake, browsing):
         assert await page.value("document.querySelector('.words a.file-name').innerText")
         await page.click(".file .small")
         assert (await browser.downloaded()).read_bytes() == b"1,2\n"
-        before = await page.text("#turns")
+        # The store's seconds include that it was told of the end.
+        seconds = re.compile(r"[\d.]+ s(?=\nCopy)")
+        before = seconds.sub("", await page.text("#turns"))
         await page.reload()
         await visits.answered(page)
         await page.until("document.querySelector('.output img')?.naturalWidth === 3")
-        assert await page.text("#turns") == before
+        assert seconds.sub("", await page.text("#turns")) == before
 
 
 async def test_all_of_a_table_is_downloaded_when_asked_for(serving_fake, browsing):
     head = values.Table(columns=("a",), rows=(("1",),), row_count=9, column_count=1, handle="t7")
     whole = values.Table(columns=("a",), rows=(("1",),), row_count=1, column_count=1)
-    async with serving_fake(visits.playing(head, whole)) as (_, client), browsing() as browser:
+    async with serving_fake(visits.playing(head, whole)) as (bot, client), browsing() as browser:
+        bot.tables["t7"] = b"all,of\nit,1\n"
         page = await visits.opened(browser, client)
         await visits.say(page, "show")
         await visits.answered(page)
+        await bot.idle()
         assert (await page.text("#turns")).count("All as CSV") == 1
         await page.click(".output.table .output-tools .small:last-child")
         file = await browser.downloaded()
@@ -109,22 +122,22 @@ async def test_all_of_a_table_is_downloaded_when_asked_for(serving_fake, browsin
 
 
 async def test_progress_is_one_line_and_displays_are_redrawn(serving_fake, browsing):
-    async def play(stage):
-        stage.reply.step(1)
-        stage.reply.code(0, "work()")
+    async def play(turn):
+        turn.reply.step(1)
+        await turn.reply.code(0, "work()")
         for percent in range(101):
-            stage.reply.output(0, values.Text("stderr", f"\r{percent:3d}% \x1b[31mdone\x1b[0m"))
-        stage.reply.output(0, values.Text("stderr", "\nabc\b\bX\n"))
-        stage.reply.output(0, values.Result(plain="first", display_id="d"))
-        stage.reply.output(0, values.Result(plain="second", display_id="d", is_update=True))
-        stage.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
-        stage.reply.step(2)
-        stage.reply.code(1, "animate()")
+            turn.reply.output(0, values.Text("stderr", f"\r{percent:3d}% \x1b[31mdone\x1b[0m"))
+        turn.reply.output(0, values.Text("stderr", "\nabc\b\bX\n"))
+        turn.reply.output(0, values.Result(plain="first", display_id="d"))
+        turn.reply.output(0, values.Result(plain="second", display_id="d", is_update=True))
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+        turn.reply.step(2)
+        await turn.reply.code(1, "animate()")
         for frame in range(3):
-            stage.reply.output(1, values.Clear(wait=True))
-            stage.reply.output(1, values.Text("stdout", f"frame {frame}\n"))
-        stage.reply.output(1, values.Clear(wait=True))
-        stage.reply.finished(1, values.Finished(values.Ending.OK, 0.1))
+            turn.reply.output(1, values.Clear(wait=True))
+            turn.reply.output(1, values.Text("stdout", f"frame {frame}\n"))
+        turn.reply.output(1, values.Clear(wait=True))
+        turn.reply.finished(1, values.Finished(values.Ending.OK, 0.1))
 
     async with serving_fake({"go": play}) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
@@ -147,15 +160,16 @@ async def test_no_text_of_anybodys_becomes_html(serving_fake, browsing):
         values.Result(plain=HOSTILE),
         values.Notice(HOSTILE),
         values.Image(mime="image/png", data=visits.png(), plain=HOSTILE),
-        values.Html(html=f"<p>{HOSTILE}</p>", plain=HOSTILE),
+        values.Html(html=f"<p>{HOSTILE}</p>".encode(), plain=HOSTILE),
     )
     script = visits.playing(*outputs, text=f"{HOSTILE} [x](javascript:window.hacked=1)")
 
-    async def named(stage):
-        stage.reply.announcement(0, HOSTILE)
-        stage.reply.artifact(0, values.Artifact(name, 5, "0" * 64))
-        stage.reply.artifact(0, values.Artifact("長" * 300 + ".png", 5, "0" * 64))
-        await stage.reply.ask(0, values.InputRequested(HOSTILE, is_password=False))
+    async def named(turn):
+        turn.reply.announcement(0, HOSTILE)
+        turn.reply.artifact(0, values.Artifact(name, 5, "0" * 64))
+        turn.reply.artifact(0, values.Artifact("長" * 300 + ".png", 5, "0" * 64))
+        await turn.reply.code(0, HOSTILE)
+        await turn.reply.ask(0, values.InputRequested(HOSTILE, is_password=False))
 
     script["named"] = named
     async with serving_fake(script, models=(HOSTILE,)) as (bot, client), browsing() as browser:
@@ -182,7 +196,7 @@ async def test_no_text_of_anybodys_becomes_html(serving_fake, browsing):
             )
             assert await page.value(inner) == [0]
         await page.press("Escape")
-        await bot.rename(bot.handled[0].key, HOSTILE)
+        await bot.rename(bot.requests[0].key, HOSTILE)
         assert await page.value("window.hacked ?? 0") == 0
 
 
@@ -202,7 +216,7 @@ async def test_a_page_of_code_runs_and_reaches_nothing(serving_fake, browsing):
         parent.postMessage("ran:" + found.join(), "*");
       });
     </script><div style="height:333px"></div>"""
-    script = visits.playing(values.Html(html=tries, plain="page"))
+    script = visits.playing(values.Html(html=tries.encode(), plain="page"))
     async with serving_fake(script) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
         page.expected = ["Content Security Policy", "sandbox", "Unsafe attempt", "cross-origin"]
@@ -221,7 +235,7 @@ async def test_a_page_of_code_runs_and_reaches_nothing(serving_fake, browsing):
 
 async def test_a_page_that_is_as_tall_as_its_frame_does_not_grow(serving_fake, browsing):
     html = "<!doctype html><html><body><div style='height:100vh'></div></body></html>"
-    script = visits.playing(values.Html(html=html, plain="x"))
+    script = visits.playing(values.Html(html=html.encode(), plain="x"))
     async with serving_fake(script) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
         await page.value("said = []; onmessage = event => said.push(event.data.height)")
@@ -248,8 +262,18 @@ async def test_limits_say_what_really_happens_beyond_them(serving_fake, browsing
 
 
 async def test_usage_is_shown_with_what_is_allowed(serving_fake, browsing):
-    async with serving_fake() as (_, client), browsing() as browser:
+    async def hello(turn):
+        return "Hello."
+
+    money = decimal.Decimal("0.021")
+    spent = values.Usage(input_tokens=1200, output_tokens=345, money=money, cpu_seconds=1.5)
+    opening = serving_fake({"hello": hello}, allowance=settings.Allowance(tokens=100_000))
+    async with opening as (bot, client), browsing() as browser:
         page = await visits.opened(browser, client)
+        await visits.say(page, "hello")
+        await visits.answered(page)
+        (request,) = bot.requests
+        await bot.spend(request.key, request.person.id, spent)
         await visits.say(page, "/usage")
         await page.until("document.getElementById('panel').open")
         shown = await page.value("document.getElementById('panel').innerText")
@@ -276,7 +300,7 @@ async def test_what_is_too_much_is_refused_and_kept(serving_fake, browsing):
         await page.press("Enter")
         await page.until("document.getElementById('complaint').innerText.includes('/help')")
         assert await page.value("document.getElementById('message').value") == "/nonsense"
-        assert bot.handled == []
+        assert bot.requests == []
 
 
 async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_path):
@@ -286,8 +310,8 @@ async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_
     big.write_bytes(b"x" * 100_001)
     limits = settings.Limits(upload_bytes=100_000)
 
-    async def look(stage):
-        return ", ".join(stage.request.files)
+    async def look(turn):
+        return ", ".join(turn.request.files)
 
     async with serving_fake({"look": look}, limits=limits) as (bot, client), browsing() as browser:
         page = await visits.opened(browser, client)
@@ -300,7 +324,7 @@ async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_
         await page.until("document.querySelectorAll('#uploads .done').length === 2")
         await visits.say(page, "look at them")
         await visits.answered(page)
-        assert bot.handled[0].files == ("a b.csv", "empty")
+        assert bot.requests[0].files == ("a b.csv", "empty")
         assert await page.text(".words") == "a b.csv, empty"
         assert await page.text("#uploads") == ""
         assert "a b.csv" in await page.text(".asked-files")
@@ -309,16 +333,16 @@ async def test_files_are_dropped_chosen_and_refused(serving_fake, browsing, tmp_
 
 
 async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
-    serving_fake, browsing, unused_tcp_port
+    serving_fake, browsing, unused_tcp_port, tmp_path
 ):
     gate = asyncio.Event()
 
-    async def long(stage):
-        stage.reply.step(1)
-        stage.reply.text("Half of it")
+    async def long(turn):
+        turn.reply.step(1)
+        turn.reply.text("Half of it")
         await gate.wait()
 
-    async def hello(stage):
+    async def hello(turn):
         return "Hello again"
 
     web = settings.Web(port=unused_tcp_port)
@@ -333,11 +357,11 @@ async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
             await page.until("document.querySelectorAll('.words').length === 2")
             await visits.say(page, "hello waiting")
             await page.until("document.body.innerText.includes('before yours')")
-            key = bot.handled[0].key
-        # The fake heard of a cancellation; a killed bot would not have.
+            await bot.recorded(bot.requests[0].key)
+            # What is there now is what a bot that was killed leaves behind.
+            shutil.copytree(tmp_path / "bot-0", tmp_path / "killed")
         await page.until("!document.getElementById('banner').hidden")
-        bot.cut_off(key)
-        async with serving_fake(script, web=web, bot=bot) as (_, client):
+        async with serving_fake(script, web=web, again="killed") as (_, client):
             await page.until("document.getElementById('banner').hidden", seconds=30)
             await page.until("document.body.innerText.includes('the bot was restarted in the')")
             text = await page.text("#turns")
@@ -350,8 +374,8 @@ async def test_a_restart_in_the_middle_shows_what_was_and_goes_on(
 
 
 async def test_several_conversations_stay_apart(serving_fake, browsing):
-    async def echo(stage):
-        return f"You said: {stage.request.text}"
+    async def echo(turn):
+        return f"You said: {turn.request.text}"
 
     async with serving_fake({"echo": echo}) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
@@ -378,7 +402,7 @@ async def test_several_conversations_stay_apart(serving_fake, browsing):
 
 
 async def test_everything_is_done_by_keys(serving_fake, browsing):
-    async def echo(stage):
+    async def echo(turn):
         return "Echo."
 
     async with serving_fake({"echo": echo, "x": echo}) as (bot, client), browsing() as browser:
@@ -389,7 +413,7 @@ async def test_everything_is_done_by_keys(serving_fake, browsing):
         await page.type("second line")
         await page.press("Enter")
         await visits.answered(page)
-        assert bot.handled[0].text == "echo a\nsecond line"
+        assert bot.requests[0].text == "echo a\nsecond line"
         names = []
         for _ in range(3):
             await page.press("Tab")
@@ -413,16 +437,16 @@ async def test_everything_is_done_by_keys(serving_fake, browsing):
         await page.type("y")
         await page.press("Enter", modifiers=2)
         await visits.answered(page, 2)
-        assert (bot.handled[1].text, bot.handled[1].is_code) == ("x = 1\n    y", True)
+        assert (bot.requests[1].text, bot.requests[1].is_code) == ("x = 1\n    y", True)
         assert await page.value("document.getElementById('spoken').getAttribute('aria-live')")
 
 
 async def test_code_asks_in_the_turn(serving_fake, browsing):
-    async def ask(stage):
-        stage.reply.code(0, stage.request.text)
-        secret = await stage.reply.ask(0, values.InputRequested("Key: ", is_password=True))
-        stage.reply.output(0, values.Text("stdout", f"{len(secret)} letters\n"))
-        stage.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+    async def ask(turn):
+        await turn.reply.code(0, turn.request.text)
+        secret = await turn.reply.ask(0, values.InputRequested("Key: ", is_password=True))
+        turn.reply.output(0, values.Text("stdout", f"{len(secret)} letters\n"))
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
 
     async with serving_fake({"getpass()": ask}) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
@@ -436,7 +460,7 @@ async def test_code_asks_in_the_turn(serving_fake, browsing):
 
 
 async def test_what_fails_says_why_and_can_be_asked_again(serving_fake, browsing):
-    async def fail(stage):
+    async def fail(turn):
         raise errors.BotError("No money is left for today.")
 
     async with serving_fake({"fail": fail}) as (_, client), browsing() as browser:
@@ -453,13 +477,13 @@ async def test_a_download_that_a_turn_waits_for_has_a_bar_even_after_a_reload(
 ):
     on = asyncio.Event()
 
-    async def play(stage):
-        stage.reply.progress("Downloading the demo model (1.1 GB). Free.", 0.25)
+    async def play(turn):
+        turn.reply.progress("Downloading the demo model (1.1 GB). Free.", 0.25)
         await on.wait()
-        stage.reply.progress("Starting the demo model…", None)
-        stage.reply.progress("", None)
-        stage.reply.step(1)
-        stage.reply.text("Here.")
+        turn.reply.progress("Starting the demo model…", None)
+        turn.reply.progress("", None)
+        turn.reply.step(1)
+        turn.reply.text("Here.")
         return "Here."
 
     async with serving_fake({"go": play}) as (_, client), browsing() as browser:
@@ -516,7 +540,7 @@ async def test_a_frame_is_as_tall_as_what_is_in_it_and_its_margins(serving_fake,
         " parent.postMessage({inner: innerHeight, over}, '*')"
         "}, 50)</script>"
     )
-    script = visits.playing(values.Html(html=html, plain="x"))
+    script = visits.playing(values.Html(html=html.encode(), plain="x"))
     async with serving_fake(script) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
         await page.value(
@@ -527,3 +551,95 @@ async def test_a_frame_is_as_tall_as_what_is_in_it_and_its_margins(serving_fake,
         frame = "parseInt(document.querySelector('iframe').style.height)"
         await page.until(f"said.inner === {frame}")
         assert await page.value("said.over") == 0
+
+
+@pytest.mark.parametrize("is_walled", [True, False], ids=["walled", "without the header"])
+async def test_a_page_of_code_cannot_send_through_its_browser(
+    serving_fake, browsing, monkeypatch, is_walled
+):
+    """By WebRTC, of its own or of frames in it, by links that connect beforehand, or otherwise."""
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+    ):
+        udp.bind(("127.0.0.1", 0))
+        for listener in (udp, tcp):
+            listener.setblocking(False)
+        ports = {"UDP": str(udp.getsockname()[1]), "TCP": str(tcp.getsockname()[1])}
+        html = re.sub("(UDP|TCP)_PORT", lambda found: ports[found[1]], LEAKS)
+        script = visits.playing(values.Html(html=html.encode(), plain="page"))
+        async with serving_fake(script) as (_, client), browsing() as browser:
+            page = await visits.opened(browser, client)
+            if not is_walled:
+                monkeypatch.delitem(displays._FRAME_HEADERS, "Connection-Allowlist")
+            page.expected = [""]  # Each of them is refused in words of its own.
+            await page.value("said = []; onmessage = event => said.push(event.data)")
+            await visits.say(page, "show")
+            await visits.answered(page)
+            await page.until("said.includes('tried')")
+            reached, began = set(), time.monotonic()
+            while len(reached) < 2 and time.monotonic() - began < (1.5 if is_walled else 15):
+                await asyncio.sleep(0.1)
+                reached = {name for name, one in (("UDP", udp), ("TCP", tcp)) if _is_reached(one)}
+    # Without the header, frames in it are walled no more: the test sees what gets through.
+    assert reached == (set() if is_walled else {"UDP", "TCP"})
+
+
+async def test_an_operator_may_want_pages_without_scripts(serving_fake, browsing):
+    html = "<p>Still.</p><script>parent.postMessage('ran', '*')</script>"
+    web = settings.Web(port=0, page_scripts=False)
+    script = visits.playing(values.Html(html=html.encode(), plain="page"))
+    async with serving_fake(script, web=web) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        page.expected = ["Blocked script execution"]
+        await page.value("said = []; onmessage = event => said.push(event.data)")
+        await visits.say(page, "show")
+        await visits.answered(page)
+        await page.until("document.querySelector('iframe').dataset.loaded ?? true")
+        await page.until("performance.getEntriesByType('resource').some(e => /frame/.test(e.name))")
+        await asyncio.sleep(0.3)
+        assert await page.value("said") == []
+
+
+def _is_reached(listener):
+    return bool(select.select([listener], [], [], 0)[0])
+
+
+# Tries its own constructors, those of frames in every guise, and links that connect beforehand.
+LEAKS = """<!doctype html><html><body><script>
+const PEER = `(async () => {
+  const servers = [{urls: "stun:127.0.0.1:UDP_PORT"},
+    {urls: "turn:127.0.0.1:TCP_PORT?transport=tcp", username: "a", credential: "b"}];
+  const peer = new RTCPeerConnection({iceServers: servers});
+  peer.createDataChannel("x");
+  await peer.setLocalDescription(await peer.createOffer());
+})()`;
+const inside = `<script>${PEER}<` + `/script>`;
+const attempt = action => { try { action(); } catch {} };
+const frame = (change, parent = document.body) => attempt(() => {
+  const made = document.createElement("iframe");
+  change(made);
+  parent.append(made);
+});
+attempt(() => eval(PEER).catch(() => {}));
+frame(made => { made.srcdoc = inside; });
+frame(made => { made.src = "javascript:" + encodeURIComponent(PEER); });
+frame(made => { made.src = "data:text/html," + encodeURIComponent(inside); });
+frame(made => { made.src = URL.createObjectURL(new Blob([inside], {type: "text/html"})); });
+attempt(() => {
+  const host = document.createElement("div");
+  document.body.append(host);
+  frame(made => { made.srcdoc = inside; }, host.attachShadow({mode: "closed"}));
+});
+for (const rel of ["preconnect", "dns-prefetch", "prefetch", "preload", "modulepreload", "icon"])
+  attempt(() => {
+    const link = document.createElement("link");
+    Object.assign(link, {rel, as: "script", href: `http://127.0.0.1:TCP_PORT/${rel}`});
+    document.head.append(link);
+  });
+attempt(() => new WebSocket("ws://127.0.0.1:TCP_PORT"));
+attempt(() => navigator.sendBeacon("http://127.0.0.1:TCP_PORT"));
+attempt(() => new EventSource("http://127.0.0.1:TCP_PORT"));
+attempt(() => new WebTransport("https://127.0.0.1:UDP_PORT"));
+parent.postMessage("tried", "*");
+</script></body></html>"""

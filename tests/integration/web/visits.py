@@ -46,14 +46,14 @@ async def tabbed(page, most=60):
 def playing(*outputs, text="Done.", artifacts=()):
     """Give a script in which "show" shows outputs, makes files, and says a text."""
 
-    async def play(stage):
-        stage.reply.step(1)
-        await stage.run(0, "show()", *outputs)
-        stage.reply.step(2)
-        stage.reply.text(text)
+    async def play(turn):
+        turn.reply.step(1)
+        await turn.run(0, "show()", *outputs)
+        turn.reply.step(2)
+        turn.reply.text(text)
         for name, data in artifacts:
-            (stage.bot.directory(stage.request.key) / name).write_bytes(data)
-            stage.reply.artifact(0, values.Artifact(name, len(data), "0" * 64))
+            (turn.directory / name).write_bytes(data)
+            turn.reply.artifact(0, values.Artifact(name, len(data), "0" * 64))
         return text
 
     return {"show": play}

@@ -9,7 +9,7 @@ import pydantic
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import budgets, chat_messages, loops, transcripts
 from interpreter_bot.agent.llms import catalogues
-from tests.fakes import openai_server
+from tests.fakes import anthropic_server, openai_server
 
 OK = values.Finished(values.Ending.OK, 0.1)
 FAILED = values.Finished(values.Ending.ERROR, 0.1)
@@ -61,6 +61,12 @@ class Workbench:
     async def scaled(self, contents):
         self.scaled_down += contents
         return [chat_messages.Picture("image/jpeg", JPEG) for _ in contents]
+
+    async def view(self, name):
+        if name not in self.files:
+            raise errors.FileMissingError
+        data = self.files[name]
+        return chat_messages.Picture("image/png", data, name) if data.startswith(b"\x89") else None
 
     async def read_file(self, name, *, start, most_bytes):
         if name not in self.files:
@@ -154,10 +160,12 @@ async def stage(
 
     model = {"name": "scripted", **model}
     serving = {"models": (model["name"],), **(serving or {})}
-    async with openai_server.Server(replies, **serving) as server:
+    is_anthropics = model.get("protocol") == "anthropic"
+    played_by = anthropic_server if is_anthropics else openai_server
+    async with played_by.Server(replies, **serving) as server:
         model = settings.Model(**{"base_url": server.base_url, **model})
         patience = settings.Patience(**{"silence_seconds": 5, **(patience or {})})
-        keys = {"OPENAI_API_KEY": pydantic.SecretStr(server.api_key)}
+        keys = {model.api_key_variable: pydantic.SecretStr(server.api_key)}
         catalogue = catalogues.Catalogue([model], keys=keys, patience=patience, sleep=sleep)
         transcript = transcripts.Transcript()
         transcript.add_user_message(question)

@@ -18,14 +18,20 @@ CACHED = {"cached_tokens": 600, "cache_write_tokens": 100}
 
 
 @pytest.mark.parametrize(
-    ("protocol", "counted"),
+    ("protocol", "read", "counted"),
     [
-        ("chat", {"prompt_tokens_details": CACHED}),
-        ("responses", {"input_tokens_details": CACHED}),
+        ("chat", 1000, {"prompt_tokens_details": CACHED}),
+        ("responses", 1000, {"input_tokens_details": CACHED}),
+        # It counts them apart.
+        (
+            "anthropic",
+            300,
+            {"cache_read_input_tokens": 600, "cache_creation_input_tokens": 100},
+        ),
     ],
 )
-async def test_cached_tokens_are_read_and_priced(protocol, counted):
-    reply = server.text("ok", usage=(1000, 50), counted=counted)
+async def test_cached_tokens_are_read_and_priced(protocol, read, counted):
+    reply = server.text("ok", usage=(read, 50), counted=counted)
     async with scripts.stage([reply], protocol=protocol, **PRICES) as stage:
         outcome = await stage.run()
     # 300 read anew, 600 out of the cache, 100 into it, 50 written.
@@ -84,7 +90,7 @@ async def test_nonsense_about_a_cache_never_costs_more_than_the_input(protocol, 
 
 
 @pytest.mark.parametrize("usage", [(-5, 10), (10**30, 1), ("many", 1), (1.5, 2)])
-@pytest.mark.parametrize("protocol", ["chat", "responses"])
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
 async def test_a_server_that_counts_nonsense_has_not_counted(protocol, usage):
     reply = server.text("ok", usage=usage)
     async with scripts.stage([reply], protocol=protocol) as stage:

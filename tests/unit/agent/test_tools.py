@@ -88,6 +88,11 @@ def test_code_is_seen_while_it_is_written(code, sizes, ascii_only):
     assert seen == code
 
 
+def test_a_picture_is_named_as_a_file_is():
+    assert read('{"path": "/mnt/data/a.png"}', "view_image") == tools.ViewImage("a.png")
+    assert isinstance(read("{}", "view_image"), tools.Misread)
+
+
 def test_schemas_name_their_required_parameters():
     for tool in tools.TOOLS:
         assert set(tool.parameters["required"]) <= set(tool.parameters["properties"])

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pathlib
+import re
 import resource
 import subprocess
 import sys
@@ -11,14 +12,14 @@ import sys
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.doctor import advice, diagnosis, probes, wall_checks
+from interpreter_bot.doctor import advice, diagnosis, in_kernel_walls, trial_kernels
 from interpreter_bot.kernels import pools
 
 MIB = 1024 * 1024
-OWN = probes.own_namespaces()
+OWN = trial_kernels.own_namespaces()
 
 # Checks whose failure is told, and takes no wall away.
-NO_WALLS = {"core_dumps", "host_name", "out_of_memory", "python"}
+NO_WALLS = {"core_dumps", "host_name", "landlock", "out_of_memory", "priority", "python"}
 
 RUN = """
 import json, pathlib, sys
@@ -33,7 +34,7 @@ def seen(**changes):
     """A machine where every wall stands."""
 
     def session(number):
-        return probes.Outside(
+        return trial_kernels.Outside(
             uids=frozenset({1000 + number}),
             uid=1000 + number,
             namespaces={kind: f"{kind}:[{number}]" for kind in OWN},
@@ -42,13 +43,16 @@ def seen(**changes):
     whole = {
         "inside": {check: ([], "fine") for check in diagnosis._INSIDE.values()},
         "outside": (session(1), session(2)),
+        "small_share": 0.1,
+        "frozen_cores": 0.0,
         "memory": values.Finished(values.Ending.OUT_OF_MEMORY, 0.1, "…", kernel_lost=True),
         "oom_kills": 1,
         "workspace": values.Finished(values.Ending.STOPPED, 0.1, "…"),
+        "variables": "",
         "groups_version": 2,
         "groups_reason": "version 2",
     }
-    return probes.ProbeResults(**whole | changes)
+    return trial_kernels.ProbeResults(**whole | changes)
 
 
 def judged(**changes):
@@ -57,7 +61,7 @@ def judged(**changes):
 
 
 def unconfined(file, left_out=(), **told):
-    path = pathlib.Path(probes.__file__).with_name(file)
+    path = pathlib.Path(trial_kernels.__file__).with_name(file)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", RUN, path, json.dumps({"not": left_out, **told})],
         capture_output=True,
@@ -74,10 +78,13 @@ def test_everything_standing_is_full():
     assert diagnosis.level(findings) == "full"
 
 
-def test_memory_by_watchdog_is_standard():
+def test_memory_by_watchdog_is_standard_and_how_to_get_more_is_said():
     findings, missing = judged(groups_version=0, oom_kills=0)
     assert missing == {"control group"}
     assert diagnosis.level(findings) == "standard"
+    [fix] = [finding.fix for finding in findings if not finding.is_active]
+    assert "`Delegate=yes`" in fix
+    assert "`systemd-run --user --scope -p Delegate=yes interpreter-bot …`" in fix
 
 
 def test_group_that_did_not_kill_is_not_called_one_that_bounds():
@@ -91,6 +98,24 @@ def test_any_wall_with_a_hole_is_none(check):
     findings, missing = judged(inside=dict(seen().inside) | {check: (["went through"], "")})
     assert [diagnosis._INSIDE[name] for name in missing] == [check]
     assert diagnosis.level(findings) == "none"
+
+
+def test_a_frozen_session_that_runs_is_told_and_no_hole():
+    findings, missing = judged(frozen_cores=0.9)
+    assert missing == {"idle sessions"}
+    assert diagnosis.level(findings) == "full"
+
+
+def test_weights_that_divide_nothing_are_told_and_no_hole():
+    findings, missing = judged(small_share=0.5)
+    assert missing == {"shares of people"}
+    assert diagnosis.level(findings) == "full"
+
+
+def test_variables_that_are_lost_are_told_and_no_hole():
+    findings, missing = judged(variables="snapshots.enabled is false")
+    assert missing == {"variables"}
+    assert diagnosis.level(findings) == "full"
 
 
 def test_silent_probe_is_no_wall():
@@ -110,7 +135,7 @@ def test_what_is_no_wall_is_told_and_no_hole(check):
 @pytest.mark.parametrize("kind", sorted(OWN))
 def test_namespace_of_the_host_is_no_wall(kind):
     one, two = seen().outside
-    shared = probes.Outside(two.uids, two.uid, dict(two.namespaces) | {kind: OWN[kind]})
+    shared = trial_kernels.Outside(two.uids, two.uid, dict(two.namespaces) | {kind: OWN[kind]})
     findings, missing = judged(outside=(one, shared))
     assert "namespaces" in missing
     assert diagnosis.level(findings) == "none"
@@ -119,13 +144,13 @@ def test_namespace_of_the_host_is_no_wall(kind):
 def test_namespace_of_the_neighbour_is_no_wall():
     one, two = seen().outside
     shared = dict(two.namespaces) | {"pid": one.namespaces["pid"]}
-    _, missing = judged(outside=(one, probes.Outside(two.uids, two.uid, shared)))
+    _, missing = judged(outside=(one, trial_kernels.Outside(two.uids, two.uid, shared)))
     assert missing == {"namespaces"}
 
 
 def test_root_of_the_host_is_no_wall():
     one, two = seen().outside
-    root = probes.Outside(frozenset({0, 1001}), one.uid, one.namespaces)
+    root = trial_kernels.Outside(frozenset({0, 1001}), one.uid, one.namespaces)
     findings, missing = judged(outside=(root, two))
     assert missing == {"user namespace"}
     assert diagnosis.level(findings) == "none"
@@ -133,7 +158,7 @@ def test_root_of_the_host_is_no_wall():
 
 def test_shared_user_id_is_told_and_no_hole():
     one, two = seen().outside
-    twin = probes.Outside(one.uids, one.uid, two.namespaces)
+    twin = trial_kernels.Outside(one.uids, one.uid, two.namespaces)
     findings, missing = judged(outside=(one, twin))
     assert missing == {"user id per session"}
     assert diagnosis.level(findings) == "full"
@@ -193,6 +218,17 @@ def test_host_that_lacks_room_is_told(tmp_path):
     assert not (tmp_path / "d").exists()
 
 
+def test_what_holds_the_disk_is_said(tmp_path):
+    inner = tmp_path / "workspaces" / "0" / "data"
+    inner.mkdir(parents=True)
+    (inner / "f").write_bytes(bytes(3 << 20))
+    (tmp_path / "x.db").write_bytes(bytes(1 << 20))
+    (tmp_path / "elsewhere").symlink_to("/usr")
+    bot = settings.Settings(paths=settings.Paths(data=tmp_path, runtime=tmp_path))
+    detail = diagnosis._disk(bot).detail
+    assert re.search(r"it holds 3(\.\d+)? MiB in workspaces, 1 MiB in x\.db", detail)
+
+
 @pytest.mark.parametrize(("open_files", "is_enough"), [(64, True), (1 << 30, False)])
 def test_a_bot_with_few_open_files_is_told(monkeypatch, open_files, is_enough):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
@@ -211,9 +247,9 @@ PATTERNS = {
 
 @pytest.mark.parametrize(("pattern", "limit"), PATTERNS)
 def test_a_handler_of_crashes_is_told(monkeypatch, pattern, limit):
-    monkeypatch.setattr(wall_checks, "_bytes_of", lambda _: pattern.encode())
+    monkeypatch.setattr(in_kernel_walls, "_bytes_of", lambda _: pattern.encode())
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
-    wrong, _ = wall_checks.core_dumps({})
+    wrong, _ = in_kernel_walls.core_dumps({})
     assert bool(wrong) is PATTERNS[pattern, limit]
 
 
@@ -233,12 +269,12 @@ def test_old_kernel_is_named():
 def test_wall_checks_see_what_goes_through_where_there_are_no_walls(tmp_path):
     """A probe that finds nothing anywhere would prove nothing."""
     bot = settings.Settings()
-    small = probes._small(bot, tmp_path)
-    with probes._canaries(tmp_path, small, bot) as told:
+    small = trial_kernels._small(bot, tmp_path)
+    with trial_kernels._canaries(tmp_path, small, bot) as told:
         # Being root, it would really write; and what is denied differs by machine.
         left_out = ["read_only_root", "privileges", "system_calls", "nested", "python"]
         left_out += ["core_dumps"]
-        wrong = unconfined("wall_checks.py", left_out, **told)
+        wrong = unconfined("in_kernel_walls.py", left_out, **told)
     # subprocess closes descriptors; what goes wrong without is seen in a kernel only.
     assert wrong.pop("descriptors") == []
     assert all(wrong.values()), wrong
@@ -248,14 +284,14 @@ def test_limit_checks_see_what_goes_through_where_there_are_no_limits():
     told = {"memory_bytes": MIB, "processes": 4, "cpu_cores": 0.1, "spinners": 1}
     told |= {"is_by_affinity": True, "processors": os.cpu_count(), "file_bytes": MIB}
     told |= {"open_files": 64, "temporary_bytes": MIB}
-    wrong = unconfined("limit_checks.py", **told)
+    wrong = unconfined("in_kernel_limits.py", **told)
     assert all(wrong.values()), wrong
 
 
 def test_probe_leaves_the_environment_as_it_was(tmp_path):
     before = dict(os.environ)
     bot = settings.Settings()
-    with probes._canaries(tmp_path, probes._small(bot, tmp_path), bot) as told:
+    with trial_kernels._canaries(tmp_path, trial_kernels._small(bot, tmp_path), bot) as told:
         assert told["variable"] in os.environ
     assert dict(os.environ) == before
 
@@ -266,4 +302,4 @@ def test_kernel_that_says_nothing_is_heard_as_silence():
             show(values.Text("stdout", "hello\n"))
             return values.Finished(values.Ending.OK, 0.0)
 
-    assert asyncio.run(probes._look(Mute(), "limit_checks.py", {"mark": "m"})) == {}
+    assert asyncio.run(trial_kernels._look(Mute(), "in_kernel_limits.py", {"mark": "m"})) == {}

@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 
-from interpreter_bot.guest import html_displays, plotly_traces, preloads, previews
+from interpreter_bot.guest import html_displays, plotly_drawing, preloads, static_figure_pictures
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -89,12 +89,12 @@ def test_other_traces_have_a_page_and_no_preview(kind):
 def test_a_preview_leaves_the_figures_of_user_code_alone():
     plots = importlib.import_module("matplotlib.pyplot")
     before = plots.get_fignums()
-    previews.draw(figure({"y": [1, 2]}))
+    static_figure_pictures.draw(figure({"y": [1, 2]}))
     assert plots.get_fignums() == before
 
 
 def test_very_many_points_are_thinned_out():
-    along, up = plotly_traces.points(
+    along, up = plotly_drawing.points(
         {"x": list(range(500_000)), "y": list(range(500_000))}, "x", "y"
     )
     assert len(along) == len(up) <= 20_000

@@ -22,6 +22,8 @@ print(json.dumps(sorted(sys.modules)))
         ("limits", set()),
         ("doctor", set()),
         ("execute", set()),
+        # The process of the kernels has neither models nor platforms nor a database.
+        ("host", {"aiohttp"}),
         ("ask", {"aiohttp", "openai", "sqlalchemy"}),
         ("run", HEAVY),
     ],

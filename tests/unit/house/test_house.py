@@ -31,17 +31,25 @@ NAMES_THAT_SAY_NOTHING = {
 # One name for the same job on another platform, for the two ends of a protocol, for a domain
 # module and its table, for what each layer asks of the one above.
 NAMES_THAT_REPEAT = {
-    *("api_errors", "interactions", "message_events", "message_parsing", "modals", "permissions"),
+    *(
+        "answer_contents",
+        "api_errors",
+        "message_events",
+        "message_parsing",
+        "modals",
+        "permissions",
+    ),
     *("replies", "requests_in_flight", "startup"),
-    *("control_channels", "forkservers", "markdown"),
-    *("executions", "turns"),
+    *("control_channels", "command_effects", "interactions", "markdown", "preferences"),
+    *("snapshots", "turns"),
     *("ports", "__main__"),
 }
-# Words of the field that happen to end so: Kubernetes meters, Jupyter provisions, browsers render.
-GERUNDS_OF_THE_FIELD = {"metering", "provisioning", "rendering"}
+# Words of the field that happen to end so: Kubernetes meters, Jupyter provisions, browsers render,
+# providers host.
+GERUNDS_OF_THE_FIELD = {"hosting", "metering", "provisioning", "rendering"}
 # What each object is called wherever it is handed in.
 PARAMETERS = {
-    "conversations.Conversations": "service",
+    "session_service.SessionService": "service",
     "settings.Settings": "config",
     "settings.Discord": "config",
     "settings.Slack": "config",

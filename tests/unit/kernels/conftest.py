@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from interpreter_bot.kernels.metering import session_processes
+from interpreter_bot.kernels.metering import session_metering
 
 START = "import ctypes, mmap, os, sys, threading, time\nMIB = 1 << 20\n"
 READY = "\nprint('ready', flush=True)\ntime.sleep(60)\n"
@@ -27,7 +27,7 @@ def session():
         )
         started.append(process)
         assert process.stdout.readline() == "ready\n"
-        found = session_processes.SessionProcesses(process.pid)
+        found = session_metering.SessionProcesses(process.pid)
         found.process = process
         return found
 

@@ -16,12 +16,12 @@ class Starts:
         self.begun = []
         self._ends = {}
 
-    def begin(self, key):
+    def begin(self, key, person=""):
         self._ends[key] = asyncio.Event()
-        return asyncio.create_task(self._start(key))
+        return asyncio.create_task(self._start(key, person or key))
 
-    async def _start(self, key):
-        async with self.admissions.place(key):
+    async def _start(self, key, person):
+        async with self.admissions.place(key, person):
             self.begun.append(key)
             await self._ends[key].wait()
 
@@ -128,3 +128,25 @@ async def test_nobody_is_told_of_a_short_wait():
     await starts.end("a")
     await telling
     assert told == []
+
+
+async def test_nobody_waits_for_all_starts_of_somebody_else():
+    starts = Starts(1)
+    greedy = [starts.begin(f"a{number}", "a") for number in range(30)]
+    await settled()
+    others = [starts.begin("b0", "b"), starts.begin("b1", "b"), starts.begin("c0", "c")]
+    await settled()
+    assert starts.admissions.ahead("c0") <= 4
+    for _ in range(4):
+        await starts.end(starts.begun[-1])
+    # New ones do not keep those away who have waited for longer.
+    others.append(starts.begin("c1", "c"))
+    await settled()
+    while len(starts.begun) < len(greedy) + len(others):
+        await starts.end(starts.begun[-1])
+    await starts.end(starts.begun[-1])
+    await asyncio.gather(*greedy, *others)
+    order = starts.begun
+    assert order[:6] == ["a0", "a1", "b0", "c0", "a2", "b1"]
+    assert order[6:8] == ["a3", "c1"] or order[6:8] == ["c1", "a3"]
+    assert [key for key in order if key[0] == "a"] == [f"a{number}" for number in range(30)]

@@ -72,7 +72,7 @@ def test_images_are_decoded(mime, data):
     ],
 )
 def test_an_image_that_is_none_falls_back(mime, form):
-    assert choose({mime: form, "text/html": "<b>"}) == values.Html(html="<b>")
+    assert choose({mime: form, "text/html": "<b>"}) == values.Html(html=b"<b>")
 
 
 def test_a_magic_of_another_kind_falls_back():
@@ -94,7 +94,7 @@ def test_a_table_wins_over_html():
 
 def test_html_wins_over_the_figure_it_was_made_of():
     data = {"application/vnd.plotly.v1+json": {"data": []}, "text/html": "<div>"}
-    assert choose(data) == values.Html(html="<div>")
+    assert choose(data) == values.Html(html=b"<div>")
 
 
 def test_a_wide_and_long_table_is_cut_and_keeps_its_counts():
@@ -129,7 +129,7 @@ def test_a_wide_and_long_table_is_cut_and_keeps_its_counts():
 )
 def test_a_table_that_is_none_falls_back(wrong):
     data = {mime_bundles.TABLE_MIME: TABLE | wrong, "text/html": "<table>"}
-    assert choose(data) == values.Html(html="<table>")
+    assert choose(data) == values.Html(html=b"<table>")
 
 
 def test_json_is_indented_and_harmless():

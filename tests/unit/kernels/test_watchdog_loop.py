@@ -3,38 +3,53 @@
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import logging
 import os
 import signal
 import subprocess
 import threading
 import time
+import types
 
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.kernels import end_reasons, session_monitors, watchdog_loop
-from interpreter_bot.kernels.files import scans
-from interpreter_bot.kernels.metering import deleted_files, procfs, session_processes
+from interpreter_bot.kernels import (
+    kernel_loss_reasons,
+    person_shares,
+    session_monitors,
+    snapshots,
+    watchdog_loop,
+)
+from interpreter_bot.kernels.files import directory_contents
+from interpreter_bot.kernels.metering import deleted_files, procfs, session_metering
 
 MIB = settings.MIB
 LIMITS = settings.Limits(memory_bytes=512 * MIB, workspace_bytes=64 * MIB, workspace_files=100)
-FINE = session_processes.Reading(MIB, 0.0, 2)
+FINE = session_metering.Reading(MIB, 0.0, 2)
 LATE = dataclasses.replace(FINE, is_late=True)
-NOTHING = scans.DirectoryUsage(0, 0, is_partial=False, is_over=False)
+NOTHING = directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over=False)
 
 
 class Kernel:
+    id = "k"
     is_busy = True
     is_alive = True
 
+    is_frozen = False
+
     def __init__(self):
+        self.last_used = time.monotonic()
         self.condemned = []
         self.interrupted = []
 
     def kill_with_reason(self, ending, reason):
         self.condemned.append((ending, reason))
         self.is_alive = False
+
+    async def freeze(self):
+        self.is_frozen = True
 
     def interrupt_with_reason(self, ending, reason):
         self.interrupted.append((ending, reason))
@@ -45,7 +60,9 @@ class Session:
 
     def __init__(self, directory, *, reading=FINE, usage=NOTHING, held=0, hidden=0, wait=None):
         self.kernel = Kernel()
-        self.provisioner = self.workspace = self
+        self.workspace = self
+        self.provisioner = types.SimpleNamespace(usage=lambda: self)
+        self.person, self.weight = str(id(self)), 1.0
         self.directory = directory
         self.looks = self.at_once = self.most_at_once = 0
         self.threads = set()
@@ -56,11 +73,10 @@ class Session:
         self._reading, self._usage, self._wait = reading, usage, wait
         self._deleted = deleted_files.Deleted(held, hidden, is_late=False)
 
-    def memory_bytes(self):
+    def counted_bytes(self):
         return self.group_bytes
 
-    def processes(self):
-        return self
+    have_moved = staticmethod(session_metering.SessionProcesses.have_moved)
 
     def reading(self, *, enough_bytes, most_bytes, shared):
         assert shared == ({} if not self.looks else self._deleted.shared)
@@ -87,6 +103,9 @@ class Session:
     async def usage(self):
         return self._usage
 
+    async def variables_usage(self, *, most_bytes):
+        return NOTHING
+
     def written_bytes(self):
         return 0
 
@@ -98,9 +117,22 @@ def _no_other_reasons(monkeypatch):
     monkeypatch.setattr(session_monitors, "TICK_SECONDS", 0.01)
 
 
+def configured(tmp_path, **kernels):
+    return settings.Settings(
+        limits=LIMITS,
+        kernels=settings.Kernels(**kernels),
+        paths=settings.Paths(data=tmp_path, runtime=tmp_path),
+    )
+
+
+def not_saving(config):
+    return snapshots.Snapshots(config, b"")
+
+
 @contextlib.asynccontextmanager
-async def watched(tmp_path, live):
-    task = asyncio.create_task(watchdog_loop.watch(live, tmp_path, LIMITS))
+async def watched(tmp_path, live, **kernels):
+    config = configured(tmp_path, **kernels)
+    task = asyncio.create_task(watchdog_loop.watch(live, config, not_saving(config)))
     try:
         yield task
     finally:
@@ -132,20 +164,24 @@ async def test_one_that_takes_for_ever_to_look_at_costs_nobody_else_a_look(tmp_p
 
 
 CONDEMNED = {
-    "late": ({"reading": LATE}, values.Ending.STOPPED, end_reasons.HIDING),
-    "hiding": ({"reading": dataclasses.replace(FINE, hidden=1)}, "stopped", end_reasons.HIDING),
-    "hiding files": ({"hidden": 1}, "stopped", end_reasons.HIDING),
+    "late": ({"reading": LATE}, values.Ending.STOPPED, kernel_loss_reasons.HIDING),
+    "hiding": (
+        {"reading": dataclasses.replace(FINE, hidden=1)},
+        "stopped",
+        kernel_loss_reasons.HIDING,
+    ),
+    "hiding files": ({"hidden": 1}, "stopped", kernel_loss_reasons.HIDING),
     "sockets": (
         {"reading": dataclasses.replace(FINE, socket_bytes=576 * MIB)},
         "stopped",
-        end_reasons.HIDING,
+        kernel_loss_reasons.HIDING,
     ),
     "memory": (
-        {"reading": session_processes.Reading(577 * MIB, 0.0, 2)},
+        {"reading": session_metering.Reading(577 * MIB, 0.0, 2)},
         "out of memory",
-        end_reasons.over_memory(512 * MIB),
+        kernel_loss_reasons.over_memory(512 * MIB),
     ),
-    "deleted files": ({"held": 81 * MIB}, "stopped", end_reasons.workspace_full(LIMITS)),
+    "deleted files": ({"held": 81 * MIB}, "stopped", kernel_loss_reasons.workspace_full(LIMITS)),
 }
 
 
@@ -160,10 +196,14 @@ async def test_who_goes_too_far_is_condemned_with_its_own_reason(tmp_path, why):
 
 
 INTERRUPTED = {
-    "a little too much": ({"held": 65 * MIB}, end_reasons.workspace_full(LIMITS)),
+    "a little too much": ({"held": 65 * MIB}, kernel_loss_reasons.workspace_full(LIMITS)),
     "what cannot be counted": (
-        {"usage": scans.DirectoryUsage(5, 5, is_partial=True, is_over=True, is_uncountable=True)},
-        end_reasons.UNCOUNTABLE,
+        {
+            "usage": directory_contents.DirectoryUsage(
+                5, 5, is_partial=True, is_over=True, is_uncountable=True
+            )
+        },
+        kernel_loss_reasons.UNCOUNTABLE,
     ),
 }
 
@@ -201,7 +241,7 @@ async def test_a_full_disk_ends_who_holds_most_after_all_were_looked_at(tmp_path
     monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: next(is_full, False))
     async with watched(tmp_path, {"small": small, "large": large}):
         await until(lambda: small.kernel.condemned or large.kernel.condemned)
-        assert large.kernel.condemned == [(values.Ending.STOPPED, end_reasons.DISK_FULL)]
+        assert large.kernel.condemned == [(values.Ending.STOPPED, kernel_loss_reasons.DISK_FULL)]
         assert not small.kernel.condemned
 
 
@@ -215,8 +255,9 @@ async def test_who_cannot_be_looked_at_is_told_to_the_log(tmp_path, caplog):
 async def test_what_waits_in_sockets_counts_beside_a_group(tmp_path, group, waiting, ends):
     session = Session(tmp_path)
     session.group_bytes, session.waiting_bytes = group * MIB, waiting * MIB
-    await session_monitors.SessionMonitor(session, LIMITS, None).check()
-    assert session.kernel.condemned == [(values.Ending.STOPPED, end_reasons.HIDING)] * ends
+    config = configured(tmp_path)
+    await session_monitors.SessionMonitor(session, config, None, not_saving(config)).check()
+    assert session.kernel.condemned == [(values.Ending.STOPPED, kernel_loss_reasons.HIDING)] * ends
 
 
 @pytest.fixture
@@ -246,7 +287,7 @@ async def test_a_session_that_rests_is_looked_at_once_and_again_when_it_moves(
         os.kill(resting, signal.SIGCONT)
         await until(lambda: len(looks) > 1)
         session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
-        await until(lambda: not session_processes.have_moved(session.seen_clocks))
+        await until(lambda: not session.have_moved(session.seen_clocks))
         await asyncio.sleep(0.2)
         seen = len(looks)
         session.kernel.is_busy = True
@@ -290,7 +331,7 @@ async def test_what_was_not_seen_is_looked_for_again_although_it_rests(tmp_path,
     session.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
     async with watched(tmp_path, {"it": session}):
         await until(lambda: session.kernel.condemned)
-        assert session.kernel.condemned == [(values.Ending.STOPPED, end_reasons.HIDING)]
+        assert session.kernel.condemned == [(values.Ending.STOPPED, kernel_loss_reasons.HIDING)]
 
 
 async def test_shared_memory_that_was_found_is_judged_although_the_session_rests(tmp_path, resting):
@@ -312,5 +353,73 @@ async def test_a_full_disk_ends_nobody_who_holds_little_and_does_not_grow(tmp_pa
         assert not small.kernel.condemned
         growing._deleted = dataclasses.replace(growing._deleted, bytes=2 * MIB + 1)
         await until(lambda: growing.kernel.condemned)
-        assert growing.kernel.condemned == [(values.Ending.STOPPED, end_reasons.DISK_FULL)]
+        assert growing.kernel.condemned == [(values.Ending.STOPPED, kernel_loss_reasons.DISK_FULL)]
         assert not small.kernel.condemned
+
+
+async def test_a_session_is_frozen_once_nobody_uses_it_and_looked_at_rarely(
+    tmp_path, resting, monkeypatch
+):
+    idle, busy = Session(tmp_path), Session(tmp_path)
+    idle.kernel.is_busy = False
+    idle.seen_clocks = {resting: procfs.clock_nanoseconds(resting)}
+    looks = count_looks(idle, monkeypatch)
+    async with watched(tmp_path, {"idle": idle, "busy": busy}, freeze_seconds=0.3):
+        await until(lambda: idle.kernel.is_frozen)
+        assert time.monotonic() >= idle.kernel.last_used + 0.3
+        before, asked = len(looks), []
+        monkeypatch.setattr(idle, "have_moved", lambda _: asked.append(1))
+        await asyncio.sleep(1.0)
+        assert len(looks) == before
+        assert len(asked) <= 3
+        assert not busy.kernel.is_frozen
+
+
+async def test_the_machine_is_looked_at_rarely_while_all_are_frozen(tmp_path, monkeypatch):
+    monkeypatch.setattr(session_monitors, "TICK_SECONDS", 0.01)
+    weighed, looks = [], []
+    monkeypatch.setattr(person_shares, "weigh", lambda awake: weighed.append(len(awake)))
+    monkeypatch.setattr(watchdog_loop, "_is_full", lambda *_: bool(looks.append(1)))
+    one = Session(tmp_path)
+    one.kernel.is_frozen = True
+    async with watched(tmp_path, {"one": one}):
+        await until(lambda: len(weighed) >= 20)
+        assert set(weighed) == {0}
+        assert 3 <= len(looks) <= len(weighed) / 3
+        one.kernel.is_frozen = False
+        weighed.clear()
+        looks.clear()
+        await until(lambda: len(weighed) >= 20)
+        assert len(looks) >= len(weighed) - 2
+
+
+async def test_a_session_is_never_frozen_where_the_settings_say_so(tmp_path):
+    idle = Session(tmp_path)
+    idle.kernel.is_busy = False
+    async with watched(tmp_path, {"idle": idle}, freeze_seconds=0):
+        await until(lambda: idle.looks > 20)
+    assert not idle.kernel.is_frozen
+
+
+async def test_a_session_in_the_background_has_a_budget_before_it_is_frozen(tmp_path, monkeypatch):
+    idle, used = Session(tmp_path), [7.0]
+    idle.kernel.is_busy = False
+    monkeypatch.setattr(idle, "cpu_seconds", lambda: used[0], raising=False)
+    kernels = {"freeze_seconds": 0.01, "background_seconds": 5}
+    async with watched(tmp_path, {"idle": idle}, **kernels):
+        await until(lambda: idle.looks > 20)
+        assert not idle.kernel.is_frozen
+        used[0] = 12.0
+        await until(lambda: idle.kernel.is_frozen)
+
+
+async def test_a_session_that_runs_on_although_it_is_frozen_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(watchdog_loop, "_FROZEN_TICKS", 2)
+    restless = Session(tmp_path)
+    restless.kernel.is_busy = False
+    restless.kernel.is_frozen = True
+    nanoseconds = itertools.count(0, 100_000_000)
+    monkeypatch.setattr(restless, "clocks", lambda: {1: next(nanoseconds)})
+    async with watched(tmp_path, {"it": restless}):
+        await until(lambda: restless.kernel.condemned)
+        assert restless.kernel.condemned == [(values.Ending.STOPPED, kernel_loss_reasons.RESTLESS)]

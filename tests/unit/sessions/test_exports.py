@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from interpreter_bot.sessions import exports, histories
+from interpreter_bot.sessions import exports, past_turns
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def sources(status, answer="", parts=()):
-    turn = histories.PastTurn(
+    turn = past_turns.PastTurn(
         id=1,
         person="p",
         request="go",
@@ -27,7 +27,7 @@ def sources(status, answer="", parts=()):
     return [cell["source"] for cell in written["cells"]][1:]
 
 
-SAID = (histories.PastText("First, [x](sandbox:/x)."),)
+SAID = (past_turns.PastText("First, [x](sandbox:/x)."),)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ SAID = (histories.PastText("First, [x](sandbox:/x)."),)
         (
             "interrupted",
             "",
-            (histories.PastCode(0, "1"),),
+            (past_turns.PastCode(0, "1"),),
             ["1", "*The bot was restarted in the middle of this.*"],
         ),
         ("running", "", SAID, [SAID[0].text]),

@@ -1,4 +1,5 @@
 import hashlib
+import os
 
 import pytest
 
@@ -36,6 +37,18 @@ async def test_a_fresh_file_is_never_discarded(files):
     assert await files.listed() == frozenset()
     await files.discard([digest])
     assert await files.load(digest) is not None
+
+
+async def test_what_a_killed_bot_left_half_written_is_discarded(files, tmp_path):
+    digest = await files.keep(b"whole")
+    left, writing = (tmp_path / "kept" / digest[:2] / name for name in (".left", ".writing"))
+    for one in (left, writing):
+        one.write_bytes(b"ha")
+    os.utime(left, (0, 0))
+    await files.discard([])
+    assert not left.exists()
+    assert writing.exists()
+    assert await files.load(digest) == b"whole"
 
 
 async def test_no_room_is_a_sentence(tmp_path):

@@ -3,6 +3,30 @@
 const FIRST_MILLISECONDS = 250;
 const LONGEST_MILLISECONDS = 8000;
 
+const KEPT = "interpreter-bot-key";
+const NONE = "none";
+
+// Cookies know no ports, so ours is sent to whatever else is served on this host. What is kept here
+// is seen by this page alone; it comes once, behind the # of the address. Any page may lead here
+// with a made-up one: it is tried after the one that is kept, and kept once it was of use.
+function knownKeys() {
+  const given = /^#key=([0-9a-f]{64})$/.exec(location.hash)?.[1];
+  if (given) history.replaceState(null, "", "/");
+  return [...new Set([localStorage.getItem(KEPT), given])].filter(Boolean);
+}
+
+const untried = knownKeys();
+
+/** The key that requests of this page have to show. */
+export let pageKey;
+
+function tryNextKey() {
+  pageKey = untried.shift() ?? NONE;
+  if (pageKey === NONE) location.replace("/?locked");
+}
+
+tryNextKey();
+
 export class Connection {
   /** @param {{opened(): void, closed(): void, heard(message: object): void}} user */
   constructor(user) {
@@ -21,9 +45,13 @@ export class Connection {
   open() {
     clearTimeout(this.timer);
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const socket = new WebSocket(`${scheme}//${location.host}/live`);
+    const key = pageKey;
+    const socket = new WebSocket(`${scheme}//${location.host}/live`, ["interpreter-bot", key]);
     this.socket = socket;
+    let wasOpen = false;
     socket.onopen = () => {
+      wasOpen = true;
+      localStorage.setItem(KEPT, key);
       this.pause = FIRST_MILLISECONDS;
       this.user.opened();
     };
@@ -33,9 +61,19 @@ export class Connection {
     socket.onclose = () => {
       if (this.socket !== socket) return;
       this.user.closed();
+      if (!wasOpen) this.checkKey(key);
       this.timer = setTimeout(() => this.open(), this.pause * (0.7 + 0.6 * Math.random()));
       this.pause = Math.min(this.pause * 2, LONGEST_MILLISECONDS);
     };
+  }
+
+  /** Scripts are not told why a handshake failed, so ask. A key that is refused is given up. */
+  async checkKey(key) {
+    const headers = { "Interpreter-Bot-Key": key };
+    const answer = await fetch("/live", { method: "POST", headers }).catch(() => null);
+    if (key !== pageKey || key === NONE || ![401, 403].includes(answer?.status)) return;
+    tryNextKey();
+    this.hurry();
   }
 
   /** Say something; tells whether it went out. */

@@ -14,7 +14,7 @@ const ID = /^[A-Za-z0-9_-]{16,64}$/;
 const ELSEWHERE_MILLISECONDS = 2000;
 const TWICE_MILLISECONDS = 2000;
 const OFFLINE = "There is no connection right now.";
-const COMMANDS = new Set(["files", "limits", "model", "approval", "usage", "stop", "reset", "notebook", "help"]);
+const COMMANDS = new Set(["files", "variables", "limits", "model", "approval", "usage", "stop", "reset", "notebook", "help"]);
 const pending = new Map();
 let about = null;
 let thread = "";
@@ -256,6 +256,7 @@ menuOf([
   ["Download as notebook", saveNotebook],
   ["Model", () => say({ do: "show", panel: "model" })],
   ["Approval", () => say({ do: "show", panel: "approval" })],
+  ["Variables", () => say({ do: "show", panel: "variables" })],
   ["Usage", () => say({ do: "show", panel: "usage" })],
   ["Limits", () => say({ do: "show", panel: "limits" })],
   ["Help", () => say({ do: "show", panel: "help" })],

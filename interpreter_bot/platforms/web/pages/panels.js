@@ -1,4 +1,4 @@
-// What is shown beside a conversation: files, limits, models, usage, help.
+// What is shown beside a conversation: files, variables, limits, models, usage, help.
 
 import { count, el, plain, size } from "./dom.js";
 import { closePanel, openPanel } from "./dialogs.js";
@@ -49,6 +49,10 @@ const DRAWERS = {
     const more = order.indexOf(holds) > order.indexOf(chosen)
       ? el("p", { class: "notice" }, `Who runs this bot wants more, which holds: ${APPROVALS[holds].toLowerCase()}`) : null;
     openPanel("Approval", el("fieldset", {}, el("legend", { class: "muted" }, "Are you asked before the model's code runs?"), choices), ...[more].filter(Boolean));
+  },
+
+  variables({ rows: all }) {
+    openPanel("Variables", rows(all));
   },
 
   usage({ rows: all }) {

@@ -1,5 +1,6 @@
 // Files on their way up. The browser streams them from the disk; none is read into memory here.
 
+import { pageKey } from "./connection.js";
 import { $, address, el, icon, named, size } from "./dom.js";
 
 export class Uploads {
@@ -81,6 +82,7 @@ export class Uploads {
     request.onabort = () => this.remove(item);
     request.open("POST", address("/upload", { thread: this.thread, name: file.name }));
     request.setRequestHeader("Content-Type", "application/octet-stream");
+    request.setRequestHeader("Interpreter-Bot-Key", pageKey);
     request.send(file);
     this.of(item.thread).push(item);
     this.draw(item.thread);

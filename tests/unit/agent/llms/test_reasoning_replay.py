@@ -12,6 +12,7 @@ from interpreter_bot import logs, settings
 from interpreter_bot.agent import chat_messages, transcripts
 from interpreter_bot.agent.llms import catalogues, reasoning_replay
 from interpreter_bot.agent.loops import OutcomeKind
+from tests.fakes import anthropic_server
 from tests.fakes import openai_minds as minds
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
@@ -24,6 +25,7 @@ MINDS = pytest.mark.parametrize(
         ("chat", minds.DeepSeek),
         ("chat", minds.OpenRouter),
         ("responses", minds.OpenAI),
+        ("anthropic", anthropic_server.Claude),
     ],
 )
 TWO = [
@@ -76,7 +78,12 @@ async def test_what_was_sent_before_is_sent_again_byte_by_byte(protocol, mind):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "mind"), [("chat", minds.DeepSeek), ("responses", minds.OpenAI)]
+    ("protocol", "mind"),
+    [
+        ("chat", minds.DeepSeek),
+        ("responses", minds.OpenAI),
+        ("anthropic", anthropic_server.Claude),
+    ],
 )
 async def test_another_model_is_given_nothing_and_the_first_its_own_again(protocol, mind):
     replies = [server.code("1"), server.text("a"), server.text("b"), server.text("c")]
@@ -89,7 +96,7 @@ async def test_another_model_is_given_nothing_and_the_first_its_own_again(protoc
         await stage.run()
         first, model = stage.catalogue, stage.model
         stage.model = model.model_copy(update={"name": "other"})
-        keys = {"OPENAI_API_KEY": pydantic.SecretStr(stage.server.api_key)}
+        keys = {model.api_key_variable: pydantic.SecretStr(stage.server.api_key)}
         stage.catalogue = catalogues.Catalogue(
             [stage.model], keys=keys, patience=settings.Patience()
         )
@@ -101,12 +108,13 @@ async def test_another_model_is_given_nothing_and_the_first_its_own_again(protoc
         await stage.run()
         others, own = (json.dumps(one.messages) for one in stage.server.requests[-2:])
     assert stage.transcript.entries[-1].text == "c"
-    thoughts = ("(scripted", "gAAAscripted", "fc_", "msg_")
-    if protocol == "responses":
+    thoughts = ("(scripted", "+scripted", "gAAAscripted", "fc_", "msg_")
+    if protocol != "chat":
         assert stage.server.refusals == []
         assert not any(thought in others for thought in thoughts)
-        assert "gAAAscripted" in own
-        assert "gAAAother" not in own
+        mark = "gAAA" if protocol == "responses" else "Signed+"
+        assert f"{mark}scripted" in own
+        assert f"{mark}other" not in own
     else:
         # It asks for thoughts of its own, and is given a stand-in.
         assert len(stage.server.refusals) == 1
@@ -115,7 +123,12 @@ async def test_another_model_is_given_nothing_and_the_first_its_own_again(protoc
 
 
 @pytest.mark.parametrize(
-    ("protocol", "mind"), [("chat", minds.Gemini), ("responses", minds.OpenAI)]
+    ("protocol", "mind"),
+    [
+        ("chat", minds.Gemini),
+        ("responses", minds.OpenAI),
+        ("anthropic", anthropic_server.Claude),
+    ],
 )
 async def test_refused_reasoning_is_left_out_once_and_forgotten(protocol, mind):
     thinking = mind()
@@ -281,5 +294,6 @@ def test_whole_requests_are_not_logged_at_any_level(monkeypatch):
     monkeypatch.setattr(root, "handlers", list(root.handlers))
     monkeypatch.setattr(root, "level", root.level)
     logs.configure("debug", is_json=False)
-    assert not logging.getLogger("openai._base_client").isEnabledFor(logging.DEBUG)
+    for name in ("openai", "anthropic"):
+        assert not logging.getLogger(f"{name}._base_client").isEnabledFor(logging.DEBUG)
     logging.captureWarnings(False)

@@ -17,7 +17,7 @@ from interpreter_bot.agent import (
     observations,
     prompt_texts,
 )
-from interpreter_bot.agent.llms import catalogues, fenced_prompts, sdk_errors, tool_support
+from interpreter_bot.agent.llms import catalogues, sdk_errors, small_model_remedies, tool_support
 from interpreter_bot.agent.loops import OutcomeKind
 from tests.fakes import openai_server as server
 from tests.unit.agent import scripts
@@ -284,10 +284,12 @@ def test_a_model_without_tools_may_say_what_it_was_told(answer):
     question = "[a.csv is at /mnt/data/a.csv. 7 rows, 3 columns.]\n29.699\n\nAll columns"
     system = "Today is 2030-01-31."
     prompt = chat_messages.Prompt(system=system, messages=(chat_messages.UserMessage(question),))
-    started = time.perf_counter()
-    assert not fenced_prompts.objection(chat_messages.Reply(text=answer), prompt, is_small=True)
-    assert time.perf_counter() - started < 2
-    assert fenced_prompts.objection(
+    started = time.process_time()
+    assert not small_model_remedies.objection(
+        chat_messages.Reply(text=answer), prompt, is_small=True
+    )
+    assert time.process_time() - started < 2
+    assert small_model_remedies.objection(
         chat_messages.Reply(text=f"{answer} 12.5"), prompt, is_small=True
     )
 

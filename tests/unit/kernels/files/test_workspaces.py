@@ -15,8 +15,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from interpreter_bot import errors, settings
-from interpreter_bot.kernels.files import transfers, workspaces
+from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels.files import copies_in_and_out, workspaces
+from interpreter_bot.sessions import artifact_collection
+from interpreter_bot.text import file_names
 
 KIB, MIB = settings.KIB, settings.MIB
 LIMITS = settings.Limits(workspace_bytes=4 * MIB, workspace_files=20, upload_bytes=2 * MIB)
@@ -44,25 +46,25 @@ async def workspace(all_of_them):
 
 
 def _left_behind(workspace):
-    staging = workspace.directory.parent / transfers.STAGING
+    staging = workspace.directory.parent / copies_in_and_out.STAGING
     return os.listdir(workspace.directory), os.listdir(staging) if staging.exists() else []
 
 
-async def _bytes(workspace, name):
-    async with workspace.read(name) as content:
+async def _bytes(workspace, name, **options):
+    async with workspace.read(name, **options) as content:
         return b"".join([chunk async for chunk in content])
 
 
 def _check_name(name):
-    safe = workspaces.safe_name(name)
+    safe = file_names.safe_name(name)
     assert safe
-    assert len(safe.encode()) <= workspaces.NAME_BYTES
+    assert len(safe.encode()) <= file_names.NAME_BYTES
     assert safe.isprintable()
     assert not re.search(r"[/\\]", safe)
     assert safe not in (".", "..")
     assert safe[0] not in ".-~ "
     assert unicodedata.is_normalized("NFC", safe)
-    assert workspaces.safe_name(safe) == safe
+    assert file_names.safe_name(safe) == safe
     return safe
 
 
@@ -86,7 +88,7 @@ def test_safe_name_of_hostile_names(name):
     ],
 )  # fmt: skip
 def test_safe_name_keeps_what_it_can(name, safe):
-    assert workspaces.safe_name(name) == safe
+    assert file_names.safe_name(name) == safe
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -218,7 +220,9 @@ async def test_large_files_stream_through_little_memory(tmp_path):
     try:
         info = await workspace.put("large", _chunks(*[chunk] * 1024))
         with open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230
-            artifact = await workspace.collect(info, nowhere, most_bytes=64 * MIB)
+            artifact = await artifact_collection.copy(
+                workspace, info.name, nowhere, most_bytes=64 * MIB
+            )
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -245,7 +249,7 @@ async def test_growing_file_is_read_up_to_the_size_it_had(workspace):
     async with workspace.read("log") as content:
         size = 0
         async for chunk in content:
-            assert len(chunk) <= transfers.CHUNK_BYTES
+            assert len(chunk) <= copies_in_and_out.CHUNK_BYTES
             size += len(chunk)
             with path.open("ab") as file:
                 file.write(b"y" * MIB)
@@ -268,7 +272,9 @@ async def test_huge_sparse_file_is_refused_and_counts_what_it_holds(workspace):
     assert info.size_bytes == 10**12
     with pytest.raises(errors.FileTooLargeError):
         await _bytes(workspace, "sparse")
-    assert await workspace.usage() == workspaces.scans.DirectoryUsage(0, 1, False, False)
+    assert await workspace.usage() == workspaces.directory_contents.DirectoryUsage(
+        0, 1, False, False
+    )
 
 
 async def test_a_file_of_holes_is_not_given_back_but_may_be_read(workspace):
@@ -278,8 +284,10 @@ async def test_a_file_of_holes_is_not_given_back_but_may_be_read(workspace):
     (workspace.directory / "full").write_bytes(b"x" * 3 * MIB)
     full, holes = await workspace.list()
     with pytest.raises(errors.FileTooLargeError, match="holes"):
-        await workspace.collect(holes, io.BytesIO(), most_bytes=10 * MIB)
-    assert (await workspace.collect(full, io.BytesIO(), most_bytes=10 * MIB)).size_bytes == 3 * MIB
+        await artifact_collection.copy(workspace, holes.name, io.BytesIO(), most_bytes=10 * MIB)
+    assert (
+        await artifact_collection.copy(workspace, full.name, io.BytesIO(), most_bytes=10 * MIB)
+    ).size_bytes == 3 * MIB
     assert len(await _bytes(workspace, "holes")) == 3 * MIB
 
 
@@ -306,7 +314,7 @@ async def test_swapping_while_collecting_never_gives_the_secret(workspace):
     secret = workspace.directory.parent / "secret"
     secret.write_bytes(b"s" * 100)
     path, link = workspace.directory / "a", workspace.directory / "b"
-    end = time.monotonic() + 2
+    end = time.monotonic() + 1
 
     def swap():
         while time.monotonic() < end:
@@ -320,10 +328,12 @@ async def test_swapping_while_collecting_never_gives_the_secret(workspace):
     thread.start()
     seen = set()
     while thread.is_alive():
-        for info in (await workspace.list())[:1] or (workspaces.values.FileInfo("a", 0, 0),):
+        for info in (await workspace.list())[:1] or (values.FileInfo("a", 0, 0),):
             into = io.BytesIO()
             try:
-                artifact = await workspace.collect(info, into, most_bytes=1000)
+                artifact = await artifact_collection.copy(
+                    workspace, info.name, into, most_bytes=1000
+                )
             except errors.FileMissingError:
                 continue
             assert artifact.sha256 == hashlib.sha256(into.getvalue()).hexdigest()
@@ -335,9 +345,32 @@ async def test_swapping_while_collecting_never_gives_the_secret(workspace):
 async def test_collecting_is_bounded_and_passes_on_what_the_receiver_raises(workspace):
     info = await workspace.put("a", _chunks(b"x" * 11))
     with pytest.raises(errors.FileTooLargeError):
-        await workspace.collect(info, io.BytesIO(), most_bytes=10)
+        await artifact_collection.copy(workspace, info.name, io.BytesIO(), most_bytes=10)
     with pytest.raises(io.UnsupportedOperation):
-        await workspace.collect(info, io.BufferedReader(io.BytesIO()), most_bytes=11)
+        await artifact_collection.copy(
+            workspace, info.name, io.BufferedReader(io.BytesIO()), most_bytes=11
+        )
+
+
+async def test_reading_begins_where_it_is_wanted(workspace):
+    await workspace.put("a", _chunks(b"0123456789"))
+    assert await _bytes(workspace, "a", start=7) == b"789"
+    assert await _bytes(workspace, "a", start=11) == b""
+
+
+async def test_a_mark_is_known_to_whoever_opens_the_workspace_until_there_are_too_many(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(workspaces, "_MOST_MARKED", 4)
+    all_of_them = workspaces.Workspaces(tmp_path, LIMITS)
+    mark = await (await all_of_them.of("a")).mark()
+    workspace = await all_of_them.of("a")
+    await workspace.put("new", _chunks(b"x"))
+    assert [info.name for info in (await workspace.changes_since(mark)).files] == ["new"]
+    for _ in range(2):
+        await workspace.mark()
+    with pytest.raises(errors.WorkspaceError, match="not known any more"):
+        await workspace.changes_since(mark)
 
 
 async def test_changes_since_a_mark(workspace):
@@ -345,7 +378,7 @@ async def test_changes_since_a_mark(workspace):
         (workspace.directory / name).write_bytes(b"1")
     (workspace.directory / "old link").symlink_to("x")
     mark = await workspace.mark()
-    assert await workspace.changes_since(mark) == workspaces.Changes((), (), is_truncated=False)
+    assert await workspace.changes_since(mark) == values.FileChanges((), (), is_truncated=False)
     await asyncio.sleep(0.02)  # the clock of a file system is coarse
     (workspace.directory / "grown").write_bytes(b"12")
     rewritten = workspace.directory / "rewritten"
@@ -411,7 +444,7 @@ async def test_removed_workspace_is_gone_and_can_come_back(all_of_them, workspac
 
 
 async def test_sweeping_takes_what_the_dead_left_and_spares_the_living(all_of_them, workspace):
-    staging = workspace.directory.parent / transfers.STAGING
+    staging = workspace.directory.parent / copies_in_and_out.STAGING
     staging.mkdir()
     (staging / "leftover").touch()
     doomed = workspace.directory.parent.parent / ".removed-x"
@@ -440,3 +473,11 @@ async def test_nothing_blocks_the_loop_while_much_is_looked_at(tmp_path):
         # Done in the loop itself, its share would be the whole. What is found is put in order
         # there, which is the most that is left to it.
         assert own < 0.3 * everyone
+
+
+async def test_a_disk_that_is_nearly_full_takes_no_file(tmp_path):
+    limits = LIMITS.model_copy(update={"disk_reserve_bytes": 2**60})
+    workspace = await workspaces.Workspaces(tmp_path, limits).of("web:t")
+    with pytest.raises(errors.WorkspaceFullError, match="disk of the machine is nearly full"):
+        await workspace.put("x.csv", _chunks(b"1"))
+    assert _left_behind(workspace) == ([], [])

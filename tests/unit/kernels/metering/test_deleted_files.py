@@ -158,6 +158,6 @@ def test_what_is_gone_holds_nothing(session, tmp_path):
 def test_a_look_ends_when_its_time_is_over(session, tmp_path, monkeypatch):
     found = session("")
     disk = deleted_files.Disk.of(tmp_path, MIB)
-    monkeypatch.setattr("interpreter_bot.kernels.metering.session_processes._LOOK_SECONDS", 0)
-    monkeypatch.setattr("interpreter_bot.kernels.metering.session_processes._PROCESS_SECONDS", 0)
+    monkeypatch.setattr("interpreter_bot.kernels.metering.session_metering._LOOK_SECONDS", 0)
+    monkeypatch.setattr("interpreter_bot.kernels.metering.session_metering._PROCESS_SECONDS", 0)
     assert found.deleted(disk).is_late

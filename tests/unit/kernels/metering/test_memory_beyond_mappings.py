@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from interpreter_bot.kernels.metering import memory
+from interpreter_bot.kernels.metering import deleted_files, memory
 
 MIB = 1024 * 1024
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make namespaces")
@@ -71,3 +71,34 @@ def test_sockets_that_ask_about_the_network_count(session):
 
 def test_the_hosts_sockets_are_not_the_sessions(session):
     assert memory.socket_bytes([session("").process.pid]) == 0
+
+
+@pytest.mark.parametrize(("sockets", "is_full", "is_over"), [(200, 1, 1), (200, 0, 0), (100, 1, 0)])
+def test_sockets_of_the_internet_may_hold_little_together(session, sockets, is_full, is_over):
+    found = session(
+        OWN
+        + "socket.socketpair()\nimport fcntl, struct\n"
+        + "up = struct.pack('16sH22x', b'lo', 1)\n"
+        + "fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8914, up)\n"
+        + f"x = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range({sockets})]\n"
+        + "for one in x:\n"
+        + "    one.bind(('127.0.0.1', 0))\n"
+        + f"    for _ in range(2 * {is_full}): x[0].sendto(bytes(60_000), one.getsockname())"
+    )
+    assert (found.uncounted_bytes() > 1 << 40) == bool(is_over)
+
+
+@pytest.mark.parametrize("how", ["mappings", "watches"])
+def test_what_the_kernel_holds_for_a_process_counts(session, tmp_path, how):
+    code = {
+        "mappings": "import mmap\nx = mmap.mmap(-1, 160 << 20, flags=34)\n"
+        "libc = ctypes.CDLL(None)\nat = ctypes.addressof(ctypes.c_char.from_buffer(x))\n"
+        "for n in range(0, 160 << 20, 8192): libc.mprotect(ctypes.c_void_p(at + n), 4096, 0)",
+        "watches": "import select, os\nx = [os.pipe()[0] for _ in range(200)]\n"
+        "y = [select.epoll() for _ in range(200)]\nfor e in y:\n    for n in x: e.register(n, 1)",
+    }[how]
+    calm, found = session(""), session(code)
+    least = {"mappings": 20_000 * 256, "watches": 40_000 * 192}[how]
+    shared = found.deleted(deleted_files.Disk.of(tmp_path, MIB)).shared
+    grown = found.reading(shared=shared).memory_bytes - calm.memory_bytes()
+    assert least <= grown < 3 * least

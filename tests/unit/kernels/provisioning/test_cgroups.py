@@ -11,7 +11,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels.metering import session_processes
+from interpreter_bot.kernels.metering import procfs, session_metering
 from interpreter_bot.kernels.provisioning import cgroup_files, cgroups
 
 MIB = 1024 * 1024
@@ -210,7 +210,9 @@ def test_a_single_threaded_process_enters_by_itself_even_as_another_user(groups)
     if os.geteuid() != 0:
         pytest.skip("needs root to become another user")
     group = groups.create("one", limits())
-    doors = group.entrances()
+    outer, inner = group.entrances()
+    # With version 1's freezer: its entrance, and what is no entrance.
+    doors = [*outer, *inner[:1]]
     writes = "; ".join(f"echo 0 >&{door}" for door in doors)
     try:
         process = subprocess.Popen(
@@ -222,12 +224,42 @@ def test_a_single_threaded_process_enters_by_itself_even_as_another_user(groups)
             extra_groups=[],
         )
     finally:
-        for door in doors:
+        for door in (*outer, *inner):
             os.close(door)
     try:
         wait_for(lambda: all(process.pid in cgroup_files.processes(d) for d in group._directories))
     finally:
         process.communicate()
+
+
+@pytest.mark.parametrize("kind", ["what this machine has", "version 2"])
+def test_frozen_processes_do_not_run_and_can_be_killed(request, start, kind):
+    if kind == "version 2":
+        place = request.getfixturevalue("unified_group")
+        group = cgroups.Group(2, dict.fromkeys(("memory", "pids", "cpu"), place))
+    else:
+        group = request.getfixturevalue("groups").create("one", limits())
+    process = start("import os\nos.fork()\nwhile True: pass")
+    group.add(process.pid)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    directory = group._directories[0]
+    wait_for(lambda: len(cgroup_files.processes(directory)) == 2)
+
+    def clocks():
+        return list(map(procfs.clock_nanoseconds, cgroup_files.processes(directory)))
+
+    assert group.set_frozen(True)
+    time.sleep(0.1)
+    before = clocks()
+    time.sleep(0.2)
+    assert clocks() == before
+    assert group.set_frozen(False)
+    wait_for(lambda: clocks() != before)
+    assert group.set_frozen(True)
+    assert group.remove_now()
+    assert process.wait(1) == -signal.SIGKILL
+    assert not group.set_frozen(True)
 
 
 def test_a_name_is_taken_once_and_leaves_nothing_behind_when_refused(groups):
@@ -285,14 +317,14 @@ async def test_leftovers_of_the_dead_are_swept_and_the_living_kept(groups, owner
     theirs = [place.with_name(instance) for place in places(groups)]
     await groups.sweep()
     assert all(place.joinpath("kernel-left").exists() for place in theirs)
-    assert session_processes.start_ticks(int(sleeper)) > 0
+    assert session_metering.start_ticks(int(sleeper)) > 0
     owner.kill()
     # Nobody has waited for it yet: a zombie is dead.
     wait_for(lambda: cgroup_files.is_left_over(instance))
     # At least this one; other bots on this machine may have died just as well.
     assert await groups.sweep() >= 1
     assert not any(place.exists() for place in theirs)
-    assert session_processes.start_ticks(int(sleeper)) == 0
+    assert session_metering.start_ticks(int(sleeper)) == 0
     assert all(place.exists() for place in places(groups))
 
 

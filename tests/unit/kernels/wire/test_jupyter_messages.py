@@ -12,7 +12,7 @@ from hypothesis import strategies
 from jupyter_client import session
 
 from interpreter_bot import errors
-from interpreter_bot.kernels.wire import jupyter_messages
+from interpreter_bot.kernels.wire import jupyter_messages, untrusted_json
 
 KEY = b"a key that both ends know"
 SIGNER = jupyter_messages.Signer(KEY)
@@ -21,6 +21,7 @@ HEADER = {"msg_id": "1", "msg_type": "stream"}
 HOSTILE_JSON = strategies.recursive(
     strategies.none() | strategies.booleans() | strategies.floats() | strategies.text(),
     lambda inner: strategies.lists(inner) | strategies.dictionaries(strategies.text(), inner),
+    max_leaves=20,
 )
 NO_JSON_NAN = strategies.recursive(
     strategies.none()
@@ -28,6 +29,7 @@ NO_JSON_NAN = strategies.recursive(
     | strategies.floats(allow_nan=False)
     | strategies.text(strategies.characters(codec=None)),
     lambda inner: strategies.lists(inner) | strategies.dictionaries(strategies.text(), inner),
+    max_leaves=20,
 )
 
 
@@ -35,6 +37,10 @@ def signed(*parts, key=KEY):
     parts = [part if isinstance(part, bytes) else json.dumps(part).encode() for part in parts]
     signature = hmac.new(key, b"".join(parts), hashlib.sha256).hexdigest().encode()
     return [DELIMITER, signature, *parts]
+
+
+def unpacked(frames, **options):
+    return jupyter_messages.at_once(SIGNER.unpack(frames, **options))
 
 
 @pytest.fixture
@@ -61,7 +67,7 @@ def test_we_accept_what_jupyter_packs(jupyter):
     sent = jupyter.msg(
         "stream", {"name": "stdout", "text": "é\n"}, parent=parent, metadata={"a": [1]}
     )
-    message = SIGNER.unpack(jupyter.serialize(sent, ident=[b"kernel.iopub.stream"]))
+    message = unpacked(jupyter.serialize(sent, ident=[b"kernel.iopub.stream"]))
     assert message == jupyter_messages.Message(
         msg_id=sent["msg_id"],
         msg_type="stream",
@@ -83,7 +89,7 @@ def test_jupyter_refuses_what_another_key_signed(jupyter):
 )
 def test_what_is_packed_unpacks_to_the_same(content, parent_id):
     msg_id, frames = SIGNER.pack("stream", content, parent_id=parent_id)
-    message = SIGNER.unpack(frames)
+    message = unpacked(frames)
     assert (message.msg_id, message.msg_type) == (msg_id, "stream")
     # Python reads two escaped halves of a character as the character.
     assert message.content == json.loads(json.dumps(content))
@@ -97,11 +103,11 @@ def test_ids_cannot_be_foreseen():
 
 def test_identities_and_buffers_are_ignored():
     frames = [b"identity", b"", *signed(HEADER, {}, {}, {"a": 1}), b"a buffer", b"another"]
-    assert SIGNER.unpack(frames).content == {"a": 1}
+    assert unpacked(frames).content == {"a": 1}
 
 
 def test_constants_that_json_does_not_know_are_read():
-    message = SIGNER.unpack(signed(HEADER, {}, {}, b'{"a": [NaN, Infinity]}'))
+    message = unpacked(signed(HEADER, {}, {}, b'{"a": [NaN, Infinity]}'))
     assert str(message.content) == "{'a': [nan, inf]}"
 
 
@@ -149,7 +155,7 @@ MALFORMED = {
 @pytest.mark.parametrize("frames", MALFORMED.values(), ids=MALFORMED.keys())
 def test_what_is_no_message_is_called_malformed(frames):
     with pytest.raises(jupyter_messages.MalformedMessage):
-        SIGNER.unpack(frames)
+        unpacked(frames)
 
 
 def test_malformed_is_a_kernel_error_with_a_sentence():
@@ -160,36 +166,43 @@ def test_malformed_is_a_kernel_error_with_a_sentence():
 def test_size_counts_every_frame():
     frames = [*signed(HEADER, {}, {}, {}), b"b" * 100]
     size = sum(map(len, frames))
-    assert SIGNER.unpack(frames, most_bytes=size)
+    assert unpacked(frames, most_bytes=size)
     with pytest.raises(jupyter_messages.MalformedMessage):
-        SIGNER.unpack(frames, most_bytes=size - 1)
+        unpacked(frames, most_bytes=size - 1)
 
 
-MANY = b",".join(b'"%d":1' % number for number in range(jupyter_messages._MOST_VALUES + 2))
+MANY = b",".join(b'"%d":1' % number for number in range(untrusted_json._MOST_VALUES + 2))
 
 
 @pytest.mark.parametrize("content", [b"{" + MANY + b"}", b'{"a":[' + b"1," * 300_000 + b"1]}"])
 def test_values_without_end_are_not_read(content):
     with pytest.raises(jupyter_messages.IntricateMessage):
-        SIGNER.unpack(signed(HEADER, {}, {}, content))
+        unpacked(signed(HEADER, {}, {}, content))
 
 
 def test_printed_commas_and_brackets_are_no_values():
     text = '[{"\\,' * 300_000
     frames = signed(HEADER, {}, {}, {"name": "stdout", "text": text})
-    assert SIGNER.unpack(frames).content["text"] == text
+    assert unpacked(frames).content["text"][:] == text
+
+
+@pytest.mark.parametrize("letter", ["\n", '"', "\x1b", "\U0001f600", '{"a": 1}'])
+def test_texts_full_of_escapes_are_read(letter):
+    text = letter * 1_000_000
+    content = unpacked(signed(HEADER, {}, {}, {"ename": "e", "evalue": text})).content
+    assert (content["ename"], content["evalue"][:]) == ("e", text)
 
 
 @hypothesis.given(strategies.lists(strategies.just(DELIMITER) | strategies.binary()))
 def test_no_frames_raise_anything_else(frames):
     with pytest.raises(jupyter_messages.MalformedMessage):
-        SIGNER.unpack(frames)
+        unpacked(frames)
 
 
 @hypothesis.given(strategies.lists(strategies.binary() | HOSTILE_JSON, min_size=4, max_size=5))
 def test_no_signed_parts_raise_anything_else(parts):
     try:
-        SIGNER.unpack(signed(*parts))
+        unpacked(signed(*parts))
     except jupyter_messages.MalformedMessage:
         return
 
@@ -198,5 +211,5 @@ def test_packing_and_unpacking_is_quick():
     content = {"code": "1 + 1", "silent": False, "user_expressions": {}}
     started = time.process_time()
     for _ in range(1000):
-        SIGNER.unpack(SIGNER.pack("execute_request", content, parent_id="p")[1])
+        unpacked(SIGNER.pack("execute_request", content, parent_id="p")[1])
     assert time.process_time() - started < 1

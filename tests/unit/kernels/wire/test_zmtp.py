@@ -57,7 +57,6 @@ def greeted():
 
 
 @hypothesis.given(MESSAGES, CUTS)
-@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.too_slow])
 def test_what_is_written_is_read_in_whatever_pieces_it_comes(messages, cuts):
     decoder = greeted()
     data = b"".join(map(zmtp.message, messages))

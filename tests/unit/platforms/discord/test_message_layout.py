@@ -30,7 +30,7 @@ _FENCES = re.compile(r"^```\w{0,20}$", re.MULTILINE)
 _UNSEEN = re.compile(r"[\s\u200b]+")
 
 
-def _said(texts):
+def _words(texts):
     return _UNSEEN.sub("", "".join(_FENCES.sub("", text) for text in texts))
 
 
@@ -48,7 +48,7 @@ def test_messages_say_what_the_words_say(text):
     told = markdown.prose(text)
     laid = message_layout.lay_out([told])
     _check(laid)
-    assert _said(sheet.content for sheet in laid) == _said([told])
+    assert _words(sheet.content for sheet in laid) == _words([told])
 
 
 @given(_TEXTS)
@@ -58,7 +58,7 @@ def test_messages_show_all_of_an_output(text):
     told = markdown.code(text)
     laid = message_layout.lay_out([told])
     _check(laid)
-    assert _said(sheet.content for sheet in laid) == _said([told])
+    assert _words(sheet.content for sheet in laid) == _words([told])
 
 
 _WORDS = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=12)

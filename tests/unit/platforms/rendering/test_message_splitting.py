@@ -179,6 +179,6 @@ def test_a_limit_too_low_for_a_fence_is_refused():
 
 @pytest.mark.timeout(20)
 def test_a_long_text_takes_time_in_proportion():
-    for text in ("x" * 1_000_000, "```\n" + "y" * 1_000_000, "a b " * 250_000, "\n" * 1_000_000):
+    for text in ("x" * 300_000, "```\n" + "y" * 300_000, "a b " * 75_000, "\n" * 300_000):
         assert len(message_splitting.pieces(text, 2000)) < 1000
-    assert len(message_splitting.pieces("`[<&" * 250_000, 2000)) < 2000
+    assert len(message_splitting.pieces("`[<&" * 75_000, 2000)) < 2000

@@ -1,6 +1,7 @@
 """What is shown in a message and what becomes a file."""
 
 import base64
+import time
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from interpreter_bot import values
 from interpreter_bot.platforms.rendering import (
     display_items,
-    html_content,
+    html_descriptions,
     output_selection,
     status_sentences,
 )
@@ -108,7 +109,7 @@ def test_a_drawing_is_a_picture_and_a_file_where_it_cannot_be_shown():
 
 
 def test_a_page_is_a_file_with_a_preview():
-    page = values.Html(html="<script>x</script>", title="Sales / by region", preview=PNG)
+    page = values.Html(html=b"<script>x</script>", title="Sales / by region", preview=PNG)
     picture, file = chosen(page)
     assert (picture.name, picture.alt) == ("sales-by-region.png", "Preview: Sales / by region")
     assert (file.name, file.mime, file.data) == (
@@ -121,13 +122,13 @@ def test_a_page_is_a_file_with_a_preview():
 
 
 def test_a_page_without_a_preview_says_what_it_is():
-    said, file = chosen(values.Html(html="<svg></svg>", plain="figure: scatter"))
+    said, file = chosen(values.Html(html=b"<svg></svg>", plain="figure: scatter"))
     assert said == display_items.TextItem("figure: scatter")
     assert file.name == "page-1.html"
 
 
 def test_html_that_is_words_is_said():
-    assert chosen(values.Html(html="<b>x</b> &amp; <p>y</p>", plain="<HTML object>")) == (
+    assert chosen(values.Html(html=b"<b>x</b> &amp; <p>y</p>", plain="<HTML object>")) == (
         display_items.TextItem("x &\ny"),
     )
 
@@ -140,12 +141,21 @@ def test_sound_and_video_are_files(mime, name):
     data = base64.b64encode(b"RIFF").decode()
     html = f'<{tag} controls><source src="data:{mime};base64,{data}" /></{tag}>'
     for can in (CHAT, WEB):
-        (file,) = chosen(values.Html(html=html), can=can)
+        (file,) = chosen(values.Html(html=html.encode()), can=can)
         assert (file.name, file.mime, file.data) == (name, mime, b"RIFF")
 
 
+def test_looking_for_a_player_takes_no_longer_on_a_long_page():
+    def seconds(count):
+        began = time.process_time()
+        html_descriptions.media(b"<audio " * count)
+        return time.process_time() - began
+
+    assert min(seconds(10_000) for _ in range(3)) < 4 * max(seconds(600) for _ in range(3))
+
+
 def test_a_broken_player_is_a_page():
-    html = '<audio><source src="data:audio/wav;base64,A" /></audio>'
+    html = b'<audio><source src="data:audio/wav;base64,A" /></audio>'
     (file,) = chosen(values.Html(html=html))
     assert file.name == "page-1.html"
 
@@ -178,7 +188,7 @@ def test_documents_and_notices():
 
 @given(st.text(max_size=300))
 def test_no_title_makes_a_name_that_leads_anywhere(title):
-    name = chosen(values.Html(html="<svg></svg>", title=title))[-1].name
+    name = chosen(values.Html(html=b"<svg></svg>", title=title))[-1].name
     assert name.endswith(".html")
     assert not set(name) & set('/\\:*?"<>|\0 \n')
     assert not name.startswith((".", "-"))
@@ -189,7 +199,7 @@ def test_no_title_makes_a_name_that_leads_anywhere(title):
     "plain", ["<Figure size 1x1>", "<a.B object at 0x1>", "", "Figure({\n1\n})"]
 )
 def test_what_says_nothing(plain):
-    assert not html_content.says_something(plain)
+    assert not html_descriptions.says_something(plain)
 
 
 @pytest.mark.parametrize(

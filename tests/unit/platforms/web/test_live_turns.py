@@ -18,7 +18,7 @@ def test_pieces_that_continue_each_other_become_one():
     log.append(event_json.printed(0, "stdout", "a"))
     log.append(event_json.printed(0, "stderr", "b"))
     log.append(event_json.printed(0, "stderr", "c"))
-    assert [event["delta"] for event in log.told()] == ["Hello", "a", "bc"]
+    assert [event["delta"] for event in log.events()] == ["Hello", "a", "bc"]
 
 
 def test_what_was_written_of_code_is_gone_once_it_runs():
@@ -29,16 +29,16 @@ def test_what_was_written_of_code_is_gone_once_it_runs():
         event_json.code(0, "print(1)"),
     ):
         log.append(event)
-    assert [event["kind"] for event in log.told()] == ["code"]
+    assert [event["kind"] for event in log.events()] == ["code"]
 
 
 def test_of_what_is_waited_for_only_the_latest_is_remembered_and_only_while_it_is():
     log = live_turns.EventLog()
     for share in (None, 0.1, 0.2):
         log.append(event_json.progress("Downloading", share))
-    assert log.told() == [event_json.progress("Downloading", 0.2)]
+    assert log.events() == [event_json.progress("Downloading", 0.2)]
     log.append(event_json.progress("", None))
-    assert log.told() == []
+    assert log.events() == []
 
 
 def test_a_long_turn_keeps_its_end_and_its_code():
@@ -46,7 +46,7 @@ def test_a_long_turn_keeps_its_end_and_its_code():
     log.append(event_json.code(0, "flood()"))
     for number in range(200):
         log.append(event_json.printed(number % 2, "stdout", f"{number:03}" * 5))
-    told = log.told()
+    told = log.events()
     assert told[0]["kind"] == "announcement"
     assert told[1] == event_json.code(0, "flood()")
     assert told[-1]["delta"] == "199" * 5

@@ -61,12 +61,12 @@ def test_pictures_are_kept_within_a_budget():
         names.append(event_json.digest(data))
         hub.keep(names[-1], data)
         hub.keep(names[-1], data)
-    assert [hub.kept(name) is not None for name in names] == [False] * 3 + [True] * 3
+    assert [hub.kept_bytes(name) is not None for name in names] == [False] * 3 + [True] * 3
 
 
 def test_what_is_written_survives_broken_characters():
     output = values.Text("stdout", "\ud800 half")
-    message = tab_hub.written("event", {"event": event_json.output(0, output)})
+    message = tab_hub.encoded_message("event", {"event": event_json.output(0, output)})
     assert message.isascii()
     assert json.loads(message)["event"]["delta"] == "\ud800 half"
 

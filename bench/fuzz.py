@@ -1,0 +1,112 @@
+"""What hostile input at random, and every hostile message there is, costs the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from bench import bots, efforts, figures
+from interpreter_bot import values
+
+_IDLE_TRIPS = 200
+_BETWEEN_TRIPS_SECONDS = 0.01
+_MOST_MESSAGES = 100_000
+_MESSAGES_A_KIND = 3
+# Beside those that the attacks send.
+_FLOODS = {
+    "foreign messages, by the thousand": (
+        "",
+        "sent = session.serialize(session.msg('stream', stream, {'msg_id': 'another'}))\n"
+        f"for _ in range({_MOST_MESSAGES}): iopub.send_multipart([b'x', *sent])",
+    ),
+    "states, by the thousand": (
+        "",
+        "sent = session.serialize(session.msg('status', {}, parent))\n"
+        f"for _ in range({_MOST_MESSAGES}): iopub.send_multipart([b'x', *sent])",
+    ),
+    "parts without end": ("", "iopub.send_multipart([b'x'] * 1_000_000)"),
+}
+
+
+async def run(effort: efforts.Effort) -> list[figures.Measure]:
+    """Run the properties of the fuzz, then let a kernel send every hostile message."""
+    told = await bots.apart("bench.fuzz", "cases", effort.fuzz_cases)
+    notes = {key: told[key] for key in ("cases", "seconds")}
+    measures = [
+        figures.Measure("fuzz: a step of a case", "ms", told["steps"], "p99", 20.0, notes=notes),
+        figures.Measure("fuzz: the longest step", "ms", told["longest"], "most", 50.0),
+    ]
+    told = await bots.apart("bench.fuzz", "messages")
+    idle = figures.Alternative("the same session before", told["idle"])
+    for name, lags in told["lags"].items():
+        during, notes = told["during"][name], {"ending": told["endings"][name]}
+        measures += [
+            figures.Measure(f"{name}: loop lag", "ms", lags, "p99", 20.0, notes=notes),
+            figures.Measure(f"{name}: longest lag", "ms", [max(lags)], "most", 50.0),
+            figures.Measure(
+                f"{name}: 1+1 of another", "ms", during, alternative=idle, least_ratio=1 / 3
+            ),
+        ]
+    return measures
+
+
+def _be_fuzz(cases: int) -> dict[str, Any]:
+    os.environ["FUZZ_CASES"] = str(cases)
+    from tests.unit.kernels import test_outputs_fuzz as test_fuzz
+
+    started = time.monotonic()
+    for name, check in vars(test_fuzz).items():
+        if name.startswith("test_"):
+            check()
+    steps = sorted(seconds * 1000 for seconds in test_fuzz.SECONDS)
+    # The whole would be megabytes: every thousandth of all, and the longest.
+    return {
+        "cases": cases,
+        "seconds": time.monotonic() - started,
+        "steps": steps[:: max(1, len(steps) // 1000)],
+        "longest": steps[-10:],
+    }
+
+
+async def _be_bot() -> dict[str, Any]:
+    from tests.attacks import speaking, test_hostile_kernels
+
+    told: dict[str, Any] = {"idle": [], "during": {}, "lags": {}, "endings": {}}
+    hostile = {
+        name: (test_hostile_kernels.LONG, f"for _ in range({_MESSAGES_A_KIND}): raw(iopub, {sent})")
+        for name, sent in test_hostile_kernels.HEAVY.items()
+    }
+    async with bots.pool() as pool, pool.lease("other") as quiet:
+        other = await quiet.kernel()
+        for _ in range(_IDLE_TRIPS):
+            told["idle"].append(await bots.trip(other))
+            await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
+        for name, (before, sending) in (hostile | _FLOODS).items():
+            during: list[float] = []
+            lags: list[float] = []
+            shown: list[values.Output] = []
+            async with pool.lease(name) as lease:
+                kernel = await lease.kernel()
+                await bots.execute(kernel, f"{speaking.PRELUDE}{before}")
+                async with bots.noting(bots.lags(lags)):
+                    code = f"{speaking.PRELUDE}{sending}"
+                    sent = asyncio.create_task(kernel.execute(code, show=shown.append, seconds=20))
+                    while not sent.done():
+                        during.append(await bots.trip(other))
+                        await asyncio.sleep(_BETWEEN_TRIPS_SECONDS)
+            finished = await sent
+            told["endings"][name] = f"{finished.ending} after {finished.seconds:.2f} s"
+            told["during"][name], told["lags"][name] = during, lags
+            await pool.forget(name)
+    return told
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "cases":
+        print(json.dumps(_be_fuzz(int(sys.argv[2]))))
+    else:
+        print(json.dumps(asyncio.run(_be_bot())))

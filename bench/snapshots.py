@@ -1,0 +1,127 @@
+"""What it takes to save variables of real sessions, and to bring them back, beside cloudpickle."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from bench import bots, efforts, figures
+from interpreter_bot import values
+from interpreter_bot.kernels import live_kernels, pools
+
+_FRAME: Final = """
+import numpy, pandas
+frame = pandas.DataFrame(numpy.random.default_rng(1).random(({rows}, 4)), columns=list("abcd"))
+threshold = 0.5
+def above(): return frame[frame.a > threshold]
+"""
+_MODELS: Final = """
+import numpy, pandas
+from sklearn import ensemble
+numbers = numpy.random.default_rng(1).random(({rows}, 10))
+table = pandas.DataFrame(numbers, columns=list("abcdefghij"))
+del numbers
+part = table.iloc[:2000]
+models = {{
+    n: ensemble.RandomForestRegressor(20, random_state=n).fit(part[list("bcd")], part.a)
+    for n in range(6)
+}}
+best = models[0]
+"""
+_DUMP: Final = """
+import cloudpickle, os, time
+begun = time.perf_counter()
+with open("/mnt/data/all.pickle", "wb") as file:
+    cloudpickle.dump({"table": table, "part": part, "models": models, "best": best}, file, 5)
+    file.flush()
+    os.fsync(file.fileno())
+print(time.perf_counter() - begun)
+"""
+_LOAD: Final = """
+import cloudpickle, time
+begun = time.perf_counter()
+with open("/mnt/data/all.pickle", "rb") as file: globals().update(cloudpickle.load(file))
+print(time.perf_counter() - begun)
+"""
+
+
+async def run(effort: efforts.Effort) -> list[figures.Measure]:
+    """Measure it with sessions of 328 MB, and of a million rows with six models."""
+    rows = effort.rows
+    saved, back, nothing, waits, theirs_saved, theirs_back = [], [], [], [], [], []
+    models_saved, models_back = [], []
+    async with bots.pool(spares=2) as pool:
+        for turn in range(effort.snapshots):
+            key = f"frame {turn}"
+            kernel = await pool.take(key)
+            await bots.execute(kernel, _FRAME.format(rows=10 * rows))
+            waits.append(await _wait_while_saving(pool, key))
+            saved.append(await _save(pool, key))
+            nothing.append(await _save(pool, key))
+            back.append(await _bring_back(pool, key, "frame.iat[0, 0] > threshold"))
+            key = f"models {turn}"
+            kernel = await pool.take(key)
+            await bots.execute(kernel, _MODELS.format(rows=rows))
+            models_saved.append(await _save(pool, key))
+            theirs_saved.append(1000 * float(await _printed(kernel, _DUMP)))
+            models_back.append(await _bring_back(pool, key, "best is models[0]"))
+            other = await pool.take(f"theirs {turn}")
+            async with (await pool.workspace(key)).read("all.pickle") as content:
+                await (await pool.workspace(f"theirs {turn}")).put("all.pickle", content)
+            theirs_back.append(1000 * float(await _printed(other, _LOAD)))
+            for name in (key, f"frame {turn}", f"theirs {turn}"):
+                await pool.forget(name)
+    size = f"{32 * 10 * rows / bots.MEGABYTE:.0f} MB"
+    models = f"{rows:,} rows and 6 models"
+    return [
+        figures.Measure(f"{size}: saved", "ms", saved),
+        figures.Measure(f"{size}: checkpoint with nothing new", "ms", nothing),
+        figures.Measure(f"{size}: back in another kernel", "ms", back, bar=100.0),
+        figures.Measure(f"{size}: who comes while it is saved waits", "ms", waits, bar=20.0),
+        figures.Measure(
+            f"{models}: saved and read back to check",
+            "ms",
+            models_saved,
+            alternative=figures.Alternative("cloudpickle, not checked", theirs_saved),
+        ),
+        figures.Measure(
+            f"{models}: back",
+            "ms",
+            models_back,
+            alternative=figures.Alternative("cloudpickle", theirs_back),
+        ),
+    ]
+
+
+async def _save(pool: pools.Pool, key: str) -> float:
+    """Save a session; milliseconds."""
+    begun = time.perf_counter()
+    await pool.save_variables(key)
+    return bots.milliseconds(begun)
+
+
+async def _wait_while_saving(pool: pools.Pool, key: str) -> float:
+    """Milliseconds that an execution takes longer while its session is saved."""
+    kernel = pool.live[key].kernel
+    saving = asyncio.create_task(pool.save_variables(key))
+    await asyncio.sleep(0.2)
+    during, usual = [await bots.trip(kernel) for _ in range(2)]
+    await saving
+    return during - usual
+
+
+async def _bring_back(pool: pools.Pool, key: str, code: str) -> float:
+    """Milliseconds from a kernel's start to the first result with old variables."""
+    pool.live[key].kernel.kill_with_reason(values.Ending.STOPPED, "It is lost.")
+    await pool.live[key].kernel.provisioner.ended.wait()
+    await bots.spares(pool, 2)
+    begun = time.perf_counter()
+    await bots.execute(await pool.take(key), code)
+    return bots.milliseconds(begun)
+
+
+async def _printed(kernel: live_kernels.Kernel, code: str) -> str:
+    shown: list[values.Output] = []
+    await kernel.execute(code, show=shown.append)
+    return shown[0].plain

@@ -1,0 +1,214 @@
+"""Content blocks of Anthropic's protocol: a transcript as blocks, and a reply out of a stream's."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from interpreter_bot.agent import chat_messages, tools
+from interpreter_bot.agent.llms import (
+    chat_completions,
+    model_reply_assembly,
+    reasoning_replay,
+    sdk_errors,
+)
+
+_NOTHING: Final = "[nothing]"
+# Ids and names that other servers gave may have any characters.
+_UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_MOST_NAME: Final = 64
+
+
+class StreamEvents:
+    """The events of one stream. The SDK checks no shapes, so nothing is taken for granted.
+
+    Args:
+        assembler: gets what they hold.
+    """
+
+    def __init__(self, assembler: model_reply_assembly.ReplyAssembler) -> None:
+        self._assembler = assembler
+        self._blocks: dict[object, dict[str, Any]] = {}
+        self._counts: dict[str, object] = {}
+
+    def hear(self, event: object) -> None:
+        """Take one event."""
+        key = getattr(event, "index", None)
+        key = key if isinstance(key, int) else None
+        match getattr(event, "type", None):
+            case "message_start":
+                self._count(getattr(getattr(event, "message", None), "usage", None))
+            case "content_block_start":
+                self._begin(key, getattr(event, "content_block", None))
+            case "content_block_delta":
+                self._go_on(key, getattr(event, "delta", None))
+            case "content_block_stop":
+                self._end(key)
+            case "message_delta":
+                self._count(getattr(event, "usage", None))
+                reason = getattr(getattr(event, "delta", None), "stop_reason", None)
+                self._assembler.finish = sdk_errors.finish(reason) or self._assembler.finish
+
+    def _begin(self, key: int | None, block: object) -> None:
+        match _text(block, "type"):
+            case "text":
+                self._blocks[key] = {"message": 0}
+                self._add_text(self._blocks[key], _text(block, "text"))
+            case "tool_use":
+                number = self._assembler.call(
+                    key, call_id=_text(block, "id"), name=_text(block, "name")
+                )
+                self._blocks[key] = {"call": number, "arguments": False}
+            case "thinking":
+                kept = {name: _text(block, name) for name in ("type", "thinking", "signature")}
+                self._blocks[key] = {"reasoning": kept}
+            case "redacted_thinking":
+                kept = {name: _text(block, name) for name in ("type", "data")}
+                self._blocks[key] = {"reasoning": kept}
+
+    def _go_on(self, key: int | None, delta: object) -> None:
+        block = self._blocks.get(key, {})
+        match _text(delta, "type"):
+            case "text_delta" if "message" in block:
+                self._add_text(block, _text(delta, "text"))
+            case "input_json_delta" if "call" in block:
+                block["arguments"] |= bool(piece := _text(delta, "partial_json"))
+                self._assembler.call(key, arguments=piece)
+            case "thinking_delta" | "signature_delta" as kind if "reasoning" in block:
+                name = kind.removesuffix("_delta")
+                piece = _text(delta, name)
+                self._assembler.count(len(piece))
+                block["reasoning"][name] = block["reasoning"].get(name, "") + piece
+
+    def _end(self, key: int | None) -> None:
+        block = self._blocks.pop(key, None)
+        if block is None:
+            return
+        if block.pop("arguments", None) is False:
+            self._assembler.complete(key, "{}")
+        self._assembler.reasoning.item(block)
+
+    def _add_text(self, block: dict[str, Any], text: str) -> None:
+        block["message"] += len(text)
+        self._assembler.text(text)
+
+    def _count(self, usage: object) -> None:
+        """Keep what a server counts: at the start, and at the end in full."""
+        for name in (
+            *("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+            "output_tokens",
+        ):
+            if (count := getattr(usage, name, None)) is not None:
+                self._counts[name] = count
+        cached, stored = (
+            count if isinstance(count := self._counts.get(f"cache_{name}_input_tokens"), int) else 0
+            for name in ("read", "creation")
+        )
+        read: object = self._counts.get("input_tokens")
+        # Those of the cache are not among them.
+        read = read + cached + stored if isinstance(read, int) else read
+        details = types.SimpleNamespace(cached_tokens=cached, cache_write_tokens=stored)
+        self._assembler.usage = sdk_errors.usage(read, self._counts.get("output_tokens"), details)
+
+
+def _text(thing: object, name: str) -> str:
+    value = getattr(thing, name, None)
+    return value if isinstance(value, str) else ""
+
+
+def wire_tool(tool: chat_messages.Tool) -> dict[str, Any]:
+    """Convert a tool. Code is streamed as it is written, unlike other arguments."""
+    eager = {"eager_input_streaming": True} if tool.name == tools.RUN_CODE else {}
+    named = {"name": tool.name, "description": tool.description}
+    return {**named, "input_schema": tool.parameters, **eager}
+
+
+def wire_messages(transcript: Iterable[chat_messages.Message], origin: str) -> list[dict[str, Any]]:
+    """Convert a transcript to messages in turns: what follows tool results goes with them.
+
+    Args:
+        transcript: the messages.
+        origin: the name that `reasoning_replay` gives to the receiving model.
+    """
+    messages: list[dict[str, Any]] = []
+    ids: dict[str, str] = {}
+    taken: set[str] = set()
+    for message in transcript:
+        role = "user"
+        match message:
+            case chat_messages.UserMessage():
+                blocks = _content(message.text, message.pictures)
+            case chat_messages.ToolResult():
+                result = {"type": "tool_result", "tool_use_id": ids.get(message.call_id, "")}
+                blocks = [{**result, "content": _content(message.text, message.pictures)}]
+            case chat_messages.AssistantMessage():
+                role = "assistant"
+                ids = _ids(message, taken)
+                blocks = _assistant_blocks(
+                    message, list(reasoning_replay.items(message, origin)), ids
+                )
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"] += blocks
+        else:
+            messages.append({"role": role, "content": blocks})
+    return messages
+
+
+def _ids(message: chat_messages.AssistantMessage, taken: set[str]) -> dict[str, str]:
+    """Give every call an id that no other has: other servers give the same at every step."""
+    ids = {}
+    for call in message.calls:
+        known = _nameable(call.id)
+        ids[call.id] = f"{known[:_MOST_NAME]}_{len(taken)}" if known in taken else known
+        taken.add(ids[call.id])
+    return ids
+
+
+def _nameable(name: str) -> str:
+    return _UNNAMEABLE.sub("_", name) or "_"
+
+
+def _assistant_blocks(
+    message: chat_messages.AssistantMessage,
+    order: list[Mapping[str, Any]],
+    ids: Mapping[str, str],
+) -> list[dict[str, Any]]:
+    """Convert a model's message; in the order in which its parts came, as far as that is known."""
+    calls = dict(enumerate(message.calls))
+    text = message.text
+    blocks: list[dict[str, Any]] = []
+    for one in [*order, {"message": len(text)}, *({"call": number} for number in calls)]:
+        if "reasoning" in one:
+            blocks.append(one["reasoning"])
+        elif "message" in one:
+            blocks += _texts(text[: one["message"]])
+            text = text[one["message"] :]
+        elif call := calls.pop(one["call"], None):
+            blocks.append(_call(call, ids[call.id]))
+    return blocks or _texts(_NOTHING)
+
+
+def _call(call: chat_messages.Call, call_id: str) -> dict[str, Any]:
+    # Numbers that JSON does not have would not be sent.
+    given = json.loads(chat_completions.sendable(call.arguments), parse_constant=str)
+    name = _nameable(call.name)[:_MOST_NAME]
+    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+
+
+def _texts(text: str) -> list[dict[str, Any]]:
+    """Convert text to a block; to none if it is blank, which is refused."""
+    return [{"type": "text", "text": text}] if text.strip() else []
+
+
+def _content(text: str, pictures: tuple[chat_messages.Picture, ...]) -> list[dict[str, Any]]:
+    blocks = _texts(text)
+    for one in pictures:
+        blocks += [{"type": "text", "text": text} for text in chat_completions.caption(one)]
+        data = base64.b64encode(one.data).decode("ascii")
+        source = {"type": "base64", "media_type": one.mime, "data": data}
+        blocks.append({"type": "image", "source": source})
+    return blocks or _texts(_NOTHING)

@@ -1,0 +1,246 @@
+"""Anthropic's Messages API. Every request carries the transcript; what does not change is cached.
+
+Imported only where a model needs it: its SDK takes seconds of a processor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+import anthropic
+import httpx2
+
+from interpreter_bot import settings
+from interpreter_bot.agent import chat_messages, model_errors, ports
+from interpreter_bot.agent.llms import (
+    anthropic_blocks,
+    chat_completions,
+    model_reply_assembly,
+    reasoning_replay,
+    sdk_errors,
+)
+
+_RAISED: Final = (anthropic.AnthropicError, httpx2.HTTPError, sdk_errors.UnreadableError)
+# The statuses of errors that come inside a stream, whose own status is 200.
+_STATUSES: Final[Mapping[str, int]] = {
+    **{"invalid_request_error": 400, "authentication_error": 401, "billing_error": 402},
+    **{"permission_error": 403, "not_found_error": 404, "request_too_large": 413},
+    **{"rate_limit_error": 429, "overloaded_error": 529, "timeout_error": 504},
+}
+_CACHED: Final[Mapping[str, Any]] = {"cache_control": {"type": "ephemeral"}}
+# One is a fallback for the other: a step of many blocks is more than the server looks back.
+_CACHED_MESSAGES: Final = 2
+# Parameters that some models, or servers that imitate Anthropic's, do not know.
+_DISPENSABLE: Final = ("thinking", "eager_input_streaming", "cache_control")
+_MOST_TOKENS: Final = re.compile(r"max_tokens: \d+ > (\d+)")
+
+_MOST_MODELS: Final = 50
+_LISTED_CONTEXT_TOKENS: Final = 200_000
+_LISTED_ANSWER_TOKENS: Final = 16_384
+_DEFAULT_LINE: Final = "sonnet"
+
+
+def client(
+    base_url: str, api_key: str, timeout: httpx2.Timeout | float
+) -> anthropic.AsyncAnthropic:
+    """Open a connection pool; takes nothing from the environment but a proxy.
+
+    Args:
+        base_url: with or without the `/v1` that its paths begin with.
+        api_key: empty where the server wants none, but the SDK does.
+        timeout: of connections and silence.
+    """
+    return anthropic.AsyncAnthropic(
+        api_key=api_key or "none",
+        base_url=base_url.rstrip("/").removesuffix("/v1"),
+        max_retries=0,
+        timeout=timeout,
+        open_telemetry=False,
+    )
+
+
+async def listed(base_url: str, api_key: str, *, seconds: float) -> list[settings.Model]:
+    """Ask a server for its models; the first is one of the middle line, if there is any.
+
+    Raises:
+        ModelError: it does not answer.
+    """
+    found: list[anthropic.types.ModelInfo] = []
+    opened = client(base_url, api_key, seconds)
+    async with opened:
+        try:
+            async for one in opened.models.list(limit=_MOST_MODELS):
+                found.append(one)
+                if len(found) >= _MOST_MODELS:
+                    break
+        except _RAISED as error:
+            raise _failure(error, has_pictures=False) from error
+    # The SDK checks no shapes: of what a server leaves out, each is None.
+    active = [one for one in found if one.lifecycle not in ("deprecated", "retired")]
+    active.sort(key=lambda one: one.line != _DEFAULT_LINE)
+    return [_described(one, base_url) for one in active]
+
+
+def _described(info: anthropic.types.ModelInfo, base_url: str) -> settings.Model:
+    sight = getattr(getattr(info.capabilities, "image_input", None), "supported", None)
+    return settings.Model(
+        name=info.id,
+        protocol="anthropic",
+        base_url=base_url,
+        context_tokens=min(info.max_input_tokens or _LISTED_CONTEXT_TOKENS, _LISTED_CONTEXT_TOKENS),
+        answer_tokens=min(info.max_tokens or _LISTED_ANSWER_TOKENS, _LISTED_ANSWER_TOKENS),
+        can_see_images="auto" if sight is None else sight,
+    )
+
+
+class MessagesLlm:
+    """A model with tool calling over the Messages API."""
+
+    def __init__(self, client: anthropic.AsyncAnthropic, model: settings.Model) -> None:
+        self._client = client
+        self._model = model
+        self._origin = reasoning_replay.origin("anthropic", model)
+        self._refused: set[str] = set()
+        self._most_answer_tokens = model.answer_tokens
+
+    async def reply(
+        self, prompt: chat_messages.Prompt, *, listener: ports.ReplyListener
+    ) -> chat_messages.Reply:
+        """Request a reply."""
+        assembler = model_reply_assembly.ReplyAssembler(listener, prompt, origin=self._origin)
+        events = anthropic_blocks.StreamEvents(assembler)
+        with _translated(assembler, api_key=self._client.api_key or ""):
+            stream = await self._opened(prompt, assembler)
+            # Closes the connection also on cancellation, so that the server stops at once.
+            async with stream, contextlib.aclosing(chat_completions.chunks(stream)) as heard:
+                async for event in heard:
+                    events.hear(event)
+                    if assembler.is_endless:
+                        assembler.finish = chat_messages.Finish.LENGTH
+                        break
+        if assembler.finish is None:
+            raise sdk_errors.cut(assembler, otherwise=model_errors.GarbledError())
+        return assembler.reply()
+
+    async def _opened(
+        self, prompt: chat_messages.Prompt, assembler: model_reply_assembly.ReplyAssembler
+    ) -> anthropic.AsyncStream[Any]:
+        """Open the stream, retrying without what the server rejects."""
+        parameters = self._parameters(prompt)
+        while True:
+            sent = self._adapted(parameters)
+            try:
+                stream = await self._client.messages.create(
+                    model=self._model.name,
+                    max_tokens=prompt.answer_tokens,
+                    messages=[],
+                    stream=True,
+                    # Not by name, for the reason given in `chat_completions`.
+                    extra_body=sent,
+                )
+            except UnicodeEncodeError:
+                parameters = chat_completions.well_formed(parameters)
+                continue
+            except anthropic.APIStatusError as error:
+                if self._learn(error, sent):
+                    continue
+                if reasoning_replay.is_refused(error.status_code, str(error), parameters):
+                    parameters = reasoning_replay.without(parameters)
+                    assembler.is_reasoning_refused = True
+                    continue
+                raise
+            return cast("anthropic.AsyncStream[Any]", stream)
+
+    def _parameters(self, prompt: chat_messages.Prompt) -> dict[str, Any]:
+        # Only what is sent again is worth the higher price of writing it into a cache.
+        cached = _CACHED if prompt.cache_key else {}
+        messages = anthropic_blocks.wire_messages(prompt.messages, self._origin)
+        if prompt.cache_key and prompt.may_call:
+            # Without leave to call, what follows the tools is another prompt to the server.
+            for message in [one for one in messages if one["role"] == "user"][-_CACHED_MESSAGES:]:
+                message["content"][-1] |= cached
+        parameters: dict[str, Any] = {
+            "model": self._model.name,
+            "max_tokens": prompt.answer_tokens,
+            # It stands behind the tools: with it, they are cached too.
+            "system": [{"type": "text", "text": prompt.system, **cached}],
+            "messages": messages,
+            # Its text would be seen by nobody; the signature is what counts.
+            "thinking": {"type": "adaptive", "display": "omitted"}
+            if self._model.thinks
+            else {"type": "disabled"},
+        }
+        if prompt.tools:
+            parameters["tools"] = [anthropic_blocks.wire_tool(tool) for tool in prompt.tools]
+            parameters["tool_choice"] = {"type": "auto" if prompt.may_call else "none"}
+        # No temperature: since version 2026-10-21, any is refused.
+        return parameters
+
+    def _adapted(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Adapt parameters to what this server has rejected so far."""
+        sent = {**parameters}
+        for name in self._refused:
+            sent = _without_field(sent, name)
+        sent["max_tokens"] = min(sent["max_tokens"], self._most_answer_tokens)
+        return sent
+
+    def _learn(self, error: anthropic.APIStatusError, sent: Mapping[str, Any]) -> bool:
+        """Learn from a refusal; True if asking again with other parameters makes sense."""
+        said = str(error)
+        if error.status_code not in (400, 422):
+            return False
+        if (most := _MOST_TOKENS.search(said)) and int(most[1]) < sent["max_tokens"]:
+            self._most_answer_tokens = int(most[1])
+            return True
+        # What names a message is about what was said in it.
+        if re.search(r"messages\.\d+\.content\.\d+", said) and "cache_control" not in said:
+            return False
+        for name in _DISPENSABLE:
+            if re.search(rf"\b{name}\b", said) and _without_field(sent, name) != sent:
+                self._refused.add(name)
+                return True
+        return False
+
+
+def _without_field(value: Any, name: str) -> Any:  # noqa: ANN401
+    """Remove a parameter, or else a field of that name wherever it is but in what a model wrote."""
+    if isinstance(value, list):
+        return [_without_field(one, name) for one in value]
+    if not isinstance(value, dict) or value.get("type") == "tool_use":
+        return value
+    if name in value:
+        return {key: one for key, one in value.items() if key != name}
+    return {key: _without_field(one, name) for key, one in value.items()}
+
+
+@contextlib.contextmanager
+def _translated(assembler: model_reply_assembly.ReplyAssembler, *, api_key: str) -> Iterator[None]:
+    """Translate exceptions raised inside; see `sdk_errors.translate`."""
+    try:
+        yield
+    except _RAISED as error:
+        failure = _failure(error, has_pictures=assembler.has_pictures)
+        sdk_errors.give_up(error, failure, assembler, api_key=api_key)
+
+
+def _failure(error: Exception, *, has_pictures: bool) -> model_errors.ModelError:
+    match error:
+        case anthropic.APITimeoutError() | httpx2.TimeoutException():
+            return model_errors.SilentError()
+        case anthropic.APIConnectionError() | httpx2.HTTPError():
+            return model_errors.UnreachableError()
+        case anthropic.APIStatusError():
+            status = error.status_code
+            if status < 400:
+                status = _STATUSES.get(error.type or "", 500)
+            said = f"{error.type} {error.message}"
+            return sdk_errors.of_status(
+                status, said, error.response.headers, has_pictures=has_pictures
+            )
+        case anthropic.APIResponseValidationError() | sdk_errors.UnreadableError():
+            return model_errors.GarbledError()
+        case _:
+            return model_errors.RequestRefusedError()

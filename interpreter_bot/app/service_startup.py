@@ -1,0 +1,145 @@
+"""Opening of the conversation service: kernels, models, store, and their maintenance."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import pydantic
+
+from interpreter_bot import logs, schedules, settings
+from interpreter_bot.agent.llms import catalogues, model_discovery
+from interpreter_bot.agent.llms.embedded import on_demand_model
+from interpreter_bot.app import host_startup
+from interpreter_bot.sessions import maintenance, retention, session_service, turns
+from interpreter_bot.store import databases, engines
+
+_OLD_SECONDS: Final = 24 * 3600.0
+
+_NO_MODEL: Final = (
+    "No language model is configured, so only code can be run (/py). Set OPENAI_API_KEY, or "
+    "ANTHROPIC_API_KEY, or OPENAI_BASE_URL for another server."
+)
+_DEMO: Final = (
+    "This is a small demo model that runs on this machine and is often wrong. Set OPENAI_API_KEY, "
+    "ANTHROPIC_API_KEY, or OPENAI_BASE_URL for another server, to use a better one."
+)
+
+
+@contextlib.contextmanager
+def spool_directory(data: pathlib.Path) -> Iterator[None]:
+    """Put this process's temporary files below `data`; removes those of a killed bot.
+
+    Artifacts are copied before they are sent, up to gigabytes. The system's own directory may be in
+    memory, as under systemd and on new distributions, or on a disk whose free space is not watched.
+
+    Raises:
+        OSError: the directory cannot be created.
+    """
+    directory = data / "spool"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for left in directory.iterdir():
+        # Another process may use the same directory, but for no file that long.
+        if left.is_dir() and time.time() - left.stat().st_mtime > _OLD_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
+    former, tempfile.tempdir = tempfile.tempdir, str(directory)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = former
+
+
+@contextlib.asynccontextmanager
+async def open_conversations(
+    config: settings.Settings,
+    environment: Mapping[str, str],
+    *,
+    is_ephemeral: bool = False,
+    kernels_outlive: bool = False,
+) -> AsyncIterator[session_service.SessionService]:
+    """Open everything that platforms need.
+
+    Args:
+        config: the settings in effect.
+        environment: holds the keys of models.
+        is_ephemeral: leaves nothing behind: no file, no memory.
+        kernels_outlive: see `host_startup.open_hosts`.
+
+    Raises:
+        BotError: it cannot be opened; the sentence says why.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        opening = host_startup.open_hosts(
+            config, is_ephemeral=is_ephemeral, kernels_outlive=kernels_outlive
+        )
+        hosts = await stack.enter_async_context(opening)
+        stack.enter_context(spool_directory(config.paths.data))
+        memory = _temporary(stack) if is_ephemeral else open_database(config)
+        database = await stack.enter_async_context(memory)
+        catalogue, notice = await _models(config, environment, stack)
+        services = turns.TurnServices(
+            config=config, hosts=hosts, database=database, catalogue=catalogue
+        )
+        service = await stack.enter_async_context(
+            session_service.SessionService.open(services, model_notice=notice)
+        )
+        upkeep = maintenance.Maintenance(services, service)
+        jobs = (*upkeep.jobs(), *retention.Retention(services, service).jobs())
+        await upkeep.take_over(database.orphans)
+        await stack.enter_async_context(schedules.run_periodically(*jobs))
+        yield service
+
+
+async def _models(
+    config: settings.Settings, environment: Mapping[str, str], stack: contextlib.AsyncExitStack
+) -> tuple[catalogues.Catalogue, str]:
+    """Open the models, and return a notice about them for people."""
+    models = config.models or await model_discovery.discover(environment)
+    servers: dict[str, on_demand_model.OnDemandModel] = {}
+    notice = ""
+    if not models:
+        local = await stack.enter_async_context(
+            on_demand_model.OnDemandModel.open(config.local, config.paths.data)
+        )
+        notice = f"{_NO_MODEL} {local.unavailable}"
+        if not local.unavailable:
+            models, servers = (local.model,), {local.model.title: local}
+            notice = f"{_DEMO} {local.licence}".strip()
+    catalogue = catalogues.Catalogue(
+        models, keys=_keys(models, environment), patience=config.patience, servers=servers
+    )
+    # Before the embedded model, which it talks to.
+    stack.push_async_callback(catalogue.close)
+    await catalogue.prepare()
+    return catalogue, notice
+
+
+def _temporary(
+    stack: contextlib.AsyncExitStack,
+) -> AbstractAsyncContextManager[databases.Database]:
+    """Return a database that is gone with the stack, not yet opened."""
+    directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    return databases.Database.open(engines.default(directory), files=directory / "kept")
+
+
+def open_database(
+    config: settings.Settings,
+) -> AbstractAsyncContextManager[databases.Database]:
+    """Open the database of the settings."""
+    url = config.store.url or engines.default(config.paths.data)
+    return databases.Database.open(url, files=config.paths.data / "kept")
+
+
+def _keys(
+    models: Iterable[settings.Model], environment: Mapping[str, str]
+) -> dict[str, pydantic.SecretStr]:
+    """Collect the models' keys, and redact them from every log."""
+    names = {model.api_key_variable for model in models} & environment.keys()
+    logs.redact(environment[name] for name in names)
+    return {name: pydantic.SecretStr(environment[name]) for name in names}

@@ -1,0 +1,95 @@
+"""Work that ends early, by a stop or a timeout, or that survives cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import enum
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class EarlyEnd(enum.Enum):
+    """Why work did not come to its own end."""
+
+    STOPPED = enum.auto()
+    TIME_IS_UP = enum.auto()
+
+
+async def run_until_stopped(
+    work: Coroutine[None, None, T], *, stop: asyncio.Event | None, seconds: float
+) -> T | EarlyEnd:
+    """Run work until it is done, `stop` is set or time is over; then cancel it and wait for its
+    end.
+
+    What the work raises, and the caller's own cancellation, pass through.
+    """
+    working = asyncio.create_task(work, name="turn")
+    stopping = asyncio.create_task((stop or asyncio.Event()).wait(), name="stop of a turn")
+    try:
+        await asyncio.wait(
+            {working, stopping}, timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED
+        )
+        if not working.done():
+            working.cancel()
+            # Not `await working`: that could not tell its cancellation from the caller's.
+            await asyncio.wait({working})
+        if working.cancelled():
+            is_stopped = stop is not None and stop.is_set()
+            return EarlyEnd.STOPPED if is_stopped else EarlyEnd.TIME_IS_UP
+        return working.result()
+    finally:
+        stopping.cancel()
+        if not working.done():
+            working.cancel()
+        while not working.done():
+            # Cancelled once more: the first is passed on, but not before the work has ended.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({working})
+
+
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Run work to its end despite a cancellation of the caller, which is raised afterwards.
+
+    For work that is short, and bounded in time by itself.
+    """
+    task = asyncio.create_task(work, name="finish")
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        _log.error("what had to be finished failed", exc_info=fault)
+    raise cancelled
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a blocking function in a thread; even when cancelled, return only after it is done.
+
+    `asyncio.to_thread` leaves the thread behind when it is cancelled; it might then write to a
+    descriptor that was closed in between and now belongs to another file.
+    """
+    context = contextvars.copy_context()
+    future = asyncio.get_running_loop().run_in_executor(
+        None, lambda: context.run(function, *args, **kwargs)
+    )
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        while not future.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({future})
+        if not future.cancelled():
+            future.exception()  # retrieved, so that asyncio does not log it
+        raise

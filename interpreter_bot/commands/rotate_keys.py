@@ -1,0 +1,42 @@
+"""`interpreter-bot rotate-keys`: encrypt what the database holds with a new key.
+
+A bot that runs meanwhile reads the file again when it meets what the new key encrypted. The former
+keys stay in the file, because until it is started again it encrypts with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from interpreter_bot import encryption, settings
+from interpreter_bot.app import service_startup
+from interpreter_bot.platforms.slack import installations
+from interpreter_bot.store import third_party_tables
+from interpreter_bot.text import quantities
+
+
+def run(config: settings.Settings, options: argparse.Namespace) -> int:
+    """Rotate the keys.
+
+    Raises:
+        BotError: a key is missing, or the database cannot be used; the sentence says so.
+    """
+    keys = encryption.KeyRing.of(config)
+    count = asyncio.run(_encrypt(config, keys))
+    sys.stdout.write(
+        f"{quantities.count(count, 'installation')} of Slack encrypted anew. Once the bot was "
+        f"started again, only backups need the older keys of {keys.where}.\n"
+    )
+    return 0
+
+
+async def _encrypt(config: settings.Settings, keys: encryption.KeyRing) -> int:
+    async with service_startup.open_database(config) as database:
+        tables = third_party_tables.LibraryTables(database.engine, keys)
+        # With the present keys first: should one be missing, no key is added.
+        await installations.store(config.slack, tables)
+        if keys.add_key():
+            await installations.store(config.slack, tables)
+        return tables.encrypted

@@ -1,0 +1,127 @@
+"""Encryption of what is secret and stored: with Fernet (AES-128-CBC and HMAC-SHA-256), by a key
+ring whose first key encrypts and whose others still decrypt.
+
+It knows nothing of what it encrypts, nor where that is stored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections.abc import Sequence
+from typing import Final
+
+from cryptography import fernet
+
+from interpreter_bot import errors, logs, private_files, settings
+
+_MARK: Final = "fernet:"
+_NO_KEY: Final = "{where} holds something else than keys of Fernet, one a line."
+_EMPTY: Final = (
+    "{where} is there but holds no key. Put back what was in it; only if nothing was encrypted yet,"
+    " remove it, and a key is made."
+)
+_UNKNOWN: Final = (
+    "What is stored was encrypted with a key that is not among those of {where}. Put it back there,"
+    " below the others. If it is lost, so is what it encrypted: Slack's workspaces have to install "
+    "the bot again."
+)
+
+
+class KeyRing:
+    """Keys from the environment, or else from a file that is created when the first is needed.
+
+    Args:
+        given: keys, separated by white space or commas, the first of which encrypts; from the
+            environment, so that the file is of no account.
+        file: holds them otherwise, one a line.
+
+    Raises:
+        SettingsError: what is given are no keys.
+    """
+
+    def __init__(self, given: str, file: pathlib.Path) -> None:
+        self._file = None if given else file
+        self.where = "encryption.keys" if given else str(file)
+        """Where the keys are, for people."""
+        self._fernets = self._parsed(given.replace(",", " "))
+        if given:
+            self._require_key()
+
+    @classmethod
+    def of(cls, config: settings.Settings) -> KeyRing:
+        """Return the key ring that the settings name."""
+        file = config.encryption.key_file or config.paths.data / "keys"
+        return cls(config.encryption.keys.get_secret_value(), file)
+
+    def encrypt(self, text: str) -> str:
+        """Encrypt a text with the first key, which is created if there is none.
+
+        Raises:
+            SettingsError: the keys cannot be used.
+        """
+        if not self._fernets and self._file is not None:
+            self._fernets = self._parsed(private_files.read_or_create(self._file, _new_key))
+        self._require_key()
+        return _MARK + self._fernets[0].encrypt(text.encode()).decode("ascii")
+
+    def decrypt(self, text: str) -> str:
+        """Decrypt a text; one that is not encrypted is returned as it is.
+
+        Raises:
+            SettingsError: its key is missing.
+        """
+        if not text.startswith(_MARK):
+            return text
+        known = self._decrypted(text)
+        if known is None:
+            # It may have been added to the file since.
+            self._read()
+            known = self._decrypted(text)
+        if known is None:
+            raise errors.SettingsError(_UNKNOWN.format(where=self.where))
+        return known
+
+    def is_current(self, text: str) -> bool:
+        """Say whether a text is encrypted with the first key."""
+        if not self._fernets:
+            self._read()
+        return text.startswith(_MARK) and self._decrypted(text, most_keys=1) is not None
+
+    def add_key(self) -> bool:
+        """Put a new key before all others in the file; False if they come from the environment.
+
+        Raises:
+            SettingsError: the file cannot be used.
+        """
+        if self._file is None:
+            return False
+        keys = "\n".join(filter(None, [_new_key(), private_files.read(self._file)]))
+        private_files.replace(self._file, keys)
+        self._fernets = self._parsed(keys)
+        return True
+
+    def _read(self) -> None:
+        if self._file is not None:
+            self._fernets = self._parsed(private_files.read(self._file))
+
+    def _require_key(self) -> None:
+        if not self._fernets:
+            raise errors.SettingsError(_EMPTY.format(where=self.where))
+
+    def _parsed(self, keys: str) -> Sequence[fernet.Fernet]:
+        logs.redact(keys.split())
+        try:
+            return [fernet.Fernet(key) for key in keys.split()]
+        except ValueError as error:
+            raise errors.SettingsError(_NO_KEY.format(where=self.where)) from error
+
+    def _decrypted(self, text: str, *, most_keys: int | None = None) -> str | None:
+        for key in self._fernets[:most_keys]:
+            with contextlib.suppress(fernet.InvalidToken):
+                return key.decrypt(text.removeprefix(_MARK)).decode()
+        return None
+
+
+def _new_key() -> str:
+    return fernet.Fernet.generate_key().decode("ascii")

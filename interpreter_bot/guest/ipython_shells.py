@@ -1,0 +1,321 @@
+"""The shell that runs cells: IPython's, with compact tracebacks and no terminal.
+
+A traceback has all of the user's frames, few of the libraries', and no colours.
+
+Above 300 lines: all that one class of IPython's does otherwise here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import linecache
+import os
+import re
+import shlex
+import subprocess
+import sys
+import traceback
+import warnings
+from types import TracebackType
+from typing import Any, ClassVar
+
+from ipykernel import compiler, displayhook, zmqshell
+from IPython.core import interactiveshell
+
+from . import dataframe_displays, html_displays, picture_scaling, rootfs, snapshots
+
+CELL_PREFIX = "<cell "
+_LIBRARY_FRAMES = 2
+_CELL_FRAMES = 12
+_CAUSES = 3
+_MESSAGE_CHARACTERS = 4000
+_INSTALLED = re.compile(r"/site-packages/|/lib/python3\.\d+/")
+_OURS = ("IPython", "ipykernel")
+_WORD = re.compile(r"[^\W\d]\w*")
+_TABLES = ("pandas", "polars")
+_COLUMNS = 60
+
+_SHELL = "/bin/sh"
+_MOST_NAMES = 1000
+_SHOWN_NAMES = 100
+_NAME_CHARACTERS = 40
+
+
+def compact(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> list[str]:
+    """Describe an exception in few lines, the last being its name and message."""
+    # Reading the lines of frames that will not be shown costs tens of milliseconds.
+    described = traceback.TracebackException(kind, error, tb, lookup_lines=False, compact=True)
+    blocks: list[str] = []
+    link = ""
+    current: traceback.TracebackException | None = described
+    while current is not None and len(blocks) < _CAUSES:
+        blocks.append("\n".join(_block(current)) + link)
+        if current.__cause__ is not None:
+            current, link = current.__cause__, "\n\nwhich was the direct cause of:\n"
+        elif current.__context__ is not None and not current.__suppress_context__:
+            current, link = current.__context__, "\n\nduring handling of which happened:\n"
+        else:
+            current = None
+    lines = "\n".join(reversed(blocks)).split("\n")
+    return [*lines[:-1], *_columns(error, tb), lines[-1]]
+
+
+def message(error: BaseException) -> str:
+    """Return an exception's text, even if its `__str__` raises."""
+    try:
+        return str(error)[:_MESSAGE_CHARACTERS]
+    except Exception:
+        # Any exception: the method is the user's.
+        return "<text could not be made>"
+
+
+def _block(described: traceback.TracebackException) -> list[str]:
+    lines = []
+    frames = [frame for frame in described.stack if not _is_machinery(frame.filename)]
+    for index in _chosen(frames):
+        if index is None:
+            lines.append("  … more frames …")
+            continue
+        frame = frames[index]
+        name = f"Cell {frame.filename[len(CELL_PREFIX) : -1]}" if _is_cell(frame) else _short(frame)
+        within = "" if frame.name == "<module>" else f", in {frame.name}"
+        lines.append(f"{name}, line {frame.lineno}{within}")
+        if frame.line:
+            lines.append(f"    {frame.line[:300]}")
+    ending = "".join(described.format_exception_only()).rstrip()
+    if len(ending) > _MESSAGE_CHARACTERS:
+        ending = ending[:_MESSAGE_CHARACTERS] + " …"
+    return lines + ending.replace(f'File "{CELL_PREFIX}', 'File "<cell ').split("\n")
+
+
+def _columns(error: BaseException, tb: TracebackType | None) -> list[str]:
+    """List the columns of tables on the user's line, after a KeyError or AttributeError."""
+    if not isinstance(error, (KeyError, AttributeError)):
+        return []
+    cells = [
+        one for one in traceback.walk_tb(tb) if one[0].f_code.co_filename.startswith(CELL_PREFIX)
+    ]
+    if not cells:
+        return []
+    frame, number = cells[-1]
+    words = dict.fromkeys(_WORD.findall(linecache.getline(frame.f_code.co_filename, number)))
+    known = {**frame.f_globals, **frame.f_locals}
+    tables = {word: known[word] for word in words if word in known and _is_table(known[word])}
+    return [f"The columns of {word}: {_names(table)}" for word, table in tables.items()]
+
+
+def _is_table(value: object) -> bool:
+    kind = type(value)
+    return kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] in _TABLES
+
+
+def _names(table: Any) -> str:
+    names = ", ".join(f"{name}"[:100] for name in list(table.columns)[:_COLUMNS])
+    index = [
+        f"{name}"[:100] for name in getattr(getattr(table, "index", None), "names", ()) if name
+    ]
+    return f"{names} (and the index: {', '.join(index)})" if index else names
+
+
+def _chosen(frames: list[traceback.FrameSummary]) -> list[int | None]:
+    """Choose the frames to show: the user's, and the last few below them."""
+    cells = [index for index, frame in enumerate(frames) if _is_cell(frame)]
+    if len(cells) > _CELL_FRAMES:
+        cells = cells[: _CELL_FRAMES // 2] + cells[-_CELL_FRAMES // 2 :]
+    last = range(max(len(frames) - _LIBRARY_FRAMES, 0), len(frames))
+    shown: list[int | None] = []
+    previous = -1
+    for index in sorted({*cells, *last}):
+        if index > previous + 1 and shown:
+            shown.append(None)
+        shown.append(index)
+        previous = index
+    return shown
+
+
+def _is_cell(frame: traceback.FrameSummary) -> bool:
+    return frame.filename.startswith(CELL_PREFIX)
+
+
+def _is_machinery(filename: str) -> bool:
+    return any(f"/site-packages/{package}/" in filename for package in _OURS)
+
+
+def _short(frame: traceback.FrameSummary) -> str:
+    """Return a library's file name from its package on; where it is installed is of no use."""
+    return _INSTALLED.split(frame.filename)[-1]
+
+
+class CellCompiler(compiler.XCachingCompiler):
+    """Compiler that names cells by their number, so that a traceback says which one."""
+
+    def get_code_name(self, raw_code: str, code: str, number: int) -> str:
+        """Return the file name of a cell."""
+        return f"{CELL_PREFIX}{number}>"
+
+
+class DisplayHook(displayhook.ZMQShellDisplayHook):
+    """Display hook for the value of a cell's last line; `Out` keeps the newest values only."""
+
+    def cull_cache(self) -> None:
+        """Drop the oldest values of `Out`, without a warning in the middle of an answer."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            super().cull_cache()
+
+    def log_output(self, format_dict: dict[str, Any]) -> None:
+        """Keep no copy of displays: it would never be freed. `%history -o` has none."""
+
+
+class GuestShell(zmqshell.ZMQInteractiveShell):
+    """One kernel's shell, created before the fork, so that a kernel starts with it warm."""
+
+    displayhook_class = DisplayHook
+    _has_failed = False
+    _saving = 0
+    _ended: ClassVar[list[int]] = []
+
+    def init_display_formatter(self) -> None:
+        """Add tables and charts to the display formats."""
+        super().init_display_formatter()
+        dataframe_displays.install(self.display_formatter)
+        html_displays.install(self.display_formatter)
+
+    def save_table(self, handle: str, name: str) -> bool:
+        """Write all of a displayed table; the bot calls it by this name."""
+        return dataframe_displays.save(handle, name)
+
+    def variables(self) -> dict[str, Any]:
+        """Return the names that code has defined, newest first, and how many there are.
+
+        No more names are read than the bot would show or count; of a value only whether it is one
+        that each kernel begins with.
+        """
+        hidden = self.user_ns_hidden
+        names = [
+            name
+            for name in itertools.islice(reversed(self.user_ns), _MOST_NAMES)
+            if type(name) is str
+            and not name.startswith("_")
+            and self.user_ns[name] is not hidden.get(name, self)
+        ]
+        shown = [name for name in names if len(name) <= _NAME_CHARACTERS]
+        return {"names": shown[:_SHOWN_NAMES], "count": len(names)}
+
+    def save_variables(self, number: int, seconds: float, most_bytes: int) -> None:
+        """Begin to save all variables as a new generation; the bot calls it by this name."""
+        names = snapshots.names_of(self.user_ns, self.user_ns_hidden)
+        where = rootfs.VARIABLES
+        self._saving = snapshots.begin(
+            self.user_ns, names, where, number, seconds=seconds, most_bytes=most_bytes
+        )
+
+    def end_saving(self) -> None:
+        """End what saves variables, done or not: the next code is not to wait for it."""
+        child, self._saving = self._saving, 0
+        if child:
+            snapshots.end(child)
+            # A large process takes a while to go.
+            self._ended.append(child)
+        self._ended[:] = [child for child in self._ended if not snapshots.is_gone(child)]
+
+    def restore_variables(self, number: int) -> None:
+        """Bring a generation back, and write beside it what failed; the bot calls it so."""
+        snapshots.restore(self.user_ns, rootfs.VARIABLES, number)
+
+    def show_scaled(self, names: list[str], contents: list[str], **bounds: int) -> None:
+        """Display pictures scaled down for a model; the bot calls it by this name."""
+        # Code may have changed the directory.
+        paths = [os.path.join(self.kernel.home, name) for name in names]
+        picture_scaling.publish(self, paths, contents, **bounds)
+
+    def init_environment(self) -> None:
+        """Set no colour variables, which ipykernel would do for every program that code starts."""
+        os.environ["PAGER"] = "cat"
+
+    def init_magics(self) -> None:
+        """Make `%pip` and similar run the programs, without advice to restart the kernel."""
+        super().init_magics()
+        pip = f"{shlex.quote(sys.executable)} -m pip"
+        for name in ("pip", "uv", "conda", "mamba", "micromamba"):
+            program = pip if name == "pip" else name
+            run = functools.partial(self._run_program, program)
+            self.register_magic_function(run, magic_name=name)
+
+    def _run_program(self, program: str, line: str) -> None:
+        self.system(f"{program} {line}")
+
+    def init_history(self) -> None:
+        """Keep history in memory only: a database would be one open file of all kernels."""
+        self.config.HistoryManager.enabled = False
+        super().init_history()
+
+    def _tee(self, channel: str) -> contextlib.AbstractContextManager[None]:
+        """Keep no copy of what a cell prints; IPython would, for its `%notebook`."""
+        return contextlib.nullcontext()
+
+    def init_events(self) -> None:
+        """Drop blank figures before all other callbacks after a cell."""
+        super().init_events()
+        self.events.register("post_execute", self._drop_blank)
+
+    def _drop_blank(self) -> None:
+        if self._has_failed:
+            self._has_failed = False
+            html_displays.drop_blank()
+
+    def showtraceback(
+        self,
+        exc_tuple: tuple[type[BaseException], BaseException, TracebackType | None] | None = None,
+        **_: Any,
+    ) -> None:
+        """Publish an exception compactly."""
+        try:
+            kind, error, tb = self._get_exc_info(exc_tuple)
+        except ValueError:
+            sys.stderr.write("No traceback available to show.\n")
+            return
+        sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
+        self._has_failed = True
+        # Sent as text already: formatting the user's exception may raise another.
+        self._showtraceback(kind, message(error), compact(kind, error, tb))
+
+    def showsyntaxerror(self, filename: str | None = None, **_: Any) -> None:
+        """Publish a syntax error compactly."""
+        self.showtraceback()
+
+    def system(self, cmd: str) -> None:
+        """Run `!command` without the terminal that IPython would ask for."""
+        command = self.var_expand(cmd, depth=1)
+        done = subprocess.run([_SHELL, "-c", command], stdin=subprocess.DEVNULL, check=False)
+        self.user_ns["_exit_code"] = done.returncode
+
+    system_piped = system
+    system_raw = system
+
+    def _format_exception_for_storage(self, exception: BaseException, **_: Any) -> Any:
+        """Store nothing: IPython would spend 20 ms on a traceback for a history we do not keep."""
+        return {}
+
+    def enable_gui(self, gui: Any = None) -> None:
+        """Enable nothing: there is no screen to open windows on."""
+
+    def ask_exit(self) -> None:
+        """Answer `exit()`; a session ends when the person says so, not the code."""
+        sys.stderr.write("The session stays open; ask for a reset to start afresh.\n")
+
+
+def make(profile_directory: str) -> GuestShell:
+    """Make the shell of this process, which later becomes that of each kernel."""
+    from IPython.core.profiledir import ProfileDir
+
+    os.makedirs(profile_directory, exist_ok=True)
+    interactiveshell.InteractiveShell.colors.default_value = "nocolor"
+    shell: GuestShell = GuestShell.instance(
+        profile_dir=ProfileDir.create_profile_dir(profile_directory),
+        user_ns={},
+        compiler_class=CellCompiler,
+    )
+    return shell

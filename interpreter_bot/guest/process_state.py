@@ -1,0 +1,115 @@
+"""State of a kernel's process that code may have changed, beside its variables.
+
+Saved as what differs from the beginning, restored before the variables: working directory, search
+path, environment, random numbers, and the options of matplotlib and pandas.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+State = dict[str, Any]
+
+_path: list[str] = []
+_environment: dict[str, str] = {}
+_parameters: dict[str, Any] = {}
+
+
+def begin() -> None:
+    """Remember the present state as that of a new session.
+
+    The options of matplotlib are those of the first call, in the fork server: reading them takes
+    longer than all the rest.
+    """
+    _path[:] = sys.path
+    _environment.clear()
+    _environment.update(os.environ)
+    matplotlib = sys.modules.get("matplotlib")
+    if matplotlib and not _parameters:
+        _parameters.update(matplotlib.rcParams)
+
+
+def collect() -> State:
+    """Return what differs from the beginning; every value can be pickled.
+
+    What cannot be had is left out: a deleted working directory, or an option of a library's that
+    code has broken, costs no more than itself.
+    """
+    items: dict[str, Callable[[], Any]] = {
+        "directory": os.getcwd,
+        "path": lambda: [entry for entry in sys.path if entry not in _path],
+        "environment": lambda: {k: v for k, v in os.environ.items() if _environment.get(k) != v},
+        "unset": lambda: [name for name in _environment if name not in os.environ],
+        "random": random.getstate,
+    }
+    if numpy := sys.modules.get("numpy"):
+        items["numpy"] = lambda: numpy.random.get_state()
+    if matplotlib := sys.modules.get("matplotlib"):
+        items["matplotlib"] = lambda: _matplotlib_options(matplotlib)
+    if pandas := sys.modules.get("pandas"):
+        items["pandas"] = lambda: _pandas_options(pandas)
+    state: State = {}
+    for name, item in items.items():
+        try:
+            value = item()
+            pickle.dumps(value)
+        except Exception:
+            # Whatever a library, or what code put in its place, says: the session goes on without.
+            continue
+        state[name] = value
+    return state
+
+
+def _matplotlib_options(matplotlib: Any) -> dict[str, Any]:
+    begun = _parameters or matplotlib.rcParamsDefault
+    return {
+        name: value
+        for name, value in matplotlib.rcParams.items()
+        if not name.startswith("backend") and begun.get(name) != value
+    }
+
+
+def _pandas_options(pandas: Any) -> dict[str, Any]:
+    options = pandas._config.config
+    return {
+        name: value
+        for name, registered in options._registered_options.items()
+        if name not in options._deprecated_options
+        and isinstance(value := pandas.get_option(name), (bool, int, float, str, type(None)))
+        and value != registered.defval
+    }
+
+
+def restore(state: State) -> None:
+    """Bring back what `collect` returned, in a process that has just begun.
+
+    Raises:
+        Exception: whatever a library says of a value that an earlier release accepted; what comes
+            before it is restored.
+    """
+    os.environ.update(state.get("environment", {}))
+    for name in state.get("unset", ()):
+        os.environ.pop(name, None)
+    sys.path += [entry for entry in state.get("path", ()) if entry not in sys.path]
+    if "random" in state:
+        random.setstate(state["random"])
+    if "directory" in state:
+        os.chdir(state["directory"])
+    if "numpy" in state:
+        import numpy
+
+        numpy.random.set_state(state["numpy"])
+    if state.get("matplotlib"):
+        import matplotlib
+
+        matplotlib.rcParams.update(state["matplotlib"])
+    if state.get("pandas"):
+        import pandas
+
+        for name, value in state["pandas"].items():
+            pandas.set_option(name, value)

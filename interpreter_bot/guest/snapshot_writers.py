@@ -1,0 +1,169 @@
+"""Writing of variables as one generation, the smallest first."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import linecache
+import pickle
+import pickletools
+import sys
+import time
+import types
+from collections.abc import Callable, Container
+from typing import Any
+
+from . import process_state, snapshot_files, snapshot_readers, variable_pickler
+
+TOO_LATE = "there was no time left for it"
+_CELL_CHARACTERS = 1_000_000
+_SHOWN_LOSSES = 10
+_REFERENCES = ("BINGET", "LONG_BINGET")
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+class SnapshotWriter:
+    """One attempt to write a generation; tells what became of each variable."""
+
+    def __init__(
+        self, namespace: dict[str, Any], names: list[str], files: snapshot_files.Writer, tell: Tell
+    ) -> None:
+        """Write nothing yet.
+
+        Args:
+            namespace: the session's.
+            names: of the variables.
+            files: the generation's.
+            tell: called with one of ``{"at": name}`` before a variable, and then with ``{"kept":
+                name, "partly": what was lost in it, "blobs": sizes by digest}`` or ``{"lost": name,
+                "why": words}``; and with ``{"cell": name, "text": …}``.
+        """
+        self._namespace = namespace
+        self._files = files
+        self._tell = tell
+        self._payload = io.BytesIO()
+        self._buffers: list[memoryview] = []
+        self._names = sorted(names, key=lambda name: _order(namespace[name]))
+        self._pickler = self._new_pickler()
+        self._last_object = -1
+        self._cells: set[str] = set()
+
+    def write(self, left_out: Container[str], deadline: float) -> None:
+        """Write the process state and all variables, but for some; those not begun by the deadline
+        are lost.
+        """
+        if snapshot_readers.STATE not in left_out:
+            state = pickle.dumps(process_state.collect(), variable_pickler.PROTOCOL)
+            self._files.record(snapshot_files.SOURCE, snapshot_readers.STATE, state, [], 0)
+        for name in self._names:
+            value = self._namespace[name]
+            if name in left_out:
+                continue
+            if type(value) is types.ModuleType and value.__name__ in sys.modules:
+                module = value.__name__.encode()
+                self._files.record(snapshot_files.MODULE, name, module, [], 0)
+                self._tell({"kept": name, "partly": [], "blobs": {}})
+            elif time.monotonic() > deadline:
+                self._tell({"lost": name, "why": TOO_LATE})
+            else:
+                self._tell({"at": name})
+                self._write_variable(name, value)
+        self._files.close()
+
+    def _write_variable(self, name: str, value: Any) -> None:
+        self._payload.seek(0)
+        self._payload.truncate()
+        self._buffers.clear()
+        self._pickler.lost.clear()
+        before = len(self._files.blobs)
+        try:
+            self._pickler.dump(value)
+            objects = self._count_objects()
+            with self._payload.getbuffer() as payload:
+                self._files.record(snapshot_files.VARIABLE, name, payload, self._buffers, objects)
+        except Exception as error:
+            # Recursion, memory, a full disk, or whatever a type's methods raise.
+            self._tell({"lost": name, "why": _reason(error)})
+            # The pickler believes now that objects are written which are not.
+            memo = self._pickler.memo.copy()
+            self._pickler.memo = {k: v for k, v in memo.items() if v[0] <= self._last_object}
+            return
+        self._last_object = objects
+        lost = self._pickler.lost
+        for loss in lost:
+            if loss.of is value:
+                self._tell({"lost": name, "why": loss.what + (loss.why and f": {loss.why}")})
+                return
+        blobs = dict(list(self._files.blobs.items())[before:])
+        partly = [loss.what for loss in lost[:_SHOWN_LOSSES]]
+        self._tell({"kept": name, "partly": partly, "blobs": blobs})
+        if isinstance(value, (types.FunctionType, type)) and value.__module__ == "__main__":
+            self._write_source(name, value)
+
+    def _count_objects(self) -> int:
+        """Return the number that the pickler gave to the last object it met.
+
+        Of two pickles of the same new object the second names the number of the first.
+        """
+        mark: list[None] = []
+        self._pickler.dump(mark)
+        at = self._payload.tell()
+        self._pickler.dump(mark)
+        with self._payload.getbuffer() as payload:
+            operations = pickletools.genops(bytes(payload[at:]))
+            return next(int(n or 0) for code, n, _ in operations if code.name in _REFERENCES)
+
+    def _write_source(self, name: str, value: Any) -> None:
+        """Keep the source of a cell's function or class, for another Python and for tracebacks."""
+        with contextlib.suppress(OSError, TypeError, SyntaxError):
+            source = inspect.getsource(value).encode()
+            self._files.record(snapshot_files.SOURCE, name, source, [], 0)
+        code = getattr(value, "__code__", None)
+        if code is None or code.co_filename in self._cells:
+            return
+        text = "".join(linecache.getlines(code.co_filename))
+        if code.co_filename.startswith("<") and len(text) < _CELL_CHARACTERS:
+            self._cells.add(code.co_filename)
+            self._tell({"cell": code.co_filename, "text": text})
+
+    def _new_pickler(self) -> variable_pickler.VariablePickler:
+        numpy: Any = sys.modules.get("numpy")
+        values = [self._namespace[name] for name in self._names] if numpy else []
+        arrays = [one for one in values if type(one) is numpy.ndarray and one.base is None]
+
+        def take(buffer: pickle.PickleBuffer) -> bool:
+            raw = buffer.raw()
+            if raw.nbytes < snapshot_files.APART_BYTES:
+                return True
+            self._buffers.append(raw)
+            return False
+
+        return variable_pickler.VariablePickler(self._payload, self._namespace, arrays, take)
+
+
+def _reason(error: Exception) -> str:
+    is_known = isinstance(error, snapshot_files.TooLargeError)
+    return str(error) if is_known else variable_pickler.reason(error)
+
+
+def _order(value: Any) -> tuple[bool, bool, int]:
+    """Return a key that puts first what others need when they are read, and then the smallest."""
+    is_module = type(value) is types.ModuleType
+    return not is_module, not isinstance(value, (types.FunctionType, type)), _size(value)
+
+
+def _size(value: Any) -> int:
+    """Return about how many bytes a value has, without running code of the person's."""
+    kind = type(value)
+    if kind.__module__.partition(".")[0] in ("pandas", "numpy", "polars", "pyarrow"):
+        with contextlib.suppress(Exception):
+            # Whatever a library says: it is for the order only.
+            if hasattr(value, "memory_usage"):
+                used = value.memory_usage()
+                return int(used if isinstance(used, int) else used.sum())
+            return int(value.nbytes)
+    if kind in (str, bytes, bytearray, list, tuple, dict, set):
+        return 64 * len(value)
+    return 0

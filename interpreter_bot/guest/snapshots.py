@@ -1,0 +1,307 @@
+"""Snapshots of a session's variables: saved by one kernel, restored by another.
+
+They are written and tried out in forked children. A child has all variables as they were at the
+fork, so what it does wrong, or takes long for, is not the kernel's; the next cell ends it. A second
+child reads what the first one wrote; a variable that does not come back there is left out, the
+first one that fails only: what follows it often fails for its lack.
+
+Above 300 lines: what the children write, try and tell only makes sense together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import linecache
+import os
+import platform
+import re
+import select
+import signal
+import sys
+import time
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NoReturn
+
+from . import snapshot_files, snapshot_readers, snapshot_writers, variable_pickler
+
+FORMAT = 1
+# What IPython itself defines while it runs cells.
+_HISTORY = re.compile(r"_+|_i+|_[iod]h|_i?\d+|_exit_code|In|Out|__\w+__")
+_NAME_CHARACTERS = 200
+_MOST_ATTEMPTS = 10
+# Of the time for saving: what the child that was at a variable may take to finish it.
+_GRACE_SHARE = 0.25
+# Of the same: what all may take, with reading back what was written; `kernels/snapshots` waits so.
+_LONGEST = 3
+_NICENESS = 5
+# What the bot reads of it; the rest of the entries is counted.
+_MANIFEST_BYTES = 256 * 1024
+_LISTED = (200, 50, 10, 0)
+_LISTED_CHARACTERS = 40
+
+_DIED = "saving it ended Python"
+_UNREADABLE = "reading it back ended Python"
+
+Namespace = dict[str, Any]
+_Messages = list[dict[str, Any]]
+
+
+def names_of(namespace: Namespace, hidden: Mapping[str, Any]) -> list[str]:
+    """Return the names of a shell's variables that are saved.
+
+    Args:
+        namespace: all that is defined there.
+        hidden: what every session begins with.
+    """
+    return [
+        name
+        for name in list(namespace)
+        if type(name) is str
+        and len(name) <= _NAME_CHARACTERS
+        and name.isidentifier()
+        and not _HISTORY.fullmatch(name)
+        and not (name in hidden and namespace[name] is hidden[name])
+    ]
+
+
+def begin(
+    namespace: Namespace,
+    names: list[str],
+    directory: str,
+    number: int,
+    *,
+    seconds: float,
+    most_bytes: int,
+) -> int:
+    """Begin to save variables as they are now.
+
+    At the end a file `<number>.ended` appears; without a manifest there is no such generation then.
+
+    Args:
+        namespace: the session's.
+        names: of its variables.
+        directory: of its snapshots.
+        number: of the generation; it must be new.
+        seconds: after which no further variable is begun.
+        most_bytes: that all pickles and buffers may have.
+
+    Returns:
+        The process that does it, for `end`; it leads a group of processes.
+    """
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setpgid(0, 0)
+            _leave_kernel(_LONGEST * seconds)
+            _save_and_check(namespace, names, directory, number, seconds, most_bytes)
+        finally:
+            try:
+                os.close(os.open(f"{os.path.join(directory, str(number))}.ended", os.O_CREAT))
+            finally:
+                os._exit(0)
+    with contextlib.suppress(OSError):
+        # Whichever of the two comes first; the child may be gone already.
+        os.setpgid(child, child)
+    return child
+
+
+def end(child: int) -> None:
+    """End what `begin` began, whether it is done or not, without waiting until it is gone."""
+    # Its number and its group are its own until it is waited for.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+
+
+def is_gone(child: int) -> bool:
+    """Return whether a process of `begin` that was ended is gone; if so, nothing is left of it."""
+    try:
+        return os.waitpid(child, os.WNOHANG) != (0, 0)
+    except ChildProcessError:
+        # Code may have waited for all children there are.
+        return True
+
+
+def _leave_kernel(seconds: float) -> None:
+    """Leave everything that belongs to the kernel; its streams lead to its sockets."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    # Ends this process even where a library never returns to Python.
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    sys.stdout = sys.stderr = io.StringIO()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)
+    os.nice(_NICENESS)
+
+
+def _save_and_check(
+    namespace: Namespace,
+    names: list[str],
+    directory: str,
+    number: int,
+    seconds: float,
+    most_bytes: int,
+) -> None:
+    deadline = time.monotonic() + seconds
+    lost: dict[str, str] = {}
+    for _ in range(_MOST_ATTEMPTS):
+
+        def write(tell: snapshot_writers.Tell) -> None:
+            files = snapshot_files.Writer(directory, number, most_bytes)
+            writer = snapshot_writers.SnapshotWriter(namespace, names, files, tell)
+            writer.write(lost, deadline)
+
+        messages = _ask_child(write, deadline - time.monotonic() + seconds * _GRACE_SHARE)
+        is_late = time.monotonic() > deadline
+        if died_at := _died_at(messages):
+            lost[died_at] = snapshot_writers.TOO_LATE if is_late else _DIED
+            if not is_late:
+                continue
+        checked = _ask_child(lambda tell: _check(directory, number, tell), seconds)
+        failed: dict[str, str] = {}
+        for message in checked:
+            failed |= message.get("failed", {})
+        if died_at := _died_at(checked):
+            failed = {died_at: _UNREADABLE}
+        if is_late or not failed:
+            _write_manifest(directory, number, messages, lost, failed)
+            return
+        name, why = next(iter(failed.items()))
+        lost[name] = why
+
+
+def _ask_child(work: Callable[[snapshot_writers.Tell], None], seconds: float) -> _Messages:
+    """Run work in a child and return what it told; the last message says that it came to its end.
+
+    A child that is late is killed.
+    """
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _work(work, tell)
+    os.close(tell)
+    data = b""
+    deadline = time.monotonic() + seconds
+    while select.select([told], [], [], max(deadline - time.monotonic(), 0))[0]:
+        if not (chunk := os.read(told, 1 << 16)):
+            break
+        data += chunk
+    os.close(told)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    messages: _Messages = []
+    for line in data.splitlines():
+        with contextlib.suppress(ValueError):
+            # The last one may have been cut off.
+            messages.append(json.loads(line))
+    return messages
+
+
+def _work(work: Callable[[snapshot_writers.Tell], None], tell: int) -> NoReturn:
+    with open(tell, "wb", closefd=False) as pipe:
+
+        def tell_parent(message: dict[str, Any]) -> None:
+            pipe.write(json.dumps(message).encode() + b"\n")
+            pipe.flush()
+
+        try:
+            work(tell_parent)
+            tell_parent({"end": True})
+        finally:
+            os._exit(0)
+
+
+def _died_at(messages: _Messages) -> str:
+    """Return the variable that a child was at when it died; empty if it came to its end."""
+    if messages and "end" in messages[-1]:
+        return ""
+    return next((one["at"] for one in reversed(messages) if "at" in one), snapshot_readers.STATE)
+
+
+def _check(directory: str, number: int, tell: snapshot_writers.Tell) -> None:
+    """Read a generation into a namespace of its own, as another kernel will."""
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    reader = snapshot_readers.SnapshotReader(directory, number, module.__dict__, is_check=True)
+    for name in reader.variables():
+        tell({"at": name})
+    tell({"failed": reader.failed})
+
+
+def _write_manifest(
+    directory: str, number: int, messages: _Messages, lost: dict[str, str], failed: dict[str, str]
+) -> None:
+    kept = [one for one in messages if "kept" in one and one["kept"] not in failed]
+    details = {
+        "python": platform.python_version_tuple()[:2],
+        "skipped": list(failed),
+        "cells": {one["cell"]: one["text"] for one in messages if "cell" in one},
+    }
+    own = os.path.join(directory, str(number))
+    snapshot_files.write_whole(os.path.join(own, "details.json"), json.dumps(details).encode())
+    gone = {one["lost"]: one["why"] for one in messages if "lost" in one} | lost | failed
+    partly = {one["kept"]: ", ".join(one["partly"]) for one in kept if one["partly"]}
+    for most in _LISTED:
+        manifest = {
+            "format": FORMAT,
+            "kept": _listed((one["kept"] for one in kept), most),
+            "kept_count": len(kept),
+            "lost": dict(_shortened(gone, most)),
+            "lost_count": len(gone),
+            "partly": dict(_shortened(partly, most)),
+            "partly_count": len(partly),
+            "blobs": {name: size for message in kept for name, size in message["blobs"].items()},
+        }
+        content = json.dumps(manifest, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        if len(content) <= _MANIFEST_BYTES:
+            break
+    snapshot_files.write_whole(os.path.join(own, snapshot_files.MANIFEST), content)
+
+
+def _listed(names: Iterable[str], most: int) -> list[str]:
+    return [name[:_LISTED_CHARACTERS] for name in itertools.islice(names, most)]
+
+
+def _shortened(told: dict[str, str], most: int) -> Iterator[tuple[str, str]]:
+    for name, words in itertools.islice(told.items(), most):
+        yield name[:_LISTED_CHARACTERS], words[: variable_pickler.REASON_CHARACTERS]
+
+
+def restore(namespace: Namespace, directory: str, number: int) -> dict[str, str]:
+    """Bring variables back, in a kernel that has run nothing yet; what failed is written as well.
+
+    Args:
+        namespace: the session's.
+        directory: of its snapshots.
+        number: of the generation.
+
+    Returns:
+        What did not come back although it had been kept, and why.
+
+    Raises:
+        OSError: there is no such generation.
+        ValueError: its files are none of ours.
+    """
+    own = os.path.join(directory, str(number))
+    with open(os.path.join(own, "details.json")) as file:
+        details = json.load(file)
+    reader = snapshot_readers.SnapshotReader(
+        directory,
+        number,
+        namespace,
+        skipped=details["skipped"],
+        is_other_python=tuple(details["python"]) != platform.python_version_tuple()[:2],
+    )
+    for _ in reader.variables():
+        pass
+    for file_name, text in details["cells"].items():
+        lines = text.splitlines(keepends=True)
+        linecache.cache[file_name] = (len(text), None, lines, file_name)
+    failed = dict(_shortened(reader.failed, _LISTED[0]))
+    content = json.dumps(failed, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    snapshot_files.write_whole(os.path.join(own, "failed.json"), content[:_MANIFEST_BYTES])
+    return reader.failed

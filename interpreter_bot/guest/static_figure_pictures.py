@@ -1,0 +1,215 @@
+"""Preview pictures of plotly figures, SVG and LaTeX, for platforms without a browser.
+
+Only plotly.js draws a plotly figure as it is. The preview is drawn with matplotlib from the common
+kinds of traces, and says so; a figure with a trace of another kind has none. It uses no pyplot: the
+figures that user code has open stay as they are.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import io
+import os
+import re
+from typing import Any
+
+from . import plotly_drawing
+
+_LATEX_DPI = 200
+_MOST_LATEX = 2000
+_MOST_SVG = 2_000_000
+_SVG_ZOOM = 2.0
+_DELIMITED = re.compile(r"\s*(\$\$?|\\\[|\\\()(.+?)(\$\$?|\\\]|\\\))\s*", re.S)
+_STYLE = re.compile(r"\\(?:display|text|script)style\b")
+
+_KINDS = {
+    "scatter": plotly_drawing.scatter,
+    "scattergl": plotly_drawing.scatter,
+    "bar": plotly_drawing.bars,
+    "histogram": plotly_drawing.histograms,
+    "heatmap": plotly_drawing.heatmaps,
+    "box": plotly_drawing.boxes,
+    "violin": plotly_drawing.boxes,
+}
+_PIE = "pie"
+_MOST_TRACES = 60
+_INCHES, _DPI = (8, 5), 110
+_LEFT, _WIDTH, _BOTTOM, _HEIGHT = 0.11, 0.85, 0.14, 0.74
+_COLOURS = (
+    *("#636efa", "#ef553b", "#00cc96", "#ab63fa", "#ffa15a"),
+    *("#19d3f3", "#ff6692", "#b6e880", "#ff97ff", "#fecb52"),
+)
+_MARKUP = re.compile(r"<[^<>]{0,200}>")
+
+
+def title_of_plotly(figure: dict[str, Any]) -> str:
+    """Return the title of a figure without its markup; may be empty."""
+    return text(figure.get("layout", {}).get("title"))
+
+
+def describe_plotly(figure: dict[str, Any]) -> str:
+    """Describe in words what a figure shows."""
+    traces = figure.get("data") or []
+    kinds = [
+        " ".join(filter(None, (one.get("type", "scatter"), one.get("name")))) for one in traces[:8]
+    ]
+    title = title_of_plotly(figure)
+    return f"plotly figure{f' {title!r}' if title else ''}: {', '.join(kinds) or 'no traces'}"
+
+
+def of_plotly(figure: dict[str, Any]) -> bytes | None:
+    """Draw a preview as PNG; None if a trace is of no common kind."""
+    return draw(figure)
+
+
+def of_latex(latex: str) -> bytes | None:
+    """Draw a formula as PNG; None if matplotlib cannot set it."""
+    found = _DELIMITED.fullmatch(latex)
+    if found is None or len(latex) > _MOST_LATEX:
+        return None
+    from matplotlib import mathtext
+
+    buffer = io.BytesIO()
+    formula = _STYLE.sub("", found[2]).strip().replace("\n", " ")
+    mathtext.math_to_image(f"${formula}$", buffer, dpi=_LATEX_DPI, format="png")
+    return buffer.getvalue()
+
+
+def of_svg(svg: str) -> bytes | None:
+    """Draw an SVG as PNG; None without the library for it."""
+    if len(svg) > _MOST_SVG or importlib.util.find_spec("resvg_py") is None:
+        return None
+    png = importlib.import_module("resvg_py").svg_to_bytes(
+        svg_string=svg, zoom=_SVG_ZOOM, font_files=_fonts(), font_family="DejaVu Sans"
+    )
+    return bytes(png)
+
+
+def _fonts() -> list[str]:
+    """List installed fonts: the sandbox need not have any of the system's."""
+    from matplotlib import font_manager
+
+    names = ("DejaVu Sans", "Noto Sans CJK SC")
+    fonts = {one.name: one.fname for one in font_manager.fontManager.ttflist}
+    return [fonts[name] for name in names if name in fonts and os.path.exists(fonts[name])]
+
+
+def text(title: Any) -> str:
+    """Return the text of a title, which is a string or an object that has one."""
+    if isinstance(title, dict):
+        title = title.get("text")
+    return " ".join(_MARKUP.sub(" ", title).split()) if isinstance(title, str) else ""
+
+
+def draw(figure: dict[str, Any]) -> bytes | None:
+    """Draw a figure.
+
+    Returns:
+        A PNG; None where a trace is of none of the common kinds.
+    """
+    shown = [one for one in figure.get("data") or [] if one.get("visible", True) is True]
+    kinds = {one.setdefault("type", "scatter") for one in shown}
+    if not 0 < len(shown) <= _MOST_TRACES or not kinds <= {_PIE, *_KINDS}:
+        return None
+    from matplotlib import figure as figures
+    from matplotlib.backends import backend_agg
+
+    canvas = figures.Figure(figsize=_INCHES, dpi=_DPI)
+    backend_agg.FigureCanvasAgg(canvas)
+    layout = figure.get("layout") or {}
+    _draw_on(canvas, shown, layout)
+    if title := text(layout.get("title")):
+        canvas.suptitle(title, size=12)
+    canvas.text(0.995, 0.005, "preview", ha="right", va="bottom", size=7, color="#999999")
+    buffer = io.BytesIO()
+    canvas.savefig(buffer, format="png")
+    return buffer.getvalue()
+
+
+def _draw_on(canvas: Any, shown: list[dict[str, Any]], layout: dict[str, Any]) -> None:
+    """Draw all traces, those of one kind on the same axes together."""
+    together: dict[tuple[str, str, str], plotly_drawing.Traces] = {}
+    for number, trace in enumerate(shown):
+        colour = plotly_drawing.colour(trace) or _COLOURS[number % len(_COLOURS)]
+        if trace["type"] == _PIE:
+            _draw_pie(canvas, trace)
+            continue
+        where = (trace.get("xaxis") or "x", trace.get("yaxis") or "y", trace["type"])
+        together.setdefault(where, []).append((trace, colour))
+    made: dict[tuple[str, str], Any] = {}
+    for (x_name, y_name, kind), of_kind in together.items():
+        axes = made.get((x_name, y_name))
+        if axes is None:
+            axes = made[x_name, y_name] = _axes(canvas, made, (x_name, y_name), layout)
+        _KINDS[kind](axes, of_kind, layout.get("barmode") or "")
+    _annotate(canvas, layout)
+    for names, axes in made.items():
+        _turn(axes, names, layout)
+        handles, _ = axes.get_legend_handles_labels()
+        if layout.get("showlegend", len(handles) > 1) and handles:
+            axes.legend(fontsize=8)
+
+
+def _axes(
+    canvas: Any, made: dict[tuple[str, str], Any], names: tuple[str, str], layout: dict[str, Any]
+) -> Any:
+    """Create axes where the layout has them; a second scale shares those it overlays."""
+    x, y = (layout.get(_full(name)) or {} for name in names)
+    below = made.get((names[0], str(y.get("overlaying", ""))))
+    if below is not None:
+        axes = below.twinx()
+    else:
+        (left, right), (bottom, top) = (one.get("domain") or (0.0, 1.0) for one in (x, y))
+        place = (_LEFT + _WIDTH * left, _BOTTOM + _HEIGHT * bottom)
+        axes = canvas.add_axes((*place, _WIDTH * (right - left), _HEIGHT * (top - bottom)))
+        axes.grid(visible=True, color="#e8e8e8")
+        axes.set_axisbelow(True)
+    for side, options in (("x", x), ("y", y)):
+        getattr(axes, f"set_{side}label")(text(options.get("title")))
+        if options.get("type") == "log":
+            getattr(axes, f"set_{side}scale")("log")
+        if options.get("showticklabels") is False:
+            axes.tick_params(**{f"label{'bottom' if side == 'x' else 'left'}": False})
+    return axes
+
+
+def _turn(axes: Any, names: tuple[str, str], layout: dict[str, Any]) -> None:
+    """Reverse the axes that the layout reverses."""
+    for side, name in zip("xy", names, strict=True):
+        if (layout.get(_full(name)) or {}).get("autorange") == "reversed":
+            getattr(axes, f"invert_{side}axis")()
+
+
+def _annotate(canvas: Any, layout: dict[str, Any]) -> None:
+    """Write the annotations above the parts of a figure."""
+    for note in layout.get("annotations") or []:
+        if note.get("xref") == note.get("yref") == "paper" and not note.get("textangle"):
+            place = (_LEFT + _WIDTH * note.get("x", 0.5), _BOTTOM + _HEIGHT * note.get("y", 1.0))
+            canvas.text(*place, text(note), ha="center", va="bottom", size=9)
+
+
+def _full(name: str) -> str:
+    return f"{name[0]}axis{name[1:]}"
+
+
+def _draw_pie(canvas: Any, trace: dict[str, Any]) -> None:
+    domain = trace.get("domain") or {}
+    (left, right), (bottom, top) = (domain.get(side) or (0.0, 1.0) for side in "xy")
+    axes = canvas.add_axes((left, 0.9 * bottom, right - left, 0.9 * (top - bottom)))
+    names = [str(one)[:24] for one in plotly_drawing.values(trace.get("labels"))]
+    sizes = plotly_drawing.numbers(trace.get("values")) or [1.0] * len(names)
+    kinds: dict[str, float] = {}
+    for name, size in zip(names or map(str, range(len(sizes))), sizes, strict=False):
+        kinds[name] = kinds.get(name, 0.0) + size
+    ring = {"width": 1 - float(trace.get("hole") or 0), "edgecolor": "white"}
+    axes.pie(
+        list(kinds.values()),
+        labels=list(kinds),
+        autopct="%.1f%%",
+        pctdistance=0.8,
+        wedgeprops=ring,
+        colors=_COLOURS,
+        startangle=90,
+        counterclock=False,
+    )

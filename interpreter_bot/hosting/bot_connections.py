@@ -1,0 +1,297 @@
+"""Connection of one bot: its leases, the executions that it begins and follows, what it is told.
+
+What ends with the connection are leases, so that kernels of a bot that died can be let go, and the
+listening; what was begun runs on. Each message does one thing, and a bot that reconnects says all
+of them again: everything here can be said twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import logging
+import struct
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final
+
+import aiohttp
+from aiohttp import web
+
+from interpreter_bot import errors, values
+from interpreter_bot.hosting import journaled_executions
+from interpreter_bot.hosts import ports, wire_messages
+from interpreter_bot.kernels import execution_journals
+
+_log = logging.getLogger(__name__)
+
+_REFUSED: Final = "The kernel that was to run this code is gone."
+_ENDING: Final = "New Pythons are not started just now: what keeps them is being replaced."
+_LEFT_OUT: Final = "{:,} outputs are missing here: there were more than are kept."
+_FRAME: Final = struct.Struct("<IQ")
+
+
+@dataclasses.dataclass(slots=True)
+class _Held:
+    """A lease, and the kernels that it gave, by id."""
+
+    key: str
+    lease: ports.Lease
+    stack: contextlib.AsyncExitStack
+    kernels: dict[str, ports.Kernel] = dataclasses.field(default_factory=dict)
+
+
+class BotConnection:
+    """Connection of one bot, from `serve` to its end."""
+
+    def __init__(
+        self,
+        socket: web.WebSocketResponse,
+        host: ports.Hosts,
+        begun: journaled_executions.JournaledExecutions,
+        *,
+        may_start: Callable[[], bool],
+    ) -> None:
+        """Serve a bot.
+
+        Args:
+            socket: of the bot.
+            host: in this process.
+            begun: its executions.
+            may_start: whether sessions without a kernel may have one.
+        """
+        self._socket = socket
+        self._may_start = may_start
+        self._host = host
+        self._executions = begun
+        self._in_turn = asyncio.Lock()
+        self._leases: dict[int, _Held] = {}
+        # What was asked for by number: kernels that start, executions that are followed.
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._losses: dict[int, asyncio.Future[None]] = {}
+        self._loss_number = 0
+        self._actions: Mapping[str, Callable[[dict[str, Any]], Awaitable[None]]] = {
+            "lease": self._lease,
+            "kernel": self._kernel,
+            "execute": self._execute,
+            "follow": self._follow,
+            "cancel": self._cancel,
+            "answer": self._answer,
+            "heard": self._heard,
+        }
+
+    async def serve(self) -> None:
+        """Do what the bot says until it goes."""
+        try:
+            async for message in self._socket:
+                if message.type is not aiohttp.WSMsgType.TEXT:
+                    break
+                said = json.loads(message.data)
+                await self._actions[said["do"]](said)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            # A bot of another release at best; what it asked for cannot be told from nonsense.
+            _log.exception("a bot said something that cannot be understood")
+            await self._socket.close(code=aiohttp.WSCloseCode.UNSUPPORTED_DATA)
+        finally:
+            await self._let_go()
+
+    async def close(self) -> None:
+        """End the connection; the bot comes back if there is a host."""
+        await self._socket.close(code=aiohttp.WSCloseCode.GOING_AWAY)
+
+    async def lose(self, loss: ports.KernelLoss) -> None:
+        """Tell the bot of a lost kernel, and wait until it has heard.
+
+        Raises:
+            ConnectionError: it went before.
+        """
+        self._loss_number += 1
+        number = self._loss_number
+        heard = self._losses[number] = asyncio.get_running_loop().create_future()
+        try:
+            await self._send({"loss": number, "fields": loss})
+            await heard
+        finally:
+            del self._losses[number]
+
+    async def _lease(self, said: dict[str, Any]) -> None:
+        key = str(said["key"])
+        if not self._may_start() and key not in await self._host.statuses([key]):
+            return  # Asked for its kernel, we say why there is none.
+        stack = contextlib.AsyncExitStack()
+        leasing = self._host.lease(key, person=str(said["person"]))
+        lease = await stack.enter_async_context(leasing)
+        self._leases[int(said["call"])] = _Held(key, lease, stack)
+
+    async def _kernel(self, said: dict[str, Any]) -> None:
+        number = int(said["call"])
+        held = self._leases.get(int(said["lease"]))
+
+        def waiting(ahead: int) -> None:
+            self._send_soon({"call": number, "ahead": ahead})
+
+        async def start() -> None:
+            if held is None:
+                raise errors.KernelStartError(_ENDING)
+            kernel = await held.lease.kernel(waiting=waiting)
+            held.kernels[kernel.id] = kernel
+            beginning = ports.KernelBeginning(
+                id=kernel.id,
+                announcement=kernel.announcement,
+                runs=kernel.runs,
+                restored=kernel.restored,
+                unrestored=kernel.unrestored,
+            )
+            await self._send({"call": number, "kernel": beginning})
+
+        self._begin(number, start())
+
+    async def _execute(self, said: dict[str, Any]) -> None:
+        number, held = int(said["call"]), self._leases.get(int(said["lease"]))
+        kernel = await self._given(held, str(said["kernel"])) if held is not None else None
+        if kernel is None and not self._executions.is_known(str(said["execution"])):
+            finished = values.Finished(values.Ending.REFUSED, 0.0, _REFUSED, kernel_lost=True)
+            end = wire_messages.pack(ports.ExecutionEnd(finished, loss_reason=_REFUSED))
+            self._begin(number, self._send_event(number, 1, end))
+            return
+        if kernel is not None:
+            self._executions.begin(
+                str(said["execution"]),
+                kernel,
+                str(said["code"]),
+                can_ask=bool(said["asks"]),
+                seconds=None if said["seconds"] is None else float(said["seconds"]),
+            )
+        await self._follow(said)
+
+    async def _given(self, held: _Held, kernel_id: str) -> ports.Kernel | None:
+        """Return the kernel that a lease gave, perhaps through an earlier connection."""
+        if kernel_id not in held.kernels:
+            status = (await self._host.statuses([held.key])).get(held.key)
+            if status is None or status.kernel_id != kernel_id or status.loss_reason:
+                return None
+            held.kernels[kernel_id] = await held.lease.kernel()
+        return held.kernels[kernel_id]
+
+    async def _follow(self, said: dict[str, Any]) -> None:
+        number, after = int(said["call"]), int(said["after"])
+        self._begin(
+            number, self._followed(number, str(said["execution"]), after, bool(said["asks"]))
+        )
+
+    async def _followed(self, number: int, execution_id: str, after: int, asks: bool) -> None:
+        journal = self._executions.find(execution_id)
+        with contextlib.ExitStack() as stack:
+            running = self._executions.running(execution_id)
+            if asks and running is not None:
+                stack.enter_context(running.asking(_Questioner(self, number)))
+            sent = 0
+            async for entry in journal.follow(after):
+                if entry.left_out:
+                    told = wire_messages.pack(values.Notice(_LEFT_OUT.format(entry.left_out)))
+                    await self._send_event(number, entry.number - 1, told)
+                # Waits for a bot that is slow: what comes meanwhile is in the journal.
+                await self._send_event(number, entry.number, entry.record)
+                sent = entry.number
+            if sent < journal.last:
+                await self._send_end(number, journal, after)
+
+    async def _send_end(self, number: int, journal: execution_journals.Journal, after: int) -> None:
+        """Send an end under a number that the bot has not heard.
+
+        A bot hears what the disk does not have yet: of a host that was killed it may know more
+        than the next one, whose end of the execution would count as known already.
+
+        Raises:
+            ExecutionMissingError: it cannot be read any more.
+        """
+        ends = [entry.record async for entry in journal.follow(journal.last - 1)]
+        if not ends:
+            raise errors.ExecutionMissingError
+        await self._send_event(number, max(after, journal.last) + 1, ends[-1])
+
+    async def _cancel(self, said: dict[str, Any]) -> None:
+        number = int(said["call"])
+        if (held := self._leases.pop(number, None)) is not None:
+            await held.stack.aclose()
+        if (task := self._calls.get(number)) is not None:
+            task.cancel()
+
+    async def _answer(self, said: dict[str, Any]) -> None:
+        execution = self._executions.running(str(said["execution"]))
+        if execution is not None:
+            given = said.get("text")
+            answer = wire_messages.error(said["error"]) if given is None else str(given)
+            execution.answer(int(said["question"]), answer)
+
+    async def _heard(self, said: dict[str, Any]) -> None:
+        heard = self._losses.get(int(said["loss"]))
+        if heard is not None and not heard.done():
+            heard.set_result(None)
+
+    def _begin(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+        """Do what takes long beside the other things; what is wrong with it is told."""
+        if (former := self._calls.get(number)) is not None:
+            former.cancel()
+
+        async def told() -> None:
+            try:
+                await work
+            except errors.BotError as error:
+                await self._send({"call": number, "error": wire_messages.error_fields(error)})
+
+        task = self._calls[number] = asyncio.create_task(told(), name=f"call {number} of a bot")
+        task.add_done_callback(lambda _: self._over(number, task))
+
+    def _over(self, number: int, task: asyncio.Task[None]) -> None:
+        if self._calls.get(number) is task:
+            del self._calls[number]
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, ConnectionError):
+            _log.error("what a bot asked for failed", exc_info=error)
+
+    async def _send(self, message: dict[str, object]) -> None:
+        await self._socket.send_str(wire_messages.document(message).decode("ascii"))
+
+    def _send_soon(self, message: dict[str, object]) -> None:
+        task = asyncio.create_task(self._send(message), name="word to a bot")
+        self._sending.add(task)
+        task.add_done_callback(self._sent)
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._sending.discard(task)
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            _log.info("a bot went before it was told something: %r", error)
+
+    async def _send_event(self, number: int, event: int, record: bytes) -> None:
+        # One at a time: what all executions together would send to a slow bot is a lot.
+        async with self._in_turn:
+            await self._socket.send_bytes(_FRAME.pack(number, event) + record)
+
+    async def _let_go(self) -> None:
+        for task in [*self._calls.values(), *self._sending]:
+            task.cancel()
+        for heard in self._losses.values():
+            if not heard.done():
+                heard.set_exception(ConnectionResetError("the bot has gone"))
+        for held in self._leases.values():
+            await held.stack.aclose()
+        self._leases.clear()
+
+
+class _Questioner:
+    """A bot's ear for the questions of one execution."""
+
+    def __init__(self, connection: BotConnection, call: int) -> None:
+        self._connection = connection
+        self._call = call
+
+    def ask(self, number: int, request: values.InputRequested) -> None:
+        """Ask for an answer."""
+        self._connection._send_soon({"call": self._call, "question": number, "asks": request})
+
+    def withdraw(self, number: int) -> None:
+        """Take the question back."""
+        self._connection._send_soon({"call": self._call, "question": number})

@@ -1,0 +1,337 @@
+"""Server of a host process: a unix socket that bots of the same machine reach.
+
+One WebSocket a bot carries what has a beginning and an end: leases, executions, losses. All else
+are requests that are answered at once, and files, which are streamed. Whoever may connect owns
+everything here, so it is asked of the system who it is: the user of this process, or root, or the
+user that the settings name.
+
+Above 300 lines: one table of routes, and a few lines for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import json
+import logging
+import os
+import pathlib
+import socket
+import struct
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from importlib import metadata
+from typing import Final
+
+from aiohttp import web
+
+from interpreter_bot import errors
+from interpreter_bot.hosting import bot_connections, journaled_executions
+from interpreter_bot.hosts import ports, wire_messages
+
+_log = logging.getLogger(__name__)
+
+_REQUEST_BYTES: Final = 16 * 1024 * 1024
+_CHUNK_BYTES: Final = 256 * 1024
+_PEER: Final = struct.Struct("3i")
+_MOST_LOSSES: Final = 1000
+_RETRY_SECONDS: Final = 0.1
+_SHUTDOWN_SECONDS: Final = 2.0
+_HEARTBEAT_SECONDS: Final = 20.0
+
+
+class HostServer:
+    """What a host process offers. Use `open`.
+
+    Attributes:
+        connections: the bots that are connected.
+        last_seen: when the last bot went, by the monotonic clock; at first when this was opened.
+        executions: those of the host.
+        is_draining: no kernels for sessions that have none.
+        is_ending: it was told to end, once nothing runs.
+        changed: set whenever one of these may have changed.
+    """
+
+    def __init__(
+        self,
+        host: ports.Hosts,
+        begun: journaled_executions.JournaledExecutions,
+        *,
+        allowed_uids: Collection[int],
+        is_lingering: bool,
+    ) -> None:
+        self._host = host
+        self.executions = begun
+        self._is_lingering = is_lingering
+        self._allowed_uids = frozenset(allowed_uids)
+        self.id = uuid.uuid4().hex
+        self.connections: list[bot_connections.BotConnection] = []
+        self.last_seen = time.monotonic()
+        self.is_draining = False
+        self.is_ending = False
+        self.changed = asyncio.Event()
+        self._losses: collections.deque[ports.KernelLoss] = collections.deque(maxlen=_MOST_LOSSES)
+        self._news = asyncio.Event()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls,
+        host: ports.Hosts,
+        begun: journaled_executions.JournaledExecutions,
+        path: pathlib.Path,
+        *,
+        is_lingering: bool = False,
+        bot_uid: int | None = None,
+    ) -> AsyncIterator[HostServer]:
+        """Serve on a socket until the context is closed.
+
+        Args:
+            host: what is served.
+            begun: its executions.
+            path: of the socket, in a directory of ours; what a dead host left there is replaced.
+            is_lingering: it ends when no bot comes; bots are told so.
+            bot_uid: whose bots may connect too.
+
+        Raises:
+            OSError: the socket cannot be made.
+        """
+        allowed = {0, os.geteuid()} | ({bot_uid} if bot_uid is not None else set())
+        server = cls(host, begun, allowed_uids=allowed, is_lingering=is_lingering)
+        runner = web.AppRunner(
+            server._application(), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
+        )
+        await runner.setup()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            _bind(listener, path, bot_uid)
+            await host.listen(server._lose)
+            telling = asyncio.create_task(server._tell(), name="losses of kernels")
+            try:
+                await web.SockSite(runner, listener).start()
+                yield server
+            finally:
+                telling.cancel()
+                await asyncio.wait({telling})
+        finally:
+            await host.listen(None)
+            await runner.cleanup()
+            listener.close()
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    def _application(self) -> web.Application:
+        application = web.Application(
+            middlewares=[self._admit, _tell_errors], client_max_size=_REQUEST_BYTES
+        )
+        application.on_shutdown.append(self._close_connections)
+        application.add_routes(
+            [
+                web.get("/v1/host", self._status),
+                web.get("/v1/events", self._events),
+                web.post("/v1/drain", self._drain),
+                web.post("/v1/statuses", self._statuses),
+                web.post("/v1/variables", self._variables),
+                web.post("/v1/stop", self._stop),
+                web.post("/v1/acknowledge", self._acknowledge),
+                web.post("/v1/release", self._release),
+                web.post("/v1/forget", self._forget),
+                web.post("/v1/stored_bytes", self._stored_bytes),
+                web.get("/v1/files", self._list),
+                web.get("/v1/file", self._read),
+                web.put("/v1/file", self._put),
+                web.post("/v1/mark", self._mark),
+                web.get("/v1/changes", self._changes),
+            ]
+        )
+        return application
+
+    @web.middleware
+    async def _admit(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Let in only who may."""
+        peer = request.get_extra_info("socket")
+        raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        _, uid, _ = _PEER.unpack(raw)
+        if uid not in self._allowed_uids:
+            _log.warning("user %d may not use this host", uid)
+            raise web.HTTPForbidden
+        return await handler(request)
+
+    async def _events(self, request: web.Request) -> web.WebSocketResponse:
+        response = web.WebSocketResponse(
+            heartbeat=_HEARTBEAT_SECONDS, compress=False, max_msg_size=_REQUEST_BYTES
+        )
+        await response.prepare(request)
+        connection = bot_connections.BotConnection(
+            response, self._host, self.executions, may_start=lambda: not self.is_draining
+        )
+        self.connections.append(connection)
+        self._news.set()
+        try:
+            await connection.serve()
+        finally:
+            self.connections.remove(connection)
+            self.last_seen = time.monotonic()
+            self.changed.set()
+        return response
+
+    async def _close_connections(self, _: web.Application) -> None:
+        # The server would wait for them, and they for their bots.
+        for connection in tuple(self.connections):
+            await connection.close()
+
+    async def _lose(self, loss: ports.KernelLoss) -> None:
+        """Note a lost kernel: nothing here waits for a bot."""
+        self._losses.append(loss)
+        self._news.set()
+
+    async def _tell(self) -> None:
+        """Tell a bot of each lost kernel; the next one, where it went before it had heard."""
+        while True:
+            await self._news.wait()
+            if not (self.connections and self._losses):
+                self._news.clear()
+                continue
+            try:
+                await self.connections[0].lose(self._losses[0])
+                self._losses.popleft()
+            except ConnectionError:
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _status(self, request: web.Request) -> web.Response:
+        kernels = await self._host.statuses()
+        return _json(
+            {
+                "id": self.id,
+                "protocol": wire_messages.PROTOCOL,
+                "release": metadata.version("interpreter-bot"),
+                "pid": os.getpid(),
+                "is_sandboxed": self._host.is_sandboxed,
+                "keeps_variables": self._host.keeps_variables,
+                "packages": dict(self._host.packages),
+                "is_draining": self.is_draining,
+                "is_lingering": self._is_lingering,
+                "bots": len(self.connections),
+                "kernels": len(kernels),
+                "executions": len(self.executions),
+            }
+        )
+
+    async def _drain(self, request: web.Request) -> web.Response:
+        if (await request.json())["is_urgent"]:
+            self.drain()
+        self.is_draining = True
+        self.changed.set()
+        return _json({})
+
+    def drain(self) -> None:
+        """Begin to end: no more kernels, and what runs gets its time."""
+        self.is_draining = self.is_ending = True
+        self.changed.set()
+
+    async def has_kernels(self) -> bool:
+        """Whether any kernel lives."""
+        return bool(await self._host.statuses())
+
+    async def _statuses(self, request: web.Request) -> web.Response:
+        keys = (await request.json())["keys"]
+        return _json(await self._host.statuses(None if keys is None else list(map(str, keys))))
+
+    async def _variables(self, request: web.Request) -> web.Response:
+        return _json(await self._host.variables(str((await request.json())["key"])))
+
+    async def _stop(self, request: web.Request) -> web.Response:
+        said = await request.json()
+        await self._host.stop(str(said["execution"]), str(said["reason"]))
+        return _json({})
+
+    async def _acknowledge(self, request: web.Request) -> web.Response:
+        await self.executions.acknowledge(str((await request.json())["execution"]))
+        return _json({})
+
+    async def _release(self, request: web.Request) -> web.Response:
+        await self._host.release(str((await request.json())["key"]))
+        return _json({})
+
+    async def _forget(self, request: web.Request) -> web.Response:
+        await self._host.forget(str((await request.json())["key"]))
+        return _json({})
+
+    async def _stored_bytes(self, request: web.Request) -> web.Response:
+        keys = list(map(str, (await request.json())["keys"]))
+        return _json(await self._host.stored_bytes(keys))
+
+    async def _workspace(self, request: web.Request) -> ports.Workspace:
+        return await self._host.workspace(request.query["key"])
+
+    async def _list(self, request: web.Request) -> web.Response:
+        return _json(await (await self._workspace(request)).list())
+
+    async def _mark(self, request: web.Request) -> web.Response:
+        return _json(await (await self._workspace(request)).mark())
+
+    async def _changes(self, request: web.Request) -> web.Response:
+        workspace = await self._workspace(request)
+        return _json(await workspace.changes_since(request.query["mark"]))
+
+    async def _put(self, request: web.Request) -> web.Response:
+        workspace = await self._workspace(request)
+        chunks = request.content.iter_chunked(_CHUNK_BYTES)
+        return _json(await workspace.put(request.query["name"], chunks))
+
+    async def _read(self, request: web.Request) -> web.StreamResponse:
+        workspace, query = await self._workspace(request), request.query
+        reading = workspace.read(
+            query["name"],
+            start=int(query["start"]),
+            most_bytes=int(query["most"]) if "most" in query else None,
+            may_be_sparse="sparse" in query,
+        )
+        async with reading as content:
+            response = web.StreamResponse()
+            response.headers["X-File"] = wire_messages.document(content.info).decode("ascii")
+            await response.prepare(request)
+            try:
+                async for chunk in content:
+                    await response.write(chunk)
+            except errors.WorkspaceError:
+                # The length is not known beforehand: only a broken connection says that it broke.
+                _log.exception("a file could not be read to its end")
+                if request.transport is not None:
+                    request.transport.abort()
+            await response.write_eof()
+            return response
+
+
+@web.middleware
+async def _tell_errors(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Answer with the error that was raised, by its kind and its sentence."""
+    try:
+        return await handler(request)
+    except errors.BotError as error:
+        return _json({"error": wire_messages.error_fields(error)}, status=422)
+    except (KeyError, json.JSONDecodeError, TypeError) as error:
+        raise web.HTTPBadRequest from error
+
+
+def _json(value: object, *, status: int = 200) -> web.Response:
+    return web.Response(
+        body=wire_messages.document(value), content_type="application/json", status=status
+    )
+
+
+def _bind(listener: socket.socket, path: pathlib.Path, bot_uid: int | None) -> None:
+    """Bind a socket that only its users may open, from the first moment on."""
+    path.unlink(missing_ok=True)
+    mask = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(mask)
+    if bot_uid is not None and bot_uid != os.geteuid():
+        os.chown(path, bot_uid, -1)

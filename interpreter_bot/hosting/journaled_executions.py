@@ -1,0 +1,291 @@
+"""Executions of a host process: each runs to its end, and its journal takes what it shows.
+
+They are asked for, followed and acknowledged by bots that come and go. What a host that died has
+left of an execution is followed like any other, up to the sentence that it was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import pathlib
+import shutil
+import stat
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Final, Protocol
+
+from interpreter_bot import errors, schedules, values
+from interpreter_bot.hosts import ports, wire_messages
+from interpreter_bot.kernels import execution_journals, kernel_loss_reasons
+
+_log = logging.getLogger(__name__)
+
+_SWEEP_SECONDS: Final = 60.0
+_MOST_BEGUN: Final = 100_000
+_HOST_DIED: Final = f"The process that kept the Python kernel ended. {kernel_loss_reasons.LOST}"
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEFECT: Final = "Something went wrong that nobody foresaw; what, is in the log."
+
+
+class Questioner(Protocol):
+    """Who may answer what code asks: a follower of its execution."""
+
+    def ask(self, number: int, request: values.InputRequested) -> None:
+        """Ask for an answer; `number` names the question."""
+
+    def withdraw(self, number: int) -> None:
+        """Take the question back: it is answered, or no longer asked."""
+
+
+class Execution:
+    """An execution of this process, and who listens to it."""
+
+    def __init__(self) -> None:
+        self._questioners: list[Questioner] = []
+        self._number = 0
+        self._request: values.InputRequested | None = None
+        self._answer: asyncio.Future[str] | None = None
+
+    async def ask(self, request: values.InputRequested) -> str:
+        """Ask all who listen, now and later; the first answer counts."""
+        self._number += 1
+        self._request = request
+        self._answer = asyncio.get_running_loop().create_future()
+        try:
+            for questioner in tuple(self._questioners):
+                questioner.ask(self._number, request)
+            return await self._answer
+        finally:
+            self._answer = self._request = None
+            for questioner in tuple(self._questioners):
+                questioner.withdraw(self._number)
+
+    def answer(self, number: int, answer: str | errors.BotError) -> None:
+        """Take an answer, or a refusal; one that comes too late counts for nothing."""
+        if number != self._number or self._answer is None or self._answer.done():
+            return
+        if isinstance(answer, str):
+            self._answer.set_result(answer)
+        else:
+            self._answer.set_exception(answer)
+
+    @contextlib.contextmanager
+    def asking(self, questioner: Questioner) -> Iterator[None]:
+        """Let somebody answer, as long as the context is open."""
+        self._questioners.append(questioner)
+        try:
+            if self._request is not None:
+                questioner.ask(self._number, self._request)
+            yield
+        finally:
+            self._questioners.remove(questioner)
+
+
+class JournaledExecutions:
+    """All executions of a host process, by id. Use `open`."""
+
+    def __init__(self, host: ports.Hosts, journals: execution_journals.Journals) -> None:
+        self._host = host
+        self._journals = journals
+        self._running: dict[str, Execution] = {}
+        # Longer than their journals: what was begun is not begun again for want of one.
+        self._begun: dict[str, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls,
+        host: ports.Hosts,
+        directory: pathlib.Path,
+        bounds: execution_journals.Bounds | None = None,
+    ) -> AsyncIterator[JournaledExecutions]:
+        """Open the journals; at the end all that still runs must be over.
+
+        Args:
+            host: in this process, whose kernels run the code.
+            directory: of the journals of all hosts; those of dead ones are taken over.
+            bounds: theirs, where they are not the usual ones.
+        """
+        bounds = bounds or execution_journals.Bounds()
+        with await asyncio.to_thread(_OwnDirectory, directory) as own:
+            async with cls._opened(host, own, bounds) as opened:
+                yield opened
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def _opened(
+        cls, host: ports.Hosts, directory: pathlib.Path, bounds: execution_journals.Bounds
+    ) -> AsyncIterator[JournaledExecutions]:
+        async with execution_journals.Journals.open(directory, bounds) as journals:
+            for journal in journals:
+                if journal.ended_at is None:
+                    journal.append(wire_messages.pack(_lost(journal.about)), is_end=True)
+            opened = cls(host, journals)
+            sweeping = schedules.PeriodicJob("sweep journals", _SWEEP_SECONDS, journals.sweep)
+            try:
+                async with schedules.run_periodically(sweeping):
+                    yield opened
+            finally:
+                await opened._close()
+
+    def __len__(self) -> int:
+        """How many run."""
+        return len(self._running)
+
+    def begin(
+        self,
+        execution_id: str,
+        kernel: ports.Kernel,
+        code: str,
+        *,
+        can_ask: bool,
+        seconds: float | None,
+    ) -> None:
+        """Begin an execution; where there is one of that id, it is that one.
+
+        Raises:
+            ValueError: the id cannot be used.
+        """
+        if self.is_known(execution_id):
+            return
+        about = json.dumps({"kernel": kernel.id, "began": time.time()}).encode()
+        journal = self._journals.begin(execution_id, about)
+        self._begun[execution_id] = None
+        if len(self._begun) > _MOST_BEGUN:
+            del self._begun[next(iter(self._begun))]
+        execution = self._running[execution_id] = Execution()
+        running = self._run(journal, execution, kernel, code, can_ask=can_ask, seconds=seconds)
+        task = asyncio.create_task(running, name=f"execution {execution_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(
+        self,
+        journal: execution_journals.Journal,
+        execution: Execution,
+        kernel: ports.Kernel,
+        code: str,
+        *,
+        can_ask: bool,
+        seconds: float | None,
+    ) -> None:
+        def show(output: values.Output, _: int) -> None:
+            journal.append(wire_messages.pack(output))
+
+        # Where nothing else is known: the process is told to end at once, or there is a defect.
+        end = _lost(journal.about)
+        try:
+            end = await kernel.execute(
+                code,
+                execution_id=journal.id,
+                show=show,
+                ask=execution.ask if can_ask else None,
+                seconds=seconds,
+            )
+        except Exception:
+            # The last net: followers wait for an end, and nobody else would hear of this.
+            _log.exception("an execution failed")
+            finished = values.Finished(values.Ending.REFUSED, 0.0, _DEFECT)
+            end = ports.ExecutionEnd(finished)
+        finally:
+            journal.append(wire_messages.pack(end), is_end=True)
+            self._host.acknowledge(journal.id)
+            del self._running[journal.id]
+
+    def find(self, execution_id: str) -> execution_journals.Journal:
+        """Return the journal of an execution.
+
+        Raises:
+            ExecutionMissingError: there is none.
+        """
+        journal = self._journals.find(execution_id)
+        if journal is None:
+            raise errors.ExecutionMissingError
+        return journal
+
+    def is_known(self, execution_id: str) -> bool:
+        """Whether there is or was an execution of that id; what it showed may be forgotten."""
+        return execution_id in self._begun or self._journals.find(execution_id) is not None
+
+    def running(self, execution_id: str) -> Execution | None:
+        """Return an execution that still runs."""
+        return self._running.get(execution_id)
+
+    async def acknowledge(self, execution_id: str) -> None:
+        """Forget an execution, if it is over: all that it showed was recorded."""
+        if execution_id not in self._running:
+            await self._journals.remove(execution_id)
+
+    async def _close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+class _OwnDirectory:
+    """Directory of one host among those of others, locked as long as its process lives."""
+
+    def __init__(self, parent: pathlib.Path) -> None:
+        """Make it, and take over what hosts that died have left. Blocks.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = parent / uuid.uuid4().hex
+        # One host at a time: a directory that is made and not locked yet looks like a dead one's.
+        alone = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(alone, fcntl.LOCK_EX)
+            self._path.mkdir(mode=0o700)
+            self._lock = os.open(self._path, _DIRECTORY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._take_over(parent)
+        finally:
+            os.close(alone)
+
+    def _take_over(self, parent: pathlib.Path) -> None:
+        for other in parent.iterdir():
+            if other == self._path or not stat.S_ISDIR(other.lstat().st_mode):
+                continue
+            if (lock := _locked(other)) is not None:
+                for path in other.glob("*.journal"):
+                    path.rename(self._path / path.name)
+                shutil.rmtree(other)
+                os.close(lock)
+
+    def __enter__(self) -> pathlib.Path:
+        return self._path
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._lock)
+
+
+def _locked(directory: pathlib.Path) -> int | None:
+    """Lock a directory; None if another process has."""
+    descriptor = os.open(directory, _DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _lost(about: bytes) -> ports.ExecutionEnd:
+    """Return the end of an execution whose host died."""
+    try:
+        began = float(json.loads(about)["began"])
+    except (ValueError, KeyError, TypeError):
+        began = time.time()
+    seconds = max(time.time() - began, 0.0)
+    finished = values.Finished(values.Ending.CRASHED, seconds, _HOST_DIED, kernel_lost=True)
+    return ports.ExecutionEnd(finished, loss_reason=_HOST_DIED)

@@ -1,0 +1,360 @@
+"""Connection to a host process: reconnects, and says again what the host has to know.
+
+What a bot wants of a host has numbers and stays in a table until it is over: leases, kernels that
+start, executions that are followed. Whenever the connection is made anew, all of it is said again,
+executions from the last event on that was received; a host does each of them once. A host that
+cannot be reached for long, or is another one by now, ends what ran in it.
+
+Above 300 lines: what is wanted, said and heard changes with each connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import json
+import logging
+import pathlib
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Any, Final, Protocol, TypeAlias
+
+import aiohttp
+
+from interpreter_bot import errors
+from interpreter_bot.hosts import ports, socket_owners, wire_messages
+
+_log = logging.getLogger(__name__)
+
+_FRAME: Final = struct.Struct("<IQ")
+_ADDRESS: Final = "http://host"
+_FIRST_WAIT_SECONDS: Final = 0.02
+_LONGEST_WAIT_SECONDS: Final = 1.0
+_HEARTBEAT_SECONDS: Final = 20.0
+_UNREACHABLE: Final = "The process that keeps the Python kernels cannot be reached right now."
+_OTHER_PROTOCOL: Final = (
+    "The process that keeps the Python kernels is of a release that this bot does not understand;"
+    " `interpreter-bot host drain` ends it."
+)
+_STUCK: Final = "The process that keeps the Python kernels does not answer."
+# What is answered out of memory, and whatever takes longer but files.
+_STATUS_SECONDS: Final = 10.0
+_ANSWER_SECONDS: Final = 120.0
+
+
+Revive: TypeAlias = Callable[[], Awaitable[None]]
+"""Starts a host, if there is none."""
+
+
+class Call(Protocol):
+    """Something that a bot wants of a host, until it is over."""
+
+    def message(self, *, is_other_host: bool) -> dict[str, object]:
+        """Say what is wanted, the first time or again.
+
+        Args:
+            is_other_host: the host that heard it before is no more.
+        """
+
+    def told(self, message: Mapping[str, Any]) -> None:
+        """Take what the host says of it.
+
+        Raises:
+            MalformedError: it makes no sense.
+        """
+
+    def event(self, number: int, record: bytes) -> None:
+        """Take an event of an execution.
+
+        Raises:
+            MalformedError: it is none.
+        """
+
+    def lose(self) -> None:
+        """Take that the host is gone."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostStatus:
+    """What a host says of itself.
+
+    Attributes:
+        id: of its process: another one after each start.
+        protocol: see `wire_messages.PROTOCOL`.
+        release: of the program.
+        pid: of its process.
+        is_sandboxed: whether its kernels are.
+        keeps_variables: whether those of idle sessions are saved.
+        packages: that code may import, with their versions.
+        is_draining: it takes no more, and ends.
+        is_lingering: it ends by itself when no bot needs it.
+        bots: that are connected.
+        kernels: that live.
+        executions: that run.
+    """
+
+    id: str
+    protocol: int
+    release: str
+    pid: int
+    is_sandboxed: bool
+    keeps_variables: bool
+    packages: dict[str, str]
+    is_draining: bool
+    is_lingering: bool
+    bots: int
+    kernels: int
+    executions: int
+
+
+class HostConnection:
+    """Connection to the host behind a socket. Use `open`.
+
+    Attributes:
+        status: of the host, as of when it was connected last.
+    """
+
+    status: HostStatus
+
+    def __init__(self, *, patience_seconds: float, revive: Revive | None) -> None:
+        self._revive = revive
+        self._patience_seconds = patience_seconds
+        self._session: aiohttp.ClientSession | None = None
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._is_connected = asyncio.Event()
+        self._seen = time.monotonic()
+        self._heard_by = ""
+        self._numbers = itertools.count(1)
+        self._calls: dict[int, Call] = {}
+        self._outgoing: asyncio.Queue[dict[str, object]] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Kernels that ended, by the host's numbers, of which nobody was told.
+        self._losses: dict[int, ports.KernelLoss] = {}
+        self._told: ports.OnLoss | None = None
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, path: pathlib.Path, *, patience_seconds: float = 30.0, revive: Revive | None = None
+    ) -> AsyncIterator[HostConnection]:
+        """Connect to a host, and again whenever the connection is lost.
+
+        Args:
+            path: of its socket.
+            patience_seconds: how long a host may be away before what ran in it counts as lost.
+            revive: called when it cannot be reached.
+
+        Raises:
+            KernelError: it cannot be reached, or is of another release.
+        """
+        connection = cls(patience_seconds=patience_seconds, revive=revive)
+        async with open_session(path) as session:
+            connection._session = session
+            connection.status = await read_status(session)
+            connection._heard_by = connection.status.id
+            keeping = asyncio.create_task(connection._keep(), name=f"connection to {path.name}")
+            try:
+                yield connection
+            finally:
+                await connection._close(keeping)
+
+    def new_number(self) -> int:
+        """Return the number of something that is to be wanted."""
+        return next(self._numbers)
+
+    @contextlib.contextmanager
+    def wanting(self, number: int, call: Call) -> Iterator[None]:
+        """Want something as long as the context is open."""
+        self._calls[number] = call
+        if self._socket is not None:
+            self.send(call.message(is_other_host=False))
+        try:
+            yield
+        finally:
+            del self._calls[number]
+            self.send({"do": "cancel", "call": number})
+
+    def send(self, message: dict[str, object]) -> None:
+        """Say something, if the host listens; whoever must be heard is in the table of calls."""
+        if self._socket is not None:
+            self._outgoing.put_nowait(message)
+
+    async def request(self, method: str, path: str, said: object = None) -> Any:  # noqa: ANN401
+        """Ask for something that is answered at once.
+
+        Raises:
+            BotError: the host refused; the sentence says why.
+            KernelError: it cannot be reached.
+        """
+        body = wire_messages.document(said) if said is not None else None
+        async with self.requested(method, path, data=body) as response:
+            return await response.json()
+
+    @contextlib.asynccontextmanager
+    async def requested(
+        self,
+        method: str,
+        path: str,
+        **options: Any,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Ask for something, and read the answer within the context.
+
+        Raises:
+            BotError: as `request` does.
+        """
+        assert self._session is not None, "use it inside `async with`"  # noqa: S101
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_connected.wait(), self._patience_seconds)
+        # A file takes as long as it is long, and as whoever reads it is slow.
+        answer_seconds = None if path == "/v1/file" else _ANSWER_SECONDS
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=answer_seconds)
+        try:
+            async with self._session.request(method, path, timeout=timeout, **options) as response:
+                if response.status == 422:
+                    raise wire_messages.error((await response.json())["error"])
+                response.raise_for_status()
+                yield response
+        except (aiohttp.ClientError, OSError, ValueError, KeyError) as error:
+            raise errors.KernelError(_UNREACHABLE) from error
+
+    async def _keep(self) -> None:
+        """Stay connected, for ever."""
+        wait_seconds = _FIRST_WAIT_SECONDS
+        while True:
+            before = self._seen
+            try:
+                await self._converse()
+            except (aiohttp.ClientError, OSError, errors.BotError) as error:
+                _log.info("the host cannot be reached: %r", error)
+            except Exception:
+                # The last net: without a connection nothing would go on for anybody.
+                _log.exception("the connection to the host failed")
+            if self._seen > before:
+                wait_seconds = _FIRST_WAIT_SECONDS
+            elif time.monotonic() - self._seen > self._patience_seconds:
+                for call in tuple(self._calls.values()):
+                    call.lose()
+            try:
+                if self._revive is not None:
+                    await self._revive()
+            except errors.BotError:
+                _log.exception("no host could be started")
+            await asyncio.sleep(wait_seconds)
+            wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+
+    async def _converse(self) -> None:
+        """Connect, say what is wanted, and listen until the connection is lost."""
+        assert self._session is not None  # noqa: S101
+        self.status = await read_status(self._session)
+        connecting = self._session.ws_connect(
+            "/v1/events",
+            heartbeat=_HEARTBEAT_SECONDS,
+            max_msg_size=wire_messages.EVENT_BYTES + _FRAME.size,
+        )
+        async with connecting as opened:
+            self._socket = opened
+            self._outgoing = asyncio.Queue()
+            # Those that it was not told of the host tells again, by other numbers.
+            self._losses.clear()
+            # Not before: a host that was only asked its name has heard of nothing.
+            is_other_host = self.status.id != self._heard_by
+            self._heard_by = self.status.id
+            for call in tuple(self._calls.values()):
+                self.send(call.message(is_other_host=is_other_host))
+            writing = asyncio.create_task(self._write(opened), name="words to a host")
+            self._is_connected.set()
+            try:
+                async for message in opened:
+                    self._take(message)
+            finally:
+                self._seen = time.monotonic()
+                self._is_connected.clear()
+                self._socket = None
+                writing.cancel()
+                await asyncio.wait({writing})
+
+    async def _write(self, opened: aiohttp.ClientWebSocketResponse) -> None:
+        with contextlib.suppress(ConnectionError):
+            while True:
+                message = await self._outgoing.get()
+                await opened.send_str(wire_messages.document(message).decode("ascii"))
+
+    def _take(self, message: aiohttp.WSMessage) -> None:
+        """Take one message.
+
+        Raises:
+            MalformedError: it makes no sense; the connection had better end.
+        """
+        try:
+            if message.type is aiohttp.WSMsgType.BINARY:
+                number, event = _FRAME.unpack_from(message.data)
+                if (call := self._calls.get(number)) is not None:
+                    call.event(event, message.data[_FRAME.size :])
+                return
+            said = json.loads(message.data)
+            if "loss" in said:
+                number = int(said["loss"])
+                self._losses[number] = wire_messages.read(ports.KernelLoss, said["fields"])
+                task = asyncio.create_task(self._tell(number), name="loss of a kernel")
+                self._tasks.add(task)
+                task.add_done_callback(self._done)
+            elif (call := self._calls.get(said["call"])) is not None:
+                call.told(said)
+        except (ValueError, KeyError, TypeError, struct.error) as error:
+            raise wire_messages.MalformedError("the host said something else") from error
+
+    async def listen(self, told: ports.OnLoss | None) -> None:
+        """Tell this one of lost kernels from now on, and of those that nobody was told of."""
+        self._told = told
+        for number in tuple(self._losses):
+            await self._tell(number)
+
+    async def _tell(self, number: int) -> None:
+        """Tell of a lost kernel; once that is done, the host need not tell it again."""
+        if self._told is not None and (loss := self._losses.pop(number, None)) is not None:
+            await self._told(loss)
+            self.send({"do": "heard", "loss": number})
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("the loss of a kernel could not be noted", exc_info=error)
+
+    async def _close(self, keeping: asyncio.Task[None]) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        keeping.cancel()
+        await asyncio.wait({keeping})
+
+
+def open_session(path: pathlib.Path) -> aiohttp.ClientSession:
+    """Return a session with the host behind a socket, if it is no stranger's; to be closed."""
+    timeout = aiohttp.ClientTimeout(total=_STATUS_SECONDS)
+    connector = socket_owners.Connector(path)
+    return aiohttp.ClientSession(_ADDRESS, connector=connector, timeout=timeout)
+
+
+async def read_status(session: aiohttp.ClientSession) -> HostStatus:
+    """Ask a host what it is.
+
+    Raises:
+        HostUnusableError: it does not answer, or is of another protocol, or a stranger's.
+        KernelError: there is none.
+    """
+    try:
+        async with session.get("/v1/host") as response:
+            response.raise_for_status()
+            said = await response.json()
+        status = wire_messages.read(HostStatus, said)
+    except TimeoutError as error:
+        raise errors.HostUnusableError(_STUCK) from error
+    except ValueError as error:
+        raise errors.HostUnusableError(_OTHER_PROTOCOL) from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise errors.KernelError(_UNREACHABLE) from error
+    if status.protocol != wire_messages.PROTOCOL:
+        raise errors.HostUnusableError(_OTHER_PROTOCOL)
+    return status

@@ -1,0 +1,232 @@
+"""The host that is in this process: its kernels end with it."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Collection, Mapping
+from typing import Final
+
+from interpreter_bot import errors, schedules, session_variables, settings
+from interpreter_bot.hosts import local_executions, ports
+from interpreter_bot.kernels import leases, live_kernels, pools
+from interpreter_bot.kernels.files import workspaces
+
+_log = logging.getLogger(__name__)
+
+_REAP_SECONDS: Final = 30.0
+_EXPIRY_SECONDS: Final = 3600.0
+_MOST_UNTOLD: Final = 1000
+# Nothing is larger: what is measured for people is counted to its end.
+_NO_LIMIT: Final = 1 << 60
+
+
+class LocalKernel:
+    """A kernel of the pool; implements `ports.Kernel`."""
+
+    def __init__(self, kernel: live_kernels.Kernel, begun: local_executions.Executions) -> None:
+        self._kernel = kernel
+        self._executions = begun
+
+    @property
+    def id(self) -> str:
+        """Unique among all kernels ever."""
+        return self._kernel.id
+
+    @property
+    def announcement(self) -> str:
+        """Why the former kernel is gone; mostly empty."""
+        return self._kernel.announcement
+
+    @property
+    def runs(self) -> int:
+        """How many pieces of code were begun in it."""
+        return self._kernel.runs
+
+    @property
+    def restored(self) -> session_variables.SavedVariables | None:
+        """The variables that it began with."""
+        return self._kernel.restored
+
+    @property
+    def unrestored(self) -> str:
+        """What of those did not come back; mostly empty."""
+        return self._kernel.unrestored
+
+    async def execute(
+        self,
+        code: str,
+        *,
+        execution_id: str,
+        show: ports.Show,
+        ask: ports.Ask | None = None,
+        seconds: float | None = None,
+    ) -> ports.ExecutionEnd:
+        """Run code and follow it; see `ports.Kernel.execute`."""
+        execution = self._executions.begin(
+            execution_id, self._kernel, code, can_ask=ask is not None, seconds=seconds
+        )
+        return await execution.follow(0, show, ask)
+
+
+class LocalLease:
+    """A lease of the pool; implements `ports.Lease`."""
+
+    def __init__(self, lease: leases.Lease, begun: local_executions.Executions) -> None:
+        self._lease = lease
+        self._executions = begun
+
+    async def kernel(self, *, waiting: ports.OnWait | None = None) -> LocalKernel:
+        """Return the session's kernel; see `ports.Lease.kernel`."""
+        return LocalKernel(await self._lease.kernel(waiting=waiting), self._executions)
+
+
+class LocalHost:
+    """A pool of kernels as a host; implements `ports.Hosts`. Use `open`.
+
+    Attributes:
+        outlives_bot: false, as it is in the same process.
+    """
+
+    outlives_bot = False
+
+    def __init__(self, pool: pools.Pool) -> None:
+        self.pool = pool
+        self._executions = local_executions.Executions()
+        self._told: ports.OnLoss | None = None
+        self._untold: collections.deque[ports.KernelLoss] = collections.deque(maxlen=_MOST_UNTOLD)
+        pool.on_loss = self._lose
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, config: settings.Settings, *, is_ephemeral: bool = False
+    ) -> AsyncIterator[LocalHost]:
+        """Open the pool of kernels and its periodic reaper.
+
+        Args:
+            config: the settings in effect.
+            is_ephemeral: no file of a session outlives it.
+
+        Raises:
+            BotError: it cannot be opened; the sentence says why.
+        """
+        async with pools.Pool.open(config, is_ephemeral=is_ephemeral) as pool:
+            host = cls(pool)
+            reaping = schedules.PeriodicJob("reap kernels", _REAP_SECONDS, pool.reap)
+            expiry = schedules.PeriodicJob(
+                "delete old variables", _EXPIRY_SECONDS, pool.expire_snapshots
+            )
+            try:
+                async with schedules.run_periodically(reaping, expiry):
+                    yield host
+            finally:
+                await host._executions.close()
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether all code runs in sandboxes."""
+        return self.pool.is_sandboxed
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Packages that code may import, with their versions."""
+        return self.pool.packages
+
+    @property
+    def keeps_variables(self) -> bool:
+        """Whether variables of idle sessions are saved."""
+        return self.pool.keeps_variables
+
+    async def variables(self, key: str) -> session_variables.HeldVariables:
+        """Return what a session has of variables."""
+        saved = await self.pool.saved_variables(key)
+        launched = self.pool.live.get(key)
+        if launched is None or not launched.kernel.is_alive:
+            return session_variables.HeldVariables(saved=saved)
+        space = launched.kernel.namespace
+        return session_variables.HeldVariables(space.names, space.more, saved)
+
+    async def listen(self, told: ports.OnLoss | None) -> None:
+        """Tell this one of lost kernels; see `ports.Hosts.listen`."""
+        self._told = told
+        while told is not None and self._untold:
+            await told(self._untold.popleft())
+
+    async def _lose(self, key: str, kernel: live_kernels.Kernel, reason: str) -> None:
+        loss = ports.KernelLoss(key, kernel.id, reason)
+        if self._told is not None:
+            await self._told(loss)
+        else:
+            self._untold.append(loss)
+
+    @contextlib.asynccontextmanager
+    async def lease(self, key: str, *, person: str = "") -> AsyncIterator[LocalLease]:
+        """Lease a session's kernel."""
+        async with self.pool.lease(key, person=person) as lease:
+            yield LocalLease(lease, self._executions)
+
+    async def follow(
+        self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
+    ) -> ports.ExecutionEnd:
+        """Follow an execution; see `ports.Hosts.follow`."""
+        execution = self._executions.find(execution_id)
+        if execution is None:
+            raise errors.ExecutionMissingError
+        return await execution.follow(after, show, ask)
+
+    async def stop(self, execution_id: str, reason: str = "") -> None:
+        """Interrupt an execution, or keep it from beginning."""
+        if (execution := self._executions.find(execution_id)) is not None:
+            await execution.stop(reason)
+
+    def acknowledge(self, execution_id: str) -> None:
+        """Forget what an execution showed once it has ended."""
+        self._executions.forget(execution_id)
+
+    async def statuses(
+        self, keys: Collection[str] | None = None
+    ) -> Mapping[str, ports.KernelStatus]:
+        """Return the kernels of sessions, by their keys."""
+        now = time.monotonic()
+        found = {}
+        for key, launched in self.pool.live.items():
+            if keys is None or key in keys:
+                kernel = launched.kernel
+                found[key] = ports.KernelStatus(
+                    kernel_id=kernel.id,
+                    is_busy=kernel.is_busy,
+                    idle_seconds=0.0 if kernel.is_busy else now - kernel.last_used,
+                    memory_bytes=launched.provisioner.usage().counted_bytes(),
+                    loss_reason="" if kernel.is_alive else kernel.loss_reason,
+                )
+        return found
+
+    async def release(self, key: str) -> None:
+        """End a session's kernel, at a person's request."""
+        await self.pool.release(key)
+
+    async def forget(self, key: str) -> None:
+        """End a session's kernel and delete its files."""
+        await self.pool.forget(key)
+
+    async def workspace(self, key: str) -> workspaces.Workspace:
+        """Return a session's files."""
+        return await self.pool.workspace(key)
+
+    async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
+        """Measure workspaces, also of sessions without a kernel."""
+        sizes = {}
+        for workspace in await self.pool.stored_workspaces():
+            try:
+                files = await workspace.usage()
+                variables = await workspace.variables_usage(most_bytes=_NO_LIMIT)
+                sizes[workspace.name] = files.bytes + variables.bytes
+            except errors.WorkspaceError:
+                # One that is deleted meanwhile, at best.
+                _log.warning("workspace %s is not counted", workspace.name, exc_info=True)
+        named = {key: workspaces.Workspaces.name_of(key) for key in keys}
+        by_key = {key: sizes.pop(name) for key, name in named.items() if name in sizes}
+        return ports.StoredBytes(by_key, sum(sizes.values()))

@@ -1,0 +1,335 @@
+"""The host that is another process of this machine: its kernels outlive this bot.
+
+It is `local_host` behind a wire, whose other end is `hosting.host_server`. What a host sends is
+checked in `wire_messages`; what is lost on the way is said again by `host_connection`.
+
+Above 300 lines: one port, all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import pathlib
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping
+from typing import Any, Final, TypeVar
+
+import aiohttp
+
+from interpreter_bot import errors, session_variables, values
+from interpreter_bot.hosts import host_connection, ports, remote_calls, wire_messages
+
+_log = logging.getLogger(__name__)
+
+_UNREADABLE: Final = "What came from the kernels' process cannot be read."
+_CHUNK_BYTES: Final = 256 * 1024
+
+T = TypeVar("T")
+
+
+class RemoteKernel:
+    """A kernel of another process; implements `ports.Kernel`."""
+
+    def __init__(
+        self,
+        connection: host_connection.HostConnection,
+        lease: int,
+        beginning: ports.KernelBeginning,
+    ) -> None:
+        self._connection = connection
+        self._lease = lease
+        self.id = beginning.id
+        self.announcement = beginning.announcement
+        self.runs = beginning.runs
+        self.restored = beginning.restored
+        self.unrestored = beginning.unrestored
+
+    async def execute(
+        self,
+        code: str,
+        *,
+        execution_id: str,
+        show: ports.Show,
+        ask: ports.Ask | None = None,
+        seconds: float | None = None,
+    ) -> ports.ExecutionEnd:
+        """Run code and follow it; see `ports.Kernel.execute`."""
+        begun = {"lease": self._lease, "kernel": self.id, "code": code, "seconds": seconds}
+        end = await _followed(
+            self._connection, execution_id, after=0, show=show, ask=ask, begun=begun
+        )
+        self.runs = max(self.runs, end.runs)
+        return end
+
+
+class RemoteLease:
+    """A lease of another process's kernel; implements `ports.Lease`."""
+
+    def __init__(self, connection: host_connection.HostConnection, number: int) -> None:
+        self._connection = connection
+        self._number = number
+
+    async def kernel(self, *, waiting: ports.OnWait | None = None) -> RemoteKernel:
+        """Return the session's kernel; see `ports.Lease.kernel`."""
+        number = self._connection.new_number()
+        call = remote_calls.KernelCall(number, self._number, waiting)
+        with self._connection.wanting(number, call):
+            beginning = await call.result
+        return RemoteKernel(self._connection, self._number, beginning)
+
+
+class RemoteHost:
+    """A host in another process; implements `ports.Hosts`. Use `open`.
+
+    Attributes:
+        outlives_bot: true; what runs there goes on, at least for the time that it lingers.
+    """
+
+    outlives_bot = True
+
+    def __init__(self, connection: host_connection.HostConnection) -> None:
+        self._connection = connection
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls,
+        path: pathlib.Path,
+        *,
+        patience_seconds: float = 30.0,
+        revive: host_connection.Revive | None = None,
+    ) -> AsyncIterator[RemoteHost]:
+        """Connect to the host behind a socket; see `host_connection.HostConnection.open`.
+
+        Raises:
+            KernelError: it cannot be reached, or is of another release.
+        """
+        opening = host_connection.HostConnection.open(
+            path, patience_seconds=patience_seconds, revive=revive
+        )
+        async with opening as connection:
+            host = cls(connection)
+            try:
+                yield host
+            finally:
+                if host._tasks:
+                    await asyncio.wait(host._tasks)
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether all code runs in sandboxes."""
+        return self._connection.status.is_sandboxed
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Packages that code may import, with their versions."""
+        return self._connection.status.packages
+
+    @property
+    def keeps_variables(self) -> bool:
+        """Whether variables of idle sessions are saved."""
+        return self._connection.status.keeps_variables
+
+    async def variables(self, key: str) -> session_variables.HeldVariables:
+        """Return what a session has of variables."""
+        said = await self._post("variables", key=key)
+        return _read(session_variables.HeldVariables, said)
+
+    async def listen(self, told: ports.OnLoss | None) -> None:
+        """Tell this one of lost kernels; see `ports.Hosts.listen`."""
+        await self._connection.listen(told)
+
+    @contextlib.asynccontextmanager
+    async def lease(self, key: str, *, person: str = "") -> AsyncIterator[RemoteLease]:
+        """Lease a session's kernel."""
+        number = self._connection.new_number()
+        with self._connection.wanting(number, remote_calls.LeaseCall(number, key, person)):
+            yield RemoteLease(self._connection, number)
+
+    async def follow(
+        self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
+    ) -> ports.ExecutionEnd:
+        """Follow an execution; see `ports.Hosts.follow`."""
+        return await _followed(self._connection, execution_id, after=after, show=show, ask=ask)
+
+    async def stop(self, execution_id: str, reason: str = "") -> None:
+        """Interrupt an execution, or keep it from beginning."""
+        await self._post("stop", execution=execution_id, reason=reason)
+
+    def acknowledge(self, execution_id: str) -> None:
+        """Let the host forget an execution."""
+
+        async def told() -> None:
+            try:
+                await self._post("acknowledge", execution=execution_id)
+            except errors.BotError:
+                # The host forgets it by itself, a day later.
+                _log.info("an execution could not be acknowledged", exc_info=True)
+
+        task = asyncio.create_task(told(), name="acknowledge an execution")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def statuses(
+        self, keys: Collection[str] | None = None
+    ) -> Mapping[str, ports.KernelStatus]:
+        """Return the kernels of sessions, by their keys."""
+        said = await self._post("statuses", keys=None if keys is None else list(keys))
+        return _read(dict[str, ports.KernelStatus], said)
+
+    async def release(self, key: str) -> None:
+        """End a session's kernel, at a person's request."""
+        await self._post("release", key=key)
+
+    async def forget(self, key: str) -> None:
+        """End a session's kernel and delete its files."""
+        await self._post("forget", key=key)
+
+    async def workspace(self, key: str) -> RemoteWorkspace:
+        """Return a session's files."""
+        return RemoteWorkspace(self._connection, key)
+
+    async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
+        """Measure workspaces, also of sessions without a kernel."""
+        return _read(ports.StoredBytes, await self._post("stored_bytes", keys=list(keys)))
+
+    async def _post(self, name: str, **said: object) -> Any:  # noqa: ANN401
+        return await self._connection.request("POST", f"/v1/{name}", said)
+
+
+class RemoteContent:
+    """Bytes of a file that another process reads; implements `ports.Content`."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        try:
+            self.info = _read(values.FileInfo, json.loads(response.headers.get("X-File", "")))
+        except ValueError as error:
+            raise errors.KernelError(_UNREADABLE) from error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield chunks.
+
+        Raises:
+            WorkspaceError: reading failed.
+        """
+        try:
+            async for chunk in self._response.content.iter_chunked(_CHUNK_BYTES):
+                yield chunk
+        except (aiohttp.ClientError, OSError) as error:
+            raise errors.WorkspaceError from error
+
+
+class RemoteWorkspace:
+    """A session's files in another process; implements `ports.Workspace`."""
+
+    def __init__(self, connection: host_connection.HostConnection, key: str) -> None:
+        self._connection = connection
+        self._key = key
+
+    async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
+        """Store a file; see `ports.Workspace.put`."""
+        fault: Exception | None = None
+
+        async def passed_on() -> AsyncIterator[bytes]:
+            nonlocal fault
+            try:
+                async for chunk in chunks:
+                    yield chunk
+            except Exception as error:
+                fault = error
+                raise
+
+        async with _translated():
+            try:
+                async with self._connection.requested(
+                    "PUT", "/v1/file", params={"key": self._key, "name": name}, data=passed_on()
+                ) as response:
+                    said = await response.json()
+            except errors.BotError as error:
+                raise fault or error from error
+        return _read(values.FileInfo, said)
+
+    async def list(self) -> tuple[values.FileInfo, ...]:
+        """List the regular files by name."""
+        return _read(tuple[values.FileInfo, ...], await self._ask("GET", "files"))
+
+    @contextlib.asynccontextmanager
+    async def read(
+        self,
+        name: str,
+        *,
+        start: int = 0,
+        most_bytes: int | None = None,
+        may_be_sparse: bool = True,
+    ) -> AsyncIterator[RemoteContent]:
+        """Open a file; see `ports.Workspace.read`."""
+        asked = {"key": self._key, "name": name, "start": str(start)}
+        asked |= {} if most_bytes is None else {"most": str(most_bytes)}
+        asked |= {"sparse": "1"} if may_be_sparse else {}
+        async with contextlib.AsyncExitStack() as stack:
+            async with _translated():
+                response = await stack.enter_async_context(
+                    self._connection.requested("GET", "/v1/file", params=asked)
+                )
+                content = RemoteContent(response)
+            yield content
+
+    async def mark(self) -> str:
+        """Remember the present files."""
+        return _read(str, await self._ask("POST", "mark"))
+
+    async def changes_since(self, mark: str) -> values.FileChanges:
+        """Return what was created or written since a mark."""
+        return _read(values.FileChanges, await self._ask("GET", "changes", mark=mark))
+
+    async def _ask(self, method: str, name: str, **asked: str) -> Any:  # noqa: ANN401
+        async with _translated():
+            asked["key"] = self._key
+            async with self._connection.requested(method, f"/v1/{name}", params=asked) as response:
+                return await response.json()
+
+
+async def _followed(
+    connection: host_connection.HostConnection,
+    execution_id: str,
+    *,
+    after: int,
+    show: ports.Show,
+    ask: ports.Ask | None,
+    begun: Mapping[str, object] | None = None,
+) -> ports.ExecutionEnd:
+    """Follow an execution to its end; begin it before, where it says how."""
+    number = connection.new_number()
+    call = remote_calls.ExecutionCall(
+        connection, number, execution_id, after=after, show=show, ask=ask, begun=begun
+    )
+    try:
+        with connection.wanting(number, call):
+            return await call.result
+    finally:
+        call.close()
+
+
+def _read(kind: type[T], said: object) -> T:
+    """Make a value of what a host said.
+
+    Raises:
+        KernelError: it is none.
+    """
+    try:
+        return wire_messages.read(kind, said)
+    except wire_messages.MalformedError as error:
+        raise errors.KernelError(_UNREADABLE) from error
+
+
+@contextlib.asynccontextmanager
+async def _translated() -> AsyncIterator[None]:
+    """Tell a host that cannot be reached as what it is for files."""
+    try:
+        yield
+    except errors.KernelError as error:
+        raise errors.WorkspaceError(str(error)) from error

@@ -1,0 +1,172 @@
+"""Messages between a host and a bot: values as bytes and JSON, and back; pure.
+
+An event is a header of JSON, behind its length, and after it what is long or binary, as it is: a
+picture is neither escaped nor copied twice. What is read is checked against the types of its
+values, so nothing that a peer sends becomes a value that this program could not have made itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+import pydantic
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.hosts import ports
+
+Event: TypeAlias = values.Output | ports.ExecutionEnd
+"""What is told of an execution: its outputs, and last its end."""
+
+PROTOCOL: Final = 1
+"""Number of what is said on the wire; a bot and a host need the same."""
+
+EVENT_BYTES: Final = 48 * settings.MIB
+"""Longest event, as written; of a longer output, a notice is written in its place."""
+
+_HEADER_BYTES: Final = 4 * settings.MIB
+_LENGTH: Final = struct.Struct("<I")
+_LONG_CHARACTERS: Final = 256
+_MOST_CHARACTERS: Final = 2000
+_KINDS: Final[Mapping[str, type[Any]]] = {
+    "text": values.Text,
+    "error": values.Error,
+    "image": values.Image,
+    "html": values.Html,
+    "table": values.Table,
+    "latex": values.Latex,
+    "json": values.Json,
+    "result": values.Result,
+    "clear": values.Clear,
+    "notice": values.Notice,
+    "end": ports.ExecutionEnd,
+}
+_BINARY: Final = {
+    kind: frozenset(field.name for field in dataclasses.fields(kind) if field.type == "bytes")
+    for kind in _KINDS.values()
+}
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+_ERRORS: Final[Mapping[str, type[errors.BotError]]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.BotError,
+        errors.SandboxError,
+        errors.KernelError,
+        errors.KernelStartError,
+        errors.KernelLostError,
+        errors.PoolFullError,
+        errors.WorkspaceError,
+        errors.FileNameError,
+        errors.FileTooLargeError,
+        errors.WorkspaceFullError,
+        errors.FileMissingError,
+        errors.ExecutionMissingError,
+    )
+}
+_TOO_LONG: Final = "An output was too large to be kept."
+
+T = TypeVar("T")
+
+
+class MalformedError(ValueError):
+    """A peer sent what is no message."""
+
+
+def pack(event: Event) -> bytes:
+    """Write an event."""
+    fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
+    parts: list[bytes] = []
+    apart: dict[str, int] = {}
+    for name, value in list(fields.items()):
+        if isinstance(value, bytes):
+            parts.append(value)
+        elif isinstance(value, str) and len(value) > _LONG_CHARACTERS:
+            parts.append(value.encode("utf-8", "surrogatepass"))
+        else:
+            continue
+        del fields[name]
+        apart[name] = len(parts[-1])
+    header = document({"type": _NAMES[type(event)], "apart": apart, "fields": fields})
+    size_bytes = _LENGTH.size + len(header) + sum(map(len, parts))
+    if len(header) > _HEADER_BYTES or size_bytes > EVENT_BYTES:
+        return pack(values.Notice(_TOO_LONG))
+    return b"".join([_LENGTH.pack(len(header)), header, *parts])
+
+
+def unpack(data: bytes) -> Event:
+    """Read an event.
+
+    Raises:
+        MalformedError: it is none.
+    """
+    try:
+        (length,) = _LENGTH.unpack_from(data)
+        header = json.loads(data[_LENGTH.size : _LENGTH.size + length])
+        kind = _KINDS[header["type"]]
+        fields: dict[str, Any] = header["fields"]
+        at = _LENGTH.size + length
+        for name, size in header["apart"].items():
+            if not 0 <= size <= len(data) - at:
+                raise ValueError("a part is missing")
+            fields[name] = _part(kind, name, data[at : at + size])
+            at += size
+        if at != len(data):
+            raise ValueError("there is more than it says")
+        event: Event = read(kind, fields)
+    # Whatever is wrong with it: of the wrong length, no JSON, another shape.
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
+        raise MalformedError("an event cannot be read") from error
+    return event
+
+
+def _part(kind: type[Any], name: str, data: bytes) -> bytes | str:
+    return data if name in _BINARY[kind] else data.decode("utf-8", "surrogatepass")
+
+
+def document(value: object) -> bytes:
+    """Write values as JSON, which has only ASCII."""
+    return json.dumps(value, default=_fields, separators=(",", ":")).encode("ascii")
+
+
+def _fields(value: object) -> object:
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    raise TypeError(f"{type(value)} is no value")
+
+
+def read(kind: type[T], fields: object) -> T:
+    """Make a value of what JSON gave.
+
+    Raises:
+        MalformedError: it is of another shape.
+    """
+    try:
+        value: T = _adapter(cast(Any, kind)).validate_python(fields)
+    except pydantic.ValidationError as error:
+        # What was sent is not repeated: it may be a whole picture.
+        raise MalformedError(f"this is no {kind}") from error
+    return value
+
+
+_adapter = functools.cache(pydantic.TypeAdapter)
+
+
+def error_fields(error: errors.BotError) -> dict[str, str]:
+    """Describe an error for the peer: its kind, and its sentence."""
+    names = (kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS)
+    return {"kind": next(names), "sentence": str(error)[:_MOST_CHARACTERS]}
+
+
+def error(fields: object) -> errors.BotError:
+    """Make the error that a peer described.
+
+    Raises:
+        MalformedError: it described none.
+    """
+    named = read(dict[str, str], fields)
+    kind = _ERRORS.get(named.get("kind", ""), errors.BotError)
+    return kind(named.get("sentence", "")[:_MOST_CHARACTERS])

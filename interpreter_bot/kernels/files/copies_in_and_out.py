@@ -1,0 +1,274 @@
+"""Transfer of files into and out of a workspace, a chunk at a time.
+
+An upload grows in a staging directory beside the one the sandbox sees, and appears whole under an
+unused name. Each upload holds a lock on its file as long as it lives, which distinguishes leftovers
+of a dead bot from the uploads of another replica. Both directions share their threads and their
+distrust of the directory, hence one module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import pathlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import BinaryIO, ParamSpec, TypeVar
+
+from interpreter_bot import cancellation, errors, settings, values
+from interpreter_bot.kernels.files import directory_contents, safe_open
+from interpreter_bot.text import quantities
+
+CHUNK_BYTES = 256 * settings.KIB
+"""Most that is read at once."""
+STAGING = ".incoming"
+"""Name of the staging directory, a sibling of the directory that the sandbox sees."""
+# Compressing file systems use few blocks for what compresses well.
+_HOLLOW_TIMES = 16
+_HOLLOW_BYTES = settings.MIB
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+@contextlib.contextmanager
+def translated_errors() -> Iterator[None]:
+    """Translate the operating system's errors about files into sentences for people."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise errors.WorkspaceFullError("The disk of the bot is full.") from e
+        raise errors.WorkspaceError from e
+
+
+async def file_work(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Call a blocking file function in a thread; see `cancellation.in_thread`.
+
+    Raises:
+        WorkspaceError: the operating system refused.
+    """
+    with translated_errors():
+        return await cancellation.in_thread(function, *args, **kwargs)
+
+
+def open_root(root: pathlib.Path) -> int:
+    """Open a workspace's directory; the sandbox cannot change those above it."""
+    return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+class Upload:
+    """One file on its way into a workspace. Methods block; `close` undoes an uncommitted upload."""
+
+    def __init__(self, root: pathlib.Path, name: str, limits: settings.Limits) -> None:
+        self._root_path = root
+        self._name = name
+        self._limits = limits
+        self._open = contextlib.ExitStack()
+        self._staged = secrets.token_hex(16)
+        self._root = self._staging = self._file = -1
+        self._written = self._held = 0
+
+    def begin(self) -> None:
+        """Create the staged file.
+
+        Raises:
+            WorkspaceFullError: not even an empty file fits.
+        """
+        self._root = self._keep(open_root(self._root_path))
+        staging = self._root_path.parent / STAGING
+        staging.mkdir(mode=0o700, exist_ok=True)
+        self._staging = self._keep(open_root(staging))
+        self._check_room()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = self._keep(os.open(self._staged, flags, 0o600, dir_fd=self._staging))
+        self._open.callback(self._discard)
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def write(self, chunk: bytes) -> None:
+        """Append a chunk.
+
+        Raises:
+            FileTooLargeError: the file is over its limit.
+            WorkspaceFullError: it does not fit into the workspace.
+        """
+        self._written += len(chunk)
+        most = self._limits.upload_bytes
+        if self._written > most:
+            raise errors.FileTooLargeError(
+                f"{self._name} is larger than the {quantities.size(most)} allowed for one file."
+            )
+        self._check_bytes()
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+
+    def commit(self) -> values.FileInfo:
+        """Make the file appear in the workspace.
+
+        Raises:
+            WorkspaceFullError: it no longer fits.
+        """
+        owner = os.fstat(self._root)
+        if owner.st_uid != os.geteuid():
+            os.fchown(self._file, owner.st_uid, owner.st_gid)
+        os.fchmod(self._file, 0o644)
+        # One at a time, in all replicas: the second must count what the first has added. Released
+        # in the same call, or waiting threads would leave none in which to release it.
+        fcntl.flock(self._staging, fcntl.LOCK_EX)
+        try:
+            self._check_room()
+            name = self._placed()
+        finally:
+            fcntl.flock(self._staging, fcntl.LOCK_UN)
+        status = os.fstat(self._file)
+        return values.FileInfo(name, self._written, status.st_mtime_ns)
+
+    def close(self) -> None:
+        """Release everything; an uncommitted file is deleted."""
+        self._open.close()
+
+    def _placed(self) -> str:
+        for name in _numbered(self._name):
+            with contextlib.suppress(FileExistsError):
+                safe_open.place(self._staging, self._staged, self._root, name)
+                return name
+        raise errors.FileNameError  # never, as the names do not end
+
+    def _keep(self, descriptor: int) -> int:
+        self._open.callback(os.close, descriptor)
+        return descriptor
+
+    def _discard(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._staged, dir_fd=self._staging)
+
+    def _check_room(self) -> None:
+        usage = directory_contents.measure(
+            self._root,
+            most_bytes=self._limits.workspace_bytes,
+            most_files=self._limits.workspace_files - 1,
+        )
+        if usage.files >= self._limits.workspace_files:
+            raise errors.WorkspaceFullError(
+                f"The workspace already holds the {self._limits.workspace_files} files and "
+                "folders that are allowed. Delete some or reset the session."
+            )
+        self._held = usage.bytes
+        if usage.is_over:
+            raise errors.WorkspaceFullError
+        self._check_bytes()
+
+    def _check_bytes(self) -> None:
+        disk = os.fstatvfs(self._root)
+        if disk.f_bavail * disk.f_frsize < self._limits.disk_reserve_bytes:
+            raise errors.WorkspaceFullError("The disk of the machine is nearly full.")
+        most = self._limits.workspace_bytes
+        if self._held + self._written > most:
+            raise errors.WorkspaceFullError(
+                f"{self._name} does not fit: a workspace holds {quantities.size(most)}. "
+                "Delete files or reset the session."
+            )
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """Yield `data.csv`, `data (2).csv`, … and finally random, unused names."""
+    stem, suffix = os.path.splitext(name)
+    yield name
+    for number in range(2, 1000):
+        yield f"{stem} ({number}){suffix}"
+    while True:
+        yield f"{stem} ({secrets.token_hex(4)}){suffix}"
+
+
+class Content:
+    """Bytes of an open file, as many as it had when it was opened; fewer if it shrinks.
+
+    Iterate over it (asynchronously) for chunks of at most `CHUNK_BYTES`.
+
+    Attributes:
+        info: name, size and time as of opening.
+    """
+
+    info: values.FileInfo
+
+    def __init__(self, root: pathlib.Path, name: str, *, most_bytes: int) -> None:
+        self._root = root
+        self._most_bytes = most_bytes
+        self.info = values.FileInfo(name, 0, 0)
+        self._file: BinaryIO | None = None
+        self._remaining = 0
+
+    def begin(self) -> None:
+        """Open the file. Blocks.
+
+        Raises:
+            FileMissingError: there is no such regular file with one name.
+            FileTooLargeError: it holds more than `most_bytes`.
+        """
+        path = directory_contents.fs_name(self.info.name)
+        root = open_root(self._root)
+        try:
+            # A file object, not a descriptor: its lock prevents closing during a read.
+            self._file = os.fdopen(safe_open.open_file(root, path), "rb")
+        finally:
+            os.close(root)
+        status = os.fstat(self._file.fileno())
+        if status.st_size > self._most_bytes:
+            raise errors.FileTooLargeError(
+                f"{self.info.name} is larger than the {quantities.size(self._most_bytes)} allowed."
+            )
+        self.info = values.FileInfo(self.info.name, status.st_size, status.st_mtime_ns)
+        self._remaining = status.st_size
+        self._held_bytes = status.st_blocks * 512
+
+    def refuse_sparse(self) -> None:
+        """Refuse a sparse file with almost no blocks: a copy of it would use its full size.
+
+        Raises:
+            FileTooLargeError: it is one.
+        """
+        size_bytes = self.info.size_bytes
+        if size_bytes > _HOLLOW_BYTES and self._held_bytes * _HOLLOW_TIMES < size_bytes:
+            raise errors.FileTooLargeError(f"{self.info.name} is next to nothing but holes.")
+
+    def close(self) -> None:
+        """Close the file. Blocks while another task reads."""
+        if self._file is not None:
+            self._file.close()
+
+    async def skip(self, size_bytes: int) -> None:
+        """Skip the next `size_bytes` bytes."""
+        assert self._file is not None, "read inside `async with`"  # noqa: S101
+        skipped = min(size_bytes, self._remaining)
+        await file_work(self._file.seek, skipped, os.SEEK_CUR)
+        self._remaining -= skipped
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield chunks; a second iteration continues where the first one stopped.
+
+        Raises:
+            WorkspaceError: reading failed.
+            ValueError: the file is closed.
+        """
+        assert self._file is not None, "read inside `async with`"  # noqa: S101
+        while self._remaining:
+            chunk = await file_work(self._file.read, min(CHUNK_BYTES, self._remaining))
+            if not chunk:
+                return
+            self._remaining -= len(chunk)
+            yield chunk
+
+
+def sweep(root: pathlib.Path) -> int:
+    """Delete staged files that no upload holds; returns how many. Blocks."""
+    count = 0
+    with contextlib.suppress(FileNotFoundError), os.scandir(root.parent / STAGING) as staged:
+        for entry in staged:
+            with contextlib.suppress(FileNotFoundError, BlockingIOError), open(entry.path) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(entry.path)
+                count += 1
+    return count

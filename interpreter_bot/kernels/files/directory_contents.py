@@ -1,0 +1,223 @@
+r"""Scan of a directory that hostile code writes to: what it holds, and how much.
+
+People and models see a path as `display_name(path)`. Control, format and bidirectional characters,
+look-alikes of the slash and bytes that are no UTF-8 become `\xNN`, and so does the backslash
+itself. That is reversible: a file of any name is listed and can be read by the name it is listed
+under, and two files never share one. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from interpreter_bot import errors, values
+from interpreter_bot.kernels.files import safe_open
+from interpreter_bot.text import file_names
+
+PATH_BYTES = 1024
+"""Longest relative path that is listed and read."""
+DEPTH = 64
+"""Deepest nesting of directories that is scanned."""
+
+_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_UNREADABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EXDEV)
+
+Identity: TypeAlias = tuple[int, int, int, int]
+"""Inode, bytes, and the times of change and of inode change in ns: new after each write."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """A scanned file: a regular one with one name, or a refused one.
+
+    Attributes:
+        info: for people; of a refused one only the name is meaningful.
+        path: the true relative path.
+        identity: tells whether it changed.
+        refusal: why it cannot be read; empty for a file that can.
+    """
+
+    info: values.FileInfo
+    path: bytes
+    identity: Identity
+    refusal: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scan:
+    """Result of a bounded scan of a directory, in no order.
+
+    Attributes:
+        entries: files and refused ones; directories that could be opened are not among them.
+        is_truncated: there was more than the bound.
+    """
+
+    entries: tuple[Entry, ...]
+    is_truncated: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DirectoryUsage:
+    """Disk usage of a directory.
+
+    Attributes:
+        bytes: blocks in use, hard links once; a sparse file counts what it holds.
+        files: entries of every kind, directories too, the root itself not.
+        is_partial: counting stopped early; the figures are lower bounds.
+        is_over: a limit is exceeded, or something cannot be counted.
+        is_uncountable: something is nested too deeply, or not permitted to be read; unknown where
+            counting stopped early because a limit is far exceeded.
+    """
+
+    bytes: int
+    files: int
+    is_partial: bool
+    is_over: bool
+    is_uncountable: bool = False
+
+
+def display_name(path: bytes) -> str:
+    """Return a path made safe to show, reversibly; see the module."""
+    text = path.decode("utf-8", "surrogateescape")
+    if all(map(file_names.is_plain, text)):
+        return text
+    return "".join(
+        character if file_names.is_plain(character) else _escaped(character) for character in text
+    )
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
+
+
+def fs_name(name: str) -> bytes:
+    """Return the path that `display_name` shows as `name`.
+
+    Raises:
+        FileMissingError: no file has that display name.
+    """
+    try:
+        path = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), name.encode())
+    except UnicodeEncodeError:
+        raise errors.FileMissingError from None
+    if display_name(path) != name or _too_far(path):
+        raise errors.FileMissingError
+    return path
+
+
+def scan(root: int, most_entries: int) -> Scan:
+    """Scan the directory `root`, top first, at most `most_entries` entries."""
+    found: list[Entry] = []
+    waiting = collections.deque([b""])
+    budget = most_entries
+    while waiting:
+        directory = waiting.popleft()
+        try:
+            descriptor = safe_open.open_directory(root, directory)
+        except OSError as e:
+            if directory and e.errno in _UNREADABLE:
+                found.append(_refused(directory, "its folder cannot be read"))
+            elif not directory or e.errno not in _GONE:
+                raise
+            continue
+        with _listing(descriptor) as items:
+            for item in items:
+                if not budget:
+                    return Scan(tuple(found), is_truncated=True)
+                budget -= 1
+                path = os.path.join(directory, os.fsencode(item.name))
+                with contextlib.suppress(FileNotFoundError, PermissionError):
+                    entry = _entry(path, item.stat(follow_symlinks=False))
+                    if entry:
+                        found.append(entry)
+                    else:
+                        waiting.append(path)
+    return Scan(tuple(found), is_truncated=False)
+
+
+def _entry(path: bytes, status: os.stat_result) -> Entry | None:
+    """Return a file or a refused entry; None for a directory to scan."""
+    if _too_far(path):
+        return _refused(path, "it is nested too deeply")
+    if stat.S_ISDIR(status.st_mode):
+        return None
+    return Entry(
+        info=values.FileInfo(display_name(path), status.st_size, status.st_mtime_ns),
+        path=path,
+        identity=(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),
+        refusal=safe_open.refusal(status),
+    )
+
+
+def _refused(path: bytes, reason: str) -> Entry:
+    """Build the entry of what cannot be read; without times, as a directory's change with its
+    content.
+    """
+    name = display_name(path[:PATH_BYTES]) + "…" * (len(path) > PATH_BYTES)
+    return Entry(values.FileInfo(name, 0, 0), path, (0, 0, 0, 0), reason)
+
+
+def _too_far(path: bytes) -> bool:
+    return len(path) > PATH_BYTES or path.count(b"/") >= DEPTH
+
+
+def measure(root: int, *, most_bytes: int, most_files: int, overshoot: int = 1) -> DirectoryUsage:
+    """Count the blocks and entries below `root`.
+
+    It stops as soon as either figure exceeds `overshoot` times its limit. Directories that their
+    mode closes to their owner are opened, so that they hide nothing. Deleted files that are still
+    open are not found this way.
+    """
+    held, files, is_hidden = 0, 0, False
+    linked: set[tuple[int, int]] = set()
+    waiting = [b""]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            descriptor = safe_open.open_directory(root, directory, is_forced=True)
+        except OSError as e:
+            if e.errno in _UNREADABLE:
+                is_hidden = True
+            elif e.errno not in _GONE:
+                raise
+            continue
+        with _listing(descriptor) as items:
+            for item in items:
+                try:
+                    status = item.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                files += 1
+                if stat.S_ISDIR(status.st_mode):
+                    waiting.append(os.path.join(directory, os.fsencode(item.name)))
+                elif status.st_nlink > 1:
+                    key = (status.st_dev, status.st_ino)
+                    if key in linked:
+                        continue
+                    linked.add(key)
+                held += status.st_blocks * 512
+                if held > overshoot * most_bytes or files > overshoot * most_files:
+                    return DirectoryUsage(held, files, is_partial=True, is_over=True)
+    is_over = is_hidden or held > most_bytes or files > most_files
+    return DirectoryUsage(
+        held, files, is_partial=is_hidden, is_over=is_over, is_uncountable=is_hidden
+    )
+
+
+@contextlib.contextmanager
+def _listing(descriptor: int) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """Iterate over the entries of an open directory, which is closed afterwards."""
+    try:
+        with os.scandir(descriptor) as items:
+            yield items
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,83 @@
+"""Ownership of a workspace's files, which pass from one kernel's user id to the next one's."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pathlib
+import stat
+from collections.abc import Container
+
+from interpreter_bot.kernels.files import copies_in_and_out, safe_open
+
+_log = logging.getLogger(__name__)
+
+
+def change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> None:
+    """Make a session's files belong to the user id of its kernel. Blocks.
+
+    Where all kernels have the bot's id, nothing changes. No kernel runs in the workspace now, but
+    one did: ownership changes for links themselves, never for what they point to, and nothing
+    outside the workspace or its file system is touched. The root changes last, so that an
+    interrupted change is repeated.
+
+    Args:
+        root: the workspace's directory.
+        uid: the new owner.
+        kernel_uids: all ids that kernels may have.
+
+    Raises:
+        OSError: the workspace cannot be opened.
+    """
+    descriptor = copies_in_and_out.open_root(root)
+    try:
+        if os.fstat(descriptor).st_uid == uid:
+            return
+        # The fork server, which owns neither directory, has to walk as far as the root.
+        for directory in (root.parent, root.parent.parent):
+            directory.chmod(0o711)
+        left = _change_owner_below(descriptor, uid, kernel_uids)
+        os.fchown(descriptor, uid, uid)
+    finally:
+        os.close(descriptor)
+    if left:
+        _log.warning("%d files of a session could not change hands", left)
+
+
+def _change_owner_below(root: int, uid: int, kernel_uids: Container[int]) -> int:
+    """Change the owner of all below a directory; returns how many entries stayed as they were."""
+    left = 0
+    waiting = [b""]
+    while waiting:
+        path = waiting.pop()
+        try:
+            directory = safe_open.open_directory(root, path)
+        except OSError:
+            # Nested deeper than any path can name, or another file system.
+            left += 1
+            continue
+        try:
+            for name in map(os.fsencode, os.listdir(directory)):
+                status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                if _is_strange(status, kernel_uids):
+                    left += 1
+                    continue
+                try:
+                    os.chown(name, uid, uid, dir_fd=directory, follow_symlinks=False)
+                except PermissionError:
+                    # It is immutable.
+                    left += 1
+                if stat.S_ISDIR(status.st_mode):
+                    waiting.append(path + b"/" + name if path else name)
+        finally:
+            os.close(directory)
+    return left
+
+
+def _is_strange(status: os.stat_result, kernel_uids: Container[int]) -> bool:
+    """Return whether a file has other names and no kernel's owner: those may lie elsewhere.
+
+    A kernel can create hard links only to its own files; the bot creates none.
+    """
+    has_names = status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)
+    return has_names and status.st_uid not in kernel_uids

@@ -1,0 +1,213 @@
+"""The machine, set up for the kernels of this process: fork server, cgroups, directories, uids.
+
+Opening them first cleans up after a bot that was killed: its processes ended with its sockets, but
+its cgroups and runtime directories did not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import pathlib
+import resource
+import sys
+from collections.abc import AsyncIterator
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels import launchers
+from interpreter_bot.kernels.files import safe_open, workspaces
+from interpreter_bot.kernels.metering import session_metering
+from interpreter_bot.kernels.provisioning import (
+    cgroup_files,
+    cgroups,
+    forkserver_clients,
+    provisioners,
+    start_parameters,
+    subordinate_ids,
+)
+
+_log = logging.getLogger(__name__)
+
+# A Unix socket's path may have 107 bytes, and the name of the socket itself takes some.
+_PATH_BYTES = 107 - len("/01234567/k-0")
+# How long a thread that reads a large message goes on computing while the event loop wants to:
+# Python's own five milliseconds come again after each of the loop's system calls.
+_SWITCH_SECONDS = 0.0005
+
+
+class MachineSetup:
+    """What all kernels share on this machine; see the module. Use `open`."""
+
+    def __init__(self, host_context: provisioners.ProvisionerContext) -> None:
+        self.host_context = host_context
+        self._reviving = asyncio.Lock()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, config: settings.Settings, files: workspaces.Workspaces, directory: pathlib.Path
+    ) -> AsyncIterator[MachineSetup]:
+        """Open everything, bottom-up.
+
+        Args:
+            config: the settings in effect.
+            files: all workspaces.
+            directory: where they are.
+
+        Raises:
+            SandboxError: this machine cannot build the sandbox.
+            KernelStartError: the kernels' Python cannot be used.
+            SettingsError: a directory or the provisioner cannot be used.
+        """
+        raise_open_files()
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        await asyncio.to_thread(launchers.check, config.kernels.provisioner)
+        runtime = await asyncio.to_thread(own_directory, config.paths.runtime)
+        if len(os.fsencode(runtime)) > _PATH_BYTES:
+            raise errors.SettingsError(f"{config.paths.runtime} is too long a path for sockets.")
+        groups = await asyncio.to_thread(
+            cgroups.Cgroups.probe, config.sandbox.cgroups if config.sandbox.enabled else "off"
+        )
+        _log.info("control groups: %s", groups.reason)
+        swept = await groups.sweep()
+        if swept:
+            _log.warning("removed the control groups of %d bots that had died", swept)
+        await asyncio.to_thread(_make_workspaces, directory)
+        await files.sweep()
+        has_own_ids = await asyncio.to_thread(_has_own_ids, config.sandbox, groups, directory)
+        server = forkserver_clients.ForkServer(
+            kernels=config.kernels,
+            limits=config.limits,
+            sandbox=config.sandbox,
+            workspaces=directory,
+            has_own_ids=has_own_ids,
+            private=config.private_paths,
+        )
+        uids = start_parameters.Uids(
+            count=config.sandbox.uid_count,
+            first_uid=config.sandbox.first_uid,
+            are_own=has_own_ids,
+        )
+        host_context = provisioners.ProvisionerContext(
+            server=server, groups=groups, limits=config.limits, runtime=runtime, uids=uids
+        )
+        try:
+            await server.start()
+            yield cls(host_context)
+        finally:
+            await server.close()
+            await groups.close()
+            await asyncio.to_thread(remove, runtime)
+
+    async def revive(self) -> None:
+        """Start another fork server if it died or does not answer; its kernels may live on.
+
+        Raises:
+            KernelStartError: it does not start again.
+        """
+        async with self._reviving:
+            server = self.host_context.server
+            if not server.is_alive:
+                _log.error("the fork server died or was given up; starting another")
+                await server.start()
+
+    async def attach(
+        self, launched: launchers.LaunchedKernel, workspace: workspaces.Workspace
+    ) -> None:
+        """Give a session's kernel its workspace.
+
+        Raises:
+            KernelStartError: it cannot be mounted, or the kernel is gone.
+        """
+        # The server that forked it may have been given up since.
+        await self.revive()
+        try:
+            await launched.provisioner.attach(workspace.directory, workspace.variables)
+        except OSError as error:
+            raise errors.KernelStartError("The session's files cannot be used.") from error
+        launched.workspace = workspace
+
+
+@functools.cache
+def memory_bytes(proc: pathlib.Path = pathlib.Path("/proc/self")) -> int:
+    """Return the machine's memory, or the cgroup's share of it that this process may use.
+
+    Args:
+        proc: where `cgroup` and `mountinfo` are read; tests point it elsewhere.
+    """
+    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine_bytes, *(one.limit_bytes for one in cgroup_files.memory_groups(proc))])
+
+
+def raise_open_files() -> None:
+    """Raise the limit of open files to the hard limit: a shell's usual 1024 are soon used up.
+
+    Descriptors that sessions keep in flight count for the bot too, where they run as its user.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _has_own_ids(
+    sandbox: settings.Sandbox, groups: cgroups.Cgroups, directory: pathlib.Path
+) -> bool:
+    """Return whether each session can have a user id of its own."""
+    if groups.version == 1 and os.geteuid():
+        return False  # Cgroups of this version can only be joined by the user that opened them.
+    return subordinate_ids.are_usable(directory, sandbox.first_uid)
+
+
+def _make_workspaces(directory: pathlib.Path) -> None:
+    """Create the directory of all workspaces.
+
+    Raises:
+        SettingsError: it cannot be created or written to.
+    """
+    try:
+        directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+    except OSError as error:
+        raise errors.SettingsError(f"The data directory {directory} cannot be used.") from error
+    if not os.access(directory, os.W_OK):
+        raise errors.SettingsError(f"The data directory {directory} cannot be written to.")
+
+
+def own_directory(directory: pathlib.Path) -> pathlib.Path:
+    """Create a directory of this process alone, and remove those of dead processes.
+
+    Raises:
+        SettingsError: the parent directory cannot be written to.
+    """
+    pid = os.getpid()
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if directory.stat().st_uid != os.geteuid():
+            raise errors.SettingsError(f"{directory} belongs to another user.")
+        for name in os.listdir(directory):
+            if not _is_alive(name):
+                remove(directory / name)
+        own = directory / f"{pid}-{session_metering.start_ticks(pid)}"
+        own.mkdir(mode=0o700)
+    except OSError as error:
+        raise errors.SettingsError(f"The directory {directory} cannot be used.") from error
+    return own
+
+
+def remove(directory: pathlib.Path) -> None:
+    """Remove a directory that user code may have written to, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            safe_open.remove_tree(parent, directory.name)
+        finally:
+            os.close(parent)
+
+
+def _is_alive(name: str) -> bool:
+    pid, _, ticks = name.partition("-")
+    if not (pid.isdigit() and ticks.isdigit()):
+        # Not made by a bot: it may belong to another program.
+        return True
+    return session_metering.start_ticks(int(pid)) == int(ticks)

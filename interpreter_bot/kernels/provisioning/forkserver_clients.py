@@ -1,0 +1,349 @@
+"""The host's side of a fork server: start it without the bot's secrets, request kernels.
+
+A server that does not answer costs the starts that wait for it. After several silences, or its
+death, another one takes its place. Its kernels live on: their init server, which began as the same
+process, is not let go of before them.
+
+Above 300 lines: its life, what it is asked, and who comes after it, are one state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import math
+import os
+import pathlib
+import subprocess
+import uuid
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels.provisioning import control_channels, python_environments
+
+_log = logging.getLogger(__name__)
+
+_PRELOAD_SECONDS = 120.0
+_STOP_SECONDS = 5.0
+_ANSWER_SECONDS = 10.0
+# In a row. A late answer may only mean a busy machine, and a second server is memory.
+_MOST_SILENCES = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Readiness:
+    """A fork server's report once it is ready.
+
+    Attributes:
+        python: version of its Python.
+        missing: modules that could not be preloaded, with the reason.
+        data_bytes: private writable memory that every kernel starts with, nominally.
+        threads: of its own; more than one come from a preloaded module.
+    """
+
+    python: str
+    missing: dict[str, str]
+    data_bytes: int
+    threads: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _FormerServer:
+    process: subprocess.Popen[bytes]
+    # Not closed before its kernels are gone: it would end, and they with it.
+    channel: control_channels.ControlChannel
+    kernels: set[str]
+
+
+class ForkServer:
+    """Fork server, one per kernel Python. Use as an async context manager."""
+
+    def __init__(
+        self,
+        *,
+        kernels: settings.Kernels,
+        limits: settings.Limits,
+        sandbox: settings.Sandbox,
+        workspaces: pathlib.Path,
+        has_own_ids: bool,
+        private: Sequence[pathlib.Path] = (),
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            kernels: which Python, and what it preloads.
+            limits: of each kernel.
+            sandbox: whether kernels are confined, and their user ids.
+            workspaces: the directory of all workspaces.
+            has_own_ids: kernels get the ids that `sandbox` names, rather than the bot's.
+            private: paths that kernels must not see.
+        """
+        self._private = private
+        self._settings = kernels
+        self._limits = limits
+        self._sandbox = sandbox
+        self._workspaces = workspaces
+        self._has_own_ids = has_own_ids
+        self._turn = asyncio.Lock()
+        self._unanswered: set[object] = set()
+        self._silences = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: control_channels.ControlChannel | None = None
+        self._kernels: set[str] = set()
+        self._former: list[_FormerServer] = []
+        self.readiness: Readiness | None = None
+        self.packages: Mapping[str, str] = {}
+
+    @property
+    def is_walled(self) -> bool:
+        """Whether kernels of this server are confined."""
+        return self._sandbox.enabled
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a fork server, and it can be asked for kernels.
+
+        Its init server may be there without it, for the kernels of both.
+        """
+        is_there = self._process is not None and self._process.poll() is None
+        return is_there and self._channel is not None and not self._channel.has_ended
+
+    async def __aenter__(self) -> ForkServer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Start a process, in the place of a former one, and wait until everything is preloaded.
+
+        Raises:
+            SandboxError: this machine cannot build the sandbox; the sentence says why.
+            KernelStartError: the kernel's Python cannot be used.
+            SettingsError: kernels would see private paths.
+        """
+        await self._retire()
+        environment = await asyncio.to_thread(
+            python_environments.interrogate, self._settings.python
+        )
+        if self._sandbox.enabled:
+            await asyncio.to_thread(python_environments.refuse_exposed, environment, self._private)
+        self.packages = environment.packages
+        self._unanswered, self._silences = set(), 0
+        self._channel, theirs = control_channels.ControlChannel.pair()
+        with theirs:
+            home = python_environments.WALLED_HOME
+            if not self._sandbox.enabled:
+                home = str(self._workspaces.parent / "unwalled-home")
+            self._process = python_environments.spawn(
+                environment, theirs.fileno(), cores=self._cores, home=home
+            )
+        try:
+            await self._channel.send(self._introduction(environment))
+            async with asyncio.timeout(_PRELOAD_SECONDS):
+                await self._await_readiness(self._process.pid)
+        except BaseException as error:
+            # A half-started server must not be asked for kernels.
+            self._process.kill()
+            if isinstance(error, TimeoutError):
+                raise errors.KernelStartError("The fork server was not ready in time.") from error
+            raise
+
+    @property
+    def _cores(self) -> int:
+        return max(1, math.ceil(self._limits.cpu_cores))
+
+    def _introduction(self, environment: python_environments.Environment) -> dict[str, object]:
+        return {
+            "walls": self._sandbox.enabled,
+            "is_mapped_outside": self._has_own_ids,
+            "uid": os.geteuid(),
+            "gid": os.getegid(),
+            "readable": environment.readable,
+            "hidden": environment.hidden,
+            "packages": list(environment.packages),
+            "workspaces": str(self._workspaces),
+            "cores": self._cores,
+            "preload": list(self._settings.preload),
+            "temporary_bytes": self._limits.temporary_bytes,
+            "output_bytes": self._limits.output_bytes,
+            "displays": self._limits.displays,
+        }
+
+    async def _await_readiness(self, pid: int) -> None:
+        packet = await self._receive()
+        if packet.text("event") == "unshared":
+            self._map_ids(pid)
+            await self._channel_or_raise().send({"op": "mapped"})
+            packet = await self._receive()
+        if packet.text("event") != "ready":
+            raise errors.SandboxError(
+                f"The sandbox cannot be built here: {packet.text('reason')}. "
+                "`interpreter-bot doctor` says what is missing."
+            )
+        missing = packet.content.get("missing")
+        self.readiness = Readiness(
+            python=packet.text("python"),
+            missing={str(k): str(v) for k, v in missing.items()}
+            if isinstance(missing, dict)
+            else {},
+            data_bytes=packet.number("data_bytes"),
+            threads=packet.number("threads"),
+        )
+        for name, reason in self.readiness.missing.items():
+            _log.warning("not preloaded: %s (%s)", name, reason)
+
+    def _map_ids(self, pid: int) -> None:
+        """Map a range of unused user ids into the server's namespace."""
+        first, count = self._sandbox.first_uid, self._sandbox.uid_count
+        try:
+            for name in ("uid_map", "gid_map"):
+                pathlib.Path(f"/proc/{pid}/{name}").write_text(f"0 {first} {count}")
+        except OSError as error:
+            raise errors.SandboxError(
+                f"The user ids from {first} on cannot be given to kernels here. "
+                "Start the bot as another user, or set sandbox.first_uid."
+            ) from error
+
+    def _channel_or_raise(self) -> control_channels.ControlChannel:
+        if self._channel is None:
+            raise errors.KernelStartError("The fork server is not running.")
+        return self._channel
+
+    async def _receive(self) -> control_channels.Packet:
+        packet = await self._channel_or_raise().receive()
+        if packet is None:
+            raise errors.KernelStartError("The fork server ended; the log may say why.")
+        return packet
+
+    async def _ask(
+        self, request: dict[str, object], descriptors: Sequence[int] = ()
+    ) -> control_channels.Packet:
+        """Send a request and collect its answer, even if the caller is cancelled."""
+        # Copies, because a cancelled caller closes its own.
+        owned = [os.dup(descriptor) for descriptor in descriptors]
+        exchange = asyncio.create_task(self._exchange(request, owned), name="ask fork server")
+        try:
+            return await asyncio.shield(exchange)
+        except asyncio.CancelledError:
+            exchange.add_done_callback(_discard)
+            raise
+
+    async def _exchange(
+        self, request: dict[str, object], owned: Sequence[int]
+    ) -> control_channels.Packet:
+        """Send one request and wait for its answer, one at a time."""
+        try:
+            async with self._turn, asyncio.timeout(_ANSWER_SECONDS):
+                await self._channel_or_raise().send(request, owned)
+                answer = await self._answer_to(request["id"])
+        except TimeoutError as error:
+            _log.error("the fork server was silent for %g s", _ANSWER_SECONDS)
+            self._unanswered.add(request["id"])
+            self._silences += 1
+            if self._silences == _MOST_SILENCES:
+                await self._give_up("it does not answer any more")
+            raise errors.KernelStartError from error
+        finally:
+            for descriptor in owned:
+                os.close(descriptor)
+        if answer.text("event") == "refused":
+            _log.error("fork server refused %s: %s", request["op"], answer.text("reason"))
+            raise errors.KernelStartError
+        return answer
+
+    async def _answer_to(self, wanted: object) -> control_channels.Packet:
+        """Wait for one answer; late ones to earlier requests are dropped."""
+        while True:
+            answer = await self._receive()
+            self._silences = 0
+            if (about := answer.content.get("id")) == wanted:
+                return answer
+            answer.close()
+            if about not in self._unanswered:
+                # The request of this answer is unknown, and a workspace may have been in it.
+                await self._give_up("it answered something else")
+                raise errors.KernelStartError
+            self._unanswered.discard(about)
+
+    async def _give_up(self, reason: str) -> None:
+        """Ask a server for nothing any more; the next start replaces it."""
+        _log.critical("the fork server is replaced: %s", reason)
+        await self._retire()
+
+    async def _retire(self) -> None:
+        if self._process is not None and self._channel is not None:
+            if not self._channel.has_ended:
+                # The init server ends one that still hangs: no kernel could end before that.
+                self._channel.send_no_more()
+            self._former.append(_FormerServer(self._process, self._channel, self._kernels))
+        self._process, self._channel, self._kernels = None, None, set()
+        await self._end_former()
+
+    async def _end_former(self, *, are_all_over: bool = False) -> None:
+        """End the former servers that have no kernels any more."""
+        over = [one for one in self._former if are_all_over or not one.kernels]
+        self._former = [one for one in self._former if one not in over]
+        for one in over:
+            one.channel.close()
+            one.process.kill()
+            await asyncio.to_thread(one.process.wait)
+
+    async def forget(self, kernel_id: str) -> None:
+        """Note that nothing is left of a kernel, or of the attempt to start it."""
+        for kernels in (self._kernels, *(one.kernels for one in self._former)):
+            kernels.discard(kernel_id)
+        await self._end_former()
+
+    async def fork(self, spec: dict[str, object], link: int) -> None:
+        """Fork the init process of a kernel.
+
+        Args:
+            spec: for `guest/init_processes`; its `id` is to be told to `forget`. Should this server
+                fork it too late, it ends at once: the other end of its channel is closed by then.
+            link: descriptor of that process's end of its control channel.
+
+        Raises:
+            KernelStartError: it could not be forked.
+        """
+        self._kernels.add(str(spec["id"]))
+        await self._ask({"op": "fork", **spec}, [link])
+
+    async def tree(self, workspace: str) -> int:
+        """Clone a workspace's mount; returns a descriptor, the caller's to close.
+
+        Args:
+            workspace: path below the directory of workspaces.
+
+        Raises:
+            KernelStartError: there is no such directory.
+        """
+        answer = await self._ask({"op": "tree", "id": uuid.uuid4().hex, "workspace": workspace})
+        return answer.descriptors[0]
+
+    async def close(self) -> None:
+        """End all servers; kernels they forked end by their own control channels."""
+        await self._end_former(are_all_over=True)
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._process is not None:
+            try:
+                await asyncio.to_thread(self._process.wait, _STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                await asyncio.to_thread(self._process.wait)
+
+
+def _discard(exchange: asyncio.Task[control_channels.Packet]) -> None:
+    """Close the descriptors of an answer whose caller was cancelled."""
+    if not exchange.cancelled() and exchange.exception() is None:
+        exchange.result().close()

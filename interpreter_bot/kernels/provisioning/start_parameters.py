@@ -1,0 +1,148 @@
+"""The spec of a kernel: its limits, a user id, and addresses that only the bot knows."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import uuid
+from collections.abc import Sequence
+
+from interpreter_bot import settings
+
+CHANNELS = ("shell", "iopub", "stdin")
+_BACKLOG = 8
+
+# V8, which draws Altair's charts, reserves 64 GiB that it never fills. What is filled is bounded by
+# RLIMIT_DATA, the cgroup and the watchdog.
+_ADDRESS_ALLOWANCE_BYTES = 128 * settings.GIB
+# Address space of each new thread, so not more than is usual.
+_STACK_BYTES = 8 * settings.MIB
+_DEEP_STACK_BYTES = 64 * settings.MIB
+
+
+class Uids:
+    """Allocator of user ids, each reused only after all others.
+
+    Attributes:
+        of_kernels: all that kernels may have, as the bot counts them.
+        are_own: whether each session has one of its own, or the bot's.
+    """
+
+    def __init__(self, *, count: int, first_uid: int, are_own: bool) -> None:
+        self.of_kernels = range(first_uid, first_uid + count)
+        self.are_own = are_own
+        # Ids of kernels that ended a moment ago, perhaps of another bot, are not reused soon.
+        self._last = int.from_bytes(os.urandom(4)) % (count - 1)
+
+    def take(self) -> tuple[int, int]:
+        """Return an id as (inside the fork server's namespace, outside of it)."""
+        if not self.are_own:
+            return 0, os.geteuid()
+        self._last = self._last % (len(self.of_kernels) - 1) + 1
+        return self._last, self.of_kernels[self._last]
+
+
+def listen(directory: pathlib.Path, sockets: Sequence[socket.socket]) -> None:
+    """Let each channel's socket listen, at an address in a new directory.
+
+    Args:
+        directory: must not exist yet.
+        sockets: of the kernel's own network namespace.
+    """
+    directory.mkdir(mode=0o700, parents=True)
+    # A socket reveals the path it was bound by. This one means nothing in a kernel.
+    place = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for channel, listener in zip(CHANNELS, sockets, strict=True):
+            listener.bind(f"/proc/self/fd/{place}/{address(channel)}")
+            listener.listen(_BACKLOG)
+            listener.setblocking(False)
+    finally:
+        os.close(place)
+
+
+def address(channel: str) -> str:
+    """Return the name of a channel's socket in its kernel's directory."""
+    return f"k-{CHANNELS.index(channel) + 1}"
+
+
+def address_space_bytes(limits: settings.Limits) -> int:
+    """Return RLIMIT_AS: memory, and room for what is mapped but never filled, libraries first."""
+    return limits.memory_bytes + _ADDRESS_ALLOWANCE_BYTES
+
+
+def build(
+    kernel_id: str,
+    uid: int,
+    limits: settings.Limits,
+    *,
+    affinity: list[int],
+    unwalled_home: str,
+    thaws: bool,
+) -> dict[str, object]:
+    """Describe a kernel for `guest/init_processes`.
+
+    Args:
+        kernel_id: a name for log lines.
+        uid: its user id in the fork server's user namespace.
+        limits: bound it. The fork server adds to DATA what every kernel begins with.
+        affinity: processors to stay on, where no cgroup bounds the share of the cores.
+        unwalled_home: its working directory without a sandbox; else empty.
+        thaws: whether its init has to thaw it before it can die.
+    """
+    resources = _resources(limits)
+    if unwalled_home:
+        # RLIMIT_NPROC counts all processes of the host's user, not just the session's.
+        del resources["NPROC"]
+    return {
+        "id": kernel_id,
+        "uid": uid,
+        "channels": len(CHANNELS),
+        "home": unwalled_home or "/mnt/data",
+        "affinity": affinity,
+        "thaws": thaws,
+        "proc_files": _proc_files(limits),
+        "rlimits": resources,
+    }
+
+
+def _resources(limits: settings.Limits) -> dict[str, int | list[int]]:
+    return {
+        "AS": address_space_bytes(limits),
+        "DATA": limits.memory_bytes,
+        "NPROC": limits.processes,
+        "NOFILE": limits.open_files,
+        "FSIZE": limits.file_bytes,
+        # Not 0, which is ignored by a handler that dumps are piped to, as it runs as the host's
+        # root: 1 is the kernel's value for no dump at all.
+        "CORE": 1,
+        "MEMLOCK": 64 * settings.KIB,
+        "MSGQUEUE": 0,
+        "NICE": 0,
+        "RTPRIO": 0,
+        "SIGPENDING": 1024,
+        "STACK": [_STACK_BYTES, _DEEP_STACK_BYTES],
+    }
+
+
+def some_processors(cores: float) -> list[int]:
+    """Choose processors at random, as many as the session's share needs, rounded up."""
+    available = sorted(os.sched_getaffinity(0))
+    wanted = max(1, min(len(available), round(cores + 0.49)))
+    start = int.from_bytes(os.urandom(2)) % len(available)
+    return [available[(start + number) % len(available)] for number in range(wanted)]
+
+
+def _proc_files(limits: settings.Limits) -> dict[str, str]:
+    """Build /proc files with the session's resources, where libraries read the host's."""
+    total = limits.memory_bytes // settings.KIB
+    rows = {"MemTotal": total, "MemFree": total, "MemAvailable": total}
+    rows |= dict.fromkeys(("Buffers", "Cached", "Shmem", "SReclaimable", "Active", "Inactive"), 0)
+    rows |= {"SwapTotal": 0, "SwapFree": 0}
+    return {
+        "meminfo": "".join(f"{name + ':':<16}{value:>8} kB\n" for name, value in rows.items()),
+        "loadavg": "0.00 0.00 0.00 1/2 2\n",
+        "vmstat": "pswpin 0\npswpout 0\n",
+        "sys/kernel/random/boot_id": f"{uuid.uuid4()}\n",
+    }

@@ -1,0 +1,397 @@
+"""Snapshots of sessions' variables: taken of idle sessions, brought back into their next kernel.
+
+A kernel writes and reads them itself, in a directory of its session that only it sees; nothing is
+unpickled here, and what it says of them is hostile (`snapshot_manifests`). Which generation counts
+is signed with the session's name (`snapshot_generations`): a snapshot that was put into another
+session's place is not used. There it also says which kernel it is of, and how many pieces of code
+had run there, so that an older state never passes for the present one.
+
+Nobody waits for a snapshot: kernels are closed as they are. Only the end of the bot lets sessions
+save what is newer than their last snapshot, all of them in one span of time.
+
+Above 300 lines: saving and restoring one state, where each step heeds what the others left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import os
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final
+
+from interpreter_bot import errors, private_files, settings, values
+from interpreter_bot.kernels import (
+    launchers,
+    live_kernels,
+    snapshot_generations,
+    snapshot_manifests,
+)
+from interpreter_bot.kernels.files import (
+    copies_in_and_out,
+    workspaces,
+)
+
+_log = logging.getLogger(__name__)
+
+_KEY_FILE: Final = "snapshot-key"
+_IDLE_SECONDS: Final = 30.0
+# What a kernel may take in all, in relation to the time for writing: it reads back what it wrote.
+_LONGEST: Final = 3
+_LATE_SECONDS: Final = 5.0
+# To fork, which is all that a kernel does itself.
+_BEGIN_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.05
+_SLOT_SECONDS: Final = 5.0
+_FAILED: Final = (
+    "The variables of the earlier Python could not be brought back now. {reason}They are kept for "
+    "the next one; what is defined until then is not."
+)
+_GIVEN_UP: Final = "The variables of the earlier Python cannot be read, and are given up."
+_PARTLY: Final = "Some variables did not come back after all: {listed}."
+_MOST_SHOWN: Final = 4
+
+
+class Snapshots:
+    """All snapshots of one pool. Use `open`."""
+
+    def __init__(self, config: settings.Settings, key: bytes) -> None:
+        self._config = config.snapshots
+        self._idle_seconds = config.kernels.freeze_seconds or _IDLE_SECONDS
+        self._is_used = bool(key)
+        self._generations = snapshot_generations.Generations(config.snapshots, key)
+        self._saving: dict[str, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(os.cpu_count() or 1)
+        # Of each workspace: what is deleted there, and which generation counts, change together.
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+
+    @classmethod
+    async def open(cls, config: settings.Settings, *, is_used: bool) -> Snapshots:
+        """Read the key that signs, or make it.
+
+        Args:
+            config: the settings in effect.
+            is_used: whether files of sessions outlive this process at all.
+
+        Raises:
+            SettingsError: the key cannot be used.
+        """
+        if not (is_used and config.sandbox.enabled and config.snapshots.enabled):
+            return cls(config, b"")
+        file = config.paths.data / _KEY_FILE
+        key = await asyncio.to_thread(
+            private_files.read_or_create, file, snapshot_generations.new_key
+        )
+        return cls(config, key.encode())
+
+    @property
+    def is_used(self) -> bool:
+        """Whether any are taken."""
+        return self._is_used
+
+    def is_due(self, launched: launchers.LaunchedKernel) -> bool:
+        """Return whether an idle session is to be saved now."""
+        is_idle = time.monotonic() >= launched.kernel.last_used + self._idle_seconds
+        return is_idle and self._is_unsaved(launched)
+
+    def checkpoint(self, launched: launchers.LaunchedKernel) -> bool:
+        """Begin to save a session if that is due; returns whether it is not saved yet."""
+        if self.is_due(launched):
+            self._begin(launched, self._config.seconds)
+        return launched.kernel.id in self._saving or self._is_unsaved(launched)
+
+    async def save(self, launched: launchers.LaunchedKernel) -> None:
+        """Save a session now, if there is anything new; returns when that is over."""
+        if self._is_unsaved(launched):
+            self._begin(launched, self._config.seconds)
+        if (saving := self._saving.get(launched.kernel.id)) is not None:
+            await asyncio.wait({saving})
+
+    def interrupt(self, launched: launchers.LaunchedKernel) -> bool:
+        """Give up saving a session; returns whether it was being saved."""
+        saving = self._saving.get(launched.kernel.id)
+        return saving is not None and saving.cancel()
+
+    async def save_all(self, everyone: Iterable[launchers.LaunchedKernel]) -> None:
+        """Save what sessions have that no snapshot has, as the bot is about to end."""
+        seconds = self._config.end_seconds
+        for launched in everyone:
+            if self._is_unsaved(launched):
+                self._begin(launched, seconds / _LONGEST)
+        if self._saving:
+            await asyncio.wait(self._saving.values(), timeout=seconds)
+        if late := list(self._saving.values()):
+            _log.warning("there was no time to save %d sessions", len(late))
+            for task in late:
+                task.cancel()
+            await asyncio.wait(late)
+
+    async def find(self, workspace: workspaces.Workspace) -> snapshot_generations.Snapshot | None:
+        """Return a session's snapshot, if there is a valid one that can be read."""
+        try:
+            return await self._find(workspace)
+        except errors.BotError:
+            _log.exception("the snapshot of session %s cannot be read", workspace.name)
+            return None
+
+    async def _find(
+        self, workspace: workspaces.Workspace | None
+    ) -> snapshot_generations.Snapshot | None:
+        if not self.is_used or workspace is None:
+            return None
+        return await copies_in_and_out.file_work(self._generations.find, workspace)
+
+    async def tidy(self, workspace: workspaces.Workspace | None) -> None:
+        """Delete what nobody counts of a session without a kernel: unfinished, or put there."""
+        if workspace is None:
+            return
+        async with self._lock(workspace):
+            await self._tidy(workspace)
+
+    async def _tidy(self, workspace: workspaces.Workspace) -> None:
+        try:
+            work = self._generations.prune if self.is_used else snapshot_generations.forget
+            await copies_in_and_out.file_work(work, workspace)
+        except errors.BotError:
+            _log.exception("variables of session %s cannot be tidied", workspace.name)
+
+    def _lock(self, workspace: workspaces.Workspace) -> asyncio.Lock:
+        return self._locks.setdefault(workspace.name, asyncio.Lock())
+
+    async def restore(self, launched: launchers.LaunchedKernel) -> bool:
+        """Bring variables back into a session's new kernel, if any are saved; False if it died.
+
+        What came back is then in its `restored`, and what did not is said in its `unrestored`.
+        """
+        kernel = launched.kernel
+        try:
+            snapshot = await self._find(launched.workspace)
+        except errors.BotError:
+            _log.exception("it is not known what is saved of a session")
+            _give_up(launched, "They cannot be read now.")
+            return True
+        kernel.generations.add(snapshot.number if snapshot is not None else 0)
+        if snapshot is None:
+            return True
+        code = f"get_ipython().restore_variables({snapshot.number})"
+        finished = await kernel.execute(
+            code, show=_ignore, seconds=self._config.seconds, is_own=True
+        )
+        if not kernel.is_alive:
+            # Not those that the bot ended, whatever for: the next time may be better.
+            if finished.ending is not values.Ending.STOPPED:
+                await self._note_death(snapshot)
+            return False
+        if finished.ending is not values.Ending.OK:
+            _log.warning("variables were not brought back: %s", finished)
+            _give_up(launched, finished.reason)
+            return True
+        try:
+            await self._tell_restored(kernel, snapshot)
+        except errors.BotError:
+            _log.exception("what came back of variables is not known")
+            _give_up(launched, "")
+        return True
+
+    async def note_unread(self, launched: launchers.LaunchedKernel) -> None:
+        """Let a kernel say that the one before it died of reading what was saved."""
+        try:
+            is_kept = await self._find(launched.workspace) is not None
+        except errors.BotError:
+            _log.exception("it is not known what is saved of a session")
+            is_kept = True
+        if is_kept:
+            _give_up(launched, "Python ended while it read them.")
+        else:
+            launched.kernel.generations.add(0)
+            launched.kernel.unrestored = _GIVEN_UP
+
+    async def forget(self, workspace: workspaces.Workspace) -> None:
+        """Delete the snapshot of a session, which has no kernel now."""
+        await copies_in_and_out.file_work(snapshot_generations.forget, workspace)
+
+    async def expire(
+        self, everyone: Iterable[workspaces.Workspace], in_use: Callable[[], Iterable[str]]
+    ) -> int:
+        """Delete snapshots that are old, or too much, the least recently used first.
+
+        What is no part of one goes as well, and all of them where none are taken any more.
+
+        Args:
+            everyone: the workspaces there are.
+            in_use: returns the sessions that have a kernel now; this takes its time.
+
+        Returns:
+            How many were deleted.
+        """
+
+        def has_kernel(workspace: workspaces.Workspace) -> bool:
+            return workspace.name in map(workspaces.Workspaces.name_of, in_use())
+
+        found = []
+        for workspace in everyone:
+            async with self._lock(workspace):
+                if not (is_in_use := has_kernel(workspace)):
+                    await self._tidy(workspace)
+            with contextlib.suppress(errors.WorkspaceError):
+                # One that is deleted meanwhile; `_tidy` says what else is wrong.
+                held = await copies_in_and_out.file_work(
+                    self._generations.held, workspace, has_kernel=is_in_use
+                )
+                found += [held] if held is not None else []
+        count = 0
+        for workspace in await copies_in_and_out.file_work(self._generations.to_expire, found):
+            async with self._lock(workspace):
+                if not has_kernel(workspace):
+                    await self.forget(workspace)
+                    count += 1
+        return count
+
+    async def _tell_restored(
+        self, kernel: live_kernels.Kernel, snapshot: snapshot_generations.Snapshot
+    ) -> None:
+        """Note in a kernel which variables it has back."""
+        failed = await copies_in_and_out.file_work(
+            snapshot_manifests.failures, snapshot.workspace, snapshot.number
+        )
+        told = snapshot_manifests.harmless(failed)
+        saved = snapshot.summary
+        kernel.restored = dataclasses.replace(
+            saved,
+            kept=max(saved.kept - len(told), 0),
+            lost=(*told, *saved.lost),
+            lost_count=saved.lost_count + len(told),
+        )
+        if told:
+            listed = ", ".join(f"{name} ({why})" for name, why in told[:_MOST_SHOWN])
+            kernel.unrestored = _PARTLY.format(listed=listed)
+        try:
+            await copies_in_and_out.file_work(snapshot_generations.touch, snapshot.workspace)
+        except errors.BotError:
+            _log.exception("that variables were brought back could not be noted")
+
+    async def _note_death(self, snapshot: snapshot_generations.Snapshot) -> None:
+        try:
+            await copies_in_and_out.file_work(self._generations.note_death, snapshot)
+        except errors.BotError:
+            _log.exception("that Python died of saved variables could not be noted")
+
+    def _is_unsaved(self, launched: launchers.LaunchedKernel) -> bool:
+        kernel = launched.kernel
+        return (
+            self.is_used
+            and launched.workspace is not None
+            and kernel.is_alive
+            and not kernel.is_busy
+            and kernel.is_savable
+            and kernel.runs > kernel.saved_runs
+            and kernel.id not in self._saving
+        )
+
+    def _begin(self, launched: launchers.LaunchedKernel, seconds: float) -> None:
+        kernel_id = launched.kernel.id
+        # Whatever comes of it: what cannot be saved is not tried again and again.
+        launched.kernel.saved_runs = launched.kernel.runs
+        task = asyncio.create_task(self._save(launched, seconds), name="save variables")
+        self._saving[kernel_id] = task
+        task.add_done_callback(lambda _: self._saving.pop(kernel_id))
+
+    async def _save(self, launched: launchers.LaunchedKernel, seconds: float) -> None:
+        """Save a session; its former snapshot counts until the new one is complete."""
+        kernel, workspace = launched.kernel, launched.workspace
+        async with self._slot():
+            if workspace is None or not kernel.is_alive or kernel.is_busy:
+                return
+            runs = kernel.runs
+            # Never one that a child of long ago may still be writing.
+            number = time.time_ns()
+            try:
+                try:
+                    if await self._is_written(launched, workspace, number, seconds):
+                        told = {"number": number, "kernel": kernel.id, "runs": runs, "deaths": 0}
+                        await self._settle(launched, workspace, told)
+                finally:
+                    # Also where it was interrupted: what is left of it counts as the session's.
+                    await self._settle(launched, workspace)
+            except Exception:
+                # Any exception: it is a task of its own, and nobody waits for it.
+                _log.exception("variables were not saved")
+
+    async def _settle(
+        self,
+        launched: launchers.LaunchedKernel,
+        workspace: workspaces.Workspace,
+        told: dict[str, object] | None = None,
+    ) -> None:
+        """Let a generation of a live kernel's count, or delete what none needs that counts."""
+        work, counted = copies_in_and_out.file_work, launched.kernel.generations
+        async with self._lock(workspace):
+            # What a dead one left is no business of its own any more: the next may have begun.
+            if launched.kernel.is_alive and told is not None:
+                await work(self._generations.adopt, workspace, told, counted)
+            elif launched.kernel.is_alive:
+                await work(self._generations.prune, workspace, counted)
+
+    @contextlib.asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """Wait for one's turn; a session that takes long does not keep others waiting for it."""
+        await self._slots.acquire()
+        is_held = True
+
+        def release() -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                self._slots.release()
+
+        timer = asyncio.get_running_loop().call_later(_SLOT_SECONDS, release)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            release()
+
+    async def _is_written(
+        self,
+        launched: launchers.LaunchedKernel,
+        workspace: workspaces.Workspace,
+        number: int,
+        seconds: float,
+    ) -> bool:
+        """Let a kernel write a generation; False if it did not, or if somebody uses it again."""
+        kernel = launched.kernel
+        runs = kernel.runs
+        code = f"get_ipython().save_variables({number}, {seconds}, {self._config.bytes})"
+        until = time.monotonic() + _LONGEST * seconds + _LATE_SECONDS
+        try:
+            finished = await kernel.execute(code, show=_ignore, seconds=_BEGIN_SECONDS, is_own=True)
+            if finished.ending is not values.Ending.OK:
+                _log.warning("variables were not saved: %s", finished)
+                return False
+            ended = workspace.variables / f"{number}.ended"
+            while kernel.is_alive and kernel.runs == runs:
+                if await asyncio.to_thread(os.path.lexists, ended):
+                    return True
+                if time.monotonic() > until:
+                    _log.warning("variables were not saved in time")
+                    return False
+                await asyncio.sleep(_POLL_SECONDS)
+            return False
+        finally:
+            if kernel.is_alive and kernel.runs == runs:
+                # A kernel ends what saves its variables before it runs anything.
+                await kernel.execute("", show=_ignore, seconds=_BEGIN_SECONDS, is_own=True)
+
+
+def _give_up(launched: launchers.LaunchedKernel, reason: str) -> None:
+    """Let a kernel that got no variables say so, and keep it from replacing what was saved."""
+    launched.kernel.is_savable = False
+    launched.kernel.unrestored = _FAILED.format(reason=f"{reason} " if reason else "")
+
+
+def _ignore(_: values.Output) -> None:
+    """Saving and restoring show nothing to people."""

@@ -1,0 +1,196 @@
+"""Executions and turns as JSON lines for programs (`--json`): one object per line, in the shapes of
+the README."""
+
+from __future__ import annotations
+
+import json
+from typing import TextIO
+
+from interpreter_bot import values
+from interpreter_bot.platforms.console import saved_files, terminal_input
+from interpreter_bot.sessions import ports
+
+_KINDS = {
+    values.Result: "result",
+    values.Latex: "latex",
+    values.Json: "json",
+    values.Notice: "notice",
+}
+
+
+class ExecutionJsonLines:
+    """An output sink that writes JSON lines."""
+
+    def __init__(
+        self,
+        keeper: saved_files.SavedFiles | None,
+        answers: terminal_input.StdinAnswers,
+        *,
+        out: TextIO,
+    ) -> None:
+        """Write to `out`; see `terminal_replies.ExecutionPrinter` for the rest."""
+        self._keeper = keeper
+        self._answers = answers
+        self._out = out
+
+    def _write(self, kind: str, cell: int | None, fields: dict[str, object]) -> None:
+        where = {} if cell is None else {"cell": cell}
+        line = json.dumps({"type": kind} | where | fields)
+        self._out.write(line + "\n")
+        self._out.flush()
+
+    def announcement(self, cell: int, text: str) -> None:
+        """Write a sentence about the session."""
+        self._write("announcement", cell, {"text": text})
+
+    def output(self, cell: int, output: values.Output) -> None:
+        """Write an output under the type that suits it."""
+        kind, fields = _described(output)
+        if isinstance(output, values.Image | values.Html) and self._keeper is not None:
+            try:
+                fields["path"] = str(self._keeper.keep(cell, output))
+            except saved_files.SavingError as error:
+                self.announcement(cell, str(error))
+        if isinstance(output, values.Display) and output.display_id is not None:
+            fields |= {"display_id": output.display_id, "update": output.is_update}
+        self._write(kind, cell, fields)
+
+    async def ask(self, cell: int, request: values.InputRequested) -> str:
+        """Read a line of standard input."""
+        self._write("input", cell, {"text": request.prompt})
+        return await self._answers.next(is_password=request.is_password)
+
+    def save(self, cell: int, name: str) -> ports.FileWriter | None:
+        """Save files if a directory was given."""
+        return self._keeper.open(name) if self._keeper is not None else None
+
+    def artifact(self, cell: int, artifact: values.Artifact) -> None:
+        """Write about a file."""
+        fields: dict[str, object] = {
+            "name": artifact.name,
+            "size": artifact.size_bytes,
+            "sha256": artifact.sha256,
+        }
+        if self._keeper is not None:
+            fields["path"] = str(self._keeper.path_of(artifact.name))
+        self._write("artifact", cell, fields)
+
+    def finished(self, cell: int, finished: values.Finished) -> None:
+        """Write how a cell ended."""
+        fields: dict[str, object] = {"status": finished.ending.value}
+        fields["seconds"] = round(finished.seconds, 6)
+        if finished.reason:
+            fields["reason"] = finished.reason
+        if finished.kernel_lost:
+            fields["kernel_lost"] = True
+        self._write("finished", cell, fields)
+
+
+@ports.silent_after_end
+class TurnJsonLines(ExecutionJsonLines):
+    """Writes one turn as JSON; every line says in which `turn` (from 0) it was."""
+
+    def __init__(
+        self,
+        keeper: saved_files.SavedFiles | None,
+        answers: terminal_input.StdinAnswers,
+        *,
+        out: TextIO,
+        turn: int = 0,
+    ) -> None:
+        """Write to `out`; see `terminal_replies.ExecutionPrinter` for the rest."""
+        super().__init__(keeper, answers, out=out)
+        self._turn = turn
+
+    def _write(self, kind: str, cell: int | None, fields: dict[str, object]) -> None:
+        super()._write(kind, cell, {"turn": self._turn} | fields)
+
+    def queued(self, ahead: int) -> None:
+        """Ignored: there is only one session here."""
+
+    def started(self) -> None:
+        """Ignored: there is nothing to write yet."""
+
+    def step(self, number: int) -> None:
+        """Write that the model is called."""
+        self._write("step", None, {"number": number})
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Write what is waited for; the next line shows that it is over."""
+        if text:
+            self._write("progress", None, {"text": text, "share": share})
+
+    def text(self, delta: str) -> None:
+        """Write a piece of the model's words."""
+        self._write("text", None, {"text": delta})
+
+    def writing(self, delta: str) -> None:
+        """Ignored: code is written when it is complete."""
+
+    def code(self, cell: int, code: str) -> None:
+        """Write code that runs now."""
+        self._write("code", cell, {"text": code})
+
+    async def approve(self, cell: int, code: str) -> str | None:
+        """Write the question; the next line of standard input is the answer."""
+        self._write("approve", cell, {"text": code})
+        return code if await self._answers.agrees() else None
+
+    def usage(self, spent: values.Usage) -> None:
+        """Write the usage of the turn so far."""
+        fields: dict[str, object] = {
+            "steps": spent.steps,
+            "input_tokens": spent.input_tokens,
+            "output_tokens": spent.output_tokens,
+            "cached_tokens": spent.cached_tokens,
+            "money": str(spent.money),
+            "estimated": spent.is_estimated,
+        }
+        self._write("usage", None, fields)
+
+    def ended(self, end: ports.End) -> None:
+        """Write how the turn ended."""
+        fields: dict[str, object] = {"status": end.status.value, "text": end.text}
+        if end.sentence:
+            fields["reason"] = end.sentence
+        self._write("over", None, fields | {"seconds": round(end.seconds, 6)})
+
+
+def _described(output: values.Output) -> tuple[str, dict[str, object]]:
+    match output:
+        case values.Text():
+            return output.stream, {"text": output.text}
+        case values.Error():
+            fields: dict[str, object] = {"name": output.name, "message": output.message}
+            return "error", fields | {"traceback": output.traceback}
+        case values.Image():
+            size = len(output.data)
+            return "image", {"mime": output.mime, "size": size, "text": output.plain}
+        case values.Html():
+            return "html", {"text": output.html.decode("utf-8", "replace")}
+        case values.Table():
+            return "table", _table(output)
+        case values.Clear():
+            return "clear", {"wait": output.wait}
+        case _:
+            return "stdout", {"text": _text_of(output), "kind": _KINDS[type(output)]}
+
+
+def _text_of(output: values.Latex | values.Json | values.Result | values.Notice) -> str:
+    match output:
+        case values.Latex():
+            return output.latex
+        case values.Json():
+            return output.json
+        case _:
+            return output.plain
+
+
+def _table(output: values.Table) -> dict[str, object]:
+    return {
+        "text": output.plain,
+        "columns": output.columns,
+        "rows": output.rows,
+        "row_count": output.row_count,
+        "column_count": output.column_count,
+    }

@@ -1,0 +1,205 @@
+"""Executions and turns on a terminal, for people."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Final, TextIO
+
+from interpreter_bot import values
+from interpreter_bot.platforms.console import (
+    saved_files,
+    terminal_input,
+    terminal_lines,
+)
+from interpreter_bot.platforms.rendering import tables
+from interpreter_bot.sessions import ports
+from interpreter_bot.text import quantities, safe_text
+
+_MOST_ROWS: Final = 20
+
+_RED: Final = "31"
+_BOLD_RED: Final = "1;31"
+_YELLOW: Final = "33"
+_DIM: Final = "2"
+
+
+def draw_table(table: values.Table, most_width: int | None = None) -> str:
+    """Draw the head of a table, no wider than the terminal if its width is known."""
+    return tables.draw(table, most_width, most_rows=_MOST_ROWS)
+
+
+class ExecutionPrinter:
+    """An output sink that prints. Text comes without escapes; names are shown as they are safe.
+
+    What a cell showed goes to standard output, what the bot says about it to standard error.
+    """
+
+    def __init__(
+        self,
+        keeper: saved_files.SavedFiles | None,
+        answers: terminal_input.StdinAnswers,
+        *,
+        out: TextIO,
+        err: TextIO,
+    ) -> None:
+        """Make a printer.
+
+        Args:
+            keeper: saves displays and files, if they are to be.
+            answers: those to `input()`.
+            out: standard output.
+            err: standard error.
+        """
+        self._keeper = keeper
+        self._answers = answers
+        self._out = terminal_lines.Stream(out)
+        self._err = terminal_lines.Stream(err)
+
+    def announcement(self, cell: int, text: str) -> None:
+        """Print a sentence about the session."""
+        self._say(text, style=_YELLOW)
+
+    def output(self, cell: int, output: values.Output) -> None:
+        """Print an output in the best form that a terminal has for it."""
+        match output:
+            case values.Text():
+                stream = self._err if output.stream == "stderr" else self._out
+                stream.text(output.text)
+            case values.Error():
+                self._out.line(output.traceback, style=_RED)
+            case values.Image() | values.Html():
+                self._display(cell, output)
+            case values.Table():
+                self._out.line(draw_table(output, self._width()))
+            case values.Notice():
+                self.announcement(cell, output.text)
+            case values.Json():
+                self._out.line(output.json)
+            case values.Latex():
+                self._out.line(output.plain or output.latex)
+            case values.Result():
+                self._out.line(output.plain)
+            case values.Clear():
+                # What a terminal has shown may have scrolled away; nothing is taken back.
+                pass
+
+    def _width(self) -> int | None:
+        """Return the width of the terminal; files and pipes have none."""
+        return shutil.get_terminal_size().columns if self._out.is_terminal else None
+
+    def _display(self, cell: int, output: values.Image | values.Html) -> None:
+        words = output.plain or ("a page" if isinstance(output, values.Html) else output.mime)
+        where = "use --keep DIR to save it"
+        if self._keeper is not None:
+            try:
+                where = f"saved as {self._keeper.keep(cell, output)}"
+            except saved_files.SavingError as error:
+                where = str(error)
+        self._say(f"[{words}: {where}]", style=_DIM)
+
+    def _say(self, text: str, *, style: str) -> None:
+        """Print a line of the bot, after what the cell has printed so far."""
+        if self._out.is_terminal and self._err.is_terminal:
+            self._out.close_line()
+        else:
+            self._out.flush()
+        self._err.line(text, style=style)
+
+    async def ask(self, cell: int, request: values.InputRequested) -> str:
+        """Print the prompt and read a line."""
+        self._out.prompt(request.prompt)
+        return await self._answers.next(is_password=request.is_password)
+
+    def save(self, cell: int, name: str) -> ports.FileWriter | None:
+        """Save files if a directory was given."""
+        return self._keeper.open(name) if self._keeper is not None else None
+
+    def artifact(self, cell: int, artifact: values.Artifact) -> None:
+        """Print about a file."""
+        where = f", saved as {self._keeper.path_of(artifact.name)}" if self._keeper else ""
+        self._say(
+            f"[file {artifact.name}, {quantities.size(artifact.size_bytes)}{where}]", style=_DIM
+        )
+
+    def finished(self, cell: int, finished: values.Finished) -> None:
+        """Print how a cell ended, unless its outputs show it."""
+        self._out.flush()
+        self._err.flush()
+        if finished.reason:
+            self._say(f"[{finished.ending.value}] {finished.reason}", style=_BOLD_RED)
+
+
+@ports.silent_after_end
+class TurnPrinter(ExecutionPrinter):
+    """Prints one turn: the model's words to standard output, its code to standard error."""
+
+    _spent = values.Usage()
+    _awaited = ""
+    _shown = ""
+
+    def queued(self, ahead: int) -> None:
+        """Ignored: there is only one session here."""
+
+    def started(self) -> None:
+        """Ignored: there is nothing to show yet."""
+
+    def step(self, number: int) -> None:
+        """Begin a new line for new words."""
+        self._out.close_line()
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Print what is waited for once, and below it, on a terminal, a progress bar."""
+        self._err.bar(None)
+        if text and text != self._awaited:
+            self._say(text, style=_DIM)
+        self._awaited = text
+        self._err.bar(share)
+
+    def text(self, delta: str) -> None:
+        """Print the model's words as they come."""
+        self._out.text(safe_text.harmless(delta))
+
+    def writing(self, delta: str) -> None:
+        """Ignored: code is printed when it is complete."""
+
+    def code(self, cell: int, code: str) -> None:
+        """Print code that runs now; what it prints begins a line of its own."""
+        self._out.close_line()
+        if code != self._shown:
+            self._show(code)
+        self._shown = ""
+
+    async def approve(self, cell: int, code: str) -> str | None:
+        """Show the code and ask; if no answer is possible it does not run."""
+        self._out.close_line()
+        revealed = safe_text.revealed(code)
+        self._show(revealed.text)
+        if revealed.warning:
+            self._say(revealed.warning, style=_BOLD_RED)
+        self._err.prompt("Run this? [y/N] ")
+        if not await self._answers.agrees():
+            return None
+        self._shown = code
+        return code
+
+    def _show(self, code: str) -> None:
+        lines = safe_text.harmless(code).rstrip("\n").split("\n")
+        self._say("\n".join(f"│ {line}" for line in lines), style=_DIM)
+
+    def usage(self, spent: values.Usage) -> None:
+        """Store it for the end."""
+        self._spent = spent
+
+    def ended(self, end: ports.End) -> None:
+        """Print how the turn ended, and its usage."""
+        self._out.close_line()
+        if end.sentence:
+            self._say(end.sentence, style=_BOLD_RED)
+        spent = self._spent
+        if spent.steps:
+            tokens = spent.input_tokens + spent.output_tokens
+            money = f", {spent.money.normalize():f} of money" if spent.money else ""
+            cached = f" ({spent.cached_tokens:,} from cache)" if spent.cached_tokens else ""
+            took = quantities.duration(end.seconds)
+            steps = quantities.count(spent.steps, "step")
+            self._say(f"[{steps}, {tokens:,} tokens{cached}{money}, {took}]", style=_DIM)

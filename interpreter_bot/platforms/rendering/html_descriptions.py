@@ -1,0 +1,103 @@
+"""Content of a piece of HTML: words only, a sound, a video, or a page of its own. Pure.
+
+Nothing here makes HTML safe to show: platforms show it in a frame without rights.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import html.parser
+import re
+from typing import Final
+
+_MOST_WORDS_BYTES: Final = 8000
+# What a page is stands in its head. A search of all of it would take minutes, as hostile ones go.
+_HEAD_BYTES: Final = 4096
+_TITLE: Final = re.compile(r"<title>([^<]{1,200})</title>", re.I)
+_ACTIVE: Final = re.compile(
+    r"<(?:script|svg|canvas|iframe|object|embed|img|video|audio|table|style|form|math)\b", re.I
+)
+_MEDIA: Final = re.compile(
+    rb"""<(?:audio|video|source)\b[^>]{0,500}?\bsrc\s*=\s*(["'])"""
+    rb"""data:((?:audio|video)/[\w.+-]{1,40})(?:;[\w=.+-]{1,80}){0,3};base64,""",
+    re.I,
+)
+_SUFFIXES: Final = {
+    "audio/mpeg": ".mp3",
+    "audio/mp4": ".m4a",
+    "audio/x-wav": ".wav",
+    "audio/wav": ".wav",
+    "audio/ogg": ".ogg",
+    "audio/flac": ".flac",
+    "audio/x-flac": ".flac",
+    "video/mp4": ".mp4",
+    "video/x-m4v": ".m4v",
+    "video/webm": ".webm",
+    "video/ogg": ".ogv",
+    "video/quicktime": ".mov",
+}
+_BLOCKS: Final = frozenset(
+    {"br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "pre", "hr", "ul"}
+)
+# Python's representation of an object without one of its own.
+_REPR: Final = re.compile(r"\s*(?:<[^<>\n]*>|Figure\(.*\)|Figure\(\{.*)\s*", re.S)
+
+
+def says_something(plain: str) -> bool:
+    """Say whether a display's plain text means something to people, unlike `<…object at 0x…>`."""
+    return bool(plain.strip()) and _REPR.fullmatch(plain) is None
+
+
+def title(source: bytes) -> str:
+    """Return the title of a page; empty if it has none."""
+    found = _TITLE.search(source[:_HEAD_BYTES].decode("utf-8", "replace"))
+    return html.unescape(found[1]).strip() if found else ""
+
+
+def media(source: bytes) -> tuple[str, str, bytes] | None:
+    """Extract the sound or video of an HTML player.
+
+    Returns:
+        Its MIME type, suffix and bytes; None for anything else.
+    """
+    found = _MEDIA.search(source, 0, _HEAD_BYTES)
+    mime = found[2].decode().lower() if found else ""
+    if found is None or mime not in _SUFFIXES:
+        return None
+    end = source.find(found[1], found.end())
+    if end < 0:
+        return None
+    data = source[found.end() : end]
+    try:
+        data = base64.b64decode(data.translate(None, b" \t\r\n"), validate=True)
+        return mime, _SUFFIXES[mime], data
+    except ValueError:
+        return None
+
+
+def words(source: bytes) -> str | None:
+    """Return the text of HTML that is nothing but text; None if it is more."""
+    text = source.decode("utf-8", "replace") if len(source) <= _MOST_WORDS_BYTES else ""
+    if not text or _ACTIVE.search(text):
+        return None
+    reader = _Words()
+    reader.feed(text)
+    reader.close()
+    lines = (" ".join(line.split()) for line in "".join(reader.parts).split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+class _Words(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin a line where a browser would."""
+        if tag in _BLOCKS:
+            self.parts.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        """Collect text."""
+        self.parts.append(data)

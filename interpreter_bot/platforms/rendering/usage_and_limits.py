@@ -1,0 +1,143 @@
+"""Limits, usage, files, variables and models in words, each platform in its own syntax. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from interpreter_bot import session_variables, settings, values
+from interpreter_bot.text import quantities
+
+if TYPE_CHECKING:
+    # It brings the database, which a command that shows the limits does not need.
+    import decimal
+
+    from interpreter_bot.sessions import past_turns
+
+_OF_CODE: Final = {
+    "execution_seconds": ("Time for one piece of code", "It is stopped; variables are kept."),
+    "input_seconds": ("Waiting for your answer", "The code is stopped."),
+    "memory_bytes": (
+        "Memory",
+        "MemoryError; variables are kept. Where that does not stop it, Python is restarted.",
+    ),
+    "cpu_cores": ("Processor cores", "Code runs slower."),
+    "processes": ("Processes and threads", "No further one starts."),
+    "upload_bytes": ("A file you upload", "It is refused."),
+    "file_bytes": ("A file that code writes", "Writing fails."),
+    "workspace_bytes": ("All files in /mnt/data", "The code is stopped."),
+    "workspace_files": ("Number of files", "The code is stopped."),
+    "output_bytes": ("Printed text of one piece of code", "The rest is left out."),
+    "displays": ("Pictures and tables of one piece of code", "Further ones are left out."),
+}
+# What only the person cares for who runs the bot.
+_OF_THE_HOST: Final = {
+    "display_bytes": ("One picture or table", "It is left out."),
+    "temporary_bytes": ("Files in /tmp", "OSError: no space left."),
+    "open_files": ("Open files", "OSError: too many open files."),
+    "address_space_bytes": ("Address space", "MemoryError."),
+    "disk_reserve_bytes": ("Free space of the host's disk", "Below it the code is stopped."),
+    "memory_reserve_bytes": (
+        "Available memory of the host",
+        "Below it the session that took most of it is ended.",
+    ),
+    "bot_memory_bytes": ("Memory of the bot itself", "The session that sends most is ended."),
+}
+
+
+_MOST_VARIABLES: Final = 20
+
+
+class Fact(NamedTuple):
+    """A line of a list.
+
+    Attributes:
+        label: what it is about.
+        value: may be empty.
+        note: more about it, for who has room; may be empty.
+    """
+
+    label: str
+    value: str
+    note: str = ""
+
+
+def limit(name: str, value: float) -> Fact:
+    """Describe a limit; the note says what happens at it."""
+    label, note = (_OF_CODE | _OF_THE_HOST)[name]
+    if name.endswith("_bytes"):
+        return Fact(label, quantities.size(value), note)
+    is_time = name.endswith("_seconds")
+    return Fact(label, quantities.duration(value) if is_time else f"{value:,g}", note)
+
+
+def limits(of: settings.Limits) -> list[Fact]:
+    """Describe what code may use."""
+    return [limit(name, getattr(of, name)) for name in _OF_CODE]
+
+
+def usage(of: past_turns.UsageSummary) -> list[Fact]:
+    """Describe what a conversation and a person used; the notes have details."""
+    took = quantities.duration(of.session.cpu_seconds)
+    here = f"{_spent(of.session)}, {took} of processor time"
+    return [
+        Fact("This conversation", here, _directions(of.session)),
+        Fact("You, today", today(of), _directions(of.today)),
+    ]
+
+
+def today(of: past_turns.UsageSummary) -> str:
+    """Describe what a person used today, and may use."""
+    return _spent(of.today, of.allowed_tokens, of.allowed_money)
+
+
+def _spent(
+    spent: values.Usage,
+    allowed_tokens: int | None = None,
+    allowed_money: decimal.Decimal | None = None,
+) -> str:
+    about = "about " if spent.is_estimated else ""
+    told = f"{about}{spent.input_tokens + spent.output_tokens:,} tokens"
+    if allowed_tokens is not None:
+        told += f" ({allowed_tokens:,} allowed)"
+    if spent.money or allowed_money is not None:
+        told += f", {spent.money:,.4f} of money"
+    return told if allowed_money is None else f"{told} ({allowed_money:,.2f} allowed)"
+
+
+def _directions(spent: values.Usage) -> str:
+    return f"{spent.input_tokens:,} read, {spent.output_tokens:,} written"
+
+
+def models(titles: Iterable[str], current: str | None) -> list[Fact]:
+    """List models, and which is in use."""
+    return [Fact(title, "in use" if title == current else "") for title in titles]
+
+
+def variables(of: session_variables.HeldVariables) -> list[Fact]:
+    """Describe what a session has of variables, what is saved of them, and what is not, and why."""
+    more = f" and {of.more:,} more" if of.more else ""
+    facts = [Fact("In Python now", f"{', '.join(of.names)}{more}" or "nothing")]
+    if (saved := of.saved) is None:
+        return [*facts, Fact("Saved", "nothing")]
+    at = datetime.datetime.fromtimestamp(saved.at, datetime.UTC)
+    facts.append(Fact("Saved", f"{saved.kept:,} on {at:%-d %B at %H:%M} UTC"))
+    for heading, entries, count in (
+        ("Not saved", saved.lost, saved.lost_count),
+        ("Saved in part, without", saved.partly, saved.partly_count),
+    ):
+        facts += [Fact(heading, f"{name} ({why})") for name, why in entries[:_MOST_VARIABLES]]
+        if count > _MOST_VARIABLES:
+            facts.append(Fact(heading, f"{count - _MOST_VARIABLES:,} more"))
+    return facts
+
+
+def files(
+    found: Sequence[values.FileInfo], most: int, line: Callable[[values.FileInfo], str]
+) -> str:
+    """List files, a few of many, each as `line` writes it."""
+    if not found:
+        return "There are no files in /mnt/data."
+    more = [f"… and {len(found) - most:,} more"] if len(found) > most else []
+    return "\n".join(["Files in /mnt/data:", *map(line, found[:most]), *more])

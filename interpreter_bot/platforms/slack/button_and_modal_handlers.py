@@ -1,0 +1,150 @@
+"""Button presses and submitted modals, as bolt delivers them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any, Final
+
+from slack_bolt.async_app import AsyncAck, AsyncBoltContext, AsyncRespond
+
+from interpreter_bot.platforms.slack import (
+    admin_views,
+    blocks,
+    command_effects,
+    handler_dependencies,
+    home_and_modal_views,
+    home_tab,
+    installations,
+    interactions,
+    message_parsing,
+    modals,
+    posted_messages,
+)
+
+_log = logging.getLogger(__name__)
+
+_FEEDBACK: Final = "Thank you; noted."
+
+
+class ButtonAndModalHandlers:
+    """Handles block actions and view submissions."""
+
+    def __init__(
+        self,
+        shared: handler_dependencies.HandlerDependencies,
+        interaction_handlers: interactions.Interactions,
+        modal_views: modals.Modals,
+        home: home_tab.HomeTab,
+        feedback: home_tab.Feedback,
+    ) -> None:
+        self._workspaces = shared.workspaces
+        self._permissions = shared.permissions
+        self._interactions = interaction_handlers
+        self._modals = modal_views
+        self._home = home
+        self._feedback = feedback
+
+    async def action(
+        self,
+        ack: AsyncAck,
+        body: dict[str, Any],
+        action: dict[str, Any],
+        context: AsyncBoltContext,
+        respond: AsyncRespond,
+    ) -> None:
+        """Handle a block action."""
+        await ack()
+        workspace = await self._workspaces.of(context)
+        user = str(body["user"]["id"])
+        name = str(action["action_id"])
+        chosen = action.get("selected_option") or action
+        value = str(chosen.get("value") or action.get("selected_user") or "")
+        trigger = str(body.get("trigger_id", ""))
+        channel = str((body.get("channel") or {}).get("id", ""))
+        tell = interactions.teller(respond) if channel else None
+        if name == admin_views.CHANGE:
+            work = self._home.form(workspace, trigger)
+        elif name.startswith("home_"):
+            work = self._home.press(workspace, user, name, value)
+        elif name.startswith(blocks.WHOLE):
+            place = _place(workspace, user, channel, body)
+            work = self._interactions.send_table(workspace, user, place, value)
+        else:
+            work = self._pressed(workspace, user, channel, name, value, trigger, tell)
+        self._interactions.spawn(work, name, tell)
+
+    async def _pressed(
+        self,
+        workspace: installations.InstalledWorkspace,
+        user: str,
+        channel: str,
+        name: str,
+        value: str,
+        trigger: str,
+        tell: command_effects.Tell | None,
+    ) -> None:
+        doing, form = self._interactions, self._modals
+        match name:
+            case blocks.STOP:
+                await doing.stop(workspace, user, channel, value)
+            case blocks.FEEDBACK:
+                opinion, _, turn = value.partition(" ")
+                await self._permissions.require(workspace, user, channel)
+                await self._feedback.note(workspace.team, user, turn, opinion)
+                if tell:
+                    await tell(_FEEDBACK)
+            case blocks.RUN:
+                await form.decide(workspace, user, channel, value, form.code_of(value))
+            case blocks.CANCEL:
+                await form.decide(workspace, user, channel, value, None)
+            case blocks.EDIT:
+                question = await form.question(workspace, user, channel, value)
+                await form.open_edit(workspace, channel, question, trigger)
+            case blocks.ANSWER:
+                question = await form.question(workspace, user, channel, value)
+                await form.open_answer(workspace, channel, question, trigger)
+            case _:
+                _log.info("a button we do not know: %r", name)
+
+    # Forms --------------------------------------------------------------------------------
+
+    async def submitted(
+        self, ack: AsyncAck, body: dict[str, Any], view: dict[str, Any], context: AsyncBoltContext
+    ) -> None:
+        """Handle a submitted modal."""
+        await ack()
+        workspace = await self._workspaces.of(context)
+        user = str(body["user"]["id"])
+        facts = json.loads(view.get("private_metadata") or "{}")
+        channel = str(facts.get("channel", ""))
+        text = home_and_modal_views.field(view)
+
+        async def tell(sentence: str) -> None:
+            if channel:
+                await self._interactions.whisper(workspace, user, channel, sentence)
+
+        doing = self._interactions
+        match view.get("callback_id"):
+            case home_and_modal_views.RUN_FORM:
+                code = message_parsing.without_smart_quotes(text)
+                work = doing.run_code(workspace, user, channel, code)
+            case home_and_modal_views.ASK_FORM:
+                work = doing.ask_about(workspace, user, channel, str(facts["ts"]), text)
+            case home_and_modal_views.EDIT_FORM | home_and_modal_views.ANSWER_FORM:
+                work = self._modals.decide(workspace, user, channel, str(facts["question"]), text)
+            case admin_views.FORM:
+                work = self._home.choose(workspace, user, view)
+            case other:
+                _log.info("a form we do not know: %r", other)
+                return
+        self._interactions.spawn(work, "form", tell)
+
+
+def _place(
+    workspace: installations.InstalledWorkspace, user: str, channel: str, body: dict[str, Any]
+) -> posted_messages.Place:
+    """Return the place of the message with the button."""
+    message = body.get("message") or {}
+    root = str(message.get("thread_ts") or message.get("ts") or "")
+    return posted_messages.Place(workspace, channel, thread=root, asked="", user=user)

@@ -1,0 +1,73 @@
+"""What the handlers of the Slack platform depend on: one frozen value, made once at startup."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from interpreter_bot import settings
+from interpreter_bot.platforms.slack import (
+    file_downloads,
+    file_uploads,
+    installations,
+    permissions,
+    questions_to_people,
+    thread_history,
+    web_api,
+)
+from interpreter_bot.sessions import pending_questions
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from interpreter_bot.sessions import session_service
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerDependencies:
+    """What the handlers of the platform share.
+
+    Attributes:
+        config: the platform's settings.
+        service: answers requests.
+        workspaces: where the bot is installed, and what it is called there.
+        api: calls Slack.
+        permissions: says who may use the bot.
+        threads: knows what was said in a thread.
+        downloads: fetches files that people send.
+        uploads: sends files.
+        questions: those that wait for a person's answer.
+    """
+
+    config: settings.Slack
+    service: session_service.SessionService
+    workspaces: installations.InstalledWorkspaces
+    api: web_api.WebApi
+    permissions: permissions.Permissions
+    threads: thread_history.ThreadHistory
+    downloads: file_downloads.FileDownloads
+    uploads: file_uploads.FileUploads
+    questions: pending_questions.PendingQuestions
+
+
+def build(
+    service: session_service.SessionService,
+    config: settings.Slack,
+    workspaces: installations.InstalledWorkspaces,
+    session: aiohttp.ClientSession,
+) -> HandlerDependencies:
+    """Make the services of one platform, which share one HTTP session."""
+    api = web_api.WebApi(session, config, workspaces)
+    return HandlerDependencies(
+        config=config,
+        service=service,
+        workspaces=workspaces,
+        api=api,
+        permissions=permissions.Permissions(api, config, service),
+        threads=thread_history.ThreadHistory(api),
+        downloads=file_downloads.FileDownloads(
+            api, config, most_bytes=service.queries.limits.upload_bytes
+        ),
+        uploads=file_uploads.FileUploads(api),
+        questions=pending_questions.PendingQuestions(questions_to_people.LATE),
+    )

@@ -1,0 +1,159 @@
+"""Modals and the home tab as Slack views. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final
+
+from interpreter_bot.platforms.rendering import usage_and_limits
+from interpreter_bot.platforms.slack import blocks, command_effects, markdown, requests_in_flight
+from interpreter_bot.sessions import past_turns
+from interpreter_bot.text import quantities
+
+RUN_FORM: Final = "run_form"
+ASK_FORM: Final = "ask_form"
+EDIT_FORM: Final = "edit_form"
+ANSWER_FORM: Final = "answer_form"
+FIELD: Final = "field"
+
+HOME_RESET: Final = "home_reset"
+HOME_STOP: Final = "home_stop"
+HOME_MODEL: Final = "home_model"
+HOME_REFRESH: Final = "home_refresh"
+
+_MOST_CHARACTERS: Final = 3_000
+_MOST_OWN: Final = 12
+_MOST_MODELS: Final = 100
+_DEFAULT_MODEL: Final = "(default)"
+
+View = dict[str, Any]
+
+
+def form(
+    callback: str,
+    title: str,
+    label: str,
+    submit: str,
+    *,
+    facts: str,
+    initial: str = "",
+    is_optional: bool = False,
+) -> View:
+    """Make a modal with one large field."""
+    element: dict[str, Any] = {
+        "type": "plain_text_input",
+        "action_id": FIELD,
+        "multiline": True,
+        "max_length": _MOST_CHARACTERS,
+        "focus_on_load": True,
+    }
+    if initial:
+        element["initial_value"] = initial[:_MOST_CHARACTERS]
+    block = {"type": "input", "block_id": FIELD, "label": blocks.plain(label, 200)}
+    return {
+        "type": "modal",
+        "callback_id": callback,
+        "private_metadata": facts,
+        "title": blocks.plain(title, 24),
+        "submit": blocks.plain(submit, 24),
+        "close": blocks.plain("Cancel", 24),
+        "blocks": [block | {"element": element, "optional": is_optional}],
+    }
+
+
+def field(view: View) -> str:
+    """Return the text of a submitted modal."""
+    state = view.get("state", {}).get("values", {})
+    return str(state.get(FIELD, {}).get(FIELD, {}).get("value") or "")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """Data of the home tab.
+
+    Attributes:
+        own: the person's sessions.
+        more: for admins.
+    """
+
+    own: Sequence[past_turns.SessionOverview]
+    models: Sequence[str]
+    usage: past_turns.UsageSummary
+    notice: str = ""
+    more: Sequence[blocks.Block] = ()
+
+
+def home(shown: Home) -> View:
+    """Make the home tab."""
+    made: list[blocks.Block] = [heading("Your sessions")]
+    if shown.notice:
+        made.append(blocks.note(shown.notice))
+    if not shown.own:
+        made.append(blocks.section("None yet. Mention me in a channel, or send me a message."))
+    for overview in shown.own[:_MOST_OWN]:
+        made += _session(overview, shown.models)
+    made += [heading("Your use today"), blocks.section(usage_and_limits.today(shown.usage))]
+    made += shown.more
+    made.append(blocks.actions(blocks.button("Refresh", HOME_REFRESH, "home")))
+    made.append(blocks.section(markdown.escaped(command_effects.HELP.replace("**", "*"))))
+    return {"type": "home", "blocks": made[:100]}
+
+
+def heading(text: str) -> blocks.Block:
+    """Make a heading."""
+    return {"type": "header", "text": blocks.plain(text, 150)}
+
+
+def key(overview: past_turns.SessionOverview) -> str:
+    """Encode a session's key for a button."""
+    return requests_in_flight.stop_key(overview.key)
+
+
+def session_text(overview: past_turns.SessionOverview) -> str:
+    """Describe a session as mrkdwn."""
+    title = markdown.escaped(quantities.one_line(overview.title, 100)) or "Untitled"
+    where = overview.key.channel
+    place = "a direct message" if where.startswith("D") else f"channel {where}"
+    state = "at work" if overview.is_busy else "idle" if overview.has_kernel else "asleep"
+    memory = ""
+    if overview.memory_bytes is not None:
+        memory = f", {quantities.size(overview.memory_bytes)} of memory"
+    used = f"{overview.used:%Y-%m-%d %H:%M} UTC"
+    return f"*{title}*\n{place}, {state}{memory}, last used {used}"
+
+
+def _session(overview: past_turns.SessionOverview, models: Sequence[str]) -> list[blocks.Block]:
+    named = key(overview)
+    row: list[blocks.Block] = []
+    if overview.is_busy:
+        row.append(blocks.button("Stop", HOME_STOP, named, style="danger"))
+    row.append(blocks.button("Reset", HOME_RESET, named))
+    if models:
+        row.append(_models(overview, models, named))
+    return [blocks.section(session_text(overview)), blocks.actions(*row)]
+
+
+def _models(
+    overview: past_turns.SessionOverview, models: Sequence[str], named: str
+) -> blocks.Block:
+    # The value of an option is short: the session is named by its index.
+    titles = [_DEFAULT_MODEL, *models][:_MOST_MODELS]
+    options = [
+        {"text": blocks.plain(title), "value": f"{number} {named}"[:150]}
+        for number, title in enumerate(titles)
+    ]
+    chosen = titles.index(overview.model) if overview.model in titles else 0
+    return {
+        "type": "static_select",
+        "action_id": HOME_MODEL,
+        "options": options,
+        "initial_option": options[chosen],
+    }
+
+
+def model_chosen(value: str, models: Sequence[str]) -> tuple[str, str | None]:
+    """Parse which session gets which model; None is the default."""
+    number, _, named = value.partition(" ")
+    index = int(number) - 1 if number.isdigit() else -1
+    return named, models[index] if 0 <= index < len(models) else None

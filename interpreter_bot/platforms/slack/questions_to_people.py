@@ -1,0 +1,124 @@
+"""Questions to people during a turn: for input, and for approval of code.
+
+They wait for the next message in a thread, or for a button.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Final
+
+from interpreter_bot import values
+from interpreter_bot.platforms.slack import (
+    api_errors,
+    blocks,
+    file_uploads,
+    markdown,
+    posted_messages,
+    web_api,
+)
+from interpreter_bot.sessions import pending_questions
+from interpreter_bot.text import fences, quantities, safe_text
+
+ELSEWHERE: Final = "If several processes of this bot run, try again: another may have it."
+"""Shown when the question belongs to another process or is gone."""
+LATE: Final = f"That is no longer waiting. {ELSEWHERE}"
+ASKS: Final = "asks"
+QUESTION: Final = "question"
+"""Metadata of a message that says: Python waits for this person's next message."""
+
+_EDITED_CHARACTERS: Final = 3_000
+_SHOWN_CHARACTERS: Final = 9_000
+_PROMPT_CHARACTERS: Final = 1_500
+
+
+async def ask(
+    api: web_api.WebApi,
+    pending: pending_questions.PendingQuestions,
+    place: posted_messages.Place,
+    thread: str,
+    request: values.InputRequested,
+) -> str:
+    """Ask the person who started the turn, in the thread; for a password in a modal.
+
+    Raises:
+        SlackError: the question could not be asked.
+    """
+    prompt = quantities.one_line(request.prompt, _PROMPT_CHARACTERS)
+    shown = fences.inline(prompt) if prompt else ""
+    where = None if request.is_password else (place.workspace.team, place.channel, thread)
+    how = "Answer with the button." if request.is_password else "Answer here in the thread."
+    text = markdown.defused(f"⌨️ Python asks {shown or 'for input'}\n\n_{how}_")
+    with pending.open(place.user, where, prompt=prompt) as question:
+        under = [blocks.actions(blocks.button("Answer", blocks.ANSWER, question.id))]
+        content = {"text": "Python asks for input", "blocks": [blocks.prose(text), *under]}
+        payload = {ASKS: place.user, QUESTION: question.id} if where else None
+        ts = await posted_messages.post(api, place, content, thread, payload)
+        said = "No longer waiting for an answer."
+        try:
+            answer = await question.answer
+            said = "Answered."
+        finally:
+            done = f"⌨️ Python asked {shown or 'for input'}\n\n_{said}_"
+            await _settle(api, place, ts, markdown.defused(done))
+    return answer or ""
+
+
+async def approve(
+    api: web_api.WebApi,
+    pending: pending_questions.PendingQuestions,
+    place: posted_messages.Place,
+    thread: str,
+    code: str,
+) -> str | None:
+    """Ask for approval of exactly this code; return the code that may run, None for nothing.
+
+    Raises:
+        SlackError: the question could not be asked.
+    """
+    # People are asked to agree only to what they see.
+    readable = safe_text.revealed(code)
+    head = readable.text
+    if len(head) > _SHOWN_CHARACTERS:
+        await _show_all(api, place, thread, head)
+        head = f"{head[:_SHOWN_CHARACTERS]}\n# … all of it is in plan.py"
+    shown = markdown.python(head, readable.warning)
+    may_edit = len(code) <= _EDITED_CHARACTERS
+    with pending.open(place.user, code=code) as question:
+        under = blocks.approval(f"May this run?\n{shown}", question.id, may_edit=may_edit)
+        content: dict[str, Any] = {"text": "May this code run?", "blocks": list(under)}
+        ts = await posted_messages.post(api, place, content, thread)
+        said = "No longer waiting."
+        try:
+            answer = await question.answer
+            said = "Cancelled." if answer is None else "Approved."
+            if answer not in (None, code):
+                edited = safe_text.revealed(answer or "")
+                shown = markdown.python(edited.text, edited.warning)
+                said = "Approved, as edited."
+        finally:
+            await _settle(api, place, ts, f"{shown}\n_{said}_")
+    return answer
+
+
+async def _show_all(
+    api: web_api.WebApi, place: posted_messages.Place, thread: str, code: str
+) -> None:
+    plan = file_uploads.of_bytes("plan.py", code.encode("utf-8", "replace"), "", is_image=False)
+    complaints = await file_uploads.FileUploads(api).send(place, thread, [plan])
+    if complaints:
+        raise api_errors.SlackError("The code is too long to be shown for approval.")
+
+
+async def _settle(api: web_api.WebApi, place: posted_messages.Place, ts: str, text: str) -> None:
+    """Remove the buttons."""
+    with contextlib.suppress(api_errors.SlackError):
+        await api.call(
+            place.workspace,
+            "chat.update",
+            channel=place.channel,
+            ts=ts,
+            text="Asked.",
+            blocks=[blocks.prose(text)],
+            metadata={"event_type": posted_messages.METADATA, "event_payload": {}},
+        )

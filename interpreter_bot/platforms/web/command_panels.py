@@ -1,0 +1,135 @@
+"""Slash commands and panels beside a session: files, variables, limits, models, usage, help."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.rendering import usage_and_limits
+from interpreter_bot.platforms.web import event_json, validation
+from interpreter_bot.sessions import approval_policy, requests, session_service
+
+_COMMAND: Final = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
+
+HELP: Final = (
+    ("/py CODE", "Run Python as it is, without a model; lines may follow. Or use the Python mode."),
+    ("/files", "Show the files of this conversation."),
+    ("/variables", "Show what Python has, and what is saved of it for the next one."),
+    ("/limits", "Show what one conversation may use."),
+    ("/model [NAME]", "Show the models, or choose one for this conversation."),
+    ("/approval [never|plan|every]", "Show or choose whether you are asked before code runs."),
+    ("/usage", "Show what was spent."),
+    ("/stop", "Stop what runs; variables are kept."),
+    ("/reset", "Start anew with a fresh Python; files are kept."),
+    ("/notebook", "Download the conversation as a notebook."),
+    ("/help", "Show this."),
+)
+"""Every command, with what it does."""
+
+_NAMES: Final = frozenset(command.split()[0].removeprefix("/") for command, _ in HELP)
+NAMES: Final = frozenset({"files", "variables", "limits", "model", "approval", "usage", "help"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlashCommand:
+    """A slash command and its arguments, without the space around them."""
+
+    name: str
+    rest: str
+
+
+def read(text: str) -> SlashCommand | None:
+    """Parse a command in letters of any case; None if the text is none.
+
+    An unknown one is returned as it is, but words that merely begin with a capital are no typo.
+    """
+    match = _COMMAND.match(text.strip("\n").rstrip())
+    if match is None:
+        return None
+    name, rest = match[1].lower(), match[2] or ""
+    if name not in _NAMES and not match[1].islower():
+        return None
+    return SlashCommand(name, rest if name == "py" else rest.strip())
+
+
+def is_known(command: SlashCommand) -> bool:
+    """Say whether a command exists, or is just a word after a slash."""
+    return command.name in _NAMES
+
+
+def model_title(words: str, titles: Sequence[str]) -> str:
+    """Return the title that a person typed, or of which they typed a part that only it has.
+
+    Raises:
+        BotError: none is meant, or several; the sentence says which there are.
+    """
+    wanted = words.casefold()
+    exact = [title for title in titles if title.casefold() == wanted]
+    found = exact or [title for title in titles if wanted in title.casefold()]
+    if len(found) == 1:
+        return found[0]
+    said = "; ".join(found or titles)
+    if found:
+        raise errors.BotError(f"Several models are called {words}: {said}.")
+    raise errors.BotError(f"There is no model {words}. There are: {said or 'none'}.")
+
+
+async def panel(
+    service: session_service.SessionService,
+    name: str,
+    key: values.SessionKey,
+    *,
+    approval: requests.Approval = "never",
+) -> event_json.Event:
+    """Return the content of a panel.
+
+    Args:
+        service: the conversations.
+        name: of the panel.
+        key: the session that it is beside.
+        approval: what the page's own settings demand.
+
+    Raises:
+        BotError: it cannot be had, or there is no such panel.
+    """
+    match name:
+        case "files":
+            return {
+                "files": await files(service, key),
+                "most_bytes": service.queries.limits.workspace_bytes,
+            }
+        case "limits":
+            return {
+                "rows": usage_and_limits.limits(service.queries.limits),
+                "is_sandboxed": service.queries.is_sandboxed,
+            }
+        case "variables":
+            return {"rows": usage_and_limits.variables(await service.queries.variables(key))}
+        case "model":
+            return {"models": service.queries.models, "model": await service.queries.model(key)}
+        case "approval":
+            chosen = (await service.queries.choices(validation.HERE)).get(approval_policy.NAME)
+            holds = await service.queries.approval(validation.HERE, approval)
+            return {"chosen": approval_policy.strictest(chosen), "holds": holds}
+        case "usage":
+            return {
+                "rows": usage_and_limits.usage(await service.queries.usage(key, validation.PERSON))
+            }
+        case "help":
+            return {"rows": HELP}
+    raise errors.BotError("There is nothing of that name to show.")
+
+
+async def files(
+    service: session_service.SessionService, key: values.SessionKey
+) -> list[event_json.Event]:
+    """List the files of a session, the newest first."""
+    found = sorted(
+        await service.queries.files(key), key=lambda info: info.modified_ns, reverse=True
+    )
+    return [
+        {"name": i.name, "size_bytes": i.size_bytes, "modified": i.modified_ns / 1e9} for i in found
+    ]

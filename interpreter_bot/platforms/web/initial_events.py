@@ -1,0 +1,182 @@
+"""What a tab gets on opening: the list of sessions, and past turns as the events of a running
+one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.web import event_json, tab_hub, validation
+from interpreter_bot.sessions import past_turns, session_service
+
+_INTERRUPTED: Final = (
+    "This was cut short: the bot was restarted in the middle of it."
+    " What it had shown until then is above; ask again to go on."
+)
+
+_STOPPED: Final = "Stopped."
+
+_log = logging.getLogger(__name__)
+
+_MOST_LISTED: Final = 200
+_BREATH_SECONDS: Final = 0.1
+
+
+def events_of(turn: past_turns.PastTurn) -> event_json.Event:
+    """Convert a past turn to what `live_turns.LiveTurn.with_events` returns."""
+    head = heading(
+        turn.request, turn.attachments, is_code=turn.is_code, started=turn.started.timestamp()
+    )
+    return head | {
+        "id": f"past-{turn.id}",
+        "number": turn.id,
+        "request_id": turn.request_id,
+        "is_elsewhere": turn.status == "running",
+        "events": list(_events(turn)),
+    }
+
+
+def heading(
+    request: str, files: Iterable[str], *, is_code: bool, started: float
+) -> event_json.Event:
+    """Convert a request to its heading; `started` in seconds since the epoch."""
+    return {"request": request, "files": list(files), "is_code": is_code, "started": started}
+
+
+def _events(turn: past_turns.PastTurn) -> Iterator[event_json.Event]:
+    yield event_json.started()
+    step, is_last_words = 0, False
+    for part in turn.parts:
+        is_last_words = isinstance(part, past_turns.PastText)
+        match part:
+            case past_turns.PastText():
+                step += 1
+                yield event_json.step(step)
+                yield event_json.text(part.text)
+            case past_turns.PastCode():
+                yield event_json.code(part.cell, part.code)
+            case past_turns.PastOutput():
+                yield _output(part)
+            case past_turns.PastFinished():
+                yield event_json.finished(part.cell, part.finished)
+            case past_turns.PastNotice():
+                yield event_json.announcement(part.text)
+    yield from map(event_json.artifact, turn.artifacts)
+    if turn.spent.input_tokens or turn.spent.output_tokens:
+        yield event_json.usage(turn.spent)
+    if turn.status != "running":
+        yield _over(turn, is_last_words=is_last_words)
+
+
+def _output(part: past_turns.PastOutput) -> event_json.Event:
+    shown = part.output
+    if not isinstance(shown, values.StoredDisplay):
+        return event_json.output(part.cell, shown)
+    return {
+        "kind": "output",
+        "cell": part.cell,
+        "plain": shown.plain,
+        "display": shown.display_id,
+        "update": shown.is_update,
+    } | event_json.stored_display(shown.mime, shown.sha256)
+
+
+def _over(turn: past_turns.PastTurn, *, is_last_words: bool) -> event_json.Event:
+    seconds = (turn.ended - turn.started).total_seconds() if turn.ended is not None else 0.0
+    is_answer = turn.status == "done" or (turn.status == "stopped" and is_last_words)
+    sentence = "" if is_answer else turn.answer
+    if turn.status == "stopped":
+        sentence = _STOPPED
+    if turn.status == "interrupted":
+        sentence = _INTERRUPTED
+    return {
+        "kind": "over",
+        "status": turn.status,
+        "text": turn.answer if is_answer else "",
+        "sentence": sentence,
+        "seconds": round(seconds, 3),
+        "turn": turn.id,
+    }
+
+
+def greeting(service: session_service.SessionService) -> str:
+    """Return what is the same for every session."""
+    about = {
+        "upload_bytes": service.queries.limits.upload_bytes,
+        "text_characters": validation.MOST_TEXT_CHARACTERS,
+        "is_sandboxed": service.queries.is_sandboxed,
+        "models": service.queries.models,
+        "model_notice": service.model_notice,
+    }
+    return tab_hub.encoded_message("hello", about)
+
+
+async def listing(service: session_service.SessionService) -> event_json.Event:
+    """List the sessions, the one used last first."""
+    found = await service.recent("web", most=_MOST_LISTED)
+    listed = [
+        {
+            "thread": one.key.thread,
+            "title": one.title,
+            "used": one.used.timestamp(),
+            "is_busy": one.is_busy,
+        }
+        for one in found
+    ]
+    return {"conversations": listed}
+
+
+async def keep_listed(service: session_service.SessionService, hub: tab_hub.Hub) -> None:
+    """Send the list to every tab whenever it changes. Ends only by being cancelled."""
+    while True:
+        await hub.is_changed.wait()
+        # Changes come in bursts.
+        await asyncio.sleep(_BREATH_SECONDS)
+        hub.is_changed.clear()
+        try:
+            hub.tell("conversations", await listing(service))
+        except errors.BotError:
+            # The next change tries again.
+            _log.exception("the conversations could not be listed")
+
+
+async def show(
+    service: session_service.SessionService,
+    hub: tab_hub.Hub,
+    tab: tab_hub.Tab,
+    *,
+    key: values.SessionKey,
+    most: int,
+) -> None:
+    """Show a session to a tab, which gets all its events from then on.
+
+    Nothing is sent twice and nothing is left out: between reading the hub and the first event that
+    follows, no other task runs.
+    """
+    model = await service.queries.model(key)
+    of_files = await service.queries.notice(key)
+    while True:
+        ended = hub.ended(key.thread)
+        past = await service.queries.history(key, most=most + 1)
+        # A turn that ended while the store was read is in neither; what is read now has it.
+        if hub.ended(key.thread) == ended:
+            break
+    live = hub.of(key.thread)
+    # The hub's state of a turn that runs, or whose end is being recorded, is newer than its record.
+    known = {turn.id for turn in live}
+    recorded = [one for one in past[-most:] if one.request_id not in known]
+    # The record of a cut-off turn already says what the bot said about it when it came back.
+    is_said = bool(past) and past[-1].status == "interrupted"
+    notices = [] if is_said else hub.notices(key.thread)
+    whole = {
+        "model": model,
+        "past": [events_of(turn) for turn in recorded],
+        "live": [turn.with_events() for turn in live],
+        "notices": list(dict.fromkeys([*notices, *filter(None, [of_files])])),
+        "is_more": len(past) > most,
+    }
+    tab.thread = key.thread
+    tab.send(tab_hub.encoded_message("conversation", whole, thread=key.thread))

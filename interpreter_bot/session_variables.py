@@ -1,0 +1,45 @@
+"""Variables of a session, as kernels, sessions and platforms tell each other of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SavedVariables:
+    """Variables that a kernel saved. Names and words are harmless to print.
+
+    Attributes:
+        kernel: id of the kernel that saved them.
+        runs: how many pieces of code had run there.
+        at: when, in seconds since the epoch.
+        kept: how many there are.
+        names: of the first of them.
+        lost: those that could not be saved, and why; the first of `lost_count`.
+        partly: those of which a part could not, and which; the first of `partly_count`.
+    """
+
+    kernel: str
+    runs: int
+    at: float
+    kept: int
+    names: tuple[str, ...] = ()
+    lost: tuple[tuple[str, str], ...] = ()
+    lost_count: int = 0
+    partly: tuple[tuple[str, str], ...] = ()
+    partly_count: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HeldVariables:
+    """The variables of a session.
+
+    Attributes:
+        names: those that its kernel has, the latest first.
+        more: how many it has besides.
+        saved: what its next kernel begins with; None if nothing is saved.
+    """
+
+    names: tuple[str, ...] = ()
+    more: int = 0
+    saved: SavedVariables | None = None

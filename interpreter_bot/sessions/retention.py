@@ -1,0 +1,245 @@
+"""Deletion of sessions' files that are old, or too many, least recently used first.
+
+People are warned days before theirs get too old; of a budget that is used up they hear when it took
+theirs. Several bots on one database can do this: who changes the session's row tells of it. A bot
+that dies in between leaves a row that says what is gone, and the next pass finishes that.
+
+The files are the workspace and the pictures and pages that were shown. What was said stays, and
+says that they are gone. Workspaces of no known session stay too: the database may be the wrong one.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import logging
+import shutil
+from collections.abc import Sequence
+from typing import Final
+
+from interpreter_bot import errors, schedules, values
+from interpreter_bot.sessions import lanes, session_service, turns
+from interpreter_bot.store import columns, records
+from interpreter_bot.text import quantities
+
+_log = logging.getLogger(__name__)
+
+# The first pass comes so long after the start, which must come before a restart does.
+_PASS_SECONDS: Final = 1800.0
+_DISK_SECONDS: Final = 60.0
+# So that a bot that learns of retention does not wake up years of threads at once.
+_MOST_WARNED: Final = 50
+_SHOWN: Final = 5
+
+_WARNING: Final = (
+    "Nobody has used this conversation for {days}. In {left} its files in /mnt/data, variables "
+    "that were saved and the pictures shown in it ({size}) are deleted; any message here keeps "
+    "them."
+)
+_DELETED: Final = (
+    "The files of this conversation in /mnt/data, variables that were saved and the pictures shown "
+    "in it ({size}) were deleted: {reason}. What was said is kept."
+)
+_OLD: Final = "nobody had used it for {days}"
+_PERSON: Final = (
+    "the conversations of the person who began it held more than {limit} together, and this one "
+    "had been used least recently"
+)
+_TOTAL: Final = (
+    "all conversations held more than {limit} together, and this one had been used least recently"
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Holding:
+    """What one session holds.
+
+    Attributes:
+        person: platform, workspace and id of who began it.
+    """
+
+    session: records.Session
+    person: tuple[str, str, str]
+    bytes: int
+
+
+class Retention:
+    """Periodic jobs that bound what files of sessions hold."""
+
+    def __init__(
+        self, services: turns.TurnServices, service: session_service.SessionService
+    ) -> None:
+        self._services = services
+        self._service = service
+        self._limits = services.config.retention
+        self._was_full = False
+        # Sessions whose people could not be told: these wait behind all others.
+        self._unheard: set[int] = set()
+
+    def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
+        """Return all periodic jobs."""
+        return (
+            schedules.PeriodicJob("delete old files", _PASS_SECONDS, self.apply),
+            schedules.PeriodicJob("look at the disk", _DISK_SECONDS, self.report),
+        )
+
+    async def apply(self) -> int:
+        """Warn of what gets old, delete what is old or too much; return how many sessions lost
+        their files.
+        """
+        held, _ = await self._holdings()
+        now = columns.now()
+        kept = [one for one in held if not await self._finish_or_delete_old(one, now)]
+        gone = await self._fit(kept)
+        await self._warn_some([one for one in kept if one.session.id not in gone], now)
+        count = len(held) - len(kept) + len(gone)
+        if count:
+            await self._services.database.parts.discard_unused_files()
+        return count
+
+    async def report(self) -> None:
+        """Log what holds the disk, once it is nearly full."""
+        config = self._services.config
+        free = shutil.disk_usage(config.paths.data).free
+        is_full = free < config.limits.disk_reserve_bytes
+        if is_full and not self._was_full:
+            held, unknown = await self._holdings()
+            largest = sorted(held, key=lambda one: one.bytes, reverse=True)[:_SHOWN]
+            _log.error(
+                "the disk of %s is nearly full, %s free: %s in files of %d conversations (%s), %s "
+                "in those of none",
+                config.paths.data,
+                quantities.size(free),
+                quantities.size(sum(one.bytes for one in held)),
+                len(held),
+                ", ".join(f"{one.session.key}: {quantities.size(one.bytes)}" for one in largest),
+                quantities.size(unknown),
+            )
+        self._was_full = is_full
+
+    @property
+    def _warning(self) -> datetime.timedelta:
+        return datetime.timedelta(days=self._limits.warning_days)
+
+    async def _holdings(self) -> tuple[list[_Holding], int]:
+        """Return what sessions hold, the least recently used first, and workspaces of none."""
+        database = self._services.database
+        owned = await database.sessions.owned()
+        keys = {values.text(session.key) for session, _ in owned}
+        stored = await self._services.hosts.stored_bytes(keys)
+        shown = await database.parts.blob_bytes()
+        held = []
+        for session, person in owned:
+            count = stored.by_key.get(values.text(session.key), 0) + shown.get(session.id, 0)
+            if count:
+                whose = (session.key.platform, session.key.workspace, person)
+                held.append(_Holding(session, whose, count))
+        return held, stored.others
+
+    def _was_warned(self, session: records.Session, now: datetime.datetime) -> bool | None:
+        """Say whether people were told long enough ago; None if they were not, or came since."""
+        if "at" not in session.files or session.used_after_file_notice:
+            return None
+        return now - datetime.datetime.fromisoformat(session.files["at"]) >= self._warning
+
+    def _time_left(self, one: _Holding, now: datetime.datetime) -> datetime.timedelta:
+        return one.session.used + datetime.timedelta(days=self._limits.days) - now
+
+    async def _finish_or_delete_old(self, one: _Holding, now: datetime.datetime) -> bool:
+        """Delete what is old, or what is said to be gone; say whether it was done."""
+        was_warned = self._was_warned(one.session, now)
+        if was_warned is not None and (sentence := one.session.files.get("gone")):
+            return await self._delete(one, sentence)
+        if self._limits.days and was_warned and self._time_left(one, now) <= datetime.timedelta(0):
+            reason = _OLD.format(days=_days(now - one.session.used))
+            return await self._delete(one, self._deleted(one, reason))
+        return False
+
+    async def _warn_some(self, held: Sequence[_Holding], now: datetime.datetime) -> None:
+        """Warn the people of some sessions that are about to get too old."""
+        if not self._limits.days:
+            return
+        due = [
+            one
+            for one in held
+            if self._time_left(one, now).days < self._limits.warning_days
+            and self._was_warned(one.session, now) is None
+            and self._service.can_notify(one.session.key)
+        ]
+        due.sort(key=lambda one: one.session.id in self._unheard)
+        for one in due[:_MOST_WARNED]:
+            await self._warn(one, now)
+
+    async def _warn(self, one: _Holding, now: datetime.datetime) -> None:
+        session, sessions = one.session, self._services.database.sessions
+        sentence = _WARNING.format(
+            days=_days(now - session.used),
+            left=_days(max(self._time_left(one, now), self._warning)),
+            size=quantities.size(one.bytes),
+        )
+        row = {"warned": sentence, "at": columns.now().isoformat()}
+        # Before people are told, as another bot may be about to tell them.
+        if not await sessions.note_files(session.id, row, instead_of=session.files):
+            return
+        is_told = False
+        try:
+            is_told = await self._service.notify(session.key, sentence)
+        finally:
+            if is_told:
+                self._unheard.discard(session.id)
+            else:
+                self._unheard.add(session.id)
+                await sessions.note_files(session.id, session.files, instead_of=row)
+
+    async def _fit(self, held: Sequence[_Holding]) -> set[int]:
+        """Delete files until each person, then all of them together, are within the limits; return
+        whose, by session id.
+        """
+        total = self._limits.total_bytes
+        if not total:
+            total = shutil.disk_usage(self._services.config.paths.data).total // 2
+        most = self._limits.person_bytes
+        gone: set[int] = set()
+        if most:
+            reason = _PERSON.format(limit=quantities.size(most))
+            # Who is unknown shares with nobody.
+            by_person = collections.defaultdict(list)
+            for one in held:
+                by_person[one.person].append(one)
+            for whose, theirs in by_person.items():
+                if whose[-1]:
+                    gone |= await self._shrink(theirs, most, reason)
+        rest = [one for one in held if one.session.id not in gone]
+        reason = _TOTAL.format(limit=quantities.size(total))
+        return gone | await self._shrink(rest, total, reason)
+
+    async def _shrink(self, held: Sequence[_Holding], most_bytes: int, reason: str) -> set[int]:
+        """Delete files, the least recently used first, until `held` is not above a limit."""
+        gone: set[int] = set()
+        excess = sum(one.bytes for one in held) - most_bytes
+        for one in held:
+            if excess <= 0:
+                break
+            if await self._delete(one, self._deleted(one, reason)):
+                gone.add(one.session.id)
+                excess -= one.bytes
+        return gone
+
+    def _deleted(self, one: _Holding, reason: str) -> str:
+        return _DELETED.format(size=quantities.size(one.bytes), reason=reason)
+
+    async def _delete(self, one: _Holding, sentence: str) -> bool:
+        """Delete the files of a session that is not in use; say whether it was done."""
+        try:
+            return await self._service.delete_files(one.session, sentence)
+        except lanes.LaneError:
+            # The bot is being shut down.
+            return False
+        except errors.BotError:
+            _log.exception("the files of a session could not be deleted")
+            return False
+
+
+def _days(span: datetime.timedelta) -> str:
+    return quantities.count(max(round(span.total_seconds() / 86_400), 1), "day")

@@ -1,0 +1,157 @@
+"""Read sessions: history, files, models, choices, usage. Nothing is run or changed here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from interpreter_bot import encryption, session_variables, settings, values
+from interpreter_bot.sessions import (
+    approval_policy,
+    exports,
+    past_turns,
+    quotas,
+    requests,
+    turn_inputs,
+    turns,
+)
+from interpreter_bot.store import third_party_tables
+
+_NOTEBOOK_TURNS: Final = 500
+
+
+class SessionQueries:
+    """Queries on all stored sessions."""
+
+    def __init__(self, services: turns.TurnServices) -> None:
+        self._services = services
+
+    @property
+    def limits(self) -> settings.Limits:
+        """The limits of one session's code."""
+        return self._services.config.limits
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether code runs in a sandbox."""
+        return self._services.hosts.is_sandboxed
+
+    @property
+    def library_tables(self) -> third_party_tables.LibraryTables:
+        """Access to the database for a platform's library that keeps tables of its own in it."""
+        keys = encryption.KeyRing.of(self._services.config)
+        return third_party_tables.LibraryTables(self._services.database.engine, keys)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Titles of all models, the default first."""
+        return self._services.catalogue.titles
+
+    async def history(
+        self, key: values.SessionKey, *, most: int = 50
+    ) -> tuple[past_turns.PastTurn, ...]:
+        """Return the latest turns, in the order in which they began."""
+        session = await self._services.database.sessions.find(key)
+        if session is None:
+            return ()
+        return await past_turns.load(self._services.database, session.id, most=most)
+
+    async def notice(self, key: values.SessionKey) -> str:
+        """Return what is to be said of a session's files: about to go, or gone; mostly nothing."""
+        session = await self._services.database.sessions.find(key)
+        return "" if session is None else session.file_notice
+
+    async def blob(self, sha256: str) -> bytes | None:
+        """Return the bytes of a past picture or page; None if they are gone."""
+        return await self._services.database.files.load(sha256)
+
+    async def notebook(self, key: values.SessionKey) -> bytes:
+        """Export a session as a Jupyter notebook (nbformat 4, UTF-8)."""
+        past = await self.history(key, most=_NOTEBOOK_TURNS)
+        digests = {
+            part.output.sha256
+            for turn in past
+            for part in turn.parts
+            if isinstance(part, past_turns.PastOutput)
+            and isinstance(part.output, values.StoredDisplay)
+        }
+        contents = {digest: await self.blob(digest) for digest in digests}
+        present = {digest: data for digest, data in contents.items() if data is not None}
+        return await asyncio.to_thread(exports.write, past, present)
+
+    async def files(self, key: values.SessionKey) -> tuple[values.FileInfo, ...]:
+        """Return the files of a session, by name."""
+        workspace = await self._services.hosts.workspace(values.text(key))
+        return await workspace.list()
+
+    async def variables(self, key: values.SessionKey) -> session_variables.HeldVariables:
+        """Return the variables that a session has, and those that are saved."""
+        return await self._services.hosts.variables(values.text(key))
+
+    @contextlib.asynccontextmanager
+    async def reading(
+        self, key: values.SessionKey, name: str
+    ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
+        """Open a file of a session, to be read in pieces inside the context.
+
+        Raises:
+            WorkspaceError: there is no such file, or it cannot be read.
+        """
+        workspace = await self._services.hosts.workspace(values.text(key))
+        async with workspace.read(name) as content:
+            yield content.info, aiter(content)
+
+    async def model(self, key: values.SessionKey, *, person: str = "") -> str:
+        """Return the title of a session's model; empty if there is none.
+
+        Args:
+            key: the session.
+            person: id of who would ask; their choice counts if the session has none.
+        """
+        database = self._services.database
+        session = await database.sessions.find(key)
+        return await turn_inputs.session_model(session, key, database, self.models, person=person)
+
+    def check_model(self, title: str) -> None:
+        """Check that there is such a model.
+
+        Raises:
+            BotError: there is none, or none at all; the sentence says which there are.
+        """
+        self._services.catalogue.model(title)
+
+    async def usage(
+        self, key: values.SessionKey, person: requests.Person
+    ) -> past_turns.UsageSummary:
+        """Return the usage of a session, and of a person today."""
+        usage = self._services.database.usage
+        session = await self._services.database.sessions.find(key)
+        ever = await usage.of_session(session.id) if session else values.Usage()
+        today = await usage.of_person(person.id, platform=key.platform, workspace=key.workspace)
+        allowance = await quotas.limits_of(
+            self._services.config.allowance_on(key.platform), key, person, self._services.database
+        )
+        return past_turns.UsageSummary(
+            session=ever,
+            today=today,
+            allowed_money=allowance.money,
+            allowed_tokens=allowance.tokens,
+        )
+
+    async def choices(self, scope: values.Scope) -> dict[str, Any]:
+        """Return the choices in effect in a scope, by name; the narrowest one counts."""
+        return await self._services.database.choices.effective(scope)
+
+    async def approval(
+        self, scope: values.Scope, at_least: requests.Approval = "never"
+    ) -> requests.Approval:
+        """Return the approval in effect in a scope, for display.
+
+        Args:
+            scope: where.
+            at_least: what the platform's own settings demand.
+        """
+        wanted = self._services.config.sessions.approval
+        return await approval_policy.in_effect(scope, self._services.database, wanted, at_least)

@@ -1,0 +1,397 @@
+"""The service of sessions: everything that platforms do with them, by their only entry.
+
+Above 300 lines: whatever is done with a session begins here. What is read of one is in
+`session_queries`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import functools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+from interpreter_bot import cancellation, errors, values
+from interpreter_bot.sessions import (
+    exports,
+    file_deletion,
+    lanes,
+    past_turns,
+    ports,
+    requests,
+    session_queries,
+    stored_transcripts,
+    suspended_turns,
+    turn_inputs,
+    turn_stops,
+    turns,
+    variable_losses,
+)
+from interpreter_bot.store import records
+
+_log = logging.getLogger(__name__)
+
+Notify = Callable[[values.SessionKey, str], Awaitable[None]]
+"""Sends the people of a session a sentence, outside of any turn."""
+
+_EMPTY: Final = "There is nothing to do: write what you want to know, or send a file with it."
+_LONG: Final = "This message is longer than the {most:,} characters that one may have."
+_BUSY: Final = "Something runs in this conversation. Please try again when it is over."
+_RESET: Final = "Started anew: variables are gone, and what was said before is forgotten."
+_STOPPING_SECONDS: Final = 15.0
+_MOST_UNSAID: Final = 1000
+
+
+class SessionService:
+    """The sessions of all platforms. Use `open`.
+
+    Attributes:
+        queries: the reading side.
+        resumptions: turns that a bot began which is gone.
+    """
+
+    def __init__(self, services: turns.TurnServices, *, model_notice: str = "") -> None:
+        self.queries = session_queries.SessionQueries(services)
+        self._services = services
+        config = services.config
+        self._lanes = lanes.Lanes(
+            concurrent=config.sessions.concurrent_turns, waiting=config.sessions.waiting_requests
+        )
+        self._stops: dict[values.SessionKey, turn_stops.StopSignal] = {}
+        self._signals: dict[tuple[values.SessionKey, str], turn_stops.StopSignal] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        # Files on their way outside of turns, by session.
+        self._uploads: collections.Counter[values.SessionKey] = collections.Counter()
+        self._notify: dict[str, Notify] = {}
+        self.resumptions = suspended_turns.Resumptions(self.handle, self.notify)
+        self._unsaid: collections.deque[tuple[values.SessionKey, str]] = collections.deque(
+            maxlen=_MOST_UNSAID
+        )
+        self.model_notice = model_notice
+        """What people should know of the model: how to get one, or that it is only a demo."""
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, services: turns.TurnServices, *, model_notice: str = ""
+    ) -> AsyncIterator[SessionService]:
+        """Open the sessions; at the end they are drained."""
+        conversations = cls(services, model_notice=model_notice)
+        await services.hosts.listen(functools.partial(variable_losses.note_loss, services.database))
+        try:
+            yield conversations
+        finally:
+            await conversations.drain()
+            await conversations.resumptions.close()
+            await services.hosts.listen(None)
+            await services.write_retries.write()
+
+    async def handle(self, request: requests.Request, reply: ports.Reply) -> ports.End:
+        """Run one request to its end: wait for its turn, run it.
+
+        Returns:
+            The end, which `reply.ended` has received as well.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                self._check(request)
+                stop = await stack.enter_async_context(self._lane(request, reply))
+            except errors.BotError as error:
+                end = ports.End(status=values.TurnStatus.FAILED, sentence=str(error))
+                reply.ended(end)
+                return end
+            except asyncio.CancelledError:
+                reply.ended(self._withdrawn())
+                raise
+            return await turns.run_turn(self._services, request, reply, stop=stop)
+
+    def is_busy(self, key: values.SessionKey) -> bool:
+        """Whether a turn runs or waits in a session."""
+        return self._lanes.is_busy(key)
+
+    async def stop(self, key: values.SessionKey) -> bool:
+        """Stop the turn that runs in a session; return whether there was one."""
+        return _stopped(self._stops.get(key))
+
+    async def cancel(self, key: values.SessionKey, request_id: str) -> bool:
+        """Withdraw a request that waits, or stop its turn; says whether it was there to end.
+
+        It is never another one of the same session that is stopped.
+        """
+        if self._lanes.withdraw(key, request_id):
+            return True
+        return _stopped(self._signals.get((key, request_id)))
+
+    async def withdraw(self, key: values.SessionKey, request_id: str) -> bool:
+        """Withdraw a request that still waits; return whether it did."""
+        return self._lanes.withdraw(key, request_id)
+
+    async def reset(self, key: values.SessionKey, *, files: bool = False) -> None:
+        """Start anew: no variables, and nothing remembered by the model.
+
+        Args:
+            key: the session, whose turn is stopped first.
+            files: delete its files as well.
+        """
+        async with self._to_ourselves(key):
+            await self._let_go(key, files=files)
+            session = await self._services.database.sessions.open(key)
+            await self._services.database.sessions.note_kernel(session.id, {})
+            turn = await self._services.database.turns.start(session.id, person="", text="")
+            notice = records.NewPart(kind=records.PartKind.NOTICE, text=_RESET)
+            memory = records.NewPart(kind=records.PartKind.MEMORY, detail=stored_transcripts.RESET)
+            await self._services.database.parts.add(turn.id, notice, memory)
+            await self._services.database.turns.finish(turn.id, values.TurnStatus.DONE)
+
+    async def save_table(self, key: values.SessionKey, handle: str) -> str:
+        """Save the whole of a table whose head was shown; return its file's name.
+
+        Raises:
+            BotError: it cannot be had, or a turn runs just now.
+        """
+        if self.is_busy(key):
+            raise errors.BotError(_BUSY)
+        address, hosts = values.text(key), self._services.hosts
+        status = (await hosts.statuses({address})).get(address)
+        if status is None or status.loss_reason:
+            # Another kernel would know nothing of it, and count for nobody.
+            raise errors.BotError(exports.GONE)
+        async with self._to_ourselves(key), hosts.lease(address) as lease:
+            return await exports.save_table(hosts, await lease.kernel(), handle)
+
+    async def delete(self, key: values.SessionKey) -> None:
+        """Delete a session: records, variables, files. Its usage stays counted."""
+        # Before anything else: a waiting request would create it anew.
+        self._lanes.empty(key)
+        async with self._to_ourselves(key):
+            await self._let_go(key, files=True)
+            session = await self._services.database.sessions.find(key)
+            if session is not None:
+                await self._services.database.sessions.delete(session.id)
+
+    async def delete_files(self, session: records.Session, sentence: str) -> bool:
+        """Delete the files of a session that is not in use, and tell its people.
+
+        Args:
+            session: as it was when this was decided.
+            sentence: tells them why; again when they come back. Where its row says just this
+                already, a deletion that was cut short is finished, and they are not told again.
+
+        Returns:
+            Whether this call deleted them: not of a session with a live kernel, that was used
+            since, or that another process deletes.
+        """
+        key = session.key
+        if self.is_busy(key):
+            return False
+        async with self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True):
+            is_done = await cancellation.shielded(
+                file_deletion.delete_unused(self._services, session, sentence, self._uploads)
+            )
+        # Outside of the lane: this may wait for a network.
+        if is_done and session.files.get("gone") != sentence:
+            await self.notify(key, sentence)
+        return is_done
+
+    async def recent(
+        self,
+        platform: str,
+        workspace: str = "",
+        *,
+        channel: str | None = None,
+        person: str = "",
+        most: int = 50,
+    ) -> tuple[past_turns.SessionOverview, ...]:
+        """Return the most recently used sessions, the latest first.
+
+        Args:
+            person: only those in which this person asked something.
+        """
+        found = await self._services.database.sessions.recent(
+            platform, workspace, channel=channel, person=person, most=most
+        )
+        addresses = {values.text(session.key) for session in found}
+        statuses = await self._services.hosts.statuses(addresses)
+        return tuple(
+            past_turns.SessionOverview.of(
+                one, statuses.get(values.text(one.key)), is_busy=self.is_busy(one.key)
+            )
+            for one in found
+        )
+
+    async def rename(self, key: values.SessionKey, title: str) -> None:
+        """Set the title of a session for lists."""
+        session = await self._services.database.sessions.open(key)
+        await self._services.database.sessions.set_title(session.id, title)
+
+    async def put(self, key: values.SessionKey, attachment: requests.Attachment) -> str:
+        """Put a file into a session's workspace; return its name there.
+
+        Raises:
+            BotError: it is refused, or could not be had.
+        """
+        self._uploads[key] += 1
+        try:
+            await self._services.database.sessions.touch(key)
+            workspace = await self._services.hosts.workspace(values.text(key))
+            limits = self._services.config.limits
+            return (await turn_inputs.put_files(attachment, workspace, limits)).name
+        finally:
+            self._uploads[key] -= 1
+            self._uploads += collections.Counter()  # drops sessions without uploads
+
+    async def choose_model(self, key: values.SessionKey, title: str | None) -> None:
+        """Choose a session's model; None goes back to the default.
+
+        Raises:
+            BotError: there is no such model.
+        """
+        if title is not None:
+            self.queries.check_model(title)
+        session = await self._services.database.sessions.open(key)
+        await self._services.database.sessions.choose_model(session.id, title)
+
+    async def choose(self, scope: values.Scope, name: str, value: object | None) -> None:
+        """Store a choice for a scope; None deletes it, so that a wider one is in effect again."""
+        if value is None:
+            await self._services.database.choices.remove(scope, name)
+        else:
+            await self._services.database.choices.put(scope, name, value)
+
+    async def claim(self, platform: str, event_id: str) -> bool:
+        """Claim an event: exactly one of all callers, in any process, gets True."""
+        return await self._services.database.events.claim(platform, event_id)
+
+    def notify_through(
+        self, platform: str, notify: Notify, *, go_on: suspended_turns.GoOn | None = None
+    ) -> None:
+        """Register how people of a platform are notified outside of turns.
+
+        Notifications from before that are sent by the next `notify_late`.
+
+        Args:
+            platform: its name.
+            notify: sends a sentence.
+            go_on: how turns go on that a bot began which is gone; None lets people be notified.
+        """
+        self._notify[platform] = notify
+        self.resumptions.open_platform(platform, go_on)
+
+    async def notify_late(self) -> None:
+        """Send notifications that had to wait until their platform was registered."""
+        for _ in range(len(self._unsaid)):
+            await self.notify(*self._unsaid.popleft())
+
+    def can_notify(self, key: values.SessionKey) -> bool:
+        """Whether the platform of a session is registered."""
+        return key.platform in self._notify
+
+    async def notify(self, key: values.SessionKey, sentence: str) -> bool:
+        """Send the people of a session a sentence; a failure is only logged.
+
+        Returns:
+            Whether it was sent: not yet, where their platform is not registered.
+        """
+        notify = self._notify.get(key.platform)
+        if notify is None:
+            self._unsaid.append((key, sentence))
+            return False
+        try:
+            await notify(key, sentence)
+        except errors.BotError:
+            _log.exception("people could not be told: %s", sentence)
+            return False
+        return True
+
+    async def drain(self) -> None:
+        """Refuse new requests, and wait until no turn runs.
+
+        Turns may go on for `closing_seconds`, then they are stopped, and at last cancelled; each
+        of them is recorded and shown as what it is. Platforms should be open until then.
+        """
+        self._lanes.close()
+        for stop in self._stops.values():
+            stop.is_restart = not stop.is_set()
+            stop.goes_on = self._services.hosts.outlives_bot
+        for seconds in (self._services.config.sessions.closing_seconds, _STOPPING_SECONDS):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._lanes.drained()
+                return
+            for stop in self._stops.values():
+                stop.set()
+        _log.warning("%d turns did not end when they were stopped", len(self._tasks))
+        for task in list(self._tasks):
+            task.cancel()
+        await self._lanes.drained()
+
+    def _withdrawn(self) -> ports.End:
+        """Return the end of a request that was withdrawn while it waited: by a person, or by
+        shutdown."""
+        if self._lanes.is_closed:
+            return ports.End(status=values.TurnStatus.FAILED, sentence=lanes.CLOSED)
+        return turn_stops.StopSignal().end()
+
+    def _check(self, request: requests.Request) -> None:
+        most = self._services.config.sessions.message_characters
+        if len(request.text) > most:
+            raise errors.BotError(_LONG.format(most=most))
+        is_empty = not (request.text.strip() or request.attachments or request.files)
+        if is_empty and not request.goes_on_with:
+            raise errors.BotError(_EMPTY)
+
+    @contextlib.asynccontextmanager
+    async def _lane(
+        self, request: requests.Request, reply: ports.Reply
+    ) -> AsyncIterator[turn_stops.StopSignal]:
+        """Hold the session's lane; the signal that is given stops the turn when it is set."""
+        turn = self._lanes.turn(
+            request.key,
+            person=request.person.id,
+            request_id=request.id,
+            waiting=reply.queued,
+        )
+        # Before the turn: it may be cancelled when it has the lane and does not know it yet.
+        stop = self._signals[request.key, request.id] = turn_stops.StopSignal()
+        try:
+            async with turn:
+                self._stops[request.key] = stop
+                stop.is_restart = self._lanes.is_closed and not stop.is_set()
+                stop.goes_on = self._services.hosts.outlives_bot
+                if (task := asyncio.current_task()) is not None:
+                    self._tasks.add(task)
+                try:
+                    yield stop
+                finally:
+                    del self._stops[request.key]
+                    self._tasks -= {task}
+        finally:
+            # Requests without an id of their own share one.
+            if self._signals.get((request.key, request.id)) is stop:
+                del self._signals[request.key, request.id]
+
+    @contextlib.asynccontextmanager
+    async def _to_ourselves(self, key: values.SessionKey) -> AsyncIterator[None]:
+        """Stop the session's turn, and hold its lane before all that wait."""
+        await self.stop(key)
+        async with self._lanes.turn(key, person="", waiting=lambda _: None, is_first=True):
+            yield
+
+    async def _let_go(self, key: values.SessionKey, *, files: bool) -> None:
+        address = values.text(key)
+        if files:
+            await self._services.hosts.forget(address)
+        else:
+            await self._services.hosts.release(address)
+
+
+def _stopped(stop: turn_stops.StopSignal | None) -> bool:
+    """Let a person end a turn; says whether it was still on."""
+    if stop is None or stop.is_set():
+        return False
+    stop.is_restart = False
+    stop.set()
+    return True

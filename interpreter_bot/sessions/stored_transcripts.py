@@ -1,0 +1,195 @@
+"""The model's memory of a session, stored turn by turn.
+
+Each turn stores the messages it added, or all of them if older ones were summarised in it. A
+turn that was cut off, by the death of the bot or before the model was asked, stored none: it is
+described from its record instead.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from interpreter_bot import values
+from interpreter_bot.agent import (
+    chat_messages,
+    context_windows,
+    observations,
+    picture_selection,
+    transcripts,
+)
+from interpreter_bot.store import databases, records
+from interpreter_bot.text import output_screens
+
+_log = logging.getLogger(__name__)
+
+_MOST_TURNS: Final = 100
+# The number of turns left out at a time: each time, the servers' caches of all that follows are
+# lost.
+_BATCH: Final = 50
+_PART_CHARACTERS: Final = 1500
+_TURN_CHARACTERS: Final = 12_000
+_CUT_OFF: Final = {
+    values.TurnStatus.INTERRUPTED: (
+        "This turn was cut off before its end, because the bot was restarted."
+    ),
+    values.TurnStatus.STOPPED: "The person stopped this turn before anything came of it.",
+    values.TurnStatus.FAILED: "This turn failed before anything came of it: {answer}",
+}
+RESET: Final[Mapping[str, Any]] = {"messages": [], "is_whole": True}
+"""The stored memory of a turn in which everything was forgotten."""
+
+
+async def load(database: databases.Database, *, before: int) -> list[chat_messages.Message]:
+    """Load the messages of a session before one of its turns.
+
+    Args:
+        database: where they are stored.
+        before: id of the turn.
+    """
+    turn = await database.turns.get(before)
+    if turn is None:
+        return []
+    count = await database.turns.count(turn.session_id, before=before)
+    most = count - _BATCH * -(-max(count - _MOST_TURNS, 0) // _BATCH)
+    turns = await database.turns.of_session(turn.session_id, most=most, before=before)
+    ids = [turn.id for turn in turns]
+    parts = await database.parts.of_turns(ids, only=records.PartKind.MEMORY)
+    # The other values are the pictures that it refers to.
+    kept = {part.turn_id: part.detail for part in parts if part.output is None}
+    entries: list[chat_messages.Message] = []
+    for turn in turns:
+        detail = kept.get(turn.id)
+        if detail is None:
+            # Cut-off turns count too: people refer to them.
+            if turn.status in _CUT_OFF:
+                entries += await _of_cut_off(database, turn)
+            continue
+        if detail.get("is_whole"):
+            entries = []
+        entries += _decoded(detail)
+    return await _with_pictures(entries, database)
+
+
+async def _with_pictures(
+    entries: list[chat_messages.Message], database: databases.Database
+) -> list[chat_messages.Message]:
+    """Load the pictures that a model may be shown again."""
+    newest = picture_selection.all_of(entries)[-picture_selection.MOST :]
+    loaded = {one.sha256: await database.files.load(one.sha256) for one in newest}
+    return picture_selection.fill(entries, {name: data for name, data in loaded.items() if data})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TurnMemory:
+    """What a turn adds to the model's memory, while it grows.
+
+    Attributes:
+        transcript: of the session, with this turn.
+        earlier: the messages before this turn.
+        was_whole: older messages were replaced before this bot went on with the turn.
+    """
+
+    transcript: transcripts.Transcript
+    earlier: tuple[chat_messages.Message, ...]
+    was_whole: bool = False
+
+    @property
+    def _own(self) -> tuple[bool, tuple[chat_messages.Message, ...]]:
+        """Whether older messages were replaced, so that all are stored anew; what is stored."""
+        entries, count = self.transcript.entries, len(self.earlier)
+        is_whole = self.was_whole or entries[:count] != self.earlier
+        return is_whole, entries if is_whole else entries[count:]
+
+    def detail(self) -> dict[str, Any]:
+        """Return the memory to be stored."""
+        is_whole, own = self._own
+        return {"messages": [chat_messages.to_dict(one) for one in own], "is_whole": is_whole}
+
+    def shown_pictures(self) -> list[values.Image]:
+        """Return the pictures to be stored beside `detail`, which holds their digests."""
+        found = picture_selection.all_of(self._own[1])
+        return [values.Image(mime=one.mime, data=one.data) for one in found if one.data]
+
+
+async def new_memory(database: databases.Database, *, before: int) -> TurnMemory:
+    """Begin the memory of a turn.
+
+    Args:
+        database: where what was said before is stored.
+        before: id of the turn.
+    """
+    transcript = transcripts.Transcript(await load(database, before=before))
+    return TurnMemory(transcript, transcript.entries)
+
+
+async def restored_memory(
+    database: databases.Database, detail: Mapping[str, Any], *, before: int
+) -> TurnMemory:
+    """Go on with the memory of a turn that another bot began; its last calls may be unanswered.
+
+    Args:
+        database: where what was said before is stored.
+        detail: as `TurnMemory.detail` gave it.
+        before: id of the turn.
+    """
+    is_whole = bool(detail.get("is_whole"))
+    begun = TurnMemory(transcripts.Transcript(), ())
+    if not is_whole:
+        begun = await new_memory(database, before=before)
+    own = await _with_pictures(_decoded(detail), database)
+    transcript = transcripts.Transcript([*begun.earlier, *own], goes_on=True)
+    return TurnMemory(transcript, begun.earlier, was_whole=is_whole)
+
+
+def of_code(
+    code: str, shown: Iterable[values.Output], finished: values.Finished, most_characters: int
+) -> list[chat_messages.Message]:
+    """Describe to a model code that the person ran without it."""
+    screen = output_screens.Screen()
+    for output in shown:
+        screen.show(output)
+    ran = context_windows.shorten(code, most_characters)
+    text = observations.execution(screen.outputs, finished, most_characters)
+    return [
+        chat_messages.UserMessage(
+            f"[The person ran this code in the same kernel, without you:]\n```python\n{ran}\n```\n"
+            f"[It showed:]\n{text}",
+            is_ours=True,
+        )
+    ]
+
+
+def _decoded(kept: Mapping[str, Any]) -> list[chat_messages.Message]:
+    try:
+        return [chat_messages.from_dict(one) for one in kept["messages"]]
+    except (ValueError, KeyError, TypeError):
+        _log.exception("what was kept of a turn cannot be read")
+        return []
+
+
+async def _of_cut_off(
+    database: databases.Database, turn: records.Turn
+) -> Sequence[chat_messages.Message]:
+    parts = await database.parts.of_turn(turn.id)
+    lines = []
+    for part in parts:
+        text = context_windows.shorten(part.text, _PART_CHARACTERS)
+        if part.kind is records.PartKind.CODE:
+            lines.append(f"Code that was run:\n{text}")
+        elif part.kind is records.PartKind.TEXT:
+            lines.append(f"You had said: {text}")
+        elif part.kind is records.PartKind.NOTICE:
+            lines.append(f"The person was told: {text}")
+        elif part.output is not None and part.output.plain:
+            lines.append(
+                f"It showed: {context_windows.shorten(part.output.plain, _PART_CHARACTERS)}"
+            )
+    text = context_windows.shorten("\n".join(lines), _TURN_CHARACTERS)
+    why = _CUT_OFF[turn.status].format(answer=turn.answer)
+    remark = chat_messages.UserMessage(
+        "[" + "\n".join(filter(None, (text, why))) + "]", is_ours=True
+    )
+    return [chat_messages.UserMessage(turn.request), remark] if turn.request else [remark]

@@ -1,0 +1,295 @@
+"""Turns that go on in another bot than the one that began them.
+
+While a turn runs in a host that outlives the bot, its row holds its progress: what the model was
+told and said, and what was known of its code. The next bot finds the turn without an owner, follows
+the execution that ran, or asks the model again what had been asked, and goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from interpreter_bot import errors, values
+from interpreter_bot.hosts import ports as host_ports
+from interpreter_bot.sessions import (
+    ports,
+    requests,
+    stored_transcripts,
+    turn_environments,
+    turn_recording,
+)
+from interpreter_bot.store import databases, records
+from interpreter_bot.text import output_screens
+
+_log = logging.getLogger(__name__)
+
+_MOST_CHARACTERS: Final = 3000
+_CUT: Final = "\n… (the rest is in this conversation's history)"
+_FILES: Final = "Files were made: {names}."
+_ASKED: Final = "The code waits for input, which can be given nowhere any more: {prompt}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What is known of a turn that runs, as it stands in its row.
+
+    Attributes:
+        is_code: it runs a person's own code, without a model.
+        model: title of the model that is asked.
+        memory: `stored_transcripts.TurnMemory.detail` until now.
+        mark: of the files before its first code; empty if none ran.
+        kernel_id: of the kernel that ran its code; empty if none did.
+        approval: whether a person is asked before its code runs.
+    """
+
+    is_code: bool
+    model: str = ""
+    memory: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    mark: str = ""
+    kernel_id: str = ""
+    approval: requests.Approval = "never"
+
+    def document(self) -> dict[str, Any]:
+        """Return it as it is stored."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def of(cls, turn: records.Turn) -> Progress | None:
+        """Read that of a turn; None if there is none, or of another release."""
+        try:
+            return cls(**turn.progress) if turn.progress else None
+        except TypeError:
+            _log.warning("what is known of turn %d cannot be read", turn.id, exc_info=True)
+            return None
+
+    def request(self, turn: records.Turn, key: values.SessionKey) -> requests.Request:
+        """Return the request of the turn, so that it goes on."""
+        return requests.Request(
+            key=key,
+            person=requests.Person(turn.person),
+            text=turn.request,
+            is_code=self.is_code,
+            id=turn.request_id,
+            model=self.model,
+            goes_on_with=turn.id,
+            approval=self.approval,
+        )
+
+    async def take_over(
+        self,
+        environment: turn_environments.SessionEnvironment,
+        database: databases.Database,
+        turn_id: int,
+    ) -> stored_transcripts.TurnMemory | None:
+        """Let an environment go on with the code that ran; return the memory of a model's turn."""
+        environment.mark = self.mark or None
+        environment.kernel_id = self.kernel_id
+        memory = None
+        if not self.is_code:
+            memory = await stored_transcripts.restored_memory(database, self.memory, before=turn_id)
+        if memory is None or memory.transcript.unanswered:
+            # The progress was written with the execution, in one transaction.
+            environment.resumed = (await database.executions.of_turn(turn_id))[-1]
+        return memory
+
+
+async def load(database: databases.Database, turn_id: int) -> tuple[records.Turn, Progress]:
+    """Load a turn that another bot began.
+
+    Raises:
+        StoreError: it is gone, or nothing is known of it.
+    """
+    turn = await database.turns.get(turn_id)
+    progress = Progress.of(turn) if turn is not None else None
+    if turn is None or progress is None:
+        raise errors.StoreError
+    return turn, progress
+
+
+def record_progress(
+    hosts: host_ports.Hosts,
+    recorder: turn_recording.Recorder,
+    environment: turn_environments.SessionEnvironment,
+    memory: stored_transcripts.TurnMemory | None,
+) -> None:
+    """Let a turn's progress be recorded from now on, where another bot can go on with it.
+
+    Args:
+        hosts: where its code runs.
+        recorder: of the turn.
+        environment: of the turn.
+        memory: of a model; None where a person's own code is run.
+    """
+
+    def progress() -> dict[str, Any]:
+        return Progress(
+            is_code=memory is None,
+            model=recorder.model,
+            memory=memory.detail() if memory is not None else {},
+            mark=environment.mark or "",
+            kernel_id=environment.kernel_id,
+            approval=environment.approval,
+        ).document()
+
+    if hosts.outlives_bot:
+        recorder.progress = progress
+
+
+GoOn: TypeAlias = Callable[[requests.Request], Awaitable[None]]
+"""Handles a request whose turn goes on, as if it had just come in."""
+
+
+class Resumptions:
+    """Turns of bots that are gone, until they have gone on.
+
+    Each waits for its platform: without that, nobody would see how it goes on.
+
+    Args:
+        handle: handles a request.
+        notify: notifies people.
+    """
+
+    def __init__(
+        self,
+        handle: Callable[[requests.Request, ports.Reply], Awaitable[object]],
+        notify: Callable[[values.SessionKey, str], Awaitable[object]],
+    ) -> None:
+        self._handle = handle
+        self._notify = notify
+        self._platforms: dict[str, GoOn] = {}
+        self._waiting: list[requests.Request] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def open_platform(self, platform: str, go_on: GoOn | None) -> None:
+        """Let turns of a platform go on from now on; by None, people are notified at their end."""
+        self._platforms[platform] = go_on or self._go_on_unseen
+        waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            self.add(request)
+
+    def add(self, request: requests.Request) -> None:
+        """Go on with a turn as soon as its platform is there."""
+        go_on = self._platforms.get(request.key.platform)
+        if go_on is None:
+            self._waiting.append(request)
+            return
+        going_on = self._logged(go_on, request)
+        task = asyncio.create_task(going_on, name=f"go on with turn {request.goes_on_with}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Wait for those that go on; the others wait for the next bot."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _go_on_unseen(self, request: requests.Request) -> None:
+        reply = LateReply(functools.partial(self._notify, request.key))
+        await self._handle(request, reply)
+        await reply.send()
+
+    async def _logged(self, go_on: GoOn, request: requests.Request) -> None:
+        try:
+            try:
+                await go_on(request)
+            except errors.BotError as error:
+                # Such as where the bot may answer only what was just asked.
+                _log.info("a turn cannot go on in its place", exc_info=error)
+                await self._go_on_unseen(request)
+        except Exception:
+            # Of one turn; it is found again by the next bot.
+            _log.exception("turn %d did not go on", request.goes_on_with)
+
+
+class LateReply:
+    """A reply where no message can be gone on with: people get one notification at the end.
+
+    Args:
+        tell: sends a notification.
+    """
+
+    def __init__(self, tell: Callable[[str], Awaitable[object]]) -> None:
+        self._tell = tell
+        self._sentences: list[str] = []
+        self._words = ""
+        self._screen = output_screens.Screen()
+        self._names: list[str] = []
+        self._end: ports.End | None = None
+
+    async def send(self) -> None:
+        """Send what the reply came to, once it has ended."""
+        parts = [*self._sentences]
+        plain = "".join(one.plain for one in self._screen.outputs).strip()
+        if plain:
+            parts.append(f"```\n{plain[:_MOST_CHARACTERS].replace('```', '` ` `')}\n```")
+        if self._names:
+            parts.append(_FILES.format(names=", ".join(dict.fromkeys(self._names))))
+        if self._end is not None:
+            parts += [self._end.text or self._words, self._end.sentence]
+        text = "\n\n".join(filter(None, parts))
+        await self._tell(text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + _CUT)
+
+    def queued(self, ahead: int) -> None:
+        """Ignore it."""
+
+    def started(self) -> None:
+        """Ignore it."""
+
+    def step(self, number: int) -> None:
+        """What the model says from now on replaces what it said."""
+        self._words = ""
+
+    def progress(self, text: str, share: float | None) -> None:
+        """Ignore it."""
+
+    def text(self, delta: str) -> None:
+        """Note the model's words."""
+        self._words += delta
+
+    def writing(self, delta: str) -> None:
+        """Ignore it."""
+
+    async def approve(self, cell: int, code: str) -> str | None:
+        """Refuse: nobody can be asked."""
+        return None
+
+    def code(self, cell: int, code: str) -> None:
+        """What earlier code showed was for the model."""
+        self._screen = output_screens.Screen()
+
+    def output(self, cell: int, output: values.Output) -> None:
+        """Note an output."""
+        self._screen.show(output)
+
+    async def ask(self, cell: int, request: values.InputRequested) -> str:
+        """Refuse: nobody can answer."""
+        raise errors.BotError(_ASKED.format(prompt=request.prompt))
+
+    def finished(self, cell: int, finished: values.Finished) -> None:
+        """Note what the code came to, where it did not end well."""
+        if finished.reason:
+            self._sentences.append(finished.reason)
+
+    def announcement(self, cell: int, text: str) -> None:
+        """Note a sentence."""
+        self._sentences.append(text)
+
+    def save(self, cell: int, name: str) -> ports.FileWriter | None:
+        """Return no writer: files stay where they are."""
+        return None
+
+    def artifact(self, cell: int, artifact: values.Artifact) -> None:
+        """Note the name of a file."""
+        self._names.append(artifact.name)
+
+    def usage(self, spent: values.Usage) -> None:
+        """Ignore it."""
+
+    def ended(self, end: ports.End) -> None:
+        """Note the end."""
+        self._end = end

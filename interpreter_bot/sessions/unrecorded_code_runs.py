@@ -1,0 +1,151 @@
+"""Runs of code without turn, lane or store, for `exec`: attachments in, outputs and files out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable, Iterable, Sequence
+from typing import Final
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.hosts import execution_runs
+from interpreter_bot.hosts import ports as host_ports
+from interpreter_bot.sessions import artifact_collection, ports, turn_environments
+
+_log = logging.getLogger(__name__)
+
+_ENDED: Final = "The run was ended before this cell was over."
+_STOPPED: Final = "Stopped."
+_UNWATCHED: Final = "Nobody watches any more."
+
+
+class UnrecordedCodeRun:
+    """The cells of one session, run one after the other."""
+
+    def __init__(
+        self,
+        hosts: host_ports.Hosts,
+        key: str,
+        *,
+        limits: settings.Limits,
+        audience: ports.OutputSink,
+    ) -> None:
+        self._hosts = hosts
+        self._key = key
+        self._limits = limits
+        self._audience = audience
+        self._running = ""
+        self._announced = ""
+        self._task: asyncio.Task[values.Finished] | None = None
+        self._fault: Exception | None = None
+
+    async def attach(self, attachments: Iterable[tuple[str, AsyncIterable[bytes]]]) -> None:
+        """Put files into the workspace.
+
+        Args:
+            attachments: (name, contents). A name that is taken or cannot be used is changed, which
+                is announced with the first cell.
+
+        Raises:
+            WorkspaceError: one is refused.
+        """
+        workspace = await self._hosts.workspace(self._key)
+        for name, chunks in attachments:
+            info = await workspace.put(name, chunks)
+            if info.name != name:
+                told = f"An attachment is called {info.name}, as its own name cannot be had."
+                self._audience.announcement(0, told)
+
+    async def run(self, cells: Sequence[str]) -> bool:
+        """Run all cells, also after one that failed; return True if every one ended ok."""
+        async with self._hosts.lease(self._key) as lease:
+            return await self._run_all(lease, cells)
+
+    async def _run_all(self, lease: host_ports.Lease, cells: Sequence[str]) -> bool:
+        is_all_ok = True
+        for number, code in enumerate(cells):
+            try:
+                finished = await self._run(lease, number, code)
+            except errors.BotError as error:
+                _log.info("cell %d was refused", number, exc_info=error)
+                finished = values.Finished(values.Ending.REFUSED, 0.0, str(error))
+            except BaseException:
+                # Every cell gets its end, however the run ends.
+                self._give_up(range(number, len(cells)))
+                raise
+            self._audience.finished(number, finished)
+            is_all_ok = is_all_ok and finished.ending is values.Ending.OK
+        return is_all_ok
+
+    async def stop(self) -> None:
+        """Stop the cell that runs now; later ones go on."""
+        if self._running:
+            await self._hosts.stop(self._running, _STOPPED)
+
+    def _give_up(self, numbers: Sequence[int]) -> None:
+        """Report the end of the cell that was running, and of those that never will."""
+        ending = values.Ending.STOPPED
+        for number in numbers:
+            self._audience.finished(number, values.Finished(ending, 0.0, _ENDED))
+            ending = values.Ending.REFUSED
+
+    async def _run(self, lease: host_ports.Lease, number: int, code: str) -> values.Finished:
+        """Run one cell.
+
+        Raises:
+            BotError: it was not run.
+        """
+        if not self._hosts.is_sandboxed:
+            self._audience.announcement(number, turn_environments.UNSANDBOXED)
+        workspace = await self._hosts.workspace(self._key)
+        kernel = await lease.kernel()
+        if kernel.announcement and kernel.id != self._announced:
+            self._announced = kernel.id
+            self._audience.announcement(number, kernel.announcement)
+        # After taking the kernel, which changes the files' owner; that is no change by the code.
+        mark = await workspace.mark()
+        finished = await self._execute(kernel, number, code)
+        collector = artifact_collection.ArtifactCollector(
+            workspace, self._audience, limits=self._limits
+        )
+        await collector.collect(number, mark)
+        return finished
+
+    async def _execute(self, kernel: host_ports.Kernel, number: int, code: str) -> values.Finished:
+        def show(output: values.Output) -> None:
+            # The kernel's listener could not handle this exception, and would wait for the end.
+            if self._fault is None:
+                try:
+                    self._audience.output(number, output)
+                except Exception as error:
+                    self._lose_audience(error)
+
+        async def ask(request: values.InputRequested) -> str:
+            try:
+                return await self._audience.ask(number, request)
+            except errors.BotError:
+                raise
+            except Exception as error:
+                self._lose_audience(error)
+                raise errors.BotError(_UNWATCHED) from error
+
+        self._running = execution_runs.new_id()
+        running = execution_runs.run(
+            self._hosts, kernel, code, show=show, ask=ask, execution_id=self._running
+        )
+        self._task = asyncio.create_task(running, name=f"cell {number}")
+        try:
+            finished = await self._task
+        except asyncio.CancelledError:
+            if self._fault is None:
+                raise
+        finally:
+            self._running = ""
+        if self._fault is not None:
+            raise self._fault
+        return finished
+
+    def _lose_audience(self, error: Exception) -> None:
+        self._fault = error
+        if self._task is not None:
+            self._task.cancel()

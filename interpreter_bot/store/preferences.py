@@ -1,0 +1,74 @@
+"""Choices: what platforms, workspaces, channels and people set for themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from interpreter_bot import values
+from interpreter_bot.store import columns, schema, transactions
+
+_T = schema.CHOICES
+_WHERE = (_T.c.platform, _T.c.workspace, _T.c.channel, _T.c.person)
+
+
+class Preferences:
+    """Table of choices: per scope, a JSON value by name."""
+
+    def __init__(self, begin: transactions.Transactions) -> None:
+        self._begin = begin
+
+    async def put(self, scope: values.Scope, name: str, value: object) -> None:
+        """Set a choice, replacing the former one of that very scope.
+
+        Args:
+            value: any JSON value except None.
+        """
+        if value is None:
+            raise ValueError("None is no choice: remove it instead")
+        fields = {"value": value, "changed": columns.now()}
+        insert = self._begin.insert(_T).values(name=name, **_columns(scope), **fields)
+        statement = insert.on_conflict_do_update(
+            index_elements=[_T.c.name, *_WHERE],
+            set_={field: insert.excluded[field] for field in fields},
+        )
+        async with self._begin.writing() as transaction:
+            await transaction.execute(statement)
+
+    async def remove(self, scope: values.Scope, name: str) -> None:
+        """Delete the choice of that very scope; that of a wider scope applies again."""
+        condition = [_T.c.name == name, *_is(scope)]
+        async with self._begin.writing() as transaction:
+            await transaction.execute(sa.delete(_T).where(*condition))
+
+    async def effective(self, scope: values.Scope) -> dict[str, Any]:
+        """Return the effective choices in a scope, by name: the narrowest of its scopes wins.
+
+        Wide to narrow: everywhere, platform, workspace, channel, person, person in the channel.
+        """
+        narrow_last = [(column != "").asc() for column in (_T.c.person, *_WHERE[2::-1])]
+        query = sa.select(_T.c.name, _T.c.value).where(*_around(scope)).order_by(*narrow_last)
+        async with self._begin.reading() as transaction:
+            return {row.name: row.value for row in await transaction.execute(query)}
+
+    async def around(self, scope: values.Scope, name: str) -> list[Any]:
+        """Return all values of a name, in that scope and in all around it."""
+        query = sa.select(_T.c.value).where(_T.c.name == name, *_around(scope))
+        async with self._begin.reading() as transaction:
+            return [row.value for row in await transaction.execute(query)]
+
+
+def _columns(scope: values.Scope) -> dict[str, str]:
+    return {column.name: getattr(scope, column.name) for column in _WHERE}
+
+
+def _is(scope: values.Scope) -> list[sa.ColumnElement[bool]]:
+    return [column == getattr(scope, column.name) for column in _WHERE]
+
+
+def _around(scope: values.Scope) -> list[sa.ColumnElement[bool]]:
+    return [
+        sa.or_(column == value, column == "")
+        for column, value in zip(_WHERE, _columns(scope).values(), strict=True)
+    ]

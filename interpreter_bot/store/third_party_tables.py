@@ -1,0 +1,119 @@
+"""Tables that a platform's library keeps in our database, with their secrets encrypted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import types
+from sqlalchemy.ext import asyncio as sa_asyncio
+
+from interpreter_bot import encryption, errors
+from interpreter_bot.store import transactions
+
+_log = logging.getLogger(__name__)
+
+
+class EncryptedText(types.TypeDecorator[str]):
+    """Text that is encrypted in the database, unless it was stored before that was so."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def __init__(self, keys: encryption.KeyRing) -> None:
+        super().__init__()
+        self.keys = keys
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        """Encrypt it."""
+        return None if value is None else self.keys.encrypt(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        """Decrypt it."""
+        return None if value is None else self.keys.decrypt(value)
+
+
+class LibraryTables:
+    """Access of a library to the database, which it asks and writes by itself.
+
+    Attributes:
+        engine: for the library.
+        encrypted: how many rows were encrypted so far that were not, or with an older key.
+    """
+
+    def __init__(self, engine: sa_asyncio.AsyncEngine, keys: encryption.KeyRing) -> None:
+        self.engine = engine
+        self._begin = transactions.Transactions(engine)
+        self.encrypted = 0
+        self._keys = keys
+        if not sa.event.contains(engine.sync_engine, "handle_error", _unwrap):
+            sa.event.listen(engine.sync_engine, "handle_error", _unwrap)
+
+    async def create(self, metadata: sa.MetaData, *, secrets: Collection[str] = ()) -> None:
+        """Create a library's tables where they are missing, and encrypt what is secret in them.
+
+        What was stored in clear, or with an older key, is encrypted with the first one.
+
+        Args:
+            metadata: of tables that the library did not use yet; their primary key is `id`.
+            secrets: names of columns that are encrypted from now on.
+
+        Raises:
+            SettingsError: a key is missing.
+            StoreError: the database cannot be used.
+        """
+        found = {
+            table: [column for column in table.columns if column.name in secrets]
+            for table in metadata.tables.values()
+        }
+        for column in (column for columns in found.values() for column in columns):
+            column.type = EncryptedText(self._keys)
+        former = self.encrypted
+        async with self._begin.writing() as transaction:
+            await transaction.run_sync(metadata.create_all)
+            for table, columns in found.items():
+                if columns:
+                    await transaction.run_sync(_widen, table, secrets)
+                    await self._encrypt(transaction, table, columns)
+        if self.encrypted > former:
+            _log.warning("encrypted %d rows with the first key", self.encrypted - former)
+
+    async def _encrypt(
+        self,
+        transaction: transactions.Transaction,
+        table: sa.Table,
+        columns: Sequence[sa.Column[Any]],
+    ) -> None:
+        raw = [sa.type_coerce(column, sa.Text).label(column.name) for column in columns]
+        # Locked: a token that the library renews meanwhile must not be replaced by the older one.
+        rows = await transaction.execute(sa.select(table.c.id, *raw).with_for_update())
+        for row in rows.mappings().all():
+            texts = [row[column.name] for column in columns if row[column.name] is not None]
+            if not all(map(self._keys.is_current, texts)):
+                secret = {
+                    name: self._keys.decrypt(text)
+                    for name, text in row.items()
+                    if name != "id" and text is not None
+                }
+                update = sa.update(table).where(table.c.id == row["id"]).values(**secret)
+                await transaction.execute(update)
+                self.encrypted += 1
+
+
+def _unwrap(context: sa.ExceptionContext) -> None:
+    """Raise what encryption raised, which SQLAlchemy takes for an error of the statement."""
+    if isinstance(context.original_exception, errors.SettingsError):
+        raise errors.SettingsError(str(context.original_exception)) from context.original_exception
+
+
+def _widen(connection: sa.Connection, table: sa.Table, names: Collection[str]) -> None:
+    """Make room for encrypted text in columns that the library made short; SQLite never minds."""
+    if connection.dialect.name == "sqlite":
+        return
+    quote = connection.dialect.identifier_preparer.quote
+    for there in sa.inspect(connection).get_columns(table.name):
+        if there["name"] in names and getattr(there["type"], "length", None) is not None:
+            altered = f"ALTER COLUMN {quote(there['name'])} TYPE TEXT"
+            connection.execute(sa.text(f"ALTER TABLE {quote(table.name)} {altered}"))

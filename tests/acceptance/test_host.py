@@ -1,0 +1,199 @@
+"""A host in a process of its own: found or started by bots, outliving those that are killed."""
+
+import asyncio
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.hosts import host_processes
+
+pytestmark = pytest.mark.kernel
+
+CELL = """
+import time
+kept = 'still here'
+for n in range(12):
+    print('tick', n, flush=True)
+    time.sleep(0.1)
+"""
+# A bot that says which events it heard, and would listen to the end.
+BOT = """
+import asyncio, json, sys
+from interpreter_bot import settings
+from interpreter_bot.hosts import host_processes
+config = settings.Settings.model_validate_json(sys.argv[1])
+def show(output, number):
+    print(json.dumps([number, output.plain]), flush=True)
+async def main():
+    async with host_processes.open_host(config, may_start=True) as host:
+        async with host.lease("a") as lease:
+            kernel = await lease.kernel()
+            await kernel.execute(sys.argv[2], execution_id="e1", show=show)
+asyncio.run(main())
+"""
+
+
+# A whole bot, which runs one cell in a session of its store.
+WHOLE_BOT = """
+import asyncio, sys
+from interpreter_bot import errors, settings, values
+from interpreter_bot.app import service_startup
+from interpreter_bot.sessions import requests
+from tests.fakes import replies
+config = settings.Settings.model_validate_json(sys.argv[1])
+async def main():
+    opening = service_startup.open_conversations(config, {}, kernels_outlive=True)
+    async with opening as service:
+        key, person = values.SessionKey("console", thread="t"), requests.Person("you")
+        reply = replies.Reply()
+        asked = requests.Request(key=key, person=person, text=sys.argv[2], is_code=True)
+        await service.handle(asked, reply)
+        print("".join(output.plain for output in reply.of("output")), flush=True)
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def config(tmp_path, short_path):
+    return settings.Settings(
+        kernels=settings.Kernels(preload=(), spares=0),
+        paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
+        host=settings.Host(mode="own", linger_seconds=20),
+    )
+
+
+@pytest.fixture
+def killed(config):
+    """What a bot had heard of a cell until it was killed in the middle of it."""
+    bot = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            BOT,
+            config.model_dump_json(include={"kernels", "paths", "host"}),
+            CELL,
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "SLACK_BOT_TOKEN": "xoxb-secret", "OPENAI_API_KEY": "sk-secret"},
+    )
+    heard = [json.loads(bot.stdout.readline()) for _ in range(4)]
+    os.kill(bot.pid, signal.SIGKILL)
+    bot.communicate()
+    return heard
+
+
+def whole_bot(config, code):
+    """Start a bot that runs a cell; returns its process."""
+    groups = {"kernels", "paths", "host", "local"}
+    return subprocess.Popen(
+        [sys.executable, "-c", WHOLE_BOT, config.model_dump_json(include=groups), code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "SLACK_BOT_TOKEN": "xoxb-secret", "OPENAI_API_KEY": "sk-secret"},
+    )
+
+
+def test_variables_outlive_a_bot_that_is_killed_and_end_with_one_that_ends(config):
+    with whole_bot(
+        config, "kept = 7\nopen('ready', 'w').close()\nimport time; time.sleep(1)"
+    ) as first:
+        while not list(config.paths.data.glob("workspaces/*/data/ready")):
+            assert first.poll() is None
+            time.sleep(0.02)
+        first.kill()
+    with whole_bot(config, "print(kept)") as second:
+        assert second.communicate(timeout=60)[0].strip() == "7"
+        assert second.returncode == 0
+    assert not list(host_processes.directory(config.paths).glob("*.sock")), "its host went on"
+
+
+async def test_bot_that_fails_ends_its_host(config):
+    with pytest.raises(ZeroDivisionError):
+        async with host_processes.open_host(config, may_start=True):
+            raise ZeroDivisionError
+    with pytest.raises(errors.KernelError):
+        await host_processes.status(config.paths)
+
+
+async def test_host_that_was_killed_is_replaced_and_says_what_it_lost(config):
+    shown = []
+    async with host_processes.open_host(config, may_start=True) as host, host.lease("a") as lease:
+        running = asyncio.create_task(
+            (await lease.kernel()).execute(
+                CELL, execution_id="e1", show=lambda output, number: shown.append(number)
+            )
+        )
+        async with asyncio.timeout(20):
+            while len(shown) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        first = await host_processes.status(config.paths)
+        os.kill(first.pid, signal.SIGKILL)
+        end = await running
+        assert (end.finished.ending, end.finished.kernel_lost) == (values.Ending.CRASHED, True)
+        second = await host_processes.status(config.paths)
+        assert second.pid != first.pid
+        assert shown == list(range(1, len(shown) + 1))
+        kernel = await lease.kernel()
+        end = await kernel.execute("kept = 1", execution_id="e2", show=lambda *_: None)
+        assert end.finished.ending is values.Ending.OK
+        names = {path.name for path in host_processes.directory(config.paths).glob("*.sock")}
+        assert names == {"host.sock", f"{second.pid}.sock"}
+
+
+async def test_host_that_cannot_start_says_why(config):
+    wrong = settings.Kernels(python=config.paths.data / "no-python", preload=(), spares=0)
+    made = config.model_copy(update={"kernels": wrong})
+    with pytest.raises(errors.KernelStartError, match="no-python"):
+        async with host_processes.open_host(made, may_start=True):
+            pass
+
+
+async def test_none_is_started_where_one_is_only_looked_for(config):
+    with pytest.raises(errors.KernelError):
+        async with host_processes.open_host(config, may_start=False):
+            pass
+
+
+def environment(pid):
+    """The variables of a process; empty where there is none, or it has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+async def test_killed_bot_loses_no_line_and_no_variable(config, killed):
+    shown = [tuple(one) for one in killed]
+    began = time.monotonic()
+    first = None
+    async with host_processes.open_host(config, may_start=True) as host:
+
+        def show(output, number):
+            nonlocal first
+            first = first or time.monotonic() - began
+            shown.append((number, output.plain))
+
+        end = await host.follow("e1", after=shown[-1][0], show=show, ask=None)
+        assert end.finished.ending is values.Ending.OK
+        assert "".join(text for _, text in shown) == "".join(f"tick {n}\n" for n in range(12))
+        assert [number for number, _ in shown] == list(range(1, len(shown) + 1))
+        assert first < 2
+        pid = (await host_processes.status(config.paths)).pid
+        assert b"secret" not in environment(pid)
+        async with host.lease("a") as lease:
+            later = []
+            await (await lease.kernel()).execute(
+                "print(kept)", execution_id="e2", show=lambda output, _: later.append(output.plain)
+            )
+        assert later == ["still here\n"]
+        host.acknowledge("e1")
+    assert environment(pid) == b"", "the host outlived an orderly end"
+    assert not list(host_processes.directory(config.paths).glob("*.sock"))

@@ -1,0 +1,46 @@
+"""`interpreter-bot rotate-keys`, as an operator calls it."""
+
+import asyncio
+import os
+import subprocess
+import sys
+
+from slack_sdk.oauth.installation_store import Installation
+
+from interpreter_bot import encryption, settings
+from interpreter_bot.platforms.slack import installations
+from interpreter_bot.store import engines, third_party_tables
+
+
+async def install(data, *, token=""):
+    """Store a token if one is given; return the stored one."""
+    ring = encryption.KeyRing("", data / "keys")
+    engine = engines.make(engines.parse(engines.default(data)))
+    tables = third_party_tables.LibraryTables(engine, ring)
+    store = await installations.store(settings.Slack(client_id="1.2"), tables)
+    if token:
+        given = {"app_id": "A1", "bot_id": "B1", "bot_user_id": "U2", "bot_token": token}
+        await store.async_save(Installation(user_id="U1", team_id="T1", **given))
+    found = await store.async_find_bot(enterprise_id=None, team_id="T1")
+    await engine.dispose()
+    return found.bot_token, tables.encrypted
+
+
+def test_keys_are_rotated_and_a_missing_one_is_said(tmp_path):
+    asyncio.run(install(tmp_path, token="xoxb-1"))
+    [old] = (tmp_path / "keys").read_text().split()
+    variables = {**os.environ, "INTERPRETER_BOT_PATHS__DATA": str(tmp_path)}
+    command = [sys.executable, "-m", "interpreter_bot", "rotate-keys"]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    assert "2 installations of Slack encrypted anew" in done.stdout
+    new, kept = (tmp_path / "keys").read_text().split()
+    assert kept == old
+    assert new not in done.stdout + done.stderr
+    (tmp_path / "keys").write_text(new)
+    assert asyncio.run(install(tmp_path)) == ("xoxb-1", 0)
+    (tmp_path / "keys").write_text(old)
+    refused = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "Put it back there" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert (tmp_path / "keys").read_text() == old

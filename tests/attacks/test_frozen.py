@@ -1,0 +1,131 @@
+"""Code that would go on when nobody uses its session any more: in threads, children, by signals."""
+
+import asyncio
+import os
+import pathlib
+import tempfile
+import time
+
+import pytest
+import pytest_asyncio
+
+from interpreter_bot.kernels import kernel_loss_reasons, watchdog_loop
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+COUNT = """
+def count(name):
+    while True:
+        with open(f"/mnt/data/{name}", "a") as file: file.write("x")
+        time.sleep(0.01)
+threading.Thread(target=count, args=("thread",), daemon=True).start()
+if os.fork() == 0:
+    os.setsid()
+    count("child")
+stopped = subprocess.Popen(["/bin/sleep", "99"])
+stopped.send_signal(signal.SIGSTOP)
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=["auto", "off"])
+async def shared_bot(request):
+    """A bot of our own that freezes by control groups, where there are any, and by signals."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(dir="/tmp") as name:
+        patch.setattr(watchdog_loop, "_FROZEN_TICKS", 2)
+        os.chmod(name, 0o755)
+        options = {"spares": 0, "preload": (), "freeze_seconds": 0}
+        async with boxes.Bot.open(pathlib.Path(name), groups=request.param, **options) as bot:
+            yield bot
+
+
+@pytest.fixture
+def freeze(bot, key_of):
+    """Freeze the test's session as the watchdog does once it is idle."""
+
+    async def freeze_one():
+        await bot.pool.live[key_of()].kernel.freeze()
+        await asyncio.sleep(0.3)
+
+    return freeze_one
+
+
+async def test_what_a_cell_left_running_stops_and_goes_on_with_the_next(run, files, freeze):
+    await run(boxes.code(COUNT))
+    folder = (await files()).directory
+
+    def sizes():
+        files = [folder / name for name in ("thread", "child")]
+        return [file.stat().st_size if file.exists() else 0 for file in files]
+
+    before = sizes()
+    assert await boxes.until(lambda: all(map(int.__lt__, before, sizes())))
+    await freeze()
+    before = sizes()
+    await asyncio.sleep(0.5)
+    assert sizes() == before
+    ran = await run("print(open(f'/proc/{stopped.pid}/stat').read().split()[2])")
+    assert ran.word == "T", "it was stopped before"
+    assert await boxes.until(lambda: all(map(int.__lt__, before, sizes())))
+
+
+async def test_a_frozen_kernel_answers_soon(run, freeze):
+    await run("x = 1")
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        await run("x")
+        usual = time.perf_counter() - began
+        await freeze()
+        began = time.perf_counter()
+        assert (await run("x")).plain == "1"
+        took.append(time.perf_counter() - began - usual)
+    assert min(took) < 0.005, took
+
+
+async def test_a_frozen_session_ends_at_once_with_everything_in_it(bot, run, key_of, freeze):
+    await run(boxes.code(COUNT))
+    pids = bot.pids(key_of())
+    assert len(pids) >= 4
+    await freeze()
+    async with asyncio.timeout(5):
+        await bot.pool.release(key_of())
+    assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)))
+
+
+async def test_code_cannot_wake_itself(bot, run, key_of, freeze):
+    # A timer's signal is the kernel's own, and reaches a process that is stopped.
+    await run(
+        boxes.code("""
+        def spin():
+            while True: pass
+        threading.Thread(target=spin, daemon=True).start()
+        # Linux arms no timer anew whose signal would be ignored.
+        signal.signal(signal.SIGCONT, lambda *_: None)
+        timer = ctypes.c_void_p()
+        event = struct.pack("QiixxQ40x", 0, signal.SIGCONT, 0, 0)
+        call("timer_create", 1, event, ctypes.byref(timer))
+        every = struct.pack("qqqq", 0, 50_000_000, 0, 50_000_000)
+        call("timer_settime", timer, 0, every, None)
+        """)
+    )
+    launched = bot.pool.live[key_of()]
+    await asyncio.sleep(0.3)
+    await freeze()
+    usage = launched.provisioner.usage()
+    before = usage.cpu_seconds()
+    has_moved = await boxes.until(
+        lambda: not launched.kernel.is_alive or usage.cpu_seconds() > before + 0.1,
+        0.5 if bot.has_groups else 30,
+    )
+    assert has_moved is not bot.has_groups
+    if has_moved:
+        assert await boxes.until(lambda: not launched.kernel.is_alive, 20)
+        assert launched.kernel.loss_reason == kernel_loss_reasons.RESTLESS
+
+
+async def test_a_frozen_session_ends_with_the_fork_server(bot, run, key_of, freeze):
+    await run(boxes.code(COUNT))
+    pids = bot.pids(key_of())
+    await freeze()
+    bot.pool._host.host_context.server._process.kill()
+    assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)))

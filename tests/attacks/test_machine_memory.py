@@ -1,0 +1,84 @@
+"""The memory of the machine as a whole, and kernel objects that are counted for nobody."""
+
+import asyncio
+import types
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.kernels import kernel_loss_reasons, memory_reserve
+from tests.attacks import boxes
+
+pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+Ending = values.Ending
+MIB = boxes.MIB
+LOCKS = """
+files = [open(f"/mnt/data/{{n}}", "w") for n in range(20)]
+for file in files:
+    for at in range({each}): fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * at)
+time.sleep({seconds})
+"""
+
+
+async def test_more_locks_than_analysis_needs_end_the_session(run):
+    ran = await run(boxes.code(LOCKS.format(each=700, seconds=8)))
+
+    assert ran.ending is Ending.STOPPED
+    assert ran.finished.reason.startswith(kernel_loss_reasons.TOO_MANY_LOCKS)
+
+
+async def test_processes_that_share_their_memory_hold_it_once(bot, run, key_of):
+    await run("x = bytearray(100 << 20)")
+    before = bot.pool.live[key_of()].provisioner.usage().strain().held_bytes
+
+    await run(
+        boxes.code("""
+        for _ in range(4):
+            if os.fork() == 0: time.sleep(60)
+    """)
+    )
+
+    after = bot.pool.live[key_of()].provisioner.usage().strain().held_bytes
+    assert after - before < 60 * MIB
+
+
+async def test_many_locks_are_no_attack(run):
+    ran = await run(boxes.code(LOCKS.format(each=100, seconds=1.5)))
+
+    assert ran.ending is Ending.OK
+
+
+# What the thief does, and what of it the host's kernel would hold for itself.
+THIEVES = {
+    "what it holds": ("x = bytearray()\nwhile True: x += bytes(4 << 20); time.sleep(0.1)", 0),
+    "the kernel's own memory": ("while True: os.stat('/mnt/data'); os.listdir('/usr/bin')", 1),
+}
+
+
+@pytest.mark.parametrize("what", THIEVES)
+async def test_only_who_takes_the_memory_of_the_machine_ends(short_path, monkeypatch, what):
+    """Sessions are real; that of the machine which their bot sees shrinks while the thief runs."""
+    steal, by_kernel = THIEVES[what]
+    taken = types.SimpleNamespace(bytes=0, thief=None)
+
+    def machine():
+        if taken.thief is None:
+            return memory_reserve.MachineMemory(1 << 30, 0)
+        taken.bytes += 8 * MIB if taken.thief.is_alive else 0
+        return memory_reserve.MachineMemory(150 * MIB - taken.bytes, taken.bytes * by_kernel)
+
+    monkeypatch.setattr(memory_reserve, "machine_memory", machine)
+    limits = boxes.LIMITS.model_copy(update={"memory_reserve_bytes": 100 * MIB})
+    async with boxes.Bot.open(short_path, limits, preload=(), spares=0) as bot:
+        await bot.run("x = bytearray(150 << 20)", key="idle")
+        bystander = "x = bytearray(90 << 20)\nfor _ in range(600_000_000): pass"
+        computing = asyncio.create_task(bot.run(bystander, key="bystander", seconds=6))
+        await bot.run("1", key="thief")
+        await asyncio.sleep(1)
+        taken.thief = bot.pool.live["thief"].kernel
+        stolen = await bot.run(boxes.code(steal), key="thief")
+
+        assert stolen.ending is Ending.OUT_OF_MEMORY
+        assert stolen.finished.reason.startswith(kernel_loss_reasons.MEMORY_SHORT)
+        assert (await computing).ending in (Ending.OK, Ending.TIMED_OUT)
+        assert (await bot.run("len(x) >> 20", key="idle")).plain == "150"

@@ -1,0 +1,480 @@
+"""What every host promises to sessions: the one in this process, and whatever stands for another.
+
+All cells share one host of each kind; each has sessions of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import pathlib
+import tempfile
+
+import pytest
+import pytest_asyncio
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.hosting import host_server, journaled_executions
+from interpreter_bot.hosts import execution_runs, local_host, remote_host
+
+pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
+
+_numbers = itertools.count(1)
+PICTURE = """
+import base64, hashlib, io, os, PIL.Image
+from IPython.display import display
+file = io.BytesIO()
+PIL.Image.frombytes("RGB", (300, 300), os.urandom(270_000)).save(file, "png")
+display({"image/png": base64.b64encode(file.getvalue()).decode()}, raw=True)
+print(hashlib.sha256(file.getvalue()).hexdigest())
+"""
+TICKS = "import time\nfor i in range({}):\n    print(i, flush=True)\n    time.sleep({})"
+
+
+@contextlib.asynccontextmanager
+async def _local(config):
+    async with local_host.LocalHost.open(config) as host:
+        yield host
+
+
+@contextlib.asynccontextmanager
+async def _remote(config):
+    """A host behind its socket; that it is in the same process is nothing it could notice."""
+    path = config.paths.data / "host.sock"
+    async with (
+        local_host.LocalHost.open(config) as host,
+        journaled_executions.JournaledExecutions.open(
+            host, config.paths.data / "journals"
+        ) as begun,
+        host_server.HostServer.open(host, begun, path),
+        remote_host.RemoteHost.open(path) as remote,
+    ):
+        yield remote
+
+
+@pytest_asyncio.fixture(
+    scope="module", loop_scope="module", params=[_local, _remote], ids=["local", "remote"]
+)
+async def hosts(request):
+    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as place:
+        config = settings.Settings(
+            kernels=settings.Kernels(preload=(), spares=1, idle_seconds=3600),
+            limits=settings.Limits(upload_bytes=1000, workspace_files=50),
+            paths=settings.Paths(data=pathlib.Path(place, "d"), runtime=pathlib.Path(place, "r")),
+        )
+        async with request.param(config) as hosts:
+            yield hosts
+
+
+@pytest.fixture
+def key():
+    """A session that no other test uses."""
+    return f"contract {next(_numbers)} / é"
+
+
+class Heard:
+    """What a follower hears."""
+
+    def __init__(self):
+        self.numbered = []
+        self.changed = asyncio.Event()
+
+    def __call__(self, output, number):
+        self.numbered.append((output, number))
+        self.changed.set()
+
+    @property
+    def text(self):
+        return "".join(one.text for one, _ in self.numbered if isinstance(one, values.Text))
+
+    async def until(self, text):
+        async with asyncio.timeout(20):
+            while text not in self.text:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+async def run(kernel, code, **more):
+    """Run code; returns its end and what it printed."""
+    heard = Heard()
+    end = await kernel.execute(code, execution_id=execution_runs.new_id(), show=heard, **more)
+    return end, heard.text
+
+
+async def begun(kernel, code, ask=None):
+    """Begin code and stop listening after its first output; returns its id and what was heard."""
+    execution_id, heard = execution_runs.new_id(), Heard()
+    executing = asyncio.create_task(
+        kernel.execute(code, execution_id=execution_id, show=heard, ask=ask)
+    )
+    await heard.until("0\n")
+    executing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await executing
+    return execution_id, heard
+
+
+async def chunks(*pieces):
+    for piece in pieces:
+        yield piece
+
+
+async def content(workspace, name, **options):
+    async with workspace.read(name, **options) as opened:
+        return b"".join([chunk async for chunk in opened])
+
+
+async def test_it_says_what_code_may_import_and_whether_there_are_walls(hosts):
+    assert "numpy" in hosts.packages
+    assert hosts.is_sandboxed is True
+
+
+async def test_all_leases_of_a_session_give_one_kernel_which_outlives_them(hosts, key):
+    async with hosts.lease(key) as one, hosts.lease(key) as two:
+        kernel = await one.kernel()
+        assert kernel.id == (await two.kernel()).id
+        await run(kernel, "kept = 5")
+    async with hosts.lease(key, person="somebody") as lease:
+        again = await lease.kernel()
+        assert (again.id, again.announcement) == (kernel.id, "")
+        assert (await run(again, "print(kept)"))[1] == "5\n"
+
+
+async def test_an_end_says_what_is_defined_and_what_it_cost(hosts, key):
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        code = "first = 1\nsecond = sum(range(3_000_000))"
+        end, _ = await run(kernel, code)
+    assert end.finished.ending is values.Ending.OK
+    assert (end.names, end.more_names, end.loss_reason) == (("second", "first"), 0, "")
+    assert 0 < end.cpu_seconds < 10
+
+
+async def test_displays_arrive_whole(hosts, key):
+    heard = Heard()
+    async with hosts.lease(key) as lease:
+        await (await lease.kernel()).execute(
+            PICTURE, execution_id=execution_runs.new_id(), show=heard
+        )
+    ((image, _), (printed, _)) = heard.numbered
+    assert hashlib.sha256(image.data).hexdigest() == printed.text.strip()
+
+
+async def test_a_lost_kernel_is_told_of_and_replaced(hosts, key):
+    async with hosts.lease(key) as lease:
+        former = await lease.kernel()
+        end, _ = await run(former, "import os; os._exit(3)")
+        assert (end.finished.ending, end.finished.kernel_lost) == (values.Ending.CRASHED, True)
+        assert "exit code 3" in end.loss_reason
+        status = (await hosts.statuses({key}))[key]
+        assert (status.kernel_id, status.loss_reason) == (former.id, end.loss_reason)
+        refused, _ = await run(former, "1")
+        assert (refused.finished.ending, refused.finished.kernel_lost) == (
+            values.Ending.REFUSED,
+            True,
+        )
+        kernel = await lease.kernel()
+        assert kernel.id != former.id
+        assert end.loss_reason in kernel.announcement
+
+
+async def test_losses_are_told_also_of_the_time_when_nobody_listened(hosts, key):
+    told = []
+
+    async def listen(loss):
+        told.append(loss)
+
+    async with hosts.lease(key) as lease:
+        ids = []
+        for _ in range(2):
+            kernel = await lease.kernel()
+            ids.append(kernel.id)
+            await run(kernel, "import os; os._exit(3)")
+            await lease.kernel()
+            await hosts.listen(listen)
+        await hosts.listen(None)
+    mine = [loss for loss in told if loss.key == key]
+    assert [loss.kernel_id for loss in mine] == ids
+    assert "exit code 3" in mine[0].reason
+
+
+async def test_an_execution_runs_on_unheard_and_is_followed_from_where_one_was(hosts, key):
+    async with hosts.lease(key) as lease:
+        execution_id, heard = await begun(await lease.kernel(), TICKS.format(6, 0.1))
+    last = heard.numbered[-1][1]
+    more, all_of_it = Heard(), Heard()
+    end, again = await asyncio.gather(
+        hosts.follow(execution_id, after=last, show=more, ask=None),
+        hosts.follow(execution_id, show=all_of_it, ask=None),
+    )
+    assert end == again
+    assert end.finished.ending is values.Ending.OK
+    assert [*heard.numbered, *more.numbered] == all_of_it.numbered
+    assert [number for _, number in all_of_it.numbered] == list(range(1, 7))
+    assert all_of_it.text == "0\n1\n2\n3\n4\n5\n"
+    late = Heard()
+    assert await hosts.follow(execution_id, after=5, show=late, ask=None) == end
+    assert late.text == "5\n"
+
+
+async def test_the_same_id_again_is_the_same_execution(hosts, key):
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        await run(kernel, "count = 0")
+        execution_id = execution_runs.new_id()
+        first, second = Heard(), Heard()
+        code = "count += 1; print(count)"
+        ends = [
+            await kernel.execute(code, execution_id=execution_id, show=show)
+            for show in (first, second)
+        ]
+        assert ends[0] == ends[1]
+        assert (first.text, second.text) == ("1\n", "1\n")
+
+
+async def test_what_is_acknowledged_or_never_was_cannot_be_followed(hosts, key):
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        execution_id = execution_runs.new_id()
+        await kernel.execute("1", execution_id=execution_id, show=Heard())
+    hosts.acknowledge(execution_id)
+    hosts.acknowledge(execution_id)
+
+    async def until_missing():
+        while True:
+            await hosts.follow(execution_id, show=Heard(), ask=None)
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(errors.ExecutionMissingError):
+        await asyncio.wait_for(until_missing(), 10)
+    with pytest.raises(errors.ExecutionMissingError):
+        await hosts.follow("never", show=Heard(), ask=None)
+
+
+async def test_stopping_ends_an_execution_and_keeps_the_variables(hosts, key):
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        execution_id, _ = await begun(kernel, "kept = 7\n" + TICKS.format(1, 60))
+        assert (await hosts.statuses({key}))[key].is_busy
+        await hosts.stop(execution_id, "Enough.")
+        await hosts.stop("never")
+        end = await hosts.follow(execution_id, show=Heard(), ask=None)
+        assert (end.finished.ending, end.finished.reason) == (values.Ending.STOPPED, "Enough.")
+        assert not end.finished.kernel_lost
+        assert (await run(kernel, "print(kept)"))[1] == "7\n"
+        await hosts.stop(execution_id)
+
+
+async def test_executions_wait_for_each_other_and_may_be_stopped_before_they_begin(hosts, key):
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        first, _ = await begun(kernel, TICKS.format(3, 0.2))
+        second = execution_runs.new_id()
+        waiting = asyncio.create_task(
+            kernel.execute("never = 1", execution_id=second, show=Heard())
+        )
+        third = asyncio.create_task(run(kernel, "print('never' in globals())"))
+        await asyncio.sleep(0.05)
+        await hosts.stop(second)
+        assert (await waiting).finished.ending is values.Ending.STOPPED
+        assert (await hosts.follow(first, show=Heard(), ask=None)).names == ("i", "time")
+        assert (await third)[1] == "False\n"
+
+
+async def test_a_run_that_is_cancelled_leaves_nothing_running(hosts, key):
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        heard = Heard()
+        running = asyncio.create_task(
+            execution_runs.run(
+                hosts, kernel, TICKS.format(1, 60), show=lambda output: heard(output, 0)
+            )
+        )
+        await heard.until("0\n")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not (await hosts.statuses({key}))[key].is_busy
+
+
+async def test_questions_are_answered_by_who_listens_then(hosts, key):
+    asked = []
+
+    async def silent(request):
+        asked.append(request)
+        await asyncio.Event().wait()
+
+    async def answer(request):
+        asked.append(request)
+        return "Ada"
+
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        code = "print(0, flush=True)\nprint('Hello', input('Who?'))"
+        execution_id, heard = await begun(kernel, code, silent)
+        more = Heard()
+        end = await hosts.follow(execution_id, after=len(heard.numbered), show=more, ask=answer)
+        assert end.finished.ending is values.Ending.OK
+        assert more.text == "Hello Ada\n"
+        assert asked[-1] == values.InputRequested("Who?", is_password=False)
+        end, _ = await run(kernel, "input()")
+        assert end.finished.ending is values.Ending.ERROR
+
+
+async def test_a_question_that_is_refused_ends_the_code_with_that_sentence(hosts, key):
+    async def refuse(request):
+        raise errors.BotError("Nobody is here.")
+
+    async with hosts.lease(key) as lease:
+        end, _ = await run(await lease.kernel(), "input()", ask=refuse)
+    assert (end.finished.ending, end.finished.reason) == (values.Ending.STOPPED, "Nobody is here.")
+
+
+async def test_time_that_is_up_ends_code_though_nobody_listens(hosts, key):
+    async with hosts.lease(key) as lease:
+        execution_id, heard = execution_runs.new_id(), Heard()
+        executing = asyncio.create_task(
+            (await lease.kernel()).execute(
+                TICKS.format(1, 60), execution_id=execution_id, show=heard, seconds=3
+            )
+        )
+        await heard.until("0\n")
+        executing.cancel()
+    end = await hosts.follow(execution_id, show=Heard(), ask=None)
+    assert end.finished.ending is values.Ending.TIMED_OUT
+
+
+async def test_statuses_are_those_of_sessions_with_kernels(hosts, key):
+    assert await hosts.statuses({key}) == {}
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        await run(kernel, "1")
+    found = await hosts.statuses({key, "nobody"})
+    assert found.keys() == {key}
+    status = found[key]
+    assert (status.kernel_id, status.is_busy, status.loss_reason) == (kernel.id, False, "")
+    assert 0 <= status.idle_seconds < 30
+    assert status.memory_bytes is None or status.memory_bytes > 0
+    assert key in await hosts.statuses()
+
+
+async def test_releasing_ends_the_kernel_and_forgetting_the_files_too(hosts, key):
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        await run(kernel, "open('made', 'w').write('x')")
+    await hosts.release(key)
+    assert await hosts.statuses({key}) == {}
+    assert [info.name for info in await (await hosts.workspace(key)).list()] == ["made"]
+    async with hosts.lease(key) as lease:
+        again = await lease.kernel()
+        assert (again.id != kernel.id, again.announcement) == (True, "")
+    await hosts.forget(key)
+    assert await hosts.statuses({key}) == {}
+    assert await (await hosts.workspace(key)).list() == ()
+
+
+async def test_files_come_whole_under_safe_names_and_are_never_replaced(hosts, key):
+    workspace = await hosts.workspace(key)
+    first = await workspace.put("../a b.csv", chunks(b"12", b"345"))
+    second = await workspace.put("a b.csv", chunks(b"new"))
+    assert (first.name, first.size_bytes, second.name) == ("a b.csv", 5, "a b (2).csv")
+    assert await workspace.list() == (second, first)
+    assert await content(workspace, first.name) == b"12345"
+    assert await content(workspace, first.name, start=3) == b"45"
+    assert await content(workspace, first.name, start=9) == b""
+    async with workspace.read(first.name) as opened:
+        assert opened.info == first
+
+
+async def test_files_are_refused_for_reasons(hosts, key):
+    workspace = await hosts.workspace(key)
+
+    async def broken():
+        yield b"half"
+        raise ConnectionResetError
+
+    with pytest.raises(errors.FileTooLargeError, match="large is larger than"):
+        await workspace.put("large", chunks(b"x" * 1001))
+    with pytest.raises(ConnectionResetError):
+        await workspace.put("broken", broken())
+    assert await workspace.list() == ()
+    for name in ("nothing", "../x", "\0", "\udc80"):
+        with pytest.raises(errors.FileMissingError):
+            await content(workspace, name)
+    await workspace.put("small", chunks(b"x" * 100))
+    with pytest.raises(errors.FileTooLargeError):
+        await content(workspace, "small", most_bytes=99)
+
+
+async def test_a_file_of_holes_is_refused_where_that_is_wanted(hosts, key):
+    async with hosts.lease(key) as lease:
+        await run(await lease.kernel(), "open('holes', 'wb').truncate(3 << 20)")
+    workspace = await hosts.workspace(key)
+    assert len(await content(workspace, "holes")) == 3 << 20
+    with pytest.raises(errors.FileTooLargeError):
+        await content(workspace, "holes", may_be_sparse=False)
+
+
+async def test_changes_are_what_came_since_a_mark(hosts, key):
+    workspace = await hosts.workspace(key)
+    await workspace.put("before", chunks(b"x"))
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        mark = await workspace.mark()
+        await run(kernel, "import os\nopen('made', 'w').write('x'); os.symlink('/x', 'link')")
+    changes = await (await hosts.workspace(key)).changes_since(mark)
+    assert [info.name for info in changes.files] == ["made"]
+    assert [name for name, _ in changes.skipped] == ["link"]
+    assert not changes.is_truncated
+    with pytest.raises(errors.WorkspaceError, match="not known any more"):
+        await workspace.changes_since("never")
+
+
+async def test_disk_usage_is_told_by_session_and_of_all_others(hosts, key):
+    before = await hosts.stored_bytes({key})
+    assert before.by_key.keys() <= {key}
+    await (await hosts.workspace(key)).put("a", chunks(b"x" * 1000))
+    mine = await hosts.stored_bytes({key, "nobody"})
+    assert mine.by_key.keys() == {key}
+    assert mine.by_key[key] >= 1000
+    others = await hosts.stored_bytes(())
+    assert others.by_key == {}
+    assert others.others >= mine.others + mine.by_key[key]
+    async with hosts.lease(key) as lease:
+        fill = "open('/var/lib/variables/x', 'wb').write(bytes(1_000_000))"
+        await run(await lease.kernel(), fill)
+        more = await hosts.stored_bytes({key})
+    assert more.by_key[key] >= mine.by_key[key] + 1_000_000, "what is kept of variables counts"
+
+
+@pytest.mark.parametrize("opened", [_local, _remote], ids=["local", "remote"])
+async def test_a_kernel_begins_with_the_variables_of_the_former_one_and_says_so(opened):
+    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as place:
+        config = settings.Settings(
+            kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=0.2),
+            snapshots=settings.Snapshots(enabled=True, end_seconds=1.0),
+            paths=settings.Paths(data=pathlib.Path(place, "d"), runtime=pathlib.Path(place, "r")),
+        )
+        async with opened(config) as hosts:
+            assert hosts.keeps_variables
+            async with hosts.lease("a") as lease:
+                former = await lease.kernel()
+                assert (former.runs, former.restored, former.unrestored) == (0, None, "")
+                end, _ = await run(former, "x = [1]\ny = iter(x)\nz = (i for i in x)")
+                assert end.runs == former.runs == 1
+            for _ in range(1000):
+                held = await hosts.variables("a")
+                if held.saved is not None:
+                    break
+                await asyncio.sleep(0.01)
+            assert held.names == ("z", "y", "x")
+            assert (held.saved.kernel, held.saved.runs, held.saved.kept) == (former.id, 1, 2)
+            async with hosts.lease("a") as lease:
+                await run(await lease.kernel(), "import os; os._exit(3)")
+                kernel = await lease.kernel()
+                assert kernel.restored == held.saved
+                assert kernel.runs == 0
+                end, _ = await run(kernel, "x[0] / 0 if x != [1] else None")
+                assert end.finished.ending is values.Ending.OK

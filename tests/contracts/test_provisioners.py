@@ -1,0 +1,257 @@
+"""What every provisioner promises: kept by ours, and missed where a provisioner breaks it.
+
+Nothing here looks into processes of the host: a kernel of gVisor's or of a machine of its own can
+be held to the same. Another provisioner is tried by its name in `PROVISIONER`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import tempfile
+import time
+import types
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import jupyter_client
+import pytest
+import pytest_asyncio
+from jupyter_client import kernelspec
+
+from interpreter_bot import settings, values
+from interpreter_bot.kernels import live_kernels, pools, provisioner_port
+
+pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
+
+PROVISIONER = settings.Kernels().provisioner
+MIB = settings.MIB
+SPIN = "import threading\ndef spin():\n    while True: pass\nthreading.Thread(target=spin).start()"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pool() -> AsyncIterator[pools.Pool]:
+    kernels = settings.Kernels(
+        provisioner=PROVISIONER, preload=(), spares=0, freeze_seconds=0, interrupt_grace_seconds=1
+    )
+    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as name:
+        os.chmod(name, 0o755)
+        paths = settings.Paths(data=Path(name, "d"), runtime=Path(name, "r"))
+        limits = settings.Limits(execution_seconds=10)
+        async with pools.Pool.open(
+            settings.Settings(kernels=kernels, paths=paths, limits=limits)
+        ) as opened:
+            yield opened
+
+
+async def run(
+    kernel: live_kernels.Kernel, code: str, **options: float
+) -> tuple[str, values.Ending]:
+    shown: list[values.Output] = []
+    finished = await kernel.execute(code, show=shown.append, **options)
+    return "".join(one.plain for one in shown).strip(), finished.ending
+
+
+async def wait_until(is_so, seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not come about"
+        await asyncio.sleep(0.02)
+
+
+async def offers_every_member(pool, kernel, files):
+    missing = [name for name in provisioner_port.MEMBERS if not hasattr(kernel.provisioner, name)]
+    assert missing == []
+
+
+async def attaches_a_workspace_that_both_sides_can_write(pool, kernel, files):
+    async def chunks():
+        yield b"from outside"
+
+    await files.put("a.txt", chunks())
+    said, _ = await run(kernel, "open('b.txt', 'w').write('x'); print(open('a.txt').read())")
+    assert said.startswith("from outside")
+    assert [info.name for info in await files.list()] == ["a.txt", "b.txt"]
+    said, _ = await run(kernel, "import os; os.chmod('b.txt', 0o600); os.unlink('a.txt')")
+    assert [info.name for info in await files.list()] == ["b.txt"], said
+
+
+async def connects_as_often_as_it_is_asked(pool, kernel, files):
+    with contextlib.ExitStack() as opened:
+        every = []
+        for _ in range(5):
+            one = opened.enter_context(await kernel.provisioner.connect("shell"))
+            every.append(one.fileno())
+            assert one.gettimeout() == 0, "it must not block"
+            assert one.getpeername() is not None
+        assert len(set(every)) == len(every)
+
+
+async def signals_the_kernel_alone(pool, kernel, files):
+    code = "import time\nopen('begun', 'x').close()\ntime.sleep(9)"
+    running = asyncio.create_task(run(kernel, code))
+    while not await files.list():  # noqa: ASYNC110 - it is looked up.
+        await asyncio.sleep(0.05)
+    await kernel.provisioner.send_signal(signal.SIGINT)
+    async with asyncio.timeout(5):
+        said, ending = await running
+    assert ending is values.Ending.ERROR
+    assert "KeyboardInterrupt" in said
+    assert (await run(kernel, "1 + 1"))[0] == "2"
+
+
+async def counts_what_a_session_uses(pool, kernel, files):
+    usage = kernel.provisioner.usage()
+
+    def memory_bytes() -> int:
+        counted = usage.counted_bytes()
+        return usage.reading().memory_bytes if counted is None else counted
+
+    async def rest() -> None:
+        seen = await asyncio.to_thread(usage.clocks)
+        await asyncio.sleep(0.1)
+        while usage.have_moved(seen):
+            seen = await asyncio.to_thread(usage.clocks)
+            await asyncio.sleep(0.1)
+
+    async with asyncio.timeout(5):
+        await rest()
+    before = memory_bytes(), usage.cpu_seconds(), usage.written_bytes()
+    clocks = await asyncio.to_thread(usage.clocks)
+    assert usage.oom_kills() == 0
+    await run(
+        kernel,
+        "import time\nx = bytearray(b'x' * (50 << 20)); open('c', 'wb').write(x)\n"
+        "end = time.process_time() + 0.4\nwhile time.process_time() < end: pass",
+    )
+    assert usage.have_moved(clocks)
+    assert memory_bytes() >= before[0] + 45 * MIB
+    assert usage.cpu_seconds() >= before[1] + 0.3
+    assert usage.written_bytes() >= before[2] + 45 * MIB
+    assert usage.uncounted_bytes() >= 0
+
+
+async def freezes_all_of_a_session_and_thaws_it(pool, kernel, files):
+    usage = kernel.provisioner.usage()
+    await run(kernel, SPIN)
+    await kernel.provisioner.freeze()
+    await asyncio.sleep(0.2)
+    clocks = await asyncio.to_thread(usage.clocks)
+    await asyncio.sleep(0.2)
+    assert not usage.have_moved(clocks), "something runs in a frozen session"
+    await kernel.provisioner.thaw()
+    await wait_until(lambda: usage.have_moved(clocks))
+    await kernel.provisioner.thaw()
+    assert (await run(kernel, "1 + 1"))[0] == "2"
+
+
+async def kills_what_is_frozen_and_says_that_it_ended(pool, kernel, files):
+    provisioner = kernel.provisioner
+    await provisioner.freeze()
+    await provisioner.kill()
+    async with asyncio.timeout(5):
+        await provisioner.ended.wait()
+    await provisioner.wait_status()
+    await provisioner.send_signal(signal.SIGINT)
+    await wait_until(lambda: not provisioner.usage().clocks())
+    with contextlib.suppress(OSError):
+        (await provisioner.connect("shell")).close()
+        pytest.fail("it connects to a kernel that is gone")
+
+
+async def starts_for_plain_jupyter_too(pool, kernel, files):
+    context = kernel.provisioner.host_context
+    manager = jupyter_client.AsyncKernelManager(connection_file=str(context.runtime / "plain.json"))
+    stanza = {"provisioner_name": PROVISIONER, "config": {"host_context": context}}
+    manager._kernel_spec = kernelspec.KernelSpec(
+        argv=["any"], language="python", metadata={"kernel_provisioner": stanza}
+    )
+    await manager.start_kernel()
+    client = manager.client()
+    # There is no heartbeat: whether a kernel lives is the provisioner's to say.
+    client.start_channels(hb=False, control=False)
+    try:
+        shown = []
+        reply = await client.execute_interactive(
+            "print(6 * 7)", allow_stdin=False, output_hook=shown.append, timeout=5
+        )
+        assert reply["content"]["status"] == "ok"
+        assert [one["content"]["text"] for one in shown if "text" in one["content"]] == ["42\n"]
+    finally:
+        client.stop_channels()
+        await manager.shutdown_kernel(now=True)
+    assert not manager.has_kernel
+
+
+CHECKS = {
+    check.__name__: check
+    for check in (
+        offers_every_member,
+        attaches_a_workspace_that_both_sides_can_write,
+        connects_as_often_as_it_is_asked,
+        signals_the_kernel_alone,
+        counts_what_a_session_uses,
+        freezes_all_of_a_session_and_thaws_it,
+        starts_for_plain_jupyter_too,
+        kills_what_is_frozen_and_says_that_it_ended,
+    )
+}
+
+
+async def nothing(*_: object) -> None:
+    """Promise, and do nothing."""
+
+
+async def elsewhere(_: str) -> socket.socket:
+    """Connect nowhere, with a socket that blocks."""
+    return socket.socket(socket.AF_UNIX)
+
+
+def idle() -> types.SimpleNamespace:
+    """Count a session as if nothing ever happened in it."""
+    return types.SimpleNamespace(
+        counted_bytes=lambda: 0,
+        cpu_seconds=lambda: 0.0,
+        oom_kills=lambda: 0,
+        clocks=lambda: {1: 1},
+        have_moved=lambda _: False,
+        written_bytes=lambda: 0,
+        uncounted_bytes=lambda: 0,
+    )
+
+
+BROKEN = {
+    "attaches_a_workspace_that_both_sides_can_write": ("attach", nothing),
+    "connects_as_often_as_it_is_asked": ("connect", elsewhere),
+    "signals_the_kernel_alone": ("send_signal", nothing),
+    "counts_what_a_session_uses": ("usage", idle),
+    "freezes_all_of_a_session_and_thaws_it": ("freeze", nothing),
+    "kills_what_is_frozen_and_says_that_it_ended": ("kill", nothing),
+}
+"""By check: what a provisioner does wrong that the check has to find."""
+
+
+@pytest.mark.parametrize("check", CHECKS)
+async def test_ours_keeps_what_is_promised(pool, check):
+    kernel = await pool.take(check)
+    await CHECKS[check](pool, kernel, await pool.workspace(check))
+    await pool.forget(check)
+
+
+@pytest.mark.parametrize("check", BROKEN)
+async def test_a_broken_one_is_found_out(pool, check, monkeypatch):
+    name, wrong = BROKEN[check]
+    key = f"{check} broken"
+    if name == "attach":
+        kind = type((await pool.take("any")).provisioner)
+        monkeypatch.setattr(kind, name, nothing)
+    kernel = await pool.take(key)
+    if name != "attach":
+        monkeypatch.setattr(kernel.provisioner, name, wrong)
+    with pytest.raises((AssertionError, TimeoutError, pytest.fail.Exception)):
+        await CHECKS[check](pool, kernel, await pool.workspace(key))
+    monkeypatch.undo()
+    await pool.forget(key)

@@ -1,0 +1,385 @@
+"""What every reply promises sessions: it takes whatever a turn may tell, and shows how it ended."""
+
+import asyncio
+import contextlib
+import dataclasses
+import decimal
+import functools
+import io
+import json
+import os
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from interpreter_bot import settings, values
+from interpreter_bot.platforms.console import json_replies, terminal_input, terminal_replies
+from interpreter_bot.platforms.discord import startup
+from interpreter_bot.platforms.web import access, server
+from interpreter_bot.sessions import ports
+from tests.fakes import conversations, replies
+from tests.fakes.discord_server import rules
+from tests.fakes.discord_server import servers as discord_servers
+from tests.fakes.slack_server import servers as slack_servers
+from tests.integration.slack import worlds
+
+CODE = "look()"
+QUESTION = values.InputRequested("Your name?", is_password=False)
+DONE = values.Finished(values.Ending.OK, 0.1)
+HOSTILE = (
+    *("\x00\x1b[2J\x1b]0;x\x07", "\udc80", "\u202egnp.exe", "<!channel> @everyone <@1>"),
+    *("```\n" * 50, "<script>x()</script>", "x" * 30_000, "é" * 5_000, "\r\r\n\x08", "{}|*_~`"),
+)
+
+
+@dataclasses.dataclass
+class Opened:
+    """A reply, and all that people see of it."""
+
+    reply: ports.Reply
+    shown: Callable[[], str]
+    answer: Callable[[str], Awaitable[object]]
+    """Answers what `input()` asks, once that is seen."""
+    decide: Callable[[bool], Awaitable[object]]
+    """Lets code run that waits for it, once that is seen, or not."""
+    leave: Callable[[], object] = lambda: None
+    """Ends the turn for the platform, which would wait for it."""
+
+    async def shows(self, words):
+        """Wait until it is seen."""
+        for _ in range(1000):
+            if words in self.shown():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"{words!r} is not in {self.shown()!r}")
+
+
+@contextlib.asynccontextmanager
+async def _handed_over(tmp_path):
+    """Conversations that hand the reply of the first request over, and wait for its end."""
+    handed = asyncio.get_running_loop().create_future()
+    over = asyncio.Event()
+    async with conversations.opened(tmp_path) as service:
+
+        async def handle(request, reply):
+            handed.set_result(reply)
+            await over.wait()
+            return ports.End(status=values.TurnStatus.DONE)
+
+        service.handle = handle
+        yield service, handed, over.set
+
+
+@contextlib.asynccontextmanager
+async def _slack(tmp_path):
+    async with (
+        slack_servers.Server(speed=60) as slack,
+        _handed_over(tmp_path) as (service, handed, leave),
+    ):
+        async with worlds.connected(slack, service):
+            ts = slack.say("U1", "DU1", "<@UBOT> go")
+            messages = slack.world.messages
+
+            async def pressed(button):
+                asking = await slack.until(
+                    lambda: [m for m in slack.replies("DU1", ts) if button in str(m.get("blocks"))]
+                )
+                slack.click("U1", "DU1", asking[-1]["ts"], button)
+
+            async def answer(text):
+                await slack.until(lambda: "input_answer" in str(slack.replies("DU1", ts)))
+                slack.say("U1", "DU1", text, thread=ts)
+
+            async def decide(is_approved):
+                await pressed("approval_run" if is_approved else "approval_cancel")
+
+            yield Opened(await handed, lambda: str(list(messages.values())), answer, decide, leave)
+        # Nothing of what code shows reaches anybody.
+        assert slack.pings == []
+
+
+@contextlib.asynccontextmanager
+async def _discord(tmp_path):
+    async with (
+        discord_servers.Server(window_seconds=0.5) as discord,
+        _handed_over(tmp_path) as (service, handed, leave),
+    ):
+        lab = discord.guild("Lab")
+        direct = discord.direct(lab.person("alice"))
+        bot = settings.Discord(edit_seconds=0.1)
+        async with startup.running(service, bot, token=discord.token):
+            alice = direct.recipients[0]
+            discord.say(alice, direct, "go")
+
+            async def asking(button):
+                await rules.wait_until(
+                    lambda: direct.of_bots and button in direct.of_bots[-1].buttons
+                )
+                return direct.of_bots[-1]
+
+            async def answer(text):
+                await asking("Answer")
+                discord.say(alice, direct, text)
+
+            async def decide(is_approved):
+                button = "Run" if is_approved else "Refuse"
+                await discord.click(alice, await asking(button), button)
+
+            yield Opened(
+                await handed,
+                lambda: str([one.content for one in direct.of_bots]),
+                answer,
+                decide,
+                leave,
+            )
+
+
+@contextlib.asynccontextmanager
+async def _web(tmp_path):
+    import aiohttp
+    import yarl
+
+    heard = []
+
+    async def listen(socket):
+        async for message in socket:
+            heard.append(message.data)
+
+    async with (
+        _handed_over(tmp_path) as (service, handed, leave),
+        server.serve(service, settings.Web(port=0), tmp_path / "page") as address,
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
+    ):
+        origin = str(yarl.URL(address).origin())
+        async with session.get(address) as response:
+            key = response.real_url.fragment.removeprefix("key=")
+        async with session.ws_connect(
+            f"{origin}/live",
+            headers={"Origin": origin},
+            protocols=[access.PROTOCOL, key],
+            max_msg_size=0,
+        ) as socket:
+            fields = {"thread": "0123456789abcdef", "id": "1" * 16, "text": "go"}
+            await socket.send_json({"do": "watch", "most": 30} | fields)
+            await socket.send_json({"do": "say"} | fields)
+            listening = asyncio.create_task(listen(socket))
+
+            async def answered(kind, text):
+                def asked():
+                    events = [one.get("event", {}) for batch in heard for one in json.loads(batch)]
+                    open_ones = {e["question"]: e["kind"] for e in events if "question" in e}
+                    return [one for one, last in open_ones.items() if last == kind]
+
+                [question] = await rules.wait_until(asked)
+                answer = {"do": "answer", "turn": fields["id"], "question": question, "text": text}
+                await socket.send_json({"thread": fields["thread"]} | answer)
+
+            async def decide(is_approved):
+                await answered("approving", CODE if is_approved else None)
+
+            yield Opened(
+                await handed,
+                lambda: "\n".join(heard),
+                functools.partial(answered, "asking"),
+                decide,
+                leave,
+            )
+            listening.cancel()
+
+
+@contextlib.contextmanager
+def _typed():
+    """Standard input, what answers questions there, and what decides on code."""
+    read, write = os.pipe()
+
+    async def answer(text):
+        os.write(write, f"{text}\n".encode())
+
+    async def decide(is_approved):
+        await answer("y" if is_approved else "n")
+
+    try:
+        yield terminal_input.StdinAnswers(is_script=False, descriptor=read), answer, decide
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+@contextlib.asynccontextmanager
+async def _terminal(tmp_path):
+    out, err = io.StringIO(), io.StringIO()
+    with _typed() as (answers, *typed):
+        reply = terminal_replies.TurnPrinter(None, answers, out=out, err=err)
+        yield Opened(reply, lambda: out.getvalue() + err.getvalue(), *typed)
+
+
+@contextlib.asynccontextmanager
+async def _lines(tmp_path):
+    out = io.StringIO()
+    with _typed() as (answers, *typed):
+        yield Opened(json_replies.TurnJsonLines(None, answers, out=out), out.getvalue, *typed)
+    assert all(json.loads(line) for line in out.getvalue().splitlines())
+
+
+@contextlib.asynccontextmanager
+async def _remembering(tmp_path):
+    reply = replies.Reply(answers=["Ada"], approvals=[CODE, None])
+
+    async def known_before(_):
+        pass
+
+    yield Opened(reply, lambda: str(reply.heard), known_before, known_before)
+
+
+KINDS = [_slack, _discord, _web, _terminal, _lines, _remembering]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
+async def opened(request, tmp_path):
+    async with request.param(tmp_path) as one:
+        yield one
+        one.leave()
+
+
+def _begin(reply):
+    reply.queued(2)
+    reply.queued(1)
+    reply.started()
+    reply.progress("Starting the model…", None)
+    reply.progress("", None)
+    reply.step(1)
+
+
+def _run(reply, cell, code, *outputs):
+    reply.writing(code[:100])
+    reply.code(cell, code)
+    for output in outputs:
+        reply.output(cell, output)
+    reply.finished(cell, DONE)
+
+
+def _every_output(text):
+    return (
+        values.Text("stdout", text),
+        values.Text("stderr", text),
+        values.Error(text, text, text),
+        values.Image(mime="image/png", data=b"no picture", plain=text),
+        values.Html(html=text.encode("utf-8", "surrogatepass"), title=text, plain=text),
+        values.Table(columns=(text[:200],), rows=((text[:200],),), row_count=1, column_count=1),
+        values.Latex(latex=text, plain=text),
+        values.Json(json=json.dumps(text), plain=text),
+        values.Result(plain=text, display_id="d"),
+        values.Result(plain=text, display_id="d", is_update=True, is_markdown=True),
+        values.Clear(wait=True),
+        values.Notice(text),
+    )
+
+
+def _file(reply, cell, name, data):
+    if (writer := reply.save(cell, name)) is not None:
+        with contextlib.closing(writer):
+            writer.write(data)
+            writer.complete()
+    reply.artifact(cell, values.Artifact(name, len(data), "0" * 64))
+
+
+async def test_a_turn_is_shown_from_its_wait_to_its_end(opened):
+    reply = opened.reply
+    _begin(reply)
+    reply.text("I will look. ")
+    _run(reply, 0, "look()", values.Text("stdout", "seen\n"))
+    reply.announcement(0, "Something is to be known.")
+    reply.step(2)
+    reply.text("There it is.")
+    _file(reply, 0, "report.csv", b"a,b\n")
+    reply.usage(values.Usage(steps=2, input_tokens=10, money=decimal.Decimal("0.01")))
+    reply.ended(ports.End(status=values.TurnStatus.DONE, text="There it is.", seconds=1.0))
+    for words in ("I will look.", "seen", "Something is to be known.", "There it is."):
+        await opened.shows(words)
+
+
+@pytest.mark.parametrize(
+    "status", [one for one in values.TurnStatus if one.value not in ("running", "done")]
+)
+async def test_what_went_wrong_is_said_also_before_anything_began(opened, status):
+    opened.reply.ended(ports.End(status=status, sentence="It could not be done."))
+    await opened.shows("It could not be done.")
+
+
+async def test_nothing_that_code_or_model_may_say_stops_it(opened):
+    reply = opened.reply
+    _begin(reply)
+    for cell, text in enumerate(HOSTILE):
+        reply.text(text)
+        reply.announcement(max(cell - 1, 0), text)
+        reply.progress(text, 0.5)
+        _run(reply, cell, text, *_every_output(text))
+        reply.step(cell + 2)
+    name = "".join(HOSTILE[1:4]).replace("/", "")
+    _file(reply, len(HOSTILE) - 1, name, b"x")
+    reply.text("There it is.")
+    reply.ended(ports.End(status=values.TurnStatus.DONE, text="There it is."))
+    await opened.shows("There it is.")
+
+
+async def test_code_runs_if_a_person_lets_it_and_gets_what_they_answer(opened):
+    reply = opened.reply
+    _begin(reply)
+    allowed = asyncio.create_task(reply.approve(0, CODE))
+    await opened.shows(CODE)
+    await opened.decide(True)
+    assert await allowed == CODE
+    reply.code(0, CODE)
+    answered = asyncio.create_task(reply.ask(0, QUESTION))
+    await opened.shows("Your name?")
+    await opened.answer("Ada")
+    assert await answered == "Ada"
+    reply.finished(0, DONE)
+    refused = asyncio.create_task(reply.approve(1, "remove()"))
+    await opened.shows("remove()")
+    await opened.decide(False)
+    assert await refused is None
+    reply.text("There it is.")
+    reply.ended(ports.End(status=values.TurnStatus.DONE, text="There it is."))
+    await opened.shows("There it is.")
+
+
+async def test_a_question_that_is_not_asked_any_more_holds_nothing_up(opened):
+    reply = opened.reply
+    _begin(reply)
+    reply.code(0, CODE)
+    asking = asyncio.create_task(reply.ask(0, QUESTION))
+    await opened.shows("Your name?")
+    asking.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asking
+    reply.finished(0, values.Finished(values.Ending.STOPPED, 0.1))
+    reply.ended(ports.End(status=values.TurnStatus.STOPPED, sentence="It was stopped."))
+    await opened.shows("It was stopped.")
+
+
+async def test_what_comes_after_the_end_is_not_shown(opened):
+    reply = opened.reply
+    _begin(reply)
+    _run(reply, 0, CODE)
+    reply.text("There it is.")
+    reply.ended(ports.End(status=values.TurnStatus.DONE, text="There it is."))
+    late = "Much too late."
+    for told in (
+        lambda: reply.text(late),
+        lambda: reply.announcement(0, late),
+        lambda: reply.progress(late, None),
+        lambda: reply.step(2),
+        lambda: reply.writing(late),
+        lambda: reply.code(1, late),
+        lambda: reply.output(1, values.Text("stdout", late)),
+        lambda: reply.finished(1, values.Finished(values.Ending.TIMED_OUT, 0.1, late)),
+        lambda: reply.artifact(1, values.Artifact(late, 1, "0" * 64)),
+        lambda: reply.ended(ports.End(status=values.TurnStatus.FAILED, sentence=late)),
+    ):
+        # The one that remembers insists on the order.
+        with contextlib.suppress(AssertionError):
+            told()
+    await opened.shows("There it is.")
+    await asyncio.sleep(0.3)
+    assert late not in opened.shown()

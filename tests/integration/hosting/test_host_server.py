@@ -1,0 +1,379 @@
+"""A host behind its socket: who may connect, connections that break, bots that are slow or gone."""
+
+import asyncio
+import contextlib
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.hosting import host_server, journaled_executions
+from interpreter_bot.hosts import (
+    execution_runs,
+    host_connection,
+    local_host,
+    remote_host,
+    wire_messages,
+)
+from interpreter_bot.kernels import execution_journals
+
+pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
+
+TICKS = "import time\nfor n in range(20):\n    print(n, flush=True)\n    time.sleep(0.05)"
+CONNECT = """
+import os, socket, sys
+os.setgid(65534); os.setuid(65534)
+peer = socket.socket(socket.AF_UNIX)
+peer.connect(sys.argv[1])
+peer.sendall(b"GET /v1/host HTTP/1.1\\r\\nHost: host\\r\\nConnection: close\\r\\n\\r\\n")
+print(peer.recv(1000).decode())
+"""
+
+
+class Relay:
+    """A socket before a host's, whose connections can be broken."""
+
+    def __init__(self, target):
+        self.target = target
+        self.writers = set()
+        # How many bots that would listen are sent away.
+        self.refusals = 0
+        # Whether it keeps to itself what is asked.
+        self.is_deaf = False
+
+    async def __call__(self, reader, writer):
+        try:
+            near, far = await asyncio.open_unix_connection(self.target)
+        except OSError:
+            writer.close()
+            return
+        self.writers |= {writer, far}
+
+        async def pump(source, sink):
+            with contextlib.suppress(OSError):
+                while data := await source.read(65536):
+                    if self.refusals and data.startswith(b"GET /v1/events"):
+                        self.refusals -= 1
+                        writer.transport.abort()
+                        break
+                    if not (self.is_deaf and data.startswith(b"POST")):
+                        sink.write(data)
+                    await sink.drain()
+            sink.close()
+
+        await asyncio.gather(pump(reader, far), pump(near, writer))
+
+    def break_all(self):
+        for writer in self.writers:
+            writer.transport.abort()
+        self.writers.clear()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("h")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def host(place):
+    config = settings.Settings(
+        kernels=settings.Kernels(preload=(), spares=0),
+        paths=settings.Paths(data=place / "d", runtime=place / "r"),
+    )
+    async with local_host.LocalHost.open(config) as opened:
+        yield opened
+
+
+@contextlib.asynccontextmanager
+async def serving(host, place, journals="journals"):
+    async with (
+        journaled_executions.JournaledExecutions.open(host, place / journals) as begun,
+        host_server.HostServer.open(host, begun, place / "host.sock") as served,
+    ):
+        yield served
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def served(host, place):
+    async with serving(host, place) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def relay(served, place):
+    made = Relay(place / "host.sock")
+    listening = await asyncio.start_unix_server(made, place / "relay.sock")
+    yield made
+    made.break_all()
+    listening.close()
+
+
+async def until(is_so):
+    async with asyncio.timeout(5):
+        while not is_so():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def heard():
+    shown = []
+    return shown, lambda output, number: shown.append((number, output.plain))
+
+
+async def test_only_its_own_user_and_root_may_connect(served, place):
+    path = place / "host.sock"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    if os.geteuid():
+        pytest.skip("only root can become somebody else")
+    place.chmod(0o755)
+    for parent in (path, *list(path.parents)[:-2]):
+        parent.chmod(0o777)
+    run = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-I", "-c", CONNECT, str(path)],
+        capture_output=True,
+        text=True,
+    )
+    assert run.stdout.startswith("HTTP/1.1 403"), run.stderr
+
+
+async def test_nothing_is_lost_or_twice_when_connections_break(relay, place):
+    shown, show = heard()
+    async with (
+        remote_host.RemoteHost.open(place / "relay.sock") as remote,
+        remote.lease("broken") as lease,
+    ):
+        kernel = await lease.kernel()
+        running = asyncio.create_task(
+            kernel.execute(TICKS, execution_id=execution_runs.new_id(), show=show)
+        )
+        for _ in range(4):
+            await asyncio.sleep(0.2)
+            relay.break_all()
+        end = await running
+        assert end.finished.ending is values.Ending.OK
+        assert "".join(text for _, text in shown) == "".join(f"{n}\n" for n in range(20))
+        assert [number for number, _ in shown] == list(range(1, len(shown) + 1))
+        # The lease was held all the while, and is held anew.
+        assert (await lease.kernel()).id == kernel.id
+
+
+async def test_question_is_asked_again_when_the_connection_broke(relay, place):
+    asked = asyncio.Event()
+    answers = iter([asyncio.Event().wait(), asyncio.sleep(0, "Ada")])
+
+    async def ask(request):
+        asked.set()
+        return await next(answers)
+
+    shown, show = heard()
+    async with (
+        remote_host.RemoteHost.open(place / "relay.sock") as remote,
+        remote.lease("asks") as lease,
+    ):
+        running = asyncio.create_task(
+            (await lease.kernel()).execute(
+                "print('Hello', input())", execution_id="asks", show=show, ask=ask
+            )
+        )
+        await asked.wait()
+        relay.break_all()
+        assert (await running).finished.ending is values.Ending.OK
+    assert shown == [(1, "Hello Ada\n")]
+
+
+async def test_who_asks_a_host_that_is_stuck_does_not_wait_for_ever(relay, place, monkeypatch):
+    monkeypatch.setattr(host_connection, "_ANSWER_SECONDS", 0.2)
+    async with remote_host.RemoteHost.open(place / "relay.sock") as remote:
+        relay.is_deaf = True
+        with pytest.raises(errors.KernelError):
+            async with asyncio.timeout(5):
+                await remote.stop("anything")
+
+
+async def test_leases_end_with_the_bot(served, host, place):
+    async with remote_host.RemoteHost.open(place / "host.sock") as remote:
+        lease = remote.lease("leased")
+        await (await lease.__aenter__()).kernel()
+        assert "leased" in host.pool._holders
+    await until(lambda: "leased" not in host.pool._holders)
+
+
+async def test_bot_that_does_not_read_costs_no_memory_and_delays_nobody(served, host, place):
+    code = "for n in range(60): print('x' * 15_000)"
+    async with (
+        aiohttp.ClientSession(
+            "http://host", connector=aiohttp.UnixConnector(str(place / "host.sock"))
+        ) as session,
+        session.ws_connect("/v1/events") as deaf,
+        remote_host.RemoteHost.open(place / "host.sock") as remote,
+    ):
+        shown, show = heard()
+        async with remote.lease("flood") as lease:
+            kernel = await lease.kernel()
+            for n in range(20):
+                end = await kernel.execute(code, execution_id=f"flood{n}", show=show)
+                assert end.finished.ending is values.Ending.OK
+                wanted = {"do": "follow", "execution": f"flood{n}", "after": 0, "asks": False}
+                await deaf.send_str(json.dumps(wanted | {"call": n + 1}))
+            assert sum(len(text) for _, text in shown) == 20 * 60 * 15_001
+            end = await kernel.execute("1+1", execution_id="afterwards", show=show)
+            assert end.finished.ending is values.Ending.OK
+        (connection,) = [one for one in served.connections if len(one._calls) > 5]
+        held = connection._socket._writer.transport.get_write_buffer_size()
+        assert held < 1_000_000
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "nonsense",
+        '{"do": "rule"}',
+        '{"do": "kernel"}',
+        '{"do": "lease", "call": [], "key": 1, "person": 2}',
+        "[1]",
+        "[" * 50_000,
+    ],
+)
+async def test_nonsense_ends_the_connection_of_whoever_said_it(served, place, said):
+    async with aiohttp.ClientSession(
+        "http://host", connector=aiohttp.UnixConnector(str(place / "host.sock"))
+    ) as session:
+        async with session.ws_connect("/v1/events") as bot:
+            await bot.send_str(said)
+            assert (await bot.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
+        async with session.post("/v1/statuses", data=b"nonsense") as response:
+            assert response.status == 400
+
+
+async def test_host_that_is_another_one_by_now_ends_what_ran(host, place):
+    shown, show = heard()
+    async with contextlib.AsyncExitStack() as first:
+        await first.enter_async_context(serving(host, place))
+        async with remote_host.RemoteHost.open(place / "host.sock") as remote:
+            async with remote.lease("lost") as lease:
+                running = asyncio.create_task(
+                    (await lease.kernel()).execute(TICKS, execution_id="lost", show=show)
+                )
+                await until(lambda: shown)
+                await first.aclose()
+                async with serving(host, place):
+                    end = await running
+            assert (end.finished.ending, end.finished.kernel_lost) == (
+                values.Ending.CRASHED,
+                True,
+            )
+            assert end.loss_reason
+    assert [number for number, _ in shown] == list(range(1, len(shown) + 1))
+
+
+async def test_host_that_stays_away_ends_what_ran(host, place):
+    shown, show = heard()
+    async with contextlib.AsyncExitStack() as first:
+        await first.enter_async_context(serving(host, place))
+        async with (
+            remote_host.RemoteHost.open(place / "host.sock", patience_seconds=0.3) as remote,
+            remote.lease("away") as lease,
+        ):
+            running = asyncio.create_task(
+                (await lease.kernel()).execute(TICKS, execution_id="away", show=show)
+            )
+            await until(lambda: shown)
+            await first.aclose()
+            assert (await running).finished.kernel_lost
+            with pytest.raises(errors.KernelStartError):
+                await lease.kernel()
+            with pytest.raises(errors.KernelError):
+                await remote.statuses()
+
+
+async def test_host_that_sends_nonsense_is_no_host(tmp_path):
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        body = b'{"protocol": 1, "id": ["x"]}'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+        writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_unix_server(answer, tmp_path / "s")
+    with pytest.raises(errors.KernelError):
+        async with remote_host.RemoteHost.open(tmp_path / "s"):
+            pass
+    listening.close()
+
+
+async def test_bot_that_heard_more_than_a_dead_host_wrote_down_hears_the_end(host, place):
+    async with execution_journals.Journals.open(place / "lag" / "dead") as journals:
+        journals.begin("lags", b"{}").append(wire_messages.pack(values.Notice("one")))
+    async with (
+        serving(host, place, "lag"),
+        remote_host.RemoteHost.open(place / "host.sock") as remote,
+    ):
+        for after in (0, 1, 2, 5):
+            shown, show = heard()
+            async with asyncio.timeout(5):
+                end = await remote.follow("lags", after=after, show=show, ask=None)
+            assert (end.finished.ending, end.finished.kernel_lost) == (values.Ending.CRASHED, True)
+            assert shown == ([(1, "one")] if after == 0 else [])
+    async with (
+        serving(host, place, "lag"),
+        remote_host.RemoteHost.open(place / "host.sock") as remote,
+    ):
+        for path in (place / "lag").glob("*/lags.*"):
+            path.unlink()
+        for after in (0, 5):
+            with pytest.raises(errors.ExecutionMissingError):
+                async with asyncio.timeout(5):
+                    await remote.follow("lags", after=after, show=show, ask=None)
+
+
+COUNT = "with open('runs', 'a') as file: file.write('x')"
+RUNS = "print(open('runs').read())"
+
+
+async def test_nothing_runs_twice_when_what_it_showed_is_forgotten(served, place):
+    async with (
+        remote_host.RemoteHost.open(place / "host.sock") as remote,
+        remote.lease("counts") as lease,
+    ):
+        kernel = await lease.kernel()
+        for ending in (values.Ending.OK, values.Ending.CRASHED):
+            shown, show = heard()
+            end = await kernel.execute(COUNT, execution_id="counted", show=show)
+            assert end.finished.ending is ending
+            await served.executions.acknowledge("counted")
+        await kernel.execute(RUNS, execution_id="counts", show=show)
+        assert shown == [(1, "x\n")]
+
+
+async def test_nothing_runs_twice_when_another_host_is_reached_at_the_second_attempt(host, place):
+    shown, show = heard()
+    relay = Relay(place / "host.sock")
+    listening = await asyncio.start_unix_server(relay, place / "relay.sock")
+    async with contextlib.AsyncExitStack() as first:
+        await first.enter_async_context(serving(host, place))
+        async with (
+            remote_host.RemoteHost.open(place / "relay.sock") as remote,
+            remote.lease("second") as lease,
+        ):
+            kernel = await lease.kernel()
+            running = asyncio.create_task(
+                kernel.execute(f"{COUNT}\n{TICKS}", execution_id="second", show=show)
+            )
+            await until(lambda: shown)
+            await first.aclose()
+            # The client tries twice by itself, where a connection was used before.
+            relay.refusals = 2
+            async with serving(host, place, "other"):
+                assert (await running).finished.kernel_lost
+                shown.clear()
+                await (await lease.kernel()).execute(RUNS, execution_id="third", show=show)
+            assert (shown, relay.refusals) == ([(1, "x\n")], 0)
+    relay.break_all()
+    listening.close()

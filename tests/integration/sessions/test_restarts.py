@@ -1,0 +1,279 @@
+"""A restart of the bot loses nothing, where kernels outlive it: neither output, nor answer."""
+
+import asyncio
+import contextlib
+import itertools
+import shutil
+import sqlite3
+
+import pytest
+
+from interpreter_bot import settings, values
+from interpreter_bot.app import host_startup
+from interpreter_bot.hosting import host_server, journaled_executions
+from interpreter_bot.hosts import local_host, remote_host
+from interpreter_bot.sessions import suspended_turns, turn_stops
+from interpreter_bot.store import engines
+from tests.fakes import openai_server, replies
+from tests.integration.sessions.conftest import KEY
+
+pytestmark = pytest.mark.kernel
+
+BRIEF = settings.Sessions(closing_seconds=0.0)
+TICKS = """
+import time
+kept = 'here'
+count = globals().get('count', 0) + 1
+for i in range(6):
+    print('tick', i, flush=True)
+    time.sleep(0.1)
+"""
+ALL = [f"tick {number}" for number in range(6)]
+
+
+@pytest.fixture
+async def outliving(short_path, monkeypatch):
+    """Let all houses of a test use one host, which they do not end; gives a way to another one.
+
+    That the host is in the same process is nothing that it, or the houses, could notice.
+    """
+    numbers = itertools.count()
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def another():
+            await stack.aclose()
+            # Of the former nothing is left, not even what its code showed.
+            place = short_path / f"host{next(numbers)}"
+            place.mkdir()
+            config = settings.Settings(
+                kernels=settings.Kernels(preload=(), spares=0),
+                paths=settings.Paths(data=place / "data", runtime=place / "r"),
+            )
+            host = await stack.enter_async_context(local_host.LocalHost.open(config))
+            begun = await stack.enter_async_context(
+                journaled_executions.JournaledExecutions.open(host, place / "journals")
+            )
+            path = place / "host.sock"
+            await stack.enter_async_context(host_server.HostServer.open(host, begun, path))
+            monkeypatch.setattr(
+                host_startup, "open_hosts", lambda *_, **__: remote_host.RemoteHost.open(path)
+            )
+
+        await another()
+        yield another
+
+
+class Heard:
+    """What people are notified of."""
+
+    def __init__(self, house):
+        self.told = []
+        self._arrival = asyncio.Event()
+        house.service.notify_through("web", self.notify)
+
+    async def notify(self, key, sentence):
+        assert key == KEY
+        self.told.append(sentence)
+        self._arrival.set()
+
+    async def first(self):
+        await asyncio.wait_for(self._arrival.wait(), 20)
+        return self.told[0]
+
+
+def continued(house, **options):
+    """Let turns go on in a reply, as platforms that can do; it is given back."""
+    reply = replies.Reply(**options)
+
+    async def go_on(request):
+        await house.service.handle(request, reply)
+
+    async def notify(key, sentence):
+        raise AssertionError(sentence)
+
+    house.service.notify_through("web", notify, go_on=go_on)
+    return reply
+
+
+def printed(parts):
+    """The lines of a recorded turn."""
+    shown = [getattr(part, "output", None) for part in parts]
+    return "".join(one.text for one in shown if isinstance(one, values.Text)).splitlines()
+
+
+async def last_turn(house):
+    """The last turn, once none goes on any more."""
+    await house.service.resumptions.close()
+    return (await house.service.queries.history(KEY))[-1]
+
+
+async def begin(house, request, reply=None):
+    """Begin a turn, and wait for its first output."""
+    reply = reply or replies.Reply()
+    running = asyncio.create_task(request(reply))
+    await reply.until("output")
+    return running, reply
+
+
+@contextlib.asynccontextmanager
+async def killed(opened, tmp_path, *script):
+    """Open what a bot would find that is killed now: its data as they are at this moment."""
+    data = tmp_path / "data"
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    name = engines.file(engines.parse(engines.default(data))).name
+    with contextlib.closing(sqlite3.connect(data / name)) as database:
+        database.execute("VACUUM INTO ?", (str(copy / name),))
+    if (data / "kept").exists():
+        shutil.copytree(data / "kept", copy / "kept")
+    async with opened(*script, paths=settings.Paths(data=copy)) as after:
+        yield after
+
+
+async def test_code_goes_on_and_each_line_is_recorded_once_and_told(opened, outliving):
+    async with opened(sessions=BRIEF) as house:
+        running, reply = await begin(house, lambda reply: house.run(TICKS, reply))
+    await running
+    assert (reply.end.status, reply.end.sentence) == (
+        values.TurnStatus.INTERRUPTED,
+        turn_stops.SUSPENDED,
+    )
+    assert reply.of("finished") == []
+    async with opened() as house:
+        (turn,) = await house.service.queries.history(KEY)
+        assert turn.status == "running"
+        sentence = await Heard(house).first()
+        turn = await last_turn(house)
+        assert (turn.status, printed(turn.parts)) == ("done", ALL)
+        after = await house.run("print(kept, count)")
+    assert sentence.startswith(turn_stops.WENT_ON)
+    shown = "".join(one.text for one in reply.of("output")).splitlines()
+    assert [*shown, *sentence.splitlines()[-len(ALL) + len(shown) - 1 : -1]] == ALL
+    assert after.of("output") == [values.Text("stdout", "here 1\n")]
+
+
+async def test_a_model_goes_on_with_what_its_code_showed_and_runs_nothing_twice(opened, outliving):
+    script = [openai_server.code(TICKS), openai_server.text("Six ticks.")]
+    async with opened(script[0], sessions=BRIEF) as house:
+        running, reply = await begin(house, lambda reply: house.ask("Tick!", reply))
+    await running
+    async with opened(script[1]) as house:
+        reply = continued(house)
+        await reply.until("over")
+        turn = await last_turn(house)
+        (asked,) = house.server.requests
+        after = await house.run("print(count)")
+        again = await house.service._services.database.turns.take_orphans()
+    assert [one["role"] for one in asked.messages[-3:]] == ["user", "assistant", "tool"]
+    assert asked.messages[-1]["content"].splitlines()[: len(ALL)] == ALL
+    assert reply.of("announcement") == [turn_stops.WENT_ON]
+    assert (reply.end.status, reply.end.text) == (values.TurnStatus.DONE, "Six ticks.")
+    assert (turn.status, turn.answer, printed(turn.parts)) == ("done", "Six ticks.", ALL)
+    assert after.of("output") == [values.Text("stdout", "1\n")]
+    assert again == ()
+
+
+async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(opened, outliving):
+    slow = openai_server.text(*"So slow", delay_seconds=0.5)
+    script = [openai_server.code("count = 1\nprint(count)"), slow]
+    async with opened(*script, sessions=BRIEF) as house:
+        reply = replies.Reply()
+        running = asyncio.create_task(house.ask("Count!", reply))
+        await reply.until("step", 2)
+        await reply.until("text")
+    await running
+    assert reply.end.sentence == turn_stops.SUSPENDED
+    async with opened(openai_server.text("One.")) as house:
+        reply = continued(house)
+        await reply.until("over")
+        (asked,) = house.server.requests
+        follow_up = await house.run("print(count)")
+        turn = (await house.service.queries.history(KEY))[0]
+    assert [one["role"] for one in asked.messages[-3:]] == ["user", "assistant", "tool"]
+    assert asked.messages[-1]["content"].splitlines()[0] == "1"
+    assert reply.of("code") == []
+    assert (reply.end.text, turn.answer) == ("One.", "One.")
+    assert follow_up.of("output") == [values.Text("stdout", "1\n")]
+
+
+async def test_a_question_waits_for_the_next_bot(opened, outliving):
+    async with opened(sessions=BRIEF) as house:
+        reply = replies.Reply()
+
+        async def never(cell, request):
+            reply.heard.append(("ask", request))
+            reply._arrival.set()
+            await asyncio.Event().wait()
+
+        reply.ask = never
+        running = asyncio.create_task(house.run("print('Hello', input('Who?'))", reply))
+        await reply.until("ask")
+    await running
+    async with opened() as house:
+        reply = continued(house, answers=["Ada"])
+        await reply.until("over")
+        assert printed((await last_turn(house)).parts) == ["Hello Ada"]
+    assert reply.of("ask") == [values.InputRequested("Who?", is_password=False)]
+    assert reply.end.status is values.TurnStatus.DONE
+
+
+async def test_a_killed_bot_leaves_as_much_to_the_next_one(opened, outliving, tmp_path):
+    script = [openai_server.code(TICKS), openai_server.text(*"Too late", delay_seconds=30)]
+    async with opened(*script, sessions=BRIEF) as house:
+        running, first = await begin(house, lambda reply: house.ask("Tick!", reply))
+        await first.until("output", 3)
+        async with killed(opened, tmp_path, openai_server.text("Six ticks.")) as after:
+            reply = continued(after)
+            await reply.until("over")
+            turn = await last_turn(after)
+        running.cancel()
+        await asyncio.wait({running})
+    assert (turn.status, turn.answer, printed(turn.parts)) == ("done", "Six ticks.", ALL)
+
+
+async def test_code_of_a_host_that_is_gone_is_not_run_again_and_the_model_is_told(
+    opened, outliving
+):
+    async with opened(openai_server.code(TICKS), sessions=BRIEF) as house:
+        running, _ = await begin(house, lambda reply: house.ask("Tick!", reply))
+    await running
+    await outliving()
+    async with opened(openai_server.text("I do not know.")) as house:
+        reply = continued(house)
+        await reply.until("over")
+        (asked,) = house.server.requests
+        after = await house.run("print('count' in globals())")
+    assert "is not known" in asked.messages[-1]["content"]
+    assert reply.end.text == "I do not know."
+    assert after.of("output")[-1] == values.Text("stdout", "False\n")
+
+
+async def test_files_that_were_made_meanwhile_are_given_back(opened, outliving):
+    code = "open('before.txt', 'w').write('1')\n" + TICKS + "open('after.txt', 'w').write('2')"
+    async with opened(sessions=BRIEF) as house:
+        running, reply = await begin(house, lambda reply: house.run(code, reply))
+    await running
+    assert reply.of("artifact") == []
+    async with opened() as house:
+        reply = continued(house)
+        await reply.until("over")
+    assert reply.files == {"before.txt": b"1", "after.txt": b"2"}
+
+
+async def test_progress_of_another_release_is_told_as_an_interruption(opened, outliving):
+    async with opened(sessions=BRIEF) as house:
+        running, _ = await begin(house, lambda reply: house.run(TICKS, reply))
+        turns = house.service._services.database.turns
+        (turn,) = await turns.of_session(1)
+        await turns.note_progress(turn.id, {"of": "another release"})
+    await running
+    async with opened() as house:
+        heard = Heard(house)
+        await house.service.notify_late()
+        assert await heard.first() == turn_stops.INTERRUPTED
+        assert (await last_turn(house)).status == "interrupted"
+
+
+def test_progress_is_stored_as_it_is_read():
+    progress = suspended_turns.Progress(is_code=False, model="m", memory={"messages": []})
+    assert suspended_turns.Progress(**progress.document()) == progress

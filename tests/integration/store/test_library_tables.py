@@ -1,0 +1,105 @@
+"""Tables that slack_sdk keeps in our database, in both databases."""
+
+import itertools
+
+import pytest
+import sqlalchemy
+from cryptography import fernet
+from slack_sdk.oauth.installation_store import Installation
+from slack_sdk.oauth.installation_store.sqlalchemy import AsyncSQLAlchemyInstallationStore
+
+from interpreter_bot import encryption, errors, settings
+from interpreter_bot.platforms.slack import installations
+from interpreter_bot.store import third_party_tables
+
+CLIENT = settings.Slack(client_id="1.2")
+# As long as tokens that are renewed: encrypted, it fits into no column of slack_sdk's own.
+TOKEN = f"xoxe.xoxb-1-{'T' * 150}"
+NUMBERS = itertools.count(1)
+
+
+def installation(**more):
+    return Installation(
+        app_id="A1", team_id="T1", user_id="U1", bot_token=TOKEN, bot_id="B1",
+        bot_user_id="UBOT", user_token="xoxp-1", **more,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def opened(database, tmp_path):
+    async def open_store(keys=""):
+        ring = encryption.KeyRing(keys, tmp_path / "keys")
+        tables = third_party_tables.LibraryTables(database.engine, ring)
+        return await installations.store(CLIENT, tables), tables
+
+    return open_store
+
+
+async def everything(database):
+    found = []
+    async with database.engine.connect() as connection:
+        for table in ("slack_bots", "slack_installations"):
+            # Never the same statement: its plan would not survive that a column changes its type.
+            query = f"SELECT * FROM {table} WHERE {next(NUMBERS)} > 0"
+            rows = await connection.execute(sqlalchemy.text(query))
+            found += [tuple(row) for row in rows]
+    return str(found)
+
+
+async def found(store):
+    return await store.async_find_bot(enterprise_id=None, team_id="T1")
+
+
+async def test_tokens_are_encrypted_in_the_database_and_nowhere_else(opened, database):
+    store, _ = await opened()
+    await store.async_save(installation())
+    assert "xox" not in await everything(database)
+    assert "fernet:" in await everything(database)
+    assert (await found(store)).bot_token == TOKEN
+    again, tables = await opened()
+    whole = await again.async_find_installation(enterprise_id=None, team_id="T1")
+    assert (whole.bot_token, whole.user_token) == (TOKEN, "xoxp-1")
+    assert tables.encrypted == 0
+
+
+async def test_what_was_stored_in_clear_is_encrypted_at_the_next_start(opened, database):
+    former = AsyncSQLAlchemyInstallationStore("1.2", database.engine)
+    await former.create_tables()
+    await former.async_save(installation())
+    assert TOKEN in await everything(database)
+    store, tables = await opened()
+    assert tables.encrypted == 2
+    assert "xox" not in await everything(database)
+    assert (await found(store)).bot_token == TOKEN
+
+
+async def test_a_new_first_key_encrypts_everything_anew(opened):
+    old, new = (fernet.Fernet.generate_key().decode() for _ in range(2))
+    store, _ = await opened(old)
+    await store.async_save(installation())
+    _, tables = await opened(f"{new} {old}")
+    assert tables.encrypted == 2
+    store, tables = await opened(new)
+    assert tables.encrypted == 0
+    assert (await found(store)).bot_token == TOKEN
+
+
+async def test_without_the_key_the_start_says_so_and_changes_nothing(opened, database):
+    store, _ = await opened()
+    await store.async_save(installation())
+    before = await everything(database)
+    with pytest.raises(errors.SettingsError, match="Put it back there"):
+        await opened(fernet.Fernet.generate_key().decode())
+    assert await everything(database) == before
+
+
+async def test_a_key_file_that_is_empty_is_said_at_the_start_and_nothing_changes(
+    opened, database, tmp_path
+):
+    former = AsyncSQLAlchemyInstallationStore("1.2", database.engine)
+    await former.create_tables()
+    await former.async_save(installation())
+    (tmp_path / "keys").touch(mode=0o600)
+    with pytest.raises(errors.SettingsError, match="holds no key"):
+        await opened()
+    assert TOKEN in await everything(database)

@@ -1,0 +1,429 @@
+"""Variables of real kernels that come back in the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+import time
+
+import pytest
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels import pools
+from interpreter_bot.kernels.files import safe_open
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture
+def opened(tmp_path, short_path):
+    """Open a pool whose kernels import nothing; always on the same data."""
+
+    def open_pool(*, freeze_seconds=1000.0, end_seconds=1.5, **snapshots):
+        kernels = settings.Kernels(preload=(), spares=0, freeze_seconds=freeze_seconds)
+        return pools.Pool.open(
+            settings.Settings(
+                kernels=kernels,
+                snapshots=settings.Snapshots(enabled=True, end_seconds=end_seconds, **snapshots),
+                paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
+            )
+        )
+
+    return open_pool
+
+
+async def until(holds):
+    for _ in range(6000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came")
+
+
+async def run(kernel, code):
+    outputs: list[values.Output] = []
+    finished = await kernel.execute(code, show=outputs.append)
+    assert finished.ending is values.Ending.OK, outputs
+    return "".join(output.plain for output in outputs)
+
+
+async def saved(pool, key="a"):
+    """Let an idle session be saved, as its monitor does; return what is kept."""
+    await pool.save_variables(key)
+    return await pool.saved_variables(key)
+
+
+async def lose(pool, key="a"):
+    """Let a session's kernel end as in a crash, and return its next one."""
+    pool.live[key].kernel.kill_with_reason(values.Ending.STOPPED, "It crashed.")
+    await pool.live[key].provisioner.ended.wait()
+    return await pool.take(key)
+
+
+async def kill(pool):
+    """Leave a pool without its orderly end, as a bot does that is killed."""
+    for key in list(pool.live):
+        await pool._close_kernel(key, "")
+
+
+BEGIN = """
+import collections, threading, os
+os.makedirs("sub", exist_ok=True); os.chdir("sub")
+limit = 50
+def above(values): return [one for one in values if one > limit]
+counts = collections.Counter("aab")
+holder = {"counts": counts}
+running = (i for i in range(3))
+"""
+CHECK = "limit = 1; above([1, 2]), holder['counts'] is counts, os.getcwd(), 'running' in dir()"
+BACK = "([2], True, '/mnt/data/sub', False)"
+
+
+async def test_an_idle_session_is_saved_and_then_frozen(opened):
+    async with opened(freeze_seconds=0.3) as pool:
+        kernel = await pool.take("a")
+        await run(kernel, BEGIN)
+        used = kernel.last_used
+        await until(lambda: kernel.is_frozen)
+        told = await pool.saved_variables("a")
+        assert (told.kernel, told.runs) == (kernel.id, kernel.runs) == (kernel.id, 1)
+        assert [name for name, _ in told.lost] == ["running"]
+        assert kernel.last_used == used, "saving is no use of the session"
+        assert await run(kernel, "limit, next(running)") == "(50, 0)"
+        second = await lose(pool)
+        assert second.restored == told
+        assert not second.unrestored
+        assert await run(second, CHECK) == BACK
+        assert await run(second, "1 / above([3])[0]") != ""
+
+
+async def test_nothing_is_saved_twice_and_what_is_deleted_stays_so(opened):
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await run(kernel, "x = 1; y = 2")
+        first = await saved(pool)
+        assert (await saved(pool)).at == first.at
+        await run(kernel, "del x")
+        second = await saved(pool)
+        assert (first.names, second.names, second.at > first.at) == (("x", "y"), ("y",), True)
+        await run(kernel, "del y")
+        assert await saved(pool) is None
+        kernel = await lose(pool)
+        assert await run(kernel, "'x' in dir(), 'y' in dir()") == "(False, False)"
+
+
+async def test_variables_survive_an_orderly_end_of_the_bot(opened):
+    async with opened() as pool:
+        for key in "abc":
+            await run(await pool.take(key), BEGIN)
+    async with opened() as pool:
+        for key in "abc":
+            assert await run(await pool.take(key), CHECK) == BACK
+        await pool.release("a")
+        assert await pool.saved_variables("a") is None
+        assert await run(await pool.take("a"), "'limit' in dir()") == "False"
+
+
+async def test_the_end_of_the_bot_waits_no_longer_than_said(opened):
+    slow = "class Slow:\n def __reduce__(self):\n  while True: pass\ngood = 1\nslow = Slow()"
+    async with opened(end_seconds=1.5) as pool:
+        for key in "abcd":
+            await run(await pool.take(key), slow)
+        begun = time.monotonic()
+        await pool._snapshots.save_all(pool.live.values())
+        assert time.monotonic() - begun < 3.0
+        assert not pool._snapshots._saving
+        kinds = [await pool.saved_variables(key) for key in "abcd"]
+        assert any(one is not None and one.names == ("Slow", "good") for one in kinds)
+
+
+async def test_an_older_state_says_how_much_older_it_is(opened):
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await run(kernel, "x = 1")
+        await saved(pool)
+        await run(kernel, "x = 2")
+        await run(kernel, "x = 3")
+        second = await lose(pool)
+        assert (second.restored.kernel, second.restored.runs) == (kernel.id, 1)
+        assert await run(second, "x") == "1"
+
+
+async def test_who_comes_back_while_a_session_is_saved_does_not_wait_for_that(opened):
+    slow = "class Slow:\n def __reduce__(self):\n  while True: pass\nslow = Slow()\ngood = 1"
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await run(kernel, f"x = bytearray(50_000_000)\n{slow}")
+        variables = (await pool.workspace("a")).variables
+        saving = asyncio.create_task(pool.save_variables("a"))
+        await until(lambda: any(variables.glob("*/variables")))
+        # Left alone it would take a minute.
+        async with asyncio.timeout(10):
+            assert await run(kernel, "good") == "1"
+            await saving
+        assert await pool.saved_variables("a") is None
+        assert not list(variables.glob("*/variables")), "what was begun is deleted"
+
+
+async def test_a_session_that_grows_too_large_by_being_saved_is_not_ended_for_it(opened):
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        await run(kernel, "class Slow:\n def __reduce__(self):\n  while True: pass\nslow = Slow()")
+        saving = asyncio.create_task(pool.save_variables("a"))
+        variables = (await pool.workspace("a")).variables
+        await until(lambda: any(variables.glob("*/variables")))
+        assert pool._snapshots.interrupt(pool.live["a"])
+        await saving
+        assert not pool._snapshots.interrupt(pool.live["a"])
+        assert not any(variables.iterdir()), "the next check would end it for what is left"
+        assert await run(kernel, "type(slow).__name__") == "'Slow'"
+
+
+@pytest.mark.parametrize("swapped", [True, False])
+async def test_a_snapshot_of_another_session_is_not_used(opened, tmp_path, swapped):
+    async with opened() as pool:
+        for key in "ab":
+            await run(await pool.take(key), f"name = {key!r}")
+        own = [(await pool.workspace(key)).variables.parent for key in "ab"]
+    for name in ("variables", "snapshot") if swapped else ():
+        (own[0] / name).rename(tmp_path / "other")
+        (own[1] / name).rename(own[0] / name)
+        (tmp_path / "other").rename(own[1] / name)
+    async with opened() as pool:
+        found = await run(await pool.take("a"), "globals().get('name')")
+        assert found == ("" if swapped else "'a'")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda own: (own / "manifest.json").write_text("x" * 300_000),
+        lambda own: (own / "manifest.json").write_text("[" * 100_000),
+        lambda own: (own / "manifest.json").write_text(json.dumps({"format": 1, "kept": 3})),
+        lambda own: (own / "manifest.json").unlink(),
+        lambda own: shutil.rmtree(own),
+        lambda own: shutil.rmtree(own.parent),
+        lambda own: (own / "details.json").write_text("[]"),
+        lambda own: (own / "variables").write_bytes(b"IBVARS1\n" + b"\xff" * 4096),
+        lambda own: (own / "variables").write_bytes(b""),
+    ],
+)
+async def test_damaged_files_cost_the_variables_and_nothing_else(opened, damage):
+    async with opened() as pool:
+        await run(await pool.take("a"), "x = 1")
+        await saved(pool)
+        [own] = (await pool.workspace("a")).variables.glob("[0-9]*")
+        await kill(pool)
+        damage(own)
+        kernel = await pool.take("a")
+        assert await run(kernel, "globals().get('x')") == ""
+
+
+LIE = """
+import json, os
+def lie(number, *_):
+    own = f"/var/lib/variables/{number}"
+    os.makedirs(own)
+    told = {"format": 1, "kept": ["\\u202e<@U1>" * 50], "kept_count": 1, "blobs": {}}
+    told |= {"partly": {}, "partly_count": 0, "lost_count": 10**6}
+    told["lost"] = {"../../x": "why\\x1b[2J\\nyes", "long" * 200: "words " * 160}
+    with open(own + "/manifest.json", "w") as file:
+        json.dump(told, file)
+    open(own + ".ended", "w").close()
+get_ipython().save_variables = lie
+"""
+
+
+async def test_a_kernel_that_writes_its_own_manifest_harms_only_itself(opened):
+    async with opened() as pool:
+        await run(await pool.take("a"), LIE)
+        told = await saved(pool)
+        assert told.kept == 1
+        assert told.lost[0] == ("../../x", "why yes")
+        assert max(len(name) + len(why) for name, why in told.lost) <= 160
+        assert not {"\u202e", "\n"} & set("".join(told.names))
+        kernel = await lose(pool)
+        assert "could not be brought back" in kernel.unrestored
+        assert await run(kernel, "1 + 1") == "2"
+
+
+@pytest.mark.parametrize(
+    "prepared",
+    [
+        "os.symlink('/etc', '/var/lib/variables/blobs')",
+        "[os.mkdir(f'/var/lib/variables/{n}') for n in range(100)]",
+        "os.makedirs('/var/lib/variables/blobs'); os.chmod('/var/lib/variables/blobs', 0)",
+        "open('/var/lib/variables/blobs', 'w').close()",
+    ],
+)
+async def test_what_code_puts_beside_what_is_saved_is_deleted_or_harmless(opened, prepared):
+    async with opened() as pool:
+        await run(await pool.take("a"), f"import os\n{prepared}")
+        await saved(pool)
+        variables = (await pool.workspace("a")).variables
+        assert {one.name for one in variables.iterdir()} <= {"blobs"} | {
+            one.name for one in variables.glob("[1-9]?????????????*")
+        }
+        assert os.stat("/etc/passwd")
+        await pool.forget("a")
+        assert not variables.exists()
+
+
+async def test_code_that_fills_the_directory_of_snapshots_is_stopped(opened):
+    fill = (
+        "with open('/var/lib/variables/x', 'wb') as f:\n for _ in range(300): f.write(bytes(10**6))"
+    )
+    async with opened(bytes=20_000_000) as pool:
+        kernel = await pool.take("a")
+        shown: list[values.Output] = []
+        finished = await kernel.execute(fill + "\nwhile True: pass", show=shown.append, seconds=20)
+        assert "directory in which variables are saved" in finished.reason, finished
+
+
+async def test_what_a_lost_kernel_left_there_is_deleted_at_once(opened):
+    async with opened() as pool:
+        await run(await pool.take("a"), "x = 1")
+        told = await saved(pool)
+        fill = "import os\nopen('/var/lib/variables/x', 'wb').write(bytes(10**6))"
+        await run(pool.live["a"].kernel, fill)
+        variables = (await pool.workspace("a")).variables
+        assert (variables / "x").exists()
+        await pool._close_kernel("a", "It was let go.")
+        assert not (variables / "x").exists()
+        assert (await pool.take("a")).restored == told
+        await run(pool.live["a"].kernel, fill)
+        await lose(pool)
+        assert not (variables / "x").exists()
+
+
+async def test_a_kernel_that_cannot_know_what_is_saved_does_not_replace_it(opened, monkeypatch):
+    async with opened() as pool:
+        await run(await pool.take("a"), "x = 1")
+        told = await saved(pool)
+
+        def fail(*_):
+            raise errors.WorkspaceError
+
+        with monkeypatch.context() as broken:
+            broken.setattr(safe_open, "open_file", fail)
+            kernel = await lose(pool)
+        assert "kept for the next one" in kernel.unrestored
+        await run(kernel, "x = 2")
+        assert await saved(pool) == told
+        assert await run(await lose(pool), "x") == "1"
+
+
+TRAP = """
+import os
+class Trap:
+    def __setstate__(self, state):
+        if os.path.exists("/mnt/data/armed"): os._exit(1)
+trap = Trap(); trap.a = 1
+"""
+
+
+async def test_variables_that_end_python_when_they_are_read_are_given_up_the_second_time(opened):
+    async with opened() as pool:
+        await run(await pool.take("a"), TRAP)
+        await saved(pool)
+        await (await pool.workspace("a")).put("armed", _chunks(b"x"))
+        kernel = await lose(pool)
+        assert "kept for the next one" in kernel.unrestored
+        await run(kernel, "new = 1")
+        good = (await pool.saved_variables("a")).at
+        assert (await saved(pool)).at == good, "it is not replaced"
+        kernel = await lose(pool)
+        assert "given up" in kernel.unrestored
+        assert await run(kernel, "'trap' in dir(), 'new' in dir()") == "(False, False)"
+        assert (await saved(pool)) is None
+        await run(kernel, "new = 1")
+        assert (await saved(pool)).names == ("new",)
+
+
+async def test_a_restore_that_is_late_replaces_nothing(opened):
+    slow = """
+import os, time
+class Slow:
+    def __setstate__(self, state):
+        if os.path.exists("/mnt/data/armed"): time.sleep(60)
+        self.__dict__.update(state)
+slow = Slow(); slow.a = 1
+"""
+    async with opened(seconds=1.0) as pool:
+        await run(await pool.take("a"), slow)
+        told = await saved(pool)
+        await (await pool.workspace("a")).put("armed", _chunks(b"x"))
+        kernel = await lose(pool)
+        assert "could not be brought back now" in kernel.unrestored
+        await run(kernel, "new = 1; os = __import__('os'); os.unlink('/mnt/data/armed')")
+        kernel = await lose(pool)
+        assert kernel.restored == told
+        assert await run(kernel, "slow.a") == "1"
+
+
+BOT = """
+import asyncio, pathlib, sys
+from interpreter_bot import settings
+from interpreter_bot.kernels import pools
+
+async def main():
+    bot = settings.Settings(
+        kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=0.2),
+        paths=settings.Paths(data=pathlib.Path(sys.argv[1]), runtime=pathlib.Path(sys.argv[2])),
+    )
+    async with pools.Pool.open(bot) as pool:
+        kernel = await pool.take("a")
+        await kernel.execute("x = 1", show=print)
+        while not kernel.is_frozen:
+            await asyncio.sleep(0.01)
+        await kernel.execute("x = 2", show=print)
+        print("ready", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_bot_gives_back_what_its_sessions_had_when_they_were_idle(
+    opened, tmp_path, short_path
+):
+    bot = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", BOT, str(tmp_path / "data"), str(short_path)),
+        env={**os.environ, "INTERPRETER_BOT_SNAPSHOTS__ENABLED": "true"},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert await bot.stdout.readline() == b"ready\n"
+    bot.kill()
+    await bot.wait()
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        assert kernel.restored.runs == 1
+        assert await run(kernel, "x") == "1"
+
+
+async def test_old_snapshots_go_and_too_many_the_least_recently_used_first(opened):
+    async with opened() as pool:
+        for key in "abcd":
+            await run(await pool.take(key), f"{key} = bytearray(1_000_000)")
+            await saved(pool, key)
+        own = {key: (await pool.workspace(key)).variables.parent for key in "abcd"}
+        for key in "abc":
+            await pool._close_kernel(key, "")
+        day = 86_400
+        for key, days in (("a", 40), ("b", 3), ("c", 1), ("d", 0)):
+            os.utime(own[key] / "snapshot", (time.time() - days * day,) * 2)
+        assert await pool.expire_snapshots() == 1
+        left = [key for key in own if (own[key] / "snapshot").exists()]
+        assert left == ["b", "c", "d"]
+        share = 2_500_000 / shutil.disk_usage(own["a"]).total
+        pool._snapshots._generations._config = settings.Snapshots(disk_share=share)
+        assert await pool.expire_snapshots() == 1
+        assert await pool.saved_variables("b") is None
+        assert await pool.saved_variables("c") is not None
+
+
+async def _chunks(data):
+    yield data

@@ -1,0 +1,311 @@
+"""Pictures reach models that can see, few and small, and the others hear of them in words."""
+
+import itertools
+import json
+import struct
+
+import pytest
+
+from interpreter_bot import settings, values
+from interpreter_bot.agent import chat_messages, picture_selection, transcripts
+from interpreter_bot.agent.llms import picture_support
+from interpreter_bot.agent.loops import OutcomeKind
+from tests.fakes import openai_server as server
+from tests.unit.agent import scripts
+
+PROTOCOLS = pytest.mark.parametrize(
+    "protocol", ["auto", "chat", "fenced", "responses", "anthropic"]
+)
+WORDS = "A picture was shown to the person (png 640x480)."
+BLIND = [
+    (400, "Invalid content type. image_url is only supported by certain models."),
+    (
+        400,
+        "Failed to deserialize the JSON body: messages[1]: unknown variant `image_url`, expected",
+    ),
+    (400, "this model does not support image input (ref: b8bd630e)"),
+    (400, "Model do not support image input. Request id: 1"),
+    (400, "/models/deepseek-ai/DeepSeek-V3 is not a multimodal model"),
+    (400, "At most 0 image(s) may be provided in one prompt."),
+    (404, "No endpoints found that support image input"),
+    (422, "Input should be a valid string: content must be a string"),
+    (500, "image input is not supported - hint: you may need to provide the mmproj"),
+    (500, 'Failed to parse messages: Unsupported content part type: "image_url"; messages = ['),
+]
+UNREADABLE = [
+    "You uploaded an unsupported image. Please make sure your image is valid.",
+    "You uploaded an unsupported image. Please make sure your image is below 20 MB in size and is "
+    "of one the following formats: ['png', 'jpeg', 'gif', 'webp'].",
+    "Could not process image",
+    "cannot identify image file <_io.BytesIO object at 0x7f>",
+    "Failed to load image or audio file",
+    "messages.1.content.0.image.source.base64.data: image exceeds 5 MB maximum",
+    "The image data you provided does not represent a valid image.",
+    "Unsupported image format: image/png is not supported by this model",
+]
+
+
+def drawn(number=0, size=(640, 480)):
+    """Draw a picture, of which only the head is true."""
+    head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", *size)
+    return values.Image(mime="image/png", data=head + b"picture %d" % number)
+
+
+def plotted(number=0, **more):
+    return [drawn(number, **more)], scripts.OK
+
+
+@PROTOCOLS
+async def test_plots_of_earlier_turns_are_seen_again(protocol):
+    replies = [server.code("1"), server.text("a"), server.text("b")]
+    if protocol == "fenced":
+        replies[0] = server.text("```python\n1\n```")
+    async with scripts.stage(replies, plotted(), protocol=protocol) as stage:
+        await stage.run()
+        stage.transcript.add_user_message("and what is in the plot?")
+        await stage.run()
+        for request in stage.server.requests[1:]:
+            assert server.pictures(request.body) == [drawn().data]
+        assert WORDS in json.dumps(stage.server.requests[2].body)
+
+
+@PROTOCOLS
+async def test_pictures_that_people_send_are_seen(protocol):
+    async with scripts.stage([server.text("A cat.")], protocol=protocol) as stage:
+        seen = chat_messages.Picture("image/png", drawn().data, "cat.png")
+        stage.transcript.add_user_message("What is this?", [seen])
+        await stage.run()
+        (request,) = stage.server.requests
+        assert server.pictures(request.body) == [drawn().data]
+        assert "The file 'cat.png' as a picture." in json.dumps(request.body)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "status", "words"),
+    [
+        *((protocol, *BLIND[0]) for protocol in ("auto", "fenced", "anthropic")),
+        *((protocol, *one) for one in BLIND for protocol in ("chat", "responses")),
+    ],
+)
+async def test_a_server_that_refuses_pictures_is_told_words_from_then_on(protocol, status, words):
+    replies = [server.code("1"), server.text("a"), server.code("2"), server.text("b")]
+    if protocol == "fenced":
+        replies[::2] = [server.text(f"```python\n{code}\n```") for code in "12"]
+    async with scripts.stage(
+        replies, plotted(), plotted(1), protocol=protocol, serving={"blind": (status, words)}
+    ) as stage:
+        assert (await stage.run()).text.endswith("a")
+        assert stage.catalogue.model().can_see_images == "no"
+        stage.transcript.add_user_message("again")
+        assert (await stage.run()).text.endswith("b")
+        assert len(stage.server.refusals) == 1
+        assert WORDS in json.dumps(stage.server.requests[-1].body)
+    assert len(stage.observer.of("notice")) == 1
+    assert stage.waits == []
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+async def test_a_picture_that_cannot_be_read_makes_no_model_blind(protocol):
+    replies = [server.code("1"), server.text("a"), server.text("b")]
+    async with scripts.stage(
+        replies, plotted(), protocol=protocol, serving={"decodes": True}
+    ) as stage:
+        assert (await stage.run()).text == "a"
+        stage.transcript.add_user_message("again")
+        assert (await stage.run()).text == "b"
+        assert len(stage.server.refusals) == 1
+        assert stage.catalogue.model().can_see
+    assert not picture_selection.any_in(stage.transcript.entries)
+
+
+async def test_a_server_is_sent_no_more_pictures_than_it_takes():
+    replies = [server.code(f"print({n})") for n in range(6)] + [server.text("ok")]
+    serving = {"most_pictures": 2}
+    async with scripts.stage(replies, *map(plotted, range(6)), serving=serving) as stage:
+        assert (await stage.run()).text == "ok"
+        assert len(stage.server.refusals) == 1
+        sent = [server.pictures(one.body) for one in stage.server.requests]
+    assert [len(one) for one in sent] == [0, 1, 2, 2, 2, 2, 2]
+    assert sent[-1] == [drawn(4).data, drawn(5).data]
+    assert picture_selection.any_in(stage.transcript.entries)
+
+
+@pytest.mark.parametrize("words", UNREADABLE)
+def test_a_word_about_a_picture_is_none_about_the_model(words):
+    assert type(picture_support.refusal(words)).__name__ == "PictureUnreadableError"
+
+
+async def test_a_model_that_is_said_to_see_is_not_taken_for_blind():
+    serving = {"blind": BLIND[0]}
+    replies = [server.code("1")]
+    async with scripts.stage(replies, plotted(), can_see_images="yes", serving=serving) as stage:
+        outcome = await stage.run()
+        assert stage.catalogue.model().can_see
+    assert outcome.sentence == "The language model cannot look at pictures."
+
+
+async def test_words_about_pictures_in_other_errors_are_not_misread():
+    refusal = server.failure(500, "this model does not support image input")
+    async with scripts.stage([refusal] * 4) as stage:
+        outcome = await stage.run()
+    assert "has a problem right now" in outcome.sentence
+
+
+async def test_outputs_are_words_to_a_server_that_takes_nothing_else():
+    calls = [("run_code", '{"code": "1"}'), ("run_code", '{"code": "2"}')]
+    replies = [server.Reply(calls=calls, finish="tool_calls"), server.code("3"), server.text("ok")]
+    async with scripts.stage(
+        replies,
+        *(plotted(number) for number in range(3)),
+        protocol="responses",
+        serving={"text_outputs": True},
+    ) as stage:
+        assert (await stage.run()).text == "ok"
+        assert len(stage.server.refusals) == 1
+        kinds = [one.get("type", one.get("role")) for one in stage.server.requests[-1].messages]
+        seen = server.pictures(stage.server.requests[-1].body)
+    step = ["function_call"] * 2 + ["function_call_output"] * 2 + ["user"]
+    assert kinds == ["user", *step, "function_call", "function_call_output", "user"]
+    assert seen == [drawn(number).data for number in range(3)]
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+async def test_old_pictures_go_several_at_a_time(protocol):
+    steps = 22
+    replies = [server.code(f"print({n})") for n in range(steps)] + [server.text("ok")]
+    async with scripts.stage(replies, *map(plotted, range(steps)), protocol=protocol) as stage:
+        await stage.run()
+        stage.transcript.add_user_message("again")
+        stored = [chat_messages.to_dict(one) for one in stage.transcript.entries]
+        sent = [one.messages for one in stage.server.requests]
+        counts = [len(server.pictures(one.body)) for one in stage.server.requests]
+        last = server.pictures(stage.server.requests[-1].body)
+        words = json.dumps(stage.server.requests[-1].body).count("not shown here any more")
+        held = [one for one in picture_selection.all_of(stage.transcript.entries) if one.data]
+    broken = sum(
+        json.dumps(after[: len(before)]) != json.dumps(before)
+        for before, after in itertools.pairwise(sent)
+    )
+    assert counts[:9] == list(range(9))
+    assert all(5 <= count <= 8 for count in counts[9:])
+    assert broken == 4
+    assert last == [drawn(number).data for number in range(16, 22)]
+    assert len(held) == 8
+    assert words == 16
+    # After a restart, when only the newest were loaded, the very same are shown.
+    contents = {one.sha256: one.data for one in held}
+    again = transcripts.Transcript(
+        picture_selection.fill(list(map(chat_messages.from_dict, stored)), contents)
+    )
+    assert [
+        one.data for one in picture_selection.all_of(picture_selection.newest(again.entries))
+    ] == last
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+async def test_a_picture_is_viewed_when_the_model_wants_to_and_what_it_reads_there_is_believed(
+    protocol,
+):
+    replies = [
+        server.call("view_image", {"name": "/mnt/data/bill.png"}),
+        server.text("It is 73.2."),
+    ]
+    question = "[The person sent the file 'bill.png'; it is at /mnt/data/bill.png.] How much?"
+    async with scripts.stage(
+        replies, files={"bill.png": drawn().data}, protocol=protocol, question=question
+    ) as stage:
+        outcome = await stage.run()
+        bodies = [one.body for one in stage.server.requests]
+    assert [server.pictures(body) for body in bodies] == [[], [drawn().data]]
+    assert "The file 'bill.png' as a picture." in json.dumps(bodies[1])
+    assert (outcome.text, bool(outcome.unfounded)) == ("It is 73.2.", False)
+
+
+async def test_what_is_no_picture_is_said():
+    calls = [("view_image", f'{{"name": "{name}"}}') for name in ("a.csv", "none.png")]
+    replies = [server.Reply(calls=calls, finish="tool_calls"), server.text("ok")]
+    async with scripts.stage(replies, files={"a.csv": b"a,b"}) as stage:
+        await stage.run()
+        told = [one["content"] for one in stage.server.requests[1].messages[-2:]]
+    assert told[0].startswith("['a.csv' is no picture that can be shown to you")
+    assert told[1].startswith("[This could not be done: There is no such file")
+
+
+def tool_names(request):
+    return [one.get("function", one)["name"] for one in request.body["tools"]]
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+async def test_a_blind_model_is_offered_no_look_at_a_picture(protocol):
+    replies = [server.call("view_image", {"name": "a.png"}), server.text("ok")]
+    async with scripts.stage(
+        replies, files={"a.png": drawn().data}, protocol=protocol, can_see_images="no"
+    ) as stage:
+        await stage.run()
+        assert "view_image" not in tool_names(stage.server.requests[0])
+        assert "no tool named 'view_image'" in json.dumps(stage.server.requests[1].messages)
+
+
+async def test_a_model_that_turns_out_blind_is_offered_it_no_more():
+    replies = [server.call("view_image", {"name": "a.png"}), server.code("1"), server.text("ok")]
+    serving = {"blind": BLIND[0]}
+    async with scripts.stage(
+        replies, scripts.printed("1"), files={"a.png": drawn().data}, serving=serving
+    ) as stage:
+        await stage.run()
+        offered = ["view_image" in tool_names(one) for one in stage.server.requests]
+    assert offered == [True, False, False]
+
+
+async def test_large_plots_are_scaled_down_elsewhere_and_the_others_left_alone():
+    shown = [drawn(1, size=(9000, 9000)), drawn(2), drawn(3, size=(0, 5))]
+    shown.append(values.Image(mime="image/gif", data=b"GIF89a..."))
+    async with scripts.stage([server.code("1"), server.text("ok")], (shown, scripts.OK)) as stage:
+        await stage.run()
+        seen = server.pictures(stage.server.requests[-1].body)
+    assert stage.environment.scaled_down == [shown[0].data, shown[2].data, shown[3].data]
+    assert seen == [scripts.JPEG, shown[1].data, scripts.JPEG, scripts.JPEG]
+
+
+def test_only_the_last_pictures_of_an_execution_are_shown_and_none_that_is_none():
+    preview = drawn(7).data
+    outputs = [drawn(number) for number in range(3)]
+    outputs.append(values.Image(mime="image/svg+xml", data=b"<svg/>", preview=preview))
+    outputs.append(values.Html(html=b"<p>", preview=preview))
+    outputs.append(values.Image(mime="image/png", data=b"text"))
+    outputs.append(values.Image(mime="image/png", data=drawn().data + b"x" * 5_000_000))
+    assert picture_selection.of_outputs(outputs, 3) == (drawn(2).data, preview, preview)
+    assert picture_selection.of_outputs(outputs, 0) == ()
+    assert picture_selection.of_outputs([], 4) == ()
+
+
+@pytest.mark.parametrize(
+    ("mime", "data"),
+    [
+        ("image/png", b"\xff\xd8\xff"),
+        ("image/png", drawn(size=(1569, 10)).data),
+        ("image/png", drawn().data + b"x" * 1024 * 1024),
+        ("image/png", b"\x89PNG\r\n\x1a\n"),
+        ("image/jpeg", b"\xff\xd8\xff" + b"x" * 1024 * 1024),
+        ("image/jpeg", b"GIF89a"),
+        ("image/webp", b"RIFF....WEBP"),
+        ("text/html", b"<p>"),
+    ],
+)
+def test_what_a_sandbox_claims_to_have_scaled_is_looked_at_from_outside(mime, data):
+    assert picture_selection.scaled(mime, data) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [(True, "yes"), (False, "no"), ("TRUE", "yes"), ("auto", "auto")]
+)
+def test_the_setting_may_still_be_true_or_false(given, meant):
+    assert settings.Model(name="x", can_see_images=given).can_see_images == meant
+
+
+async def test_a_refused_picture_ends_in_no_loop():
+    """A server that refuses for a reason it does not tell is asked once more, and believed."""
+    refusals = [server.failure(400, "image: no"), server.failure(400, "image: no")]
+    async with scripts.stage([server.code("1"), *refusals], plotted()) as stage:
+        outcome = await stage.run()
+    assert outcome.ending is OutcomeKind.UNREACHABLE

@@ -1,0 +1,387 @@
+"""Variables that are saved by one namespace and come back in another."""
+
+import contextlib
+import json
+import linecache
+import os
+import pathlib
+import platform
+import time
+
+import numpy
+import pandas
+import pytest
+
+from interpreter_bot.guest import snapshot_files, snapshots, variable_pickler
+
+CELL = "<cell 1>"
+
+
+class Session:
+    """A namespace that code has run in, and the directory of its snapshots."""
+
+    def __init__(self, directory, code):
+        self.directory = str(directory)
+        self.names = {"__name__": "__main__"}
+        self.run(code)
+
+    def run(self, code):
+        linecache.cache[CELL] = (len(code), None, code.splitlines(keepends=True), CELL)
+        exec(compile(code, CELL, "exec"), self.names)
+
+    def save(self, number=1, seconds=20.0, most_bytes=1 << 30):
+        """Save, and return the manifest."""
+        names = [name for name in self.names if not name.startswith("__")]
+        child = snapshots.begin(
+            self.names, names, self.directory, number, seconds=seconds, most_bytes=most_bytes
+        )
+        os.waitpid(child, 0)
+        _, path = snapshot_files.names(self.directory, number)
+        with open(path) as file:
+            return json.load(file)
+
+    def restored(self, number=1):
+        """Return what another process has of it, and what failed there."""
+        names = {"__name__": "__main__"}
+        self.failed = snapshots.restore(names, self.directory, number)
+        return names
+
+
+@pytest.fixture
+def session(tmp_path):
+    return lambda code: Session(tmp_path, code)
+
+
+def test_what_variables_share_stays_shared(session):
+    saved = session("""
+import pandas
+frame = pandas.DataFrame({"a": range(3)})
+config = {"frame": frame}
+models = {"x": [1]}
+best = models["x"]
+""")
+    manifest = saved.save()
+    assert set(manifest["kept"]) == {"pandas", "frame", "config", "models", "best"}
+    assert manifest["kept_count"] == 5
+    names = saved.restored()
+    assert names["config"]["frame"] is names["frame"]
+    assert names["models"]["x"] is names["best"]
+    assert names["pandas"] is pandas
+
+
+def test_functions_use_the_variables_of_the_new_session(session):
+    saved = session("""
+limit = 50
+def clean(values): return [one for one in values if one > limit]
+def outer(step):
+    def inner(x): return x + step + limit
+    return inner
+add = outer(5)
+class Point:
+    def __init__(self, x): self.x = x
+    def far(self): return self.x > limit
+point = Point(60)
+""")
+    saved.save()
+    names = saved.restored()
+    names["limit"] = 2
+    assert names["clean"]([1, 2, 3]) == [3]
+    assert names["add"](1) == 8
+    assert names["point"].far()
+    assert isinstance(names["point"], names["Point"])
+
+
+def test_arrays_come_back_at_once_and_views_still_share(session):
+    saved = session("""
+import numpy
+big = numpy.arange(2_000_000.0)
+half, head = big[::2], big[:10]
+""")
+    manifest = saved.save()
+    [size] = manifest["blobs"].values()
+    assert size == 16_000_000
+    names = saved.restored()
+    names["half"][0] = 7
+    assert names["big"][0] == names["head"][0] == 7
+    again = saved.restored()
+    assert again["big"][0] == 0, "the file itself must stay as it was"
+
+
+def test_buffers_that_did_not_change_are_not_written_again(session):
+    saved = session("import numpy\nbig = numpy.ones(1_000_000)\nother = numpy.zeros(1_000_000)")
+    first = saved.save(1)
+    blobs = os.path.join(saved.directory, "blobs")
+    before = {name: os.stat(os.path.join(blobs, name)).st_mtime_ns for name in os.listdir(blobs)}
+    saved.run("other[0] = 1")
+    second = saved.save(2)
+    assert len(first["blobs"]) == len(second["blobs"]) == 2
+    [same] = first["blobs"].keys() & second["blobs"].keys()
+    assert os.stat(os.path.join(blobs, same)).st_mtime_ns == before[same]
+    assert saved.restored(1)["other"][0] == 0
+    assert saved.restored(2)["other"][0] == 1
+
+
+def test_what_cannot_be_kept_is_named_and_takes_nothing_with_it(session):
+    saved = session("""
+import threading, numpy, os
+before = [1]
+generator = (i for i in range(3))
+thread = threading.Thread()
+written = open(os.devnull, "w")
+deep = []
+one = deep
+for _ in range(100_000): one.append([]); one = one[0]
+del one, _
+class Refuses:
+    def __reduce_ex__(self, n): raise ValueError("mine")
+class Lies:
+    def __reduce__(self): return (int, ("no",))
+class Breaks:
+    def __setstate__(self, state): raise OSError("mine")
+class Ends:
+    def __reduce__(self): os._exit(1)
+class EndsLater:
+    def __setstate__(self, state): os._exit(1)
+refuses, lies, ends = Refuses(), Lies(), Ends()
+breaks, ends_later = Breaks(), EndsLater()
+breaks.a = ends_later.a = 1
+function = numpy.frompyfunc(lambda x: x, 1, 1)
+after = {"list": before}
+""")
+    lost = saved.save()["lost"]
+    saved.names["written"].close()
+    words = {
+        **{"generator": "a generator", "thread": "a thread", "written": "not opened for reading"},
+        **{"deep": "recursion", "refuses": "mine", "lies": "invalid literal", "breaks": "mine"},
+        **{"ends": "saving it ended", "ends_later": "reading it back ended", "function": "ufunc"},
+    }
+    assert {name: why for name, why in lost.items() if words.pop(name, "?") not in why} == {}
+    assert not words
+    assert all(len(why) < 400 for why in lost.values())
+    names = saved.restored()
+    assert not lost.keys() & names.keys()
+    assert names["after"]["list"] is names["before"]
+    assert not saved.failed
+
+
+def test_a_part_that_cannot_be_kept_says_so_when_it_is_used(session):
+    saved = session("holder = {'numbers': [1, 2], 'generator': (i for i in range(3))}")
+    manifest = saved.save()
+    assert manifest["partly"] == {"holder": "a generator"}
+    holder = saved.restored()["holder"]
+    assert holder["numbers"] == [1, 2]
+    with pytest.raises(RuntimeError, match="a generator was not kept"):
+        next(iter(holder["generator"]))
+    assert "not kept" in repr(holder["generator"])
+
+
+def test_one_that_hangs_costs_only_itself(session):
+    saved = session("""
+import time
+class Slow:
+    def __reduce__(self):
+        while True: time.sleep(1)
+small = 1
+x = Slow()
+""")
+    manifest = saved.save(seconds=1.0)
+    assert manifest["lost"] == {"x": "there was no time left for it"}
+    assert saved.restored()["small"] == 1
+
+
+def test_what_is_larger_than_allowed_is_left_out_the_largest_first(session):
+    saved = session("import numpy\nsmall = numpy.ones(100_000)\nlarge = numpy.ones(1_000_000)")
+    manifest = saved.save(most_bytes=2_000_000)
+    assert manifest["lost"] == {"large": "it is larger than what may be kept"}
+    names = saved.restored()
+    assert "large" not in names
+    assert names["small"].sum() == 100_000
+
+
+def test_a_variable_that_no_longer_loads_spoils_no_other(session, monkeypatch):
+    saved = session("""
+from interpreter_bot.guest.variable_pickler import Loss
+import pandas
+shared = [1]
+gone = {"shared": shared, "of": Loss(1, "a", "b")}
+later = {"shared": shared, "gone": gone}
+""")
+    saved.save()
+    # Another release of the library, which has another Loss.
+    monkeypatch.delattr(variable_pickler, "Loss")
+    names = saved.restored()
+    assert set(saved.failed) == {"Loss", "gone"}
+    assert names["shared"] == [1]
+    assert names["later"]["shared"] is names["shared"]
+
+
+def test_a_function_of_another_python_is_defined_from_its_source(session, monkeypatch):
+    saved = session("factor = 3\ndef times(x): return x * factor")
+    saved.save()
+    monkeypatch.setattr(platform, "python_version_tuple", lambda: ("3", "99", "0"))
+    names = saved.restored()
+    assert names["times"](2) == 6
+    assert not saved.failed
+
+
+def test_common_odd_things_come_back(session):
+    saved = session("""
+import threading, sqlite3, functools, collections, re, datetime, enum, dataclasses, logging
+class Color(enum.Enum): RED = 1
+@dataclasses.dataclass
+class Item: n: int
+@functools.lru_cache(maxsize=None)
+def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+lock, reentrant, log = threading.Lock(), threading.RLock(), logging.getLogger("x")
+con = sqlite3.connect(":memory:")
+con.execute("create table t(a)")
+con.execute("insert into t values (42)")
+con.commit()
+color, item, pattern = Color.RED, Item(4), re.compile("a+")
+default = collections.defaultdict(lambda: 5)
+_helper = 4
+def uses(): return _helper
+class Holder:
+    def __init__(self): self.lock = threading.Lock(); self.data = [1]
+holder = Holder()
+""")
+    manifest = saved.save()
+    assert manifest["lost"] == {}
+    names = saved.restored()
+    assert names["fib"](30) == 832040
+    assert names["con"].execute("select a from t").fetchall() == [(42,)]
+    assert names["color"] is names["Color"].RED
+    assert names["item"] == names["Item"](4)
+    assert names["default"]["x"] == 5
+    assert names["uses"]() == 4
+    assert names["holder"].lock.acquire(blocking=False)
+
+
+def test_state_of_the_process_comes_back(session, tmp_path, monkeypatch):
+    from interpreter_bot.guest import process_state
+
+    monkeypatch.setenv("SNAPSHOT_BEFORE", "1")
+    monkeypatch.chdir(tmp_path)
+    process_state.begin()
+    saved = session("")
+    with pandas.option_context("display.max_rows", 7):
+        monkeypatch.setenv("SNAPSHOT_NEW", "2")
+        monkeypatch.delenv("SNAPSHOT_BEFORE")
+        numpy.random.seed(3)
+        saved.save()
+        expected = numpy.random.random()
+    monkeypatch.setenv("SNAPSHOT_BEFORE", "1")
+    monkeypatch.delenv("SNAPSHOT_NEW")
+    try:
+        saved.restored()
+        assert os.environ["SNAPSHOT_NEW"] == "2"
+        assert "SNAPSHOT_BEFORE" not in os.environ
+        assert numpy.random.random() == expected
+        assert pandas.get_option("display.max_rows") == 7
+    finally:
+        pandas.reset_option("display.max_rows")
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "strange", "hole"])
+def test_damaged_files_end_in_an_error_or_in_less(session, damage):
+    saved = session("import numpy\nsmall = [1]\nlarge = numpy.ones(1_000_000)")
+    saved.save()
+    path, _ = snapshot_files.names(saved.directory, 1)
+    with open(path, "rb") as file:
+        whole = file.read()
+    broken = {
+        "empty": b"",
+        "cut": whole[: len(whole) // 2],
+        "strange": b"x" * len(whole),
+        "hole": whole[:200] + bytes(100) + whole[300:],
+    }[damage]
+    with open(path, "wb") as file:
+        file.write(broken)
+    try:
+        names = saved.restored()
+    except (OSError, ValueError):
+        return
+    assert names.get("small", [1]) == [1]
+
+
+def test_a_manifest_stays_small_whatever_variables_are_called_and_say(session):
+    saved = session("""
+class Refuses:
+    def __reduce_ex__(self, n): raise ValueError("\\udcff\\U0001f600" * 100_000)
+named = type("x" * 1_000_000, (), {"__reduce_ex__": Refuses.__reduce_ex__})()
+globals().update({"\\U00020000" * 190 + f"{n}": Refuses() for n in range(500)})
+globals().update({f"many_{n}": n for n in range(500)})
+""")
+    manifest = saved.save()
+    path = os.path.join(saved.directory, "1", snapshot_files.MANIFEST)
+    assert os.path.getsize(path) <= 256 * 1024
+    assert manifest["lost_count"] == 501
+    assert manifest["kept_count"] == 501
+    assert len(manifest["lost"]) <= len(manifest["kept"]) <= 200
+    assert saved.restored()["many_499"] == 499
+
+
+def _group(leader):
+    """Return the states of the processes in a group."""
+    states = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, group = path.read_text().rpartition(")")[2].split()[:3]
+            states += [state] * (int(group) == leader)
+    return states
+
+
+def test_saving_ends_at_once_with_all_its_processes(session):
+    saved = session("""
+import time
+class Slow:
+    def __reduce__(self):
+        while True: pass
+x = Slow()
+""")
+    child = snapshots.begin(
+        saved.names, ["x"], saved.directory, 1, seconds=60.0, most_bytes=1 << 20
+    )
+    path, manifest = snapshot_files.names(saved.directory, 1)
+    while not os.path.exists(path):
+        assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    assert len(_group(child)) == 2
+    snapshots.end(child)
+    deadline = time.monotonic() + 5
+    while set(_group(child)) - {"Z"}:
+        assert time.monotonic() < deadline
+    assert snapshots.is_gone(child)
+    assert snapshots.is_gone(child), "code may have waited for it"
+    assert not os.path.exists(manifest)
+
+
+def test_a_working_directory_that_is_gone_costs_no_variable(session, tmp_path, monkeypatch):
+    from interpreter_bot.guest import process_state
+
+    monkeypatch.chdir(tmp_path)
+    process_state.begin()
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    saved = session("x = 1")
+    os.chdir(gone)
+    gone.rmdir()
+    assert saved.save()["kept"] == ["x"]
+    os.chdir(tmp_path)
+    assert saved.restored()["x"] == 1
+
+
+def test_a_state_of_the_process_that_does_not_come_back_costs_no_variable(session, monkeypatch):
+    from interpreter_bot.guest import process_state
+
+    def refuse(state):
+        raise ValueError("this release refuses that")
+
+    def end(state):
+        os._exit(1)
+
+    saved = session("x = 1")
+    for number, broken in enumerate((refuse, end), 1):
+        monkeypatch.setattr(process_state, "restore", broken)
+        manifest = saved.save(number)
+        assert (manifest["kept"], list(manifest["lost"])) == (["x"], ["process state"])
+        assert saved.restored(number)["x"] == 1

@@ -1,0 +1,142 @@
+"""Every value comes through the wire as it was, and nothing else comes through at all."""
+
+import dataclasses
+import json
+import random
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interpreter_bot import errors, values
+from interpreter_bot.hosts import ports, wire_messages
+
+SURROGATES = "half \ud83d of a letter"
+EVENTS = [
+    values.Text("stdout", "x"),
+    values.Text("stderr", SURROGATES * 1000),
+    values.Error("ValueError", "", "trace\n" * 500),
+    values.Image(mime="image/png", data=bytes(range(256)) * 100, preview=b"", plain="<Figure>"),
+    values.Image(
+        mime="image/svg+xml", data=b"", preview=b"\x89PNG", display_id="7", is_update=True
+    ),
+    values.Html(html="<p>é</p>".encode() * 1000, title="t", preview=b"\xff", plain=""),
+    values.Table(
+        columns=("", "a"),
+        rows=(("0", "1"), ("1", SURROGATES)),
+        row_count=2,
+        column_count=1,
+        index_count=1,
+        handle="h",
+    ),
+    values.Latex(latex="$x$" * 200, preview=b"p"),
+    values.Json(json='{"a": 1}'),
+    values.Result(plain="2", is_markdown=False),
+    values.Clear(wait=True),
+    values.Notice("cut"),
+    ports.ExecutionEnd(
+        values.Finished(values.Ending.TIMED_OUT, 1.5, "too long", kernel_lost=True),
+        cpu_seconds=0.5,
+        names=("df", "x"),
+        more_names=3,
+        loss_reason="It ended.",
+    ),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_event_comes_back_as_it_was(event):
+    assert wire_messages.unpack(wire_messages.pack(event)) == event
+
+
+def test_every_output_there_is_can_be_sent():
+    assert {type(event) for event in EVENTS} == {*values.Output.__args__, ports.ExecutionEnd}
+
+
+@given(st.text(alphabet=st.characters(), max_size=1000))
+def test_any_text_comes_back_as_it_was(text):
+    event = values.Text("stdout", text)
+    assert wire_messages.unpack(wire_messages.pack(event)) == event
+
+
+def test_picture_is_sent_as_it_is():
+    data = bytes(1_000_000)
+    assert len(wire_messages.pack(values.Image(mime="image/png", data=data))) < 1_001_000
+
+
+def test_output_that_is_too_long_is_told_in_its_place():
+    big = values.Html(html=b"x" * (wire_messages.EVENT_BYTES + 1))
+    assert isinstance(wire_messages.unpack(wire_messages.pack(big)), values.Notice)
+
+
+def _framed(header, rest=b""):
+    data = json.dumps(header).encode()
+    return struct.pack("<I", len(data)) + data + rest
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0\0",
+        struct.pack("<I", 2**32 - 1) + b"{}",
+        _framed([]),
+        _framed({"type": "end"}),
+        _framed({"type": "nothing", "apart": {}, "fields": {}}),
+        _framed({"type": "text", "apart": {}, "fields": {"stream": "stdin", "text": ""}}),
+        _framed({"type": "text", "apart": {}, "fields": {"stream": "stdout", "text": 1}}),
+        _framed({"type": "text", "apart": {"text": 5}, "fields": {"stream": "stdout"}}, b"four"),
+        _framed({"type": "text", "apart": {"text": -1}, "fields": {"stream": "stdout"}}, b"x"),
+        _framed({"type": "text", "apart": {"text": 1}, "fields": {"stream": "stdout"}}, b"\xff"),
+        _framed({"type": "notice", "apart": {}, "fields": {"text": ""}}, b"more"),
+        _framed({"type": "notice", "apart": [], "fields": {"text": ""}}),
+        struct.pack("<I", 200_000) + b"[" * 200_000,
+    ],
+)
+def test_anything_else_is_refused(data):
+    with pytest.raises(wire_messages.MalformedError):
+        wire_messages.unpack(data)
+
+
+def test_damaged_events_are_refused_or_are_values():
+    randomness = random.Random(1)
+    for event in EVENTS:
+        whole = wire_messages.pack(event)[:2000]
+        for _ in range(50):
+            data = bytearray(whole)
+            data[randomness.randrange(len(data))] = randomness.randrange(256)
+            try:
+                found = wire_messages.unpack(bytes(data))
+            except wire_messages.MalformedError:
+                continue
+            assert dataclasses.is_dataclass(found)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.BotError("A sentence."),
+        errors.PoolFullError(),
+        errors.FileMissingError("There is no x."),
+        errors.ExecutionMissingError(),
+        errors.SettingsError("Wrong."),
+    ],
+)
+def test_error_comes_back_with_its_kind_and_its_sentence(error):
+    found = wire_messages.error(
+        json.loads(wire_messages.document(wire_messages.error_fields(error)))
+    )
+    assert str(found) == str(error)
+    assert isinstance(error, type(found))
+    assert type(found) is (
+        errors.BotError if isinstance(error, errors.SettingsError) else type(error)
+    )
+
+
+def test_error_of_a_hostile_peer_is_a_bot_error_of_bounded_length():
+    found = wire_messages.error({"kind": "KeyboardInterrupt", "sentence": "x" * 100_000})
+    assert type(found) is errors.BotError
+    assert len(str(found)) <= 2000
+    with pytest.raises(wire_messages.MalformedError):
+        wire_messages.error(["kind"])

@@ -1,0 +1,146 @@
+"""Which generation of saved variables counts, and what is deleted of the others."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+
+import pytest
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels import snapshot_generations, snapshots
+from interpreter_bot.kernels.files import safe_open, workspaces
+
+MANIFEST = {
+    **{"format": 1, "kept": ["x"], "kept_count": 1, "lost": {}, "lost_count": 0},
+    **{"partly": {}, "partly_count": 0, "blobs": {}},
+}
+
+
+@pytest.fixture
+def generations():
+    return snapshot_generations.Generations(settings.Snapshots(), b"key")
+
+
+@pytest.fixture
+async def workspace(tmp_path):
+    return await workspaces.Workspaces(tmp_path, settings.Limits()).of("a")
+
+
+def _write(workspace, number, manifest=MANIFEST):
+    own = workspace.variables / f"{number}"
+    own.mkdir()
+    (own / "manifest.json").write_text(json.dumps(manifest))
+
+
+def _adopt(generations, workspace, number, counted):
+    told = {"number": number, "kernel": f"k{number}", "runs": 1, "deaths": 0}
+    generations.adopt(workspace, told, counted)
+
+
+def _left(workspace):
+    return sorted(os.listdir(workspace.variables))
+
+
+async def test_without_descriptors_nothing_is_known_and_nothing_deleted(
+    generations, workspace, monkeypatch
+):
+    _write(workspace, 5)
+    _adopt(generations, workspace, 5, {0})
+
+    def fail(*_):
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(safe_open, "_open", fail)
+        with pytest.raises(errors.WorkspaceError):
+            generations.find(workspace)
+        with pytest.raises(errors.WorkspaceError):
+            generations.prune(workspace)
+    assert generations.find(workspace).number == 5
+    assert _left(workspace) == ["5"]
+
+
+async def test_what_another_kernel_has_saved_is_neither_replaced_nor_deleted(
+    generations, workspace, caplog
+):
+    old, new = {0}, {0}
+    _write(workspace, 1)
+    _adopt(generations, workspace, 1, old)
+    new.add(1)
+    _write(workspace, 2)
+    _adopt(generations, workspace, 2, new)
+    _write(workspace, 3)
+    _adopt(generations, workspace, 3, old)
+    generations.prune(workspace, old)
+    assert generations.find(workspace).number == 2
+    assert _left(workspace) == ["1", "2", "3"]
+    assert "another Python has saved" in caplog.text
+    generations.prune(workspace, new)
+    assert _left(workspace) == ["2"]
+    snapshot_generations.forget(workspace)
+    _write(workspace, 4)
+    _adopt(generations, workspace, 4, {2})
+    assert generations.find(workspace) is None, "a session that was reset gets nothing back"
+
+
+async def test_it_is_logged_where_nothing_was_saved(generations, workspace, caplog):
+    _adopt(generations, workspace, 1, {0})
+    assert "nothing was saved" in caplog.text
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Open snapshots, which are taken or not any more, of workspaces in one place."""
+
+    async def open_snapshots(*, enabled=True):
+        config = settings.Settings(
+            snapshots=settings.Snapshots(enabled=enabled), paths=settings.Paths(data=tmp_path)
+        )
+        return await snapshots.Snapshots.open(config, is_used=True)
+
+    return open_snapshots
+
+
+async def test_what_no_pointer_counts_goes_and_what_is_in_use_stays(tmp_path, opened):
+    files = workspaces.Workspaces(tmp_path / "workspaces", settings.Limits())
+    for key in "abc":
+        ((await files.of(key)).variables / "7").mkdir()
+    everyone = [
+        *await files.existing(),
+        workspaces.Workspace(tmp_path / "gone" / "data", None, None),
+    ]
+    assert await (await opened()).expire(everyone, lambda: ["b"]) == 0
+    assert [_left(await files.of(key)) for key in "abc"] == [[], ["7"], []]
+
+
+async def test_who_begins_while_others_are_deleted_keeps_what_is_saved(tmp_path, opened):
+    files = workspaces.Workspaces(tmp_path / "workspaces", settings.Limits())
+    saved = await opened()
+    for key in "ab":
+        _write(own := await files.of(key), 5)
+        _adopt(saved._generations, own, 5, {0})
+        os.utime(own.variables.parent / "snapshot", (0, 0))
+    in_use: list[str] = []
+
+    class Late(list):
+        def __iter__(self):
+            yield from list.__iter__(self)
+            in_use.append("a")
+
+    assert await saved.expire(Late(await files.existing()), lambda: in_use) == 1
+    assert (await saved.find(await files.of("a"))).number == 5
+    assert await saved.find(await files.of("b")) is None
+
+
+async def test_what_was_saved_goes_where_none_are_taken_any_more(tmp_path, opened):
+    files = workspaces.Workspaces(tmp_path / "workspaces", settings.Limits())
+    own = await files.of("a")
+    _write(own, 5)
+    _adopt((await opened())._generations, own, 5, {0})
+    await (await opened(enabled=False)).expire(await files.existing(), lambda: ["a"])
+    assert _left(own) == ["5"]
+    await (await opened(enabled=False)).expire(await files.existing(), list)
+    assert _left(own) == []
+    assert not (own.variables.parent / "snapshot").exists()

@@ -1,0 +1,122 @@
+"""The lines that programs read."""
+
+import json
+import sys
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.platforms.console import json_replies, saved_files, terminal_input
+
+
+@pytest.fixture
+def told(capsys):
+    """Show something to a fresh audience; returns the objects it wrote."""
+
+    def tell(show, keeper=None):
+        show(
+            json_replies.ExecutionJsonLines(
+                keeper, terminal_input.StdinAnswers(is_script=True), out=sys.stdout
+            )
+        )
+        lines = capsys.readouterr().out
+        assert lines.isascii()
+        assert not lines or lines.endswith("\n")
+        return [json.loads(line) for line in lines.splitlines()]
+
+    return tell
+
+
+TABLE = values.Table(
+    plain="  a", columns=("", "a"), rows=(("0", "1"),), row_count=9, column_count=1, index_count=1
+)
+
+
+@pytest.mark.parametrize(
+    ("output", "fields"),
+    [
+        (values.Text("stdout", "é\r\n"), {"type": "stdout", "text": "é\r\n"}),
+        (values.Text("stderr", "x"), {"type": "stderr", "text": "x"}),
+        (
+            values.Error("E", "m", "t"),
+            {"type": "error", "name": "E", "message": "m", "traceback": "t"},
+        ),
+        (values.Result(plain="42"), {"type": "stdout", "kind": "result", "text": "42"}),
+        (values.Latex(latex="$x$"), {"type": "stdout", "kind": "latex", "text": "$x$"}),
+        (values.Json(json="[]"), {"type": "stdout", "kind": "json", "text": "[]"}),
+        (values.Notice("cut"), {"type": "stdout", "kind": "notice", "text": "cut"}),
+        (
+            values.Image(mime="image/png", data=b"123", plain="p"),
+            {"type": "image", "mime": "image/png", "size": 3, "text": "p"},
+        ),
+        (values.Html(html="<b>é".encode()), {"type": "html", "text": "<b>é"}),
+        (
+            TABLE,
+            {
+                "type": "table",
+                "text": "  a",
+                "columns": ["", "a"],
+                "rows": [["0", "1"]],
+                "row_count": 9,
+                "column_count": 1,
+            },
+        ),
+        (values.Clear(wait=True), {"type": "clear", "wait": True}),
+        (
+            values.Result(plain="1", display_id="d", is_update=True),
+            {"type": "stdout", "kind": "result", "text": "1", "display_id": "d", "update": True},
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_output_has_its_object(told, output, fields):
+    assert told(lambda audience: audience.output(7, output)) == [{"cell": 7} | fields]
+
+
+def test_what_is_kept_has_its_path(told, tmp_path):
+    keeper = saved_files.SavedFiles(tmp_path)
+
+    def show(audience):
+        audience.output(0, values.Image(mime="image/svg+xml", data=b"<svg/>"))
+        audience.output(0, values.Html(html=b"h"))
+        audience.artifact(0, values.Artifact("a/b", 3, "00"))
+
+    image, html, artifact = told(show, keeper)
+    assert (tmp_path / "cell-0-1.svg").read_bytes() == b"<svg/>"
+    assert image["path"] == str(tmp_path / "cell-0-1.svg")
+    assert html["path"] == str(tmp_path / "cell-0-2.html")
+    assert artifact["path"] == str(tmp_path / "files/a/b")
+
+
+def test_what_cannot_be_kept_is_announced_and_shown_without_a_path(told, tmp_path):
+    keeper = saved_files.SavedFiles(tmp_path)
+    (tmp_path / "cell-0-1.html").mkdir()
+    announcement, html = told(lambda a: a.output(0, values.Html(html=b"h")), keeper)
+    assert (announcement["type"], html["type"]) == ("announcement", "html")
+    assert "could not be saved" in announcement["text"]
+    assert "path" not in html
+
+
+def test_artifacts_without_a_place_have_no_path(told):
+    lines = told(lambda audience: audience.artifact(1, values.Artifact("é", 3, "00")))
+    assert lines == [{"type": "artifact", "cell": 1, "name": "é", "size": 3, "sha256": "00"}]
+
+
+def test_an_end_says_what_there_is_to_say(told):
+    def show(audience):
+        audience.finished(0, values.Finished(values.Ending.OK, 0.1234567))
+        lost = values.Finished(values.Ending.OUT_OF_MEMORY, 1, "Too much.", kernel_lost=True)
+        audience.finished(1, lost)
+
+    common = {"type": "finished"}
+    assert told(show) == [
+        common | {"cell": 0, "status": "ok", "seconds": 0.123457},
+        common
+        | {"cell": 1, "status": "out of memory", "seconds": 1, "reason": "Too much."}
+        | {"kernel_lost": True},
+    ]
+
+
+def test_announcements_are_lines_too(told):
+    lines = told(lambda audience: audience.announcement(2, "Words."))
+    assert lines == [{"type": "announcement", "cell": 2, "text": "Words."}]

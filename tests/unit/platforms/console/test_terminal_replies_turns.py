@@ -1,0 +1,41 @@
+"""How turns with a model look on a terminal, in a pipe, and as lines of JSON."""
+
+import io
+import json
+
+from interpreter_bot.platforms.console import json_replies, terminal_input, terminal_replies
+from tests.unit.platforms.console.test_terminal_lines import Terminal
+
+WAITS = (("Looking…", None), ("Downloading. Free.", 0.0), ("Downloading. Free.", 0.5), ("", None))
+
+
+def printed(*, out, err):
+    printer = terminal_replies.TurnPrinter(
+        None, terminal_input.StdinAnswers(is_script=True), out=out, err=err
+    )
+    for text, share in WAITS:
+        printer.progress(text, share)
+    printer.text("Hello.")
+    return err.getvalue()
+
+
+def test_what_is_waited_for_is_said_once_with_a_bar_that_goes_away(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    said = printed(out=Terminal(), err=Terminal())
+    bars = said.removeprefix("Looking…\nDownloading. Free.\n").split("\x1b[2K\r")
+    assert bars == [f"[{'.' * 30}] 0%", f"[{'#' * 15}{'.' * 15}] 50%", ""]
+
+
+def test_a_pipe_is_told_what_is_waited_for_and_sees_no_bar():
+    assert printed(out=io.StringIO(), err=io.StringIO()) == "Looking…\nDownloading. Free.\n"
+
+
+def test_json_has_every_step_of_it():
+    out = io.StringIO()
+    lines = json_replies.TurnJsonLines(None, terminal_input.StdinAnswers(is_script=True), out=out)
+    for text, share in WAITS:
+        lines.progress(text, share)
+    told = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(line["type"], line["text"], line["share"]) for line in told] == [
+        ("progress", text, share) for text, share in WAITS if text
+    ]

@@ -1,0 +1,69 @@
+import decimal
+
+from interpreter_bot import session_variables, settings, values
+from interpreter_bot.platforms.rendering import usage_and_limits
+from interpreter_bot.sessions import past_turns
+
+
+def test_every_limit_has_words():
+    limits = settings.Limits()
+    described = [usage_and_limits.limit(name, value) for name, value in limits.model_dump().items()]
+    assert all(fact.label and fact.value and fact.note.endswith(".") for fact in described)
+    assert set(usage_and_limits.limits(limits)) < set(described)
+    assert usage_and_limits.limit("execution_seconds", 90)[:2] == (
+        "Time for one piece of code",
+        "1 min 30 s",
+    )
+    assert usage_and_limits.limit("memory_bytes", 3 << 30).value == "3 GiB"
+    assert usage_and_limits.limit("workspace_files", 10_000).value == "10,000"
+
+
+def test_usage_names_money_where_it_is_spent_or_limited():
+    nothing = values.Usage(1000, 234, is_estimated=True, cpu_seconds=1.5)
+    paid = values.Usage(1000, 234, money=decimal.Decimal("0.0123"))
+    limited = past_turns.UsageSummary(
+        session=nothing, today=paid, allowed_money=decimal.Decimal(2), allowed_tokens=50_000
+    )
+    free = past_turns.UsageSummary(
+        session=paid, today=nothing, allowed_money=None, allowed_tokens=None
+    )
+    here, today = usage_and_limits.usage(limited)
+    assert here == (
+        "This conversation",
+        "about 1,234 tokens, 1.5 s of processor time",
+        "1,000 read, 234 written",
+    )
+    assert today.value == "1,234 tokens (50,000 allowed), 0.0123 of money (2.00 allowed)"
+    assert usage_and_limits.today(free) == "about 1,234 tokens"
+
+
+def test_of_many_files_a_few_are_listed():
+    found = [values.FileInfo(name, 1, 0) for name in "abc"]
+    assert (
+        usage_and_limits.files(found, 2, lambda info: info.name)
+        == "Files in /mnt/data:\na\nb\n… and 1 more"
+    )
+    assert (
+        usage_and_limits.files(found, 3, lambda info: info.name) == "Files in /mnt/data:\na\nb\nc"
+    )
+    assert usage_and_limits.files([], 3, str) == "There are no files in /mnt/data."
+
+
+def test_variables_are_listed_with_those_that_could_not_be_saved():
+    many = tuple((f"g{n}", "a generator") for n in range(25))
+    saved = session_variables.SavedVariables(
+        "k", 3, 1_800_000_000.0, 1200, lost=many, lost_count=300, partly=(("d", "a lock"),)
+    )
+    held = session_variables.HeldVariables(("x", "y"), 3, saved)
+    facts = usage_and_limits.variables(held)
+    assert facts[:3] == [
+        ("In Python now", "x, y and 3 more", ""),
+        ("Saved", "1,200 on 15 January at 08:00 UTC", ""),
+        ("Not saved", "g0 (a generator)", ""),
+    ]
+    assert facts[-2:] == [
+        ("Not saved", "280 more", ""),
+        ("Saved in part, without", "d (a lock)", ""),
+    ]
+    nothing = usage_and_limits.variables(session_variables.HeldVariables())
+    assert [fact.value for fact in nothing] == ["nothing", "nothing"]

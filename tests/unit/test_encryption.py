@@ -1,0 +1,117 @@
+import os
+import pathlib
+import stat
+
+import pytest
+from cryptography import fernet
+
+from interpreter_bot import encryption, errors, settings
+
+
+def key():
+    return fernet.Fernet.generate_key().decode()
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "data" / "keys"
+
+
+def test_a_key_is_made_when_it_is_needed_and_private(file):
+    ring = encryption.KeyRing("", file)
+    assert ring.decrypt("in clear") == "in clear"
+    assert not ring.is_current("in clear")
+    assert not file.exists()
+    secret = ring.encrypt("xoxb-1")
+    assert "xoxb" not in secret
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [one.name for one in file.parent.iterdir()] == ["keys"]
+    again = encryption.KeyRing("", file)
+    assert again.is_current(secret)
+    assert again.decrypt(secret) == "xoxb-1"
+
+
+def test_the_first_key_encrypts_and_all_decrypt(file):
+    old, new = key(), key()
+    secret = encryption.KeyRing(old, file).encrypt("xoxb-1")
+    ring = encryption.KeyRing(f"{new}, {old}", file)
+    assert ring.decrypt(secret) == "xoxb-1"
+    assert not ring.is_current(secret)
+    assert encryption.KeyRing(new, file).decrypt(ring.encrypt("xoxb-1")) == "xoxb-1"
+    assert not file.exists()
+
+
+def test_a_running_bot_reads_what_a_rotated_key_encrypted(file):
+    running, rotating = encryption.KeyRing("", file), encryption.KeyRing("", file)
+    former = running.encrypt("xoxb-1")
+    assert rotating.add_key()
+    assert running.decrypt(rotating.encrypt("xoxb-2")) == "xoxb-2"
+    assert not rotating.is_current(former)
+    assert rotating.decrypt(former) == "xoxb-1"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [one.name for one in file.parent.iterdir()] == ["keys"]
+
+
+def test_keys_of_the_environment_are_rotated_there(file):
+    assert not encryption.KeyRing(key(), file).add_key()
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("given", ["", "another"])
+def test_a_missing_key_is_said_and_none_is_made_in_its_place(file, given):
+    secret = encryption.KeyRing(key(), file).encrypt("xoxb-1")
+    ring = encryption.KeyRing(given and key(), file)
+    with pytest.raises(errors.SettingsError, match="Put it back there"):
+        ring.decrypt(secret)
+    assert not file.exists()
+
+
+def test_what_is_no_key_is_refused_without_repeating_it(file):
+    with pytest.raises(errors.SettingsError, match=r"encryption\.keys") as refusal:
+        encryption.KeyRing("secret-but-no-key", file)
+    assert "secret-but" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("given", [",", " "])
+def test_an_environment_without_any_key_is_refused(file, given):
+    with pytest.raises(errors.SettingsError, match=r"encryption\.keys .* holds no key"):
+        encryption.KeyRing(given, file)
+
+
+def test_an_empty_file_is_refused_and_not_filled(file):
+    file.parent.mkdir()
+    file.touch(mode=0o600)
+    with pytest.raises(errors.SettingsError, match="keys is there but holds no key"):
+        encryption.KeyRing("", file).encrypt("x")
+    assert file.read_text() == ""
+
+
+def test_a_new_key_is_in_its_place_before_the_directory_is_synchronized(file, monkeypatch):
+    seen = []
+
+    def noted(descriptor, synchronize=os.fsync):
+        synchronize(descriptor)
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            place = pathlib.Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+            seen.append((place, file.read_text()))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    ring = encryption.KeyRing("", file)
+    ring.encrypt("x")
+    assert seen == [(file.parent, file.read_text())]
+    ring.add_key()
+    assert seen[1:] == [(file.parent, file.read_text())]
+
+
+def test_a_file_that_others_can_read_is_refused(file):
+    encryption.KeyRing("", file).encrypt("x")
+    file.chmod(0o640)
+    with pytest.raises(errors.SettingsError, match="chmod 600"):
+        encryption.KeyRing("", file).encrypt("x")
+
+
+def test_kernels_must_not_see_the_file(tmp_path):
+    groups = {"paths": settings.Paths(data=tmp_path), "encryption": settings.Encryption()}
+    assert encryption.KeyRing.of(settings.Settings(**groups)).where == str(tmp_path / "keys")
+    elsewhere = settings.Encryption(key_file=tmp_path / "there")
+    assert tmp_path / "there" in settings.Settings(encryption=elsewhere).private_paths
