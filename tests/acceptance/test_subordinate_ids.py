@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from tests import unprivileged
 pytestmark = [
     pytest.mark.kernel,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can grant ids, in a copy of /etc"),
+    pytest.mark.skipif(not shutil.which("newuidmap"), reason="Debian's uidmap is not installed"),
 ]
 
 

@@ -110,12 +110,15 @@ async def test_slack_that_is_gone_for_a_while_is_waited_for(slack, service, app)
 
 
 async def test_channel_that_refuses_messages_ends_the_turn_quietly(slack, service, app, caplog):
-    archived = Fault("error", error="is_archived")
-    slack.fail("chat.update", archived)
-    # The sentence that it could not be shown.
-    slack.fail("chat.postMessage", Fault("slow", seconds=0), archived)
-    slack.say("U1", "C1", "<@UBOT> one")
+    def archived(method, arguments):
+        # After the first sign of life.
+        is_archived = method.startswith("chat.") and slack.replies("C1", ts)
+        is_refused = is_archived and arguments.get("channel") == "C1"
+        return Fault("error", error="is_archived") if is_refused else None
+
+    slack.choose_fault = archived
+    ts = slack.say("U1", "C1", "<@UBOT> one")
     await slack.until(lambda: service.ends)
-    await slack.until(lambda: "could not be shown" in caplog.text)
-    ts = slack.say("U1", "C2", "<@UBOT> two")
-    await slack.until(lambda: slack.answers("C2", ts))
+    await slack.until(lambda: "an answer could not be shown" in caplog.text)
+    other = slack.say("U1", "C2", "<@UBOT> two")
+    await slack.until(lambda: slack.answers("C2", other))
