@@ -27,6 +27,7 @@ _GROUP = "jupyter_client.kernel_provisioners"
 _log = logging.getLogger(__name__)
 
 _DEATH_SECONDS = 5.0
+_ENDS_AT_ONCE = 8
 
 
 def check(name: str) -> None:
@@ -173,6 +174,8 @@ class Shutdowns:
     def __init__(self) -> None:
         self._all: set[asyncio.Task[None]] = set()
         self._by_key: dict[str, asyncio.Task[None]] = {}
+        # The kernel takes namespaces apart one after the other: hundreds at once would all be late.
+        self._slots = asyncio.Semaphore(_ENDS_AT_ONCE)
 
     def __len__(self) -> int:
         return len(self._all)
@@ -184,7 +187,7 @@ class Shutdowns:
             launched: the kernel.
             key: the session it belonged to; see `wait_for`.
         """
-        ending = asyncio.create_task(launched.close(), name="end kernel")
+        ending = asyncio.create_task(self._close(launched), name="end kernel")
         self._all.add(ending)
         ending.add_done_callback(self._all.discard)
         if key:
@@ -204,6 +207,10 @@ class Shutdowns:
     async def wait_for_all(self) -> list[BaseException | None]:
         """Wait until all are closed; returns the exception of each, or None."""
         return await asyncio.gather(*self._all, return_exceptions=True)
+
+    async def _close(self, launched: LaunchedKernel) -> None:
+        async with self._slots:
+            await launched.close()
 
     def _ended(self, key: str, ending: asyncio.Task[None]) -> None:
         if self._by_key.get(key) is ending:
