@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _REFUSED: Final = 2
 # Commands with kernels: they take seconds until they can print anything of their own.
-_SLOW: Final = frozenset({"run", "ask", "execute", "doctor", "host"})
+_SLOW: Final = frozenset({"run", "ask", "execute", "doctor", "host", "mcp"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -27,7 +27,7 @@ from interpreter_bot.setting_groups.language_models import (
     Patience,
     Turn,
 )
-from interpreter_bot.setting_groups.platforms import Discord, Slack, Web
+from interpreter_bot.setting_groups.platforms import Discord, Mcp, Slack, Web
 from interpreter_bot.setting_groups.sessions_and_storage import (
     Encryption,
     Paths,
@@ -49,6 +49,7 @@ __all__ = [
     "Kernels",
     "Limits",
     "Local",
+    "Mcp",
     "Model",
     "Paths",
     "Patience",
@@ -144,6 +145,8 @@ class Settings(pydantic_settings.BaseSettings):
     """Slack."""
     discord: Discord = Discord()
     """Discord."""
+    mcp: Mcp = Mcp()
+    """Our sandbox as tools of other agents."""
 
     def allowance_on(self, platform: str) -> Allowance:
         """Return the daily allowance of one person; limited where the bot is open to all."""

@@ -46,6 +46,14 @@ machine whose settings say the same paths finds it.
 
   interpreter-bot host status    print what the host of these settings does
   interpreter-bot host drain     start no more kernels, and end when the last one is gone"""
+_MCP: Final = """\
+Without a verb: be an MCP server for the agent that started this, over standard input and output.
+What it makes is gone when it ends. `interpreter-bot run` serves agents over HTTP, where mcp.enabled
+is set; each needs a token.
+
+  interpreter-bot mcp add NAME       let a client in, and print its token
+  interpreter-bot mcp remove NAME    refuse its token from now on
+  interpreter-bot mcp clients        print who may"""
 _MODULES: Final = {"exec": "execute", "rotate-keys": "rotate_keys"}
 
 
@@ -67,6 +75,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         ("ask", _add_ask, "ask a question that is answered by running code", _ASK),
         ("exec", _add_exec, "run cells in one sandboxed session", _EXEC),
         ("host", _add_host, "keep kernels for bots, or ask a host what it does", _HOST),
+        ("mcp", _add_mcp, "give other agents this sandbox as tools", _MCP),
         ("doctor", _add_json, "say which walls stand on this machine", ""),
         ("limits", _add_json, "print the limits of a session", ""),
         ("rotate-keys", _add_nothing, "encrypt stored secrets with a new key", _ROTATE),
@@ -83,7 +92,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         # Interactive commands print their own sentences; unattended ones warn in their log.
         command.set_defaults(
             module=_MODULES.get(name, name),
-            log_level="warning" if name in ("run", "host") else "error",
+            log_level="warning" if name in ("run", "host", "mcp") else "error",
         )
     return parser.parse_args(arguments)
 
@@ -109,6 +118,15 @@ def _add_host(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--unsafe-no-sandbox", action="store_true", help="run everybody's code with your own rights"
+    )
+
+
+def _add_mcp(command: argparse.ArgumentParser) -> None:
+    verbs = ("serve", "add", "remove", "clients")
+    command.add_argument("verb", nargs="?", choices=verbs, default="serve")
+    command.add_argument("name", nargs="?", default="", metavar="NAME", help="of a client")
+    command.add_argument(
+        "--unsafe-no-sandbox", action="store_true", help="run the code with your own rights"
     )
 
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.app import service_startup
+from interpreter_bot.commands import mcp
 from interpreter_bot.platforms.discord import startup as discord
 from interpreter_bot.platforms.slack import startup as slack
 from interpreter_bot.platforms.web import server
@@ -96,6 +97,12 @@ def _openings(
         )
     if token := config.discord.token.get_secret_value():
         openings["Discord"] = functools.partial(discord.serve, service, config.discord, token=token)
+    if config.mcp.enabled:
+        mcp.check_sdk()
+        # It takes a second and 59 MiB, which nobody else is to pay.
+        from interpreter_bot.platforms.mcp import startup
+
+        openings["MCP"] = functools.partial(startup.serve, service, config.mcp, config.paths.data)
     return openings
 
 

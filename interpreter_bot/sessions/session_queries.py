@@ -49,6 +49,10 @@ class SessionQueries:
         """Titles of all models, the default first."""
         return self._services.catalogue.titles
 
+    async def exists(self, key: values.SessionKey) -> bool:
+        """Whether there is a session of that key."""
+        return await self._services.database.sessions.find(key) is not None
+
     async def history(
         self, key: values.SessionKey, *, most: int = 50
     ) -> tuple[past_turns.PastTurn, ...]:
@@ -92,15 +96,20 @@ class SessionQueries:
 
     @contextlib.asynccontextmanager
     async def reading(
-        self, key: values.SessionKey, name: str
+        self, key: values.SessionKey, name: str, *, start: int = 0
     ) -> AsyncIterator[tuple[values.FileInfo, AsyncIterator[bytes]]]:
         """Open a file of a session, to be read in pieces inside the context.
+
+        Args:
+            key: the session.
+            name: of the file, as listed.
+            start: the first byte that is wanted.
 
         Raises:
             WorkspaceError: there is no such file, or it cannot be read.
         """
         workspace = await self._services.hosts.workspace(values.text(key))
-        async with workspace.read(name) as content:
+        async with workspace.read(name, start=start) as content:
             yield content.info, aiter(content)
 
     async def model(self, key: values.SessionKey, *, person: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Settings of the platforms: Slack, Discord, and the web page."""
+"""Settings of the platforms: Slack, Discord, the web page, and MCP over HTTP."""
 
 from __future__ import annotations
 
@@ -168,3 +168,20 @@ class Web(fields.Group):
     network. Without them browsers that lack `Connection-Allowlist` have no hole (WebRTC) either."""
     token_file: pathlib.Path | None = None
     """Holds the token, made where there is none. Default: in the data directory."""
+
+
+class Mcp(fields.Group):
+    """The Model Context Protocol over HTTP: other agents run code in the sandbox, by their tokens.
+
+    `interpreter-bot mcp add NAME` makes a token.
+    """
+
+    enabled: bool = False
+    """Serve it."""
+    host: str = "127.0.0.1"
+    """The address to listen on. Tokens are sent in the clear: put a proxy that speaks TLS before
+    anything but loopback."""
+    port: Annotated[int, pydantic.Field(ge=0, le=65535)] = 8766
+    """0 takes any that is free."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names other than those of loopback under which clients may ask for it."""

@@ -52,6 +52,7 @@ PARAMETERS = {
     "session_service.SessionService": "service",
     "settings.Settings": "config",
     "settings.Discord": "config",
+    "settings.Mcp": "config",
     "settings.Slack": "config",
     "settings.Web": "config",
 }

@@ -1,0 +1,94 @@
+"""Clients that may use the sandbox over HTTP, and their tokens, of which only digests are kept.
+
+The file has a line for each client: its name and the digest. It is read again when it has changed,
+so that a client that was removed is refused at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+import re
+import secrets
+from typing import Final
+
+from interpreter_bot import errors, private_files
+
+FILE: Final = "mcp-clients"
+"""Holds them, in the data directory."""
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_BAD_NAME: Final = "A client's name has at most 32 of the characters a-z, 0-9 and -, such as ci-1."
+_TAKEN: Final = "There is a client {name} already; remove it first for a new token."
+_MISSING: Final = "There is no client {name}."
+
+
+class ClientTokens:
+    """Clients by their tokens, as the file has them."""
+
+    def __init__(self, file: pathlib.Path) -> None:
+        self._file = file
+        self._read_at: tuple[int, int] | None = None
+        self._names: dict[str, str] = {}
+
+    def client(self, token: str) -> str | None:
+        """Return the name of the client that has a token, if any.
+
+        Raises:
+            SettingsError: the file cannot be read, or is readable by others.
+        """
+        try:
+            status = self._file.stat()
+        except FileNotFoundError:
+            return None
+        if (version := (status.st_ino, status.st_mtime_ns)) != self._read_at:
+            self._names = {digest: name for name, digest in _load(self._file).items()}
+            self._read_at = version
+        # Found by digest: how long that takes tells nothing of a token.
+        return self._names.get(_digest(token))
+
+
+def names(file: pathlib.Path) -> tuple[str, ...]:
+    """Return the names of all clients."""
+    return tuple(sorted(_load(file)))
+
+
+def add(file: pathlib.Path, name: str) -> str:
+    """Add a client; return its token, which is kept nowhere.
+
+    Raises:
+        SettingsError: the name is taken or cannot be used, or the file cannot be written.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise errors.SettingsError(_BAD_NAME)
+    clients = _load(file)
+    if name in clients:
+        raise errors.SettingsError(_TAKEN.format(name=name))
+    token = secrets.token_urlsafe(32)
+    _save(file, clients | {name: _digest(token)})
+    return token
+
+
+def remove(file: pathlib.Path, name: str) -> None:
+    """Remove a client: its token is refused from now on.
+
+    Raises:
+        SettingsError: there is none of that name.
+    """
+    clients = _load(file)
+    if clients.pop(name, None) is None:
+        raise errors.SettingsError(_MISSING.format(name=name))
+    _save(file, clients)
+
+
+def _load(file: pathlib.Path) -> dict[str, str]:
+    lines = (line.split() for line in private_files.read(file).splitlines())
+    return {parts[0]: parts[1] for parts in lines if len(parts) == 2}
+
+
+def _save(file: pathlib.Path, clients: dict[str, str]) -> None:
+    private_files.replace(file, "\n".join(f"{name} {one}" for name, one in clients.items()))
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,249 @@
+"""Serve the protocol: over standard input and output to one client, over HTTP to those with tokens.
+
+The SDK's server below its decorators is used, because those put words of their own into errors and
+set up logging for the whole process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import pathlib
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from importlib import metadata
+from typing import Any, Final
+
+import mcp_types
+import pydantic
+import uvicorn
+from mcp.server import context, lowlevel, stdio, transport_security
+from mcp.server.auth import provider
+from mcp.server.auth import settings as auth_settings
+from mcp.server.auth.middleware import bearer_auth
+from mcp.shared import exceptions
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.platforms.mcp import client_tokens, tool_calls, tool_definitions
+from interpreter_bot.sessions import session_service
+
+_log = logging.getLogger(__name__)
+
+_NAME: Final = "interpreter-bot"
+_PATH: Final = "/mcp"
+_LOCAL_CLIENT: Final = "stdio"
+_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+_CHUNK_BYTES: Final = 64 * 1024
+_CONNECTIONS: Final = 256
+_SDK_SESSIONS: Final = 256
+_CLOSING_SECONDS: Final = 5
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_NO_CLIENTS: Final = "; no client may use it yet: interpreter-bot mcp add NAME"
+
+_Context = context.ServerRequestContext[dict[str, Any], Any]
+
+
+async def serve_stdio(service: session_service.SessionService) -> None:
+    """Serve the client at standard input and output, until it closes them."""
+    server = _server(service, lambda _: _LOCAL_CLIENT)
+    lines: Any = _InputLines(sys.stdin.fileno())
+    async with stdio.stdio_server(stdin=lines) as (reading, writing):
+        await server.run(reading, writing, server.create_initialization_options())
+
+
+@contextlib.asynccontextmanager
+async def serve(
+    service: session_service.SessionService, config: settings.Mcp, data: pathlib.Path
+) -> AsyncIterator[str]:
+    """Serve clients over HTTP; give the address.
+
+    Args:
+        service: the conversations.
+        config: where to listen.
+        data: the directory with the file of clients.
+
+    Raises:
+        SettingsError: it cannot be served there.
+    """
+    file = data / client_tokens.FILE
+    told = "" if client_tokens.names(file) else _NO_CLIENTS
+
+    async def notify(key: values.SessionKey, text: str) -> None:
+        """Say nothing: a client hears of its session with its next call."""
+
+    service.notify_through(tool_calls.PLATFORM, notify)
+    with _bound(config) as door:
+        port = door.getsockname()[1]
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        address = f"http://{host}:{port}{_PATH}"
+        app = _server(service, _authenticated).streamable_http_app(
+            streamable_http_path=_PATH,
+            max_request_body_size=_MESSAGE_BYTES,
+            max_sessions=_SDK_SESSIONS,
+            transport_security=_security(config),
+            auth=auth_settings.AuthSettings(
+                issuer_url=pydantic.AnyHttpUrl(address), resource_server_url=None
+            ),
+            token_verifier=_Verifier(client_tokens.ClientTokens(file)),
+        )
+        server = _HttpServer(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                ws="none",
+                limit_concurrency=_CONNECTIONS,
+                timeout_graceful_shutdown=_CLOSING_SECONDS,
+            )
+        )
+        serving = asyncio.create_task(server.serve(sockets=[door]), name="mcp: HTTP")
+        try:
+            await server.ready.wait()
+            yield address + told
+        finally:
+            server.should_exit = True
+            await serving
+
+
+class _InputLines:
+    """Lines of a descriptor, each bounded.
+
+    The SDK's own reading thread could not be told to stop, and would keep a signal from ending us.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        line = bytearray()
+        while chunk := await self._chunk():
+            *ended, rest = chunk.split(b"\n")
+            for end in ended:
+                line += end
+                yield line.decode("utf-8", "replace")
+                line.clear()
+            line += rest
+            if len(line) > _MESSAGE_BYTES:
+                _log.error("the client sent a message above %d bytes; that is the end", len(line))
+                return
+
+    async def _chunk(self) -> bytes:
+        """Read what is there, once something is."""
+        loop = asyncio.get_running_loop()
+        event = asyncio.Event()
+        # A regular file is always readable, and cannot be waited for.
+        with contextlib.suppress(PermissionError):
+            loop.add_reader(self._descriptor, event.set)
+            try:
+                await event.wait()
+            finally:
+                loop.remove_reader(self._descriptor)
+        return os.read(self._descriptor, _CHUNK_BYTES)
+
+
+class _HttpServer(uvicorn.Server):
+    """A server that leaves signals to whoever runs the process.
+
+    Attributes:
+        ready: it accepts connections.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections."""
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+class _Verifier:
+    """Verifies tokens; implements the SDK's `TokenVerifier`."""
+
+    def __init__(self, tokens: client_tokens.ClientTokens) -> None:
+        self._tokens = tokens
+
+    async def verify_token(self, token: str) -> provider.AccessToken | None:
+        """Return whose token it is; None for nobody's."""
+        client = self._tokens.client(token)
+        if client is None:
+            return None
+        return provider.AccessToken(token=token, client_id=client, scopes=[])
+
+
+def _server(
+    service: session_service.SessionService, client_of: Callable[[_Context], str]
+) -> lowlevel.Server[dict[str, Any]]:
+    """Make the server.
+
+    Args:
+        service: the conversations.
+        client_of: says who calls.
+    """
+    calls = tool_calls.ToolCalls(service)
+
+    async def list_tools(
+        _: _Context, __: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListToolsResult:
+        return mcp_types.ListToolsResult(tools=tool_definitions.tools())
+
+    async def call_tool(
+        call: _Context, wanted: mcp_types.CallToolRequestParams
+    ) -> mcp_types.CallToolResult:
+        client = client_of(call)
+        report = call.session.report_progress
+        return await calls.call(client, wanted.name, wanted.arguments, report=report)
+
+    return lowlevel.Server(
+        _NAME,
+        version=metadata.version(_NAME),
+        instructions=tool_definitions.instructions(service.queries.limits),
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _authenticated(call: _Context) -> str:
+    """Return the client whose token came with the HTTP request of a call."""
+    user = call.request.scope["user"] if call.request is not None else None
+    # Nothing gets here without one; should the SDK ever change, nothing shall.
+    if not isinstance(user, bearer_auth.AuthenticatedUser):
+        raise exceptions.MCPError(code=mcp_types.INVALID_REQUEST, message="A token is needed.")
+    return user.access_token.client_id
+
+
+def _security(config: settings.Mcp) -> transport_security.TransportSecuritySettings:
+    """Admit our own names only: a foreign one that leads here is an attack by a page."""
+    hosts = [*_LOOPBACK, *config.allowed_hosts]
+    return transport_security.TransportSecuritySettings(
+        allowed_hosts=[*hosts, *(f"{host}:*" for host in hosts)],
+        allowed_origins=[
+            *(f"http://{host}:*" for host in _LOOPBACK),
+            *(f"https://{host}" for host in config.allowed_hosts),
+        ],
+    )
+
+
+def _bound(config: settings.Mcp) -> socket.socket:
+    """Bind the port.
+
+    Raises:
+        SettingsError: it cannot be had.
+    """
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    try:
+        return socket.create_server((config.host, config.port), family=family)
+    except OSError as error:
+        raise errors.SettingsError(
+            f"MCP cannot be served at {config.host}:{config.port}: {error.strerror or error}."
+        ) from error

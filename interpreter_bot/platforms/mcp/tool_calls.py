@@ -1,0 +1,162 @@
+"""Calls of tools: each is done in a session of its client, as a person's request would be.
+
+A session is known by its handle together with its client, so the handle of another client's session
+names none. A call that its client cancels, or whose client is gone, stops its code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, TypeAlias
+
+import mcp_types
+
+from interpreter_bot import errors, values
+from interpreter_bot.platforms.mcp import replies, tool_definitions, tool_results
+from interpreter_bot.sessions import ports, requests, session_service
+
+PLATFORM: Final = "mcp"
+Report: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Reports progress to a client: how far, of how much, with which words."""
+
+_REPORT_SECONDS: Final = 1.0
+_UNKNOWN: Final = "There is no such session. Leave the handle out to begin a new one."
+_ONE_CONTENT: Final = "Give the content of the file either as text or as base64."
+_NOT_BASE64: Final = "The content is no Base64."
+_STORED: Final = "Stored as /mnt/data/{name}.\n[session: {handle}]"
+_RESET: Final = "Started anew: variables are gone, files are {files}."
+
+
+class ToolCalls:
+    """Calls of all clients."""
+
+    def __init__(self, service: session_service.SessionService) -> None:
+        self._service = service
+        # Turns go on after their call was cancelled, until they are recorded.
+        self._running: set[asyncio.Task[ports.End]] = set()
+
+    async def call(
+        self, client: str, name: str, arguments: dict[str, object] | None, *, report: Report
+    ) -> mcp_types.CallToolResult:
+        """Do what a client wants; what goes wrong is a result too, with a sentence."""
+        try:
+            match tool_definitions.parsed(name, arguments):
+                case tool_definitions.RunCode() as wanted:
+                    return await self._run_code(client, wanted, report)
+                case tool_definitions.ListFiles() as wanted:
+                    return await self._list_files(client, wanted)
+                case tool_definitions.GetFile() as wanted:
+                    return await self._get_file(client, wanted)
+                case tool_definitions.PutFile() as wanted:
+                    return await self._put_file(client, wanted)
+                case tool_definitions.Reset() as wanted:
+                    return await self._reset(client, wanted)
+        except errors.BotError as error:
+            return tool_results.sentence(str(error), is_error=True)
+
+    async def _key(self, client: str, handle: str) -> values.SessionKey:
+        """Return the key of a client's session.
+
+        Raises:
+            BotError: the client has no such session.
+        """
+        key = values.SessionKey(PLATFORM, channel=client, thread=handle)
+        if not (handle.isascii() and await self._service.queries.exists(key)):
+            raise errors.BotError(_UNKNOWN)
+        return key
+
+    async def _key_or_new(self, client: str, handle: str) -> values.SessionKey:
+        """Return the key of a client's session, or of a new one if there is no handle."""
+        if handle:
+            return await self._key(client, handle)
+        return values.SessionKey(PLATFORM, channel=client, thread=f"s-{secrets.token_hex(8)}")
+
+    async def _run_code(
+        self, client: str, wanted: tool_definitions.RunCode, report: Report
+    ) -> mcp_types.CallToolResult:
+        request = requests.Request(
+            key=await self._key_or_new(client, wanted.session),
+            person=requests.Person(client, client),
+            text=wanted.code,
+            is_code=True,
+            id=secrets.token_hex(8),
+        )
+        reply = replies.RunReply()
+        # A task of its own: what the SDK cancels, it cancels again at every await.
+        running = asyncio.create_task(self._service.handle(request, reply), name="mcp: a run")
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        try:
+            await _report_until_done(running, reply, report)
+        except asyncio.CancelledError:
+            # This never waits. A run that has not begun knows no request yet.
+            if not await self._service.cancel(request.key, request.id):
+                running.cancel()
+            raise
+        await running
+        return tool_results.of_run(reply, request.key.thread)
+
+    async def _list_files(
+        self, client: str, wanted: tool_definitions.ListFiles
+    ) -> mcp_types.CallToolResult:
+        key = await self._key(client, wanted.session)
+        return tool_results.of_files(await self._service.queries.files(key))
+
+    async def _get_file(
+        self, client: str, wanted: tool_definitions.GetFile
+    ) -> mcp_types.CallToolResult:
+        key = await self._key(client, wanted.session)
+        data = b""
+        reading = self._service.queries.reading(key, wanted.name, start=wanted.start)
+        async with reading as (info, pieces):
+            async for piece in pieces:
+                data += piece[: tool_results.FILE_BYTES - len(data)]
+                if len(data) >= tool_results.FILE_BYTES:
+                    break
+        return tool_results.of_file(info, data, wanted.start)
+
+    async def _put_file(
+        self, client: str, wanted: tool_definitions.PutFile
+    ) -> mcp_types.CallToolResult:
+        if (wanted.text is None) is (wanted.base64 is None):
+            raise errors.BotError(_ONE_CONTENT)
+        if wanted.base64 is not None:
+            try:
+                data = base64.b64decode(wanted.base64, validate=True)
+            except (binascii.Error, ValueError) as error:
+                raise errors.BotError(_NOT_BASE64) from error
+        else:
+            data = (wanted.text or "").encode("utf-8", "replace")
+
+        async def content() -> AsyncIterator[bytes]:
+            yield data
+
+        key = await self._key_or_new(client, wanted.session)
+        attachment = requests.Attachment(wanted.name, content, size_bytes=len(data))
+        name = await self._service.put(key, attachment)
+        if not wanted.session:
+            # That also records it, which else its first run does.
+            await self._service.rename(key, name)
+        return tool_results.sentence(_STORED.format(name=name, handle=key.thread))
+
+    async def _reset(self, client: str, wanted: tool_definitions.Reset) -> mcp_types.CallToolResult:
+        key = await self._key(client, wanted.session)
+        await self._service.reset(key, files=wanted.files)
+        return tool_results.sentence(_RESET.format(files="deleted" if wanted.files else "kept"))
+
+
+async def _report_until_done(
+    running: asyncio.Task[ports.End], reply: replies.RunReply, report: Report
+) -> None:
+    """Report what a run does, until it is over."""
+    began = time.monotonic()
+    while True:
+        await asyncio.wait({running}, timeout=_REPORT_SECONDS)
+        if running.done():
+            return
+        await report(round(time.monotonic() - began, 1), None, reply.latest or None)

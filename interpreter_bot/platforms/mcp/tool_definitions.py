@@ -1,0 +1,129 @@
+"""The tools: their names, arguments and descriptions, as clients are told of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+import mcp_types
+import pydantic
+
+from interpreter_bot import errors, settings
+from interpreter_bot.text import quantities
+
+_NEW: Final = "Handle of a session, as an earlier call gave it. Leave it out to begin a new one."
+_OLD: Final = "Handle of a session, as an earlier call gave it."
+_INSTRUCTIONS: Final = (
+    "A sandboxed Python (IPython) without a network. Variables and the files in /mnt/data, the "
+    "working directory, stay from call to call of one session: pass its handle on. One call of "
+    "run_code has {seconds}, a session {memory} of memory. Show plots and tables as in a notebook; "
+    "files that code writes to /mnt/data can be read with get_file."
+)
+
+
+class _Arguments(pydantic.BaseModel):
+    """Arguments of a tool; a name that is not among them is an error."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+
+class RunCode(_Arguments):
+    """Run Python in a session, and return what it shows: text, tables, pictures, errors."""
+
+    code: Annotated[str, pydantic.Field(description="Python, with IPython's additions.")]
+    session: Annotated[str, pydantic.Field(description=_NEW)] = ""
+
+
+class ListFiles(_Arguments):
+    """List the files in /mnt/data of a session."""
+
+    session: Annotated[str, pydantic.Field(description=_OLD)]
+
+
+class GetFile(_Arguments):
+    """Read a file in /mnt/data of a session: text as text, pictures as such, others as bytes."""
+
+    session: Annotated[str, pydantic.Field(description=_OLD)]
+    name: Annotated[str, pydantic.Field(description="As list_files calls it.")]
+    start: Annotated[
+        int, pydantic.Field(ge=0, description="First byte that is wanted, to go on reading.")
+    ] = 0
+
+
+class PutFile(_Arguments):
+    """Put a file into /mnt/data of a session. Nothing is replaced: it may get another name."""
+
+    name: Annotated[str, pydantic.Field(description="What the file is to be called.")]
+    text: Annotated[str | None, pydantic.Field(description="Its content, if that is text.")] = None
+    base64: Annotated[
+        str | None, pydantic.Field(description="Its content in Base64, if it is not text.")
+    ] = None
+    session: Annotated[str, pydantic.Field(description=_NEW)] = ""
+
+
+class Reset(_Arguments):
+    """Start a session anew: what runs is stopped, and its variables are gone."""
+
+    session: Annotated[str, pydantic.Field(description=_OLD)]
+    files: Annotated[bool, pydantic.Field(description="Delete its files as well.")] = False
+
+
+ToolRequest: TypeAlias = RunCode | ListFiles | GetFile | PutFile | Reset
+"""A parsed call."""
+
+_TOOLS: Final[dict[str, type[ToolRequest]]] = {
+    "run_code": RunCode,
+    "list_files": ListFiles,
+    "get_file": GetFile,
+    "put_file": PutFile,
+    "reset": Reset,
+}
+_HINTS: Final = {
+    # What code does, it does within the walls.
+    "run_code": mcp_types.ToolAnnotations(open_world_hint=False),
+    "list_files": mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
+    "get_file": mcp_types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
+    "put_file": mcp_types.ToolAnnotations(destructive_hint=False, open_world_hint=False),
+    "reset": mcp_types.ToolAnnotations(destructive_hint=True, open_world_hint=False),
+}
+
+
+def tools() -> list[mcp_types.Tool]:
+    """Return all tools."""
+    return [
+        mcp_types.Tool(
+            name=name,
+            description=" ".join((kind.__doc__ or "").split()),
+            input_schema=kind.model_json_schema(),
+            annotations=_HINTS[name],
+        )
+        for name, kind in _TOOLS.items()
+    ]
+
+
+def instructions(limits: settings.Limits) -> str:
+    """Return what clients are told of all tools together."""
+    return _INSTRUCTIONS.format(
+        seconds=quantities.duration(limits.execution_seconds),
+        memory=quantities.size(limits.memory_bytes),
+    )
+
+
+def parsed(name: str, arguments: dict[str, object] | None) -> ToolRequest:
+    """Check the arguments of a call.
+
+    Raises:
+        BotError: there is no such tool, or they are wrong; the sentence says which.
+    """
+    kind = _TOOLS.get(name)
+    if kind is None:
+        raise errors.BotError(f"There is no such tool; there are {', '.join(_TOOLS)}.")
+    try:
+        return kind.model_validate(arguments or {})
+    except pydantic.ValidationError as error:
+        # What was given is not repeated: it may be anything, of any length.
+        faults = error.errors(include_url=False, include_input=False, include_context=False)
+        wrong = "; ".join(
+            f"{quantities.one_line('.'.join(map(str, fault['loc'])), 60)}: {fault['msg']}"
+            for fault in faults[:5]
+        )
+        raise errors.BotError(f"The arguments of {name} are wrong. {wrong}.") from error

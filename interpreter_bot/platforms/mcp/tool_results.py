@@ -1,0 +1,176 @@
+"""Results of tool calls: what a run showed, files and sentences, as content for a client. Pure.
+
+A whole result stays below a megabyte as it is sent: clients of the SDK refuse a larger event.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import mimetypes
+import urllib.parse
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import mcp_types
+
+from interpreter_bot import values
+from interpreter_bot.platforms.mcp import replies
+from interpreter_bot.platforms.rendering import display_items, output_selection
+from interpreter_bot.text import quantities
+
+# A character may take six bytes as it is sent.
+_CAPABILITIES: Final = display_items.Capabilities(
+    text_characters=20_000, text_lines=500, table_width=200, table_rows=50
+)
+_PICTURE_BYTES: Final = 600 * 1024
+FILE_BYTES: Final = 512 * 1024
+"""The most of a file that one call gives."""
+_TEXT_BYTES: Final = 128 * 1024
+_MOST_FILES: Final = 500
+_MOST_MADE: Final = 50
+_MOST_NOTES: Final = 20
+_LEFT_OUT: Final = "{name} ({size}) is not sent: {about}. Save it to /mnt/data and use get_file."
+_SIGNATURES: Final = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+}
+
+
+def sentence(text: str, *, is_error: bool = False) -> mcp_types.CallToolResult:
+    """Return a result of one sentence."""
+    return mcp_types.CallToolResult(content=[_text(text)], is_error=is_error)
+
+
+def of_run(reply: replies.RunReply, handle: str) -> mcp_types.CallToolResult:
+    """Return what a run showed, how it ended, and by which handle its session goes on."""
+    content: list[mcp_types.ContentBlock] = []
+    lines = [_note(one) for one in reply.notes[:_MOST_NOTES]]
+    left_bytes = _PICTURE_BYTES
+    selector = output_selection.OutputSelector(_CAPABILITIES)
+    for item in selector.choose(0, reply.screen.items):
+        if isinstance(item, display_items.PictureItem) and len(item.data) <= left_bytes:
+            left_bytes -= len(item.data)
+            content += [*_joined(lines), _image(item.data, item.mime)]
+            lines = []
+        else:
+            lines.append(_in_words(item))
+    ending = reply.ending
+    is_ok = ending is not None and ending.ending is values.Ending.OK
+    lines += [_note(one) for one in _endings(reply)]
+    if reply.artifacts:
+        made = [_file(one.name, one.size_bytes) for one in reply.artifacts[:_MOST_MADE]]
+        more = len(reply.artifacts) - len(made)
+        lines.append(_note(f"Files made or changed: {', '.join(made)}{f', …{more}' * (more > 0)}"))
+    if not content and not lines:
+        lines.append("[The code ran to its end and showed nothing.]")
+    lines.append(_note(f"session: {handle}"))
+    return mcp_types.CallToolResult(content=[*content, *_joined(lines)], is_error=not is_ok)
+
+
+def of_files(infos: Sequence[values.FileInfo]) -> mcp_types.CallToolResult:
+    """Return a list of files."""
+    lines = [_file(info.name, info.size_bytes) for info in infos[:_MOST_FILES]]
+    if len(infos) > _MOST_FILES:
+        lines.append(_note(f"and {len(infos) - _MOST_FILES:,} more; list them in code"))
+    return sentence("\n".join(lines) or "[There are no files in /mnt/data.]")
+
+
+def of_file(info: values.FileInfo, data: bytes, start: int) -> mcp_types.CallToolResult:
+    """Return a part of a file.
+
+    Args:
+        info: the file as it was opened.
+        data: what was read of it, from `start`.
+        start: where that begins.
+    """
+    is_whole = start == 0 and len(data) >= info.size_bytes
+    mime = next((kind for head, kind in _SIGNATURES.items() if data.startswith(head)), "")
+    if mime and is_whole:
+        return mcp_types.CallToolResult(content=[_image(data, mime)])
+    content: mcp_types.ContentBlock
+    text, count = _decoded(data[:_TEXT_BYTES], is_last=len(data) <= _TEXT_BYTES)
+    if text is not None:
+        content, end = _text(text), start + count
+    else:
+        content, end = _bytes(info.name, data), start + len(data)
+    told = [] if end >= info.size_bytes else [_text(_note(_go_on(info, end)))]
+    return mcp_types.CallToolResult(content=[content, *told])
+
+
+def _go_on(info: values.FileInfo, end: int) -> str:
+    return f"{info.size_bytes:,} bytes in all; go on with start={end}"
+
+
+def _decoded(data: bytes, *, is_last: bool) -> tuple[str | None, int]:
+    """Decode text, and count its bytes: a character that is cut in two is left for later."""
+    if b"\0" in data:
+        return None, 0
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        text = decoder.decode(data, final=False)
+    except UnicodeDecodeError:
+        return None, 0
+    rest = len(decoder.getstate()[0])
+    # Of bytes that stay incomplete, the file is no text.
+    return (None, 0) if rest and is_last and rest == len(data) else (text, len(data) - rest)
+
+
+def _endings(reply: replies.RunReply) -> Iterable[str]:
+    """Say how it ended, where the output does not."""
+    if (ending := reply.ending) is not None:
+        if ending.ending not in (values.Ending.OK, values.Ending.ERROR):
+            yield ending.reason or f"The code ended: {ending.ending.value}."
+        if ending.kernel_lost:
+            yield "All variables are gone; files are kept."
+    if (end := reply.end) is not None and end.sentence and (ending is None or not ending.reason):
+        yield end.sentence
+
+
+def _in_words(item: display_items.Item) -> str:
+    match item:
+        case display_items.NoteItem():
+            return _note(item.text)
+        case display_items.PictureItem():
+            return _left_out(item.name, item.data, item.alt)
+        case display_items.FileItem():
+            return _left_out(item.name, item.data, item.about)
+        case display_items.PageItem():
+            return _left_out(item.name, item.html, item.title)
+        case _:
+            return item.text
+
+
+def _left_out(name: str, data: bytes, about: str) -> str:
+    return _note(_LEFT_OUT.format(name=name, size=quantities.size(len(data)), about=about))
+
+
+def _note(text: str) -> str:
+    return f"[{text}]"
+
+
+def _file(name: str, size_bytes: int) -> str:
+    return f"{name} ({quantities.size(size_bytes)})"
+
+
+def _joined(lines: Sequence[str]) -> list[mcp_types.ContentBlock]:
+    return [_text("\n".join(lines))] if lines else []
+
+
+def _text(text: str) -> mcp_types.TextContent:
+    return mcp_types.TextContent(text=text)
+
+
+def _image(data: bytes, mime: str) -> mcp_types.ImageContent:
+    return mcp_types.ImageContent(data=base64.b64encode(data).decode("ascii"), mime_type=mime)
+
+
+def _bytes(name: str, data: bytes) -> mcp_types.EmbeddedResource:
+    return mcp_types.EmbeddedResource(
+        resource=mcp_types.BlobResourceContents(
+            uri=f"file:///mnt/data/{urllib.parse.quote(name)}",
+            mime_type=mimetypes.guess_type(name)[0] or "application/octet-stream",
+            blob=base64.b64encode(data).decode("ascii"),
+        )
+    )

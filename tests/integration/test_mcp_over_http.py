@@ -1,0 +1,237 @@
+"""MCP over HTTP: the SDK's client with a token, and clients that mean harm."""
+
+import asyncio
+import base64
+import contextlib
+
+import httpx2
+import mcp
+import pytest
+from mcp.client import streamable_http
+
+from interpreter_bot import settings, values
+from interpreter_bot.app import service_startup
+from interpreter_bot.platforms.mcp import client_tokens, startup
+
+pytestmark = pytest.mark.kernel
+
+MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+class Served:
+    """A served sandbox, and clients of it."""
+
+    def __init__(self, service, address, tokens):
+        self.service = service
+        self.address = address
+        self.tokens = tokens
+
+    @contextlib.asynccontextmanager
+    async def client(self, name, mode="auto"):
+        token = self.tokens.get(name, name)
+        headers = {"Authorization": f"Bearer {token}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+            transport = streamable_http.streamable_http_client(self.address, http_client=http)
+            async with mcp.Client(transport, mode=mode, read_timeout_seconds=60) as client:
+                yield client
+
+    async def past(self, name, session):
+        """What is recorded of a client's session."""
+        key = values.SessionKey("mcp", channel=name, thread=session)
+        return await self.service.queries.history(key)
+
+
+@pytest.fixture
+async def served(tmp_path, short_path):
+    data = tmp_path / "data"
+    tokens = {name: client_tokens.add(data / client_tokens.FILE, name) for name in ("anna", "ben")}
+    config = settings.Settings(
+        kernels=settings.Kernels(preload=(), spares=0),
+        paths=settings.Paths(data=data, runtime=short_path),
+        limits=settings.Limits(upload_bytes=1_000_000),
+        mcp=settings.Mcp(port=0),
+    )
+    async with (
+        service_startup.open_conversations(config, {}) as service,
+        startup.serve(service, config.mcp, data) as address,
+    ):
+        yield Served(service, address, tokens)
+
+
+def _said(result):
+    return "\n".join(one.text for one in result.content if one.type == "text")
+
+
+def _handle(result):
+    return _said(result).rpartition("[session: ")[2].rstrip("]")
+
+
+@MODES
+async def test_code_runs_with_pictures_progress_and_a_record(served, mode):
+    begun = asyncio.Event()
+
+    async def progress(done, total, message):
+        if message == "working":
+            begun.set()
+
+    code = (
+        "import time\nfrom IPython.display import Image, display\n"
+        f"display(Image(data={PNG!r}))\nprint('working')\n"
+        "while not __import__('os').path.exists('go'): time.sleep(0.05)\nprint('done')"
+    )
+    async with served.client("anna", mode) as client:
+        session = _handle(await client.call_tool("put_file", {"name": "x", "text": ""}))
+        running = asyncio.create_task(
+            client.call_tool(
+                "run_code", {"code": code, "session": session}, progress_callback=progress
+            )
+        )
+        await asyncio.wait_for(begun.wait(), 60)
+        await client.call_tool("put_file", {"name": "go", "text": "1", "session": session})
+        ran = await running
+    assert [one.type for one in ran.content] == ["image", "text"]
+    assert base64.b64decode(ran.content[0].data) == PNG
+    assert "working\ndone" in _said(ran)
+    (turn,) = await served.past("anna", session)
+    assert turn.status is values.TurnStatus.DONE
+    assert turn.person == "anna"
+
+
+@MODES
+async def test_a_call_that_is_cancelled_stops_its_code(served, mode):
+    begun = asyncio.Event()
+
+    async def progress(done, total, message):
+        if message == "begun":
+            begun.set()
+
+    async with served.client("anna", mode) as client:
+        session = _handle(await client.call_tool("run_code", {"code": "n = 1"}))
+        code = "n = 2; print('begun', flush=True)\nimport time; time.sleep(50)"
+        running = asyncio.create_task(
+            client.call_tool(
+                "run_code", {"code": code, "session": session}, progress_callback=progress
+            )
+        )
+        await asyncio.wait_for(begun.wait(), 60)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        # Behind it in the lane, so that it is over by then; its variables are kept.
+        after = await client.call_tool("run_code", {"code": "n", "session": session})
+        assert _said(after).startswith("2\n")
+    stopped = (await served.past("anna", session))[1]
+    assert stopped.status is values.TurnStatus.STOPPED
+
+
+@MODES
+async def test_a_handle_is_worth_nothing_to_another_client(served, mode):
+    async with served.client("anna", mode) as anna, served.client("ben", mode) as ben:
+        session = _handle(await anna.call_tool("run_code", {"code": "secret = 1"}))
+        for tool, arguments in (
+            ("run_code", {"code": "secret"}),
+            ("list_files", {}),
+            ("get_file", {"name": "x"}),
+            ("put_file", {"name": "x", "text": "x"}),
+            ("reset", {"files": True}),
+        ):
+            for handle in (session, f"../anna/{session}", "é", "s" * 10_000):
+                refused = await ben.call_tool(tool, arguments | {"session": handle})
+                assert refused.is_error
+                assert _said(refused).startswith("There is no such session.")
+        still = await anna.call_tool("run_code", {"code": "secret", "session": session})
+        assert _said(still).startswith("1\n")
+
+
+async def test_hostile_arguments_are_refused_in_a_sentence(served):
+    async with served.client("anna") as client:
+        session = _handle(await client.call_tool("run_code", {"code": "1"}))
+        for tool, arguments, said in (
+            ("run_code", {"code": "#" * 200_000}, "longer than the 100,000 characters"),
+            ("run_code", {"code": 7}, "The arguments of run_code are wrong. code:"),
+            ("run_code", {"code": "1", "sesion": "x"}, "sesion: Extra inputs"),
+            ("get_file", {"name": "../../../etc/passwd"}, "no such file"),
+            ("get_file", {"name": "/etc/passwd"}, "no such file"),
+            ("put_file", {"name": "x"}, "either as text or as base64"),
+            ("put_file", {"name": "x", "base64": "§"}, "no Base64"),
+            ("put_file", {"name": "x", "text": "x" * 1_000_001}, "larger than"),
+        ):
+            given = arguments if "code" in arguments else arguments | {"session": session}
+            refused = await client.call_tool(tool, given)
+            assert refused.is_error
+            assert said in _said(refused)
+        for name in ("../../x.txt", "/etc/x.txt", "a\x00b\u202e.txt"):
+            put = await client.call_tool(
+                "put_file", {"name": name, "text": "x", "session": session}
+            )
+            assert not put.is_error
+            assert "/mnt/data/" in _said(put)
+            assert ".." not in _said(put)
+        asked = await client.call_tool("run_code", {"code": "input('?')", "session": session})
+        assert asked.is_error
+        assert "put the value into the code" in _said(asked)
+
+
+async def test_results_stay_below_what_a_client_takes(served):
+    code = (
+        "import os\nfrom IPython.display import Image, display\n"
+        f"for n in range(4): display(Image(data={PNG!r} + bytes(400_000)))\n"
+        "print('\\x01é' * 400_000)\n"
+        "open('big', 'wb').write(b'\\xff' * 1_200_000)\nopen('text', 'w').write('\\x01é' * 300_000)"
+    )
+    async with served.client("anna") as client:
+        ran = await client.call_tool("run_code", {"code": code})
+        session = _handle(ran)
+        assert [one.type for one in ran.content].count("image") == 1
+        assert "is not sent" in _said(ran)
+        for name in ("big", "text"):
+            got = await client.call_tool("get_file", {"name": name, "session": session})
+            whole, parts = b"", 0
+            while True:
+                parts += 1
+                one = got.content[0]
+                whole += (
+                    one.text.encode() if one.type == "text" else base64.b64decode(one.resource.blob)
+                )
+                if len(got.content) == 1:
+                    break
+                start = int(got.content[1].text.rpartition("start=")[2].rstrip("]"))
+                assert start == len(whole)
+                got = await client.call_tool(
+                    "get_file", {"name": name, "session": session, "start": start}
+                )
+            assert parts > 2
+            wanted = b"\xff" * 1_200_000 if name == "big" else ("\x01é" * 300_000).encode()
+            assert whole == wanted
+
+
+async def test_without_a_good_token_nothing_is_told(served):
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    accept = {"Accept": "application/json, text/event-stream"}
+    async with httpx2.AsyncClient(timeout=60) as http:
+        for headers in ({}, {"Authorization": "Bearer x"}, {"Authorization": "Bearer é".encode()}):
+            got = await http.post(served.address, json=body, headers=accept | headers)
+            assert got.status_code == 401
+            assert "tools" not in got.text
+        good = accept | {"Authorization": f"Bearer {served.tokens['anna']}"}
+        for other in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+            got = await http.post(served.address, json=body, headers=good | other)
+            assert got.status_code in (403, 421)
+        huge = await http.post(served.address, content=b"x" * 5_000_000, headers=good)
+        assert huge.status_code == 413
+        for garbage in (b"\xff", b"[" * 100_000, b"{}", b"null"):
+            got = await http.post(served.address, content=garbage, headers=good)
+            assert 400 <= got.status_code < 500
+
+
+async def test_a_removed_client_is_refused_at_once(served, tmp_path):
+    headers = {"Authorization": f"Bearer {served.tokens['anna']}"}
+    async with httpx2.AsyncClient(timeout=60, headers=headers) as http:
+        before = await http.post(served.address, json={})
+        client_tokens.remove(tmp_path / "data" / client_tokens.FILE, "anna")
+        after = await http.post(served.address, json={})
+    assert before.status_code != 401
+    assert after.status_code == 401

@@ -1,0 +1,93 @@
+import base64
+
+import pytest
+
+from interpreter_bot import values
+from interpreter_bot.platforms.mcp import replies, tool_results
+from interpreter_bot.sessions import ports
+
+
+def _reply(ending=values.Ending.OK, *outputs, reason="", lost=False, end=None):
+    reply = replies.RunReply()
+    for output in outputs:
+        reply.output(0, output)
+    if ending is not None:
+        reply.finished(0, values.Finished(ending, 1.0, reason, lost))
+    reply.ended(end or ports.End(status=values.TurnStatus.DONE))
+    return reply
+
+
+def _said(result):
+    return "\n".join(one.text for one in result.content if one.type == "text")
+
+
+def test_what_was_shown_keeps_its_order():
+    picture = values.Image(mime="image/png", data=b"p")
+    result = tool_results.of_run(
+        _reply(
+            values.Ending.OK,
+            values.Text("stdout", "before\n"),
+            picture,
+            values.Text("stdout", "after\n"),
+        ),
+        "s-1",
+    )
+    assert [one.type for one in result.content] == ["text", "image", "text"]
+    assert result.content[0].text == "before"
+    assert base64.b64decode(result.content[1].data) == b"p"
+    assert result.content[2].text == "after\n[session: s-1]"
+    assert not result.is_error
+
+
+def test_silence_is_said():
+    assert _said(tool_results.of_run(_reply(), "s-1")) == (
+        "[The code ran to its end and showed nothing.]\n[session: s-1]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (_reply(values.Ending.TIMED_OUT, reason="Too slow."), "[Too slow.]"),
+        (_reply(values.Ending.STOPPED), "[The code ended: stopped.]"),
+        (_reply(values.Ending.CRASHED, lost=True), "[All variables are gone; files are kept.]"),
+        (
+            _reply(None, end=ports.End(status=values.TurnStatus.FAILED, sentence="All busy.")),
+            "[All busy.]",
+        ),
+    ],
+)
+def test_an_end_that_is_none_is_an_error_with_its_reason(reply, said):
+    result = tool_results.of_run(reply, "s-1")
+    assert result.is_error
+    assert said in _said(result)
+
+
+def test_progress_is_the_last_line_printed_made_harmless():
+    reply = replies.RunReply()
+    reply.queued(2)
+    assert reply.latest == "Waiting behind 2 requests."
+    reply.started()
+    assert reply.latest == ""
+    reply.output(0, values.Text("stdout", "10 %\r20\x1b[2J %\r30 %"))
+    assert reply.latest == "30 %"
+    reply.output(0, values.Text("stdout", "x" * 5000 + "\n\n"))
+    assert reply.latest == "x" * 199 + "…"
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"plain", "text"),
+        ("é€𝄞".encode(), "text"),
+        (b"\x89PNG\r\n\x1a\nrest", "image"),
+        (b"\xff\xfe\x00", "resource"),
+        (b"a\x00b", "resource"),
+        (b"\xc3", "resource"),
+        (b"", "text"),
+    ],
+)
+def test_a_file_is_given_as_what_it_is(data, kind):
+    info = values.FileInfo("x", len(data), 0)
+    (content,) = tool_results.of_file(info, data, 0).content
+    assert content.type == kind
