@@ -7,7 +7,8 @@
     │   ├── KernelStartError     none could be started
     │   ├── KernelLostError      it died and the request cannot be carried out
     │   ├── PoolFullError        every kernel is busy and no more fit, or are one person's
-    │   └── ExecutionMissingError  what an execution showed is not kept (any more)
+    │   ├── ExecutionMissingError  what an execution showed is not kept (any more)
+    │   └── PackagesError        packages were not installed
     ├── WorkspaceError           a file operation was refused
     │   ├── FileNameError        the name cannot be used
     │   ├── FileTooLargeError    one file is over the limit
@@ -60,6 +61,10 @@ class PoolFullError(KernelError):
 
 class ExecutionMissingError(KernelError):
     """What that code showed is not known any more."""
+
+
+class PackagesError(KernelError):
+    """The packages could not be installed."""
 
 
 class WorkspaceError(BotError):

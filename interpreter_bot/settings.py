@@ -8,6 +8,7 @@ their usual variables, such as `OPENAI_API_KEY`, and stay out of files.
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 from typing import Any, Final
@@ -27,6 +28,7 @@ from interpreter_bot.setting_groups.language_models import (
     Patience,
     Turn,
 )
+from interpreter_bot.setting_groups.package_indexes import ChannelPackages, PackageIndex
 from interpreter_bot.setting_groups.platforms import Discord, Mcp, Slack, Web
 from interpreter_bot.setting_groups.sessions_and_storage import (
     Encryption,
@@ -43,6 +45,7 @@ __all__ = [
     "MIB",
     "Agent",
     "Allowance",
+    "ChannelPackages",
     "Discord",
     "Encryption",
     "Host",
@@ -51,6 +54,7 @@ __all__ = [
     "Local",
     "Mcp",
     "Model",
+    "PackageIndex",
     "Paths",
     "Patience",
     "Retention",
@@ -114,6 +118,10 @@ class Settings(pydantic_settings.BaseSettings):
     """Variables that outlive their kernel."""
     sandbox: Sandbox = Sandbox()
     """The walls."""
+    package_index: PackageIndex = PackageIndex()
+    """Packages that people install."""
+    packages: tuple[ChannelPackages, ...] = ()
+    """Packages that all conversations of a channel have, of that index."""
     host: Host = Host()
     """The process that keeps the kernels."""
     paths: Paths = pydantic.Field(default_factory=Paths)
@@ -173,11 +181,13 @@ class Settings(pydantic_settings.BaseSettings):
             "kernels": self.kernels,
             "sandbox": sandbox,
             "snapshots": self.snapshots,
+            "package_index": self.package_index,
             "host": self.host,
             "paths": paths,
         }
         prefix = str(self.model_config["env_prefix"])
-        return {
+        packages = json.dumps([one.model_dump(mode="json") for one in self.packages])
+        return {f"{prefix}PACKAGES".upper(): packages} | {
             f"{prefix}{name}".upper(): group.model_dump_json() for name, group in groups.items()
         }
 
@@ -186,7 +196,8 @@ class Settings(pydantic_settings.BaseSettings):
         """Paths that no code in a kernel may see, whether they exist or will be created."""
         files = (pathlib.Path(".env"), pathlib.Path(str(self.model_config["toml_file"])))
         named = [self.paths.data, self.paths.runtime, *(path for path in files if path.exists())]
-        named += filter(None, [self.web.token_file, self.encryption.key_file, *self.paths.private])
+        secret = [self.web.token_file, self.encryption.key_file, self.package_index.netrc_file]
+        named += filter(None, [*secret, *self.paths.private])
         if self.store.url.startswith("sqlite"):
             named.append(pathlib.Path(self.store.url.partition(":///")[2]))
         return tuple(path.absolute() for path in named)

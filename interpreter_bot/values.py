@@ -13,7 +13,7 @@ import decimal
 import enum
 import hashlib
 import urllib.parse
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -287,10 +287,21 @@ class Notice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InputRequested:
-    """Request for input: running code called `input()` (or `getpass`) and waits for an answer."""
+    """Request for input: running code called `input()` (or `getpass`) and waits for an answer.
+
+    Attributes:
+        prompt: what is asked.
+        is_password: the answer is not to be shown.
+        is_installation: not the code asks but we: whether packages may be installed, yes or no.
+    """
 
     prompt: str
     is_password: bool
+    is_installation: bool = False
+
+
+YES: Final = "yes"
+"""The answer that lets packages be installed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

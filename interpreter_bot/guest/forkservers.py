@@ -79,7 +79,9 @@ class _ForkServer:
         self._become_first()
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
         start = self._start
-        trees = rootfs.MountTrees(start["readable"], start["hidden"], start["workspaces"])
+        trees = rootfs.MountTrees(
+            start["readable"], start["hidden"], start["workspaces"], layers=start["layers"]
+        )
         os.close(place)
         # Until here a root's user id could walk into closed homes. From here on it has no rights.
         os.setgroups([]) if start["is_mapped_outside"] else None
@@ -89,7 +91,12 @@ class _ForkServer:
         syscalls.die_with_parent(signal.SIGKILL)
         trees.enter(cores=start["cores"])
         syscalls.forbid_new_privileges()
-        os.environ.update(installer_refusals.install(rootfs.TOOLS, start["packages"]))
+        os.environ.update(
+            installer_refusals.install(
+                rootfs.TOOLS, start["packages"], can_install=bool(start["layers"])
+            )
+        )
+        rootfs.cover_uv()
         # With an editable installation, these entries name the bot's own directory.
         sys.path[:] = [entry for entry in sys.path if os.path.exists(entry)]
         self._workspaces = rootfs.WORKSPACES

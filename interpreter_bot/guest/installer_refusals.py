@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 
+_BY_MAGIC = "ERROR: This program has no network. Use %pip install NAME, on a line of the cell."
 _OTHERS = ("conda", "mamba", "micromamba", "pipenv", "pipx", "poetry", "uv")
 # pip starts this program instead of a Python, with its runner and arguments. The Python it wants is
 # the one that runs pip, possibly of an environment that code created.
@@ -29,17 +30,18 @@ exit 1
 """
 
 
-def install(directory: str, packages: list[str]) -> dict[str, str]:
+def install(directory: str, packages: list[str], *, can_install: bool) -> dict[str, str]:
     """Write the programs into a directory at the end of PATH.
 
     Args:
         directory: created if missing.
         packages: names of what is installed.
+        can_install: whether cells can, by `%pip install`.
 
     Returns:
         Environment variables that configure these programs.
     """
-    sentence = shlex.quote(_sentence(packages))
+    sentence = shlex.quote(_BY_MAGIC if can_install else _sentence(packages))
     os.makedirs(directory, exist_ok=True)
     for_pip = f"{directory}/pip-python"
     texts = dict.fromkeys((f"{directory}/{name}" for name in _OTHERS), _FOR_OTHERS)

@@ -24,7 +24,14 @@ from typing import Any, ClassVar
 from ipykernel import compiler, displayhook, zmqshell
 from IPython.core import interactiveshell
 
-from . import dataframe_displays, html_displays, picture_scaling, rootfs, snapshots
+from . import (
+    dataframe_displays,
+    html_displays,
+    package_requests,
+    picture_scaling,
+    rootfs,
+    snapshots,
+)
 
 CELL_PREFIX = "<cell "
 _LIBRARY_FRAMES = 2
@@ -173,6 +180,8 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
     """One kernel's shell, created before the fork, so that a kernel starts with it warm."""
 
     displayhook_class = DisplayHook
+    can_install = False
+    """Whether the bot can be asked for packages."""
     _has_failed = False
     _saving = 0
     _ended: ClassVar[list[int]] = []
@@ -231,6 +240,10 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         paths = [os.path.join(self.kernel.home, name) for name in names]
         picture_scaling.publish(self, paths, contents, **bounds)
 
+    def use_packages(self, paths: list[str]) -> None:
+        """Let imports find packages of the session; the bot calls it by this name."""
+        package_requests.use(paths)
+
     def init_environment(self) -> None:
         """Set no colour variables, which ipykernel would do for every program that code starts."""
         os.environ["PAGER"] = "cat"
@@ -280,7 +293,10 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
         self._has_failed = True
         # Sent as text already: formatting the user's exception may raise another.
-        self._showtraceback(kind, message(error), compact(kind, error, tb))
+        lines = compact(kind, error, tb)
+        if self.can_install:
+            lines[-1:-1] = package_requests.offer(error)
+        self._showtraceback(kind, message(error), lines)
 
     def showsyntaxerror(self, filename: str | None = None, **_: Any) -> None:
         """Publish a syntax error compactly."""
@@ -289,6 +305,10 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
     def system(self, cmd: str) -> None:
         """Run `!command` without the terminal that IPython would ask for."""
         command = self.var_expand(cmd, depth=1)
+        wanted = package_requests.arguments(command) if self.can_install else None
+        if wanted is not None:
+            self.user_ns["_exit_code"] = int(not package_requests.install(self.kernel, wanted))
+            return
         done = subprocess.run([_SHELL, "-c", command], stdin=subprocess.DEVNULL, check=False)
         self.user_ns["_exit_code"] = done.returncode
 

@@ -263,6 +263,7 @@ class _GuestApp(kernelapp.IPKernelApp):
 def warm_up(start: dict[str, Any]) -> None:
     """Create the shell and run cells in it, so that kernels do nothing for the first time."""
     shell = ipython_shells.make(os.environ["HOME"] + "/.ipython")
+    shell.can_install = bool(start["layers"])
     nowhere, session = _Nowhere(), sessions.Session(key=b"")
     for target in (shell.displayhook, shell.display_pub):
         target.session, target.pub_socket = session, nowhere

@@ -22,6 +22,7 @@ GUEST = HOST + "/guest"
 DATA = "/mnt/data"
 VARIABLES = "/var/lib/variables"
 TOOLS = "/opt/bin"
+LAYERS = "/opt/packages"
 HOME = "/tmp/home"
 # Shown by the mounts and allowed by nothing else: whoever cannot read it is behind Landlock.
 CANARY = HOST + "/canary"
@@ -54,7 +55,7 @@ _FILES = {
     "/etc/resolv.conf": "",
 }
 
-SHOWN = (*_SYSTEM, "/etc", "/proc", "/sys", "/var", TOOLS)
+SHOWN = (*_SYSTEM, "/etc", "/proc", "/sys", "/var", TOOLS, LAYERS)
 """What every kernel may read, beside its Python and its own files."""
 
 
@@ -66,13 +67,16 @@ def device_paths() -> list[str]:
 class MountTrees:
     """Mount trees cloned from the host, opened while its paths can still be walked."""
 
-    def __init__(self, readable: list[str], hidden: list[str], workspaces: str) -> None:
+    def __init__(
+        self, readable: list[str], hidden: list[str], workspaces: str, *, layers: str
+    ) -> None:
         """Open everything that the new root will show.
 
         Args:
             readable: paths shown read-only at the same path, beside the system's.
             hidden: directories below those that are to look empty (the bot's own package).
             workspaces: host directory that holds every session's workspace.
+            layers: host directory that holds what sessions installed; may be empty.
 
         Raises:
             OSError: a path cannot be walked to, or the machine forbids mounting.
@@ -91,6 +95,7 @@ class MountTrees:
             name: syscalls.open_tree(f"/dev/{source}") for name, source in _DEVICES.items()
         }
         self._workspaces = syscalls.open_tree(workspaces)
+        self._layers = syscalls.open_tree(layers) if layers else -1
         # By its real path: the descriptor this was imported through is of a namespace already left.
         self._guest = syscalls.open_tree(os.path.dirname(os.path.realpath(__file__)))
         # A new /proc may only be mounted where an unmasked one is still visible.
@@ -109,10 +114,11 @@ class MountTrees:
         root = "/tmp"
         syscalls.mount("root", root, "tmpfs", syscalls.MS_NOSUID, "size=16m,mode=0755")
         os.chdir(root)
-        for path, tree in self._readable.items():
+        shown = self._readable | ({LAYERS: self._layers} if self._layers >= 0 else {})
+        for path, tree in shown.items():
             flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
             syscalls.set_mount_flags(tree, flags | syscalls.MOUNT_ATTR_NODEV)
-            _attach(tree, root + path, is_directory=path in self._directories)
+            _attach(tree, root + path, is_directory=path in {LAYERS, *self._directories})
         for path, target in self._links.items():
             _link(target, root + path)
         for path in self._hidden:
@@ -147,6 +153,16 @@ def mount_temporary(readable: list[str], options: str) -> None:
         flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
         syscalls.set_mount_flags(tree, flags | syscalls.MOUNT_ATTR_NODEV)
         _attach(tree, parent, is_directory=True)
+
+
+def cover_uv() -> None:
+    """Show the program that explains itself where the bot's own uv lies in the environment."""
+    read_only = syscalls.MS_BIND | syscalls.MS_REMOUNT | syscalls.MS_RDONLY
+    for name in ("uv", "uvx"):
+        path = os.path.join(os.path.dirname(sys.executable), name)
+        if os.path.isfile(path):
+            syscalls.mount(f"{TOOLS}/uv", path, None, syscalls.MS_BIND)
+            syscalls.mount(None, path, None, read_only | syscalls.MS_NOSUID | syscalls.MS_NODEV)
 
 
 def seal() -> None:

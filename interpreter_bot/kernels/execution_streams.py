@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from interpreter_bot import errors, settings, values
@@ -48,6 +48,21 @@ Show = Callable[[values.Output], None]
 Ask = Callable[[values.InputRequested], Awaitable[str]]
 
 
+class Install(Protocol):
+    """Callback that installs packages into the kernel."""
+
+    async def __call__(
+        self, arguments: Sequence[str], *, say: Callable[[str], None], ask: Ask | None
+    ) -> str:
+        """Install what these arguments of `pip install` name; returns the answer for the guest.
+
+        Args:
+            arguments: hostile.
+            say: shows people what is about to be done.
+            ask: asks them whether it may be done.
+        """
+
+
 class KillKernel(Protocol):
     """Callback that ends a kernel which broke the protocol's rules."""
 
@@ -65,6 +80,7 @@ class ExecutionStream:
         *,
         show: Show,
         ask: Ask | None,
+        install: Install | None,
         most_bytes: int,
         input_seconds: float,
         kill: KillKernel,
@@ -74,6 +90,7 @@ class ExecutionStream:
         self._reader = reader
         self._show = show
         self._ask = ask
+        self._install = install
         self._input_seconds = input_seconds
         self._kill = kill
         self._give_up = give_up
@@ -124,7 +141,7 @@ class ExecutionStream:
         # A kernel that does not read delays this, which counts as the code's time.
         self._request_id = await self._request(content)
         self._tasks.append(asyncio.create_task(self._hear_output(), name="output"))
-        if self._ask is not None:
+        if self._ask is not None or self._install is not None:
             self._tasks.append(asyncio.create_task(self._hear_questions(), name="input"))
         await self._await_over()
 
@@ -285,13 +302,8 @@ class ExecutionStream:
     async def _hear_questions(self) -> None:
         for _ in range(_MOST_QUESTIONS):
             message = await self._next("stdin")
-            if message.msg_type != "input_request" or self._ask is None:
-                continue
-            prompt = message.content.get("prompt")
-            text = outputs.prompt(prompt)[:_PROMPT_CHARACTERS] if isinstance(prompt, str) else ""
-            is_password = message.content.get("password") is True
-            answer = await self._answer(self._ask, values.InputRequested(text, is_password))
-            if answer is not None:
+            answering = self._answering(message) if message.msg_type == "input_request" else None
+            if answering is not None and (answer := await self._answer(answering)) is not None:
                 content: dict[str, object] = {"value": answer, "status": "ok"}
                 parent = message.msg_id
                 # If it is lost, the next receive notices and handles it.
@@ -299,11 +311,27 @@ class ExecutionStream:
                     await self._connection.send("stdin", "input_reply", content, parent_id=parent)
         self._end_kernel("The code asked for input more often than anyone would answer.")
 
-    async def _answer(self, ask: Ask, request: values.InputRequested) -> str | None:
+    def _answering(self, message: jupyter_messages.Message) -> Awaitable[str] | None:
+        """Return what will answer a question, if anything does."""
+        prompt = message.content.get("prompt")
+        wanted = prompt.get("install") if isinstance(prompt, dict) else None
+        if isinstance(wanted, list) and self._install is not None:
+            words = [word for word in wanted if isinstance(word, str)]
+            return self._install(words, say=self._say_aloud, ask=self._ask)
+        if self._ask is None:
+            return None
+        text = outputs.prompt(prompt)[:_PROMPT_CHARACTERS] if isinstance(prompt, str) else ""
+        is_password = message.content.get("password") is True
+        return self._ask(values.InputRequested(text, is_password))
+
+    def _say_aloud(self, text: str) -> None:
+        self._show(values.Text("stdout", text))
+
+    async def _answer(self, answering: Awaitable[str]) -> str | None:
         self._asking_since = time.monotonic()
         try:
             async with asyncio.timeout(self._input_seconds):
-                return await ask(request)
+                return await answering
         except TimeoutError:
             self._give_up("The code waited for input, and nobody answered.")
         except errors.BotError as error:

@@ -20,6 +20,7 @@ from jupyter_client import kernelspec, provisioning
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels import live_kernels, provisioner_port
 from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.kernels.packages import locks
 from interpreter_bot.kernels.provisioning import provisioners
 from interpreter_bot.kernels.wire import clients, sockets
 
@@ -77,6 +78,7 @@ class LaunchedKernel:
         workspace: the attached one, if any.
         person: who asked for it last; see `person_shares`.
         weight: the part of that person's share of processor and disk that the session has.
+        layers: what was added to its packages, by the names of the layers.
     """
 
     kernel: live_kernels.Kernel
@@ -84,6 +86,7 @@ class LaunchedKernel:
     workspace: workspaces.Workspace | None = None
     person: str = ""
     weight: float = 1.0
+    layers: dict[str, locks.Lock] = dataclasses.field(default_factory=dict)
 
     async def close(self) -> None:
         """Kill the kernel and clean up after it."""

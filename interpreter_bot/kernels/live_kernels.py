@@ -88,6 +88,8 @@ class Kernel:
         """Sentence for people before the first output: what did not come back of what was saved."""
         self.announcement = ""
         """Sentence for people before the first output: why the former kernel is gone."""
+        self.install: execution_streams.Install | None = None
+        """Installs packages into it; None where nothing can be installed."""
 
     @property
     def is_alive(self) -> bool:
@@ -163,6 +165,7 @@ class Kernel:
             outputs.OutputReader(self._limits),
             show=show_unless_stopped,
             ask=ask,
+            install=self.install,
             most_bytes=_READ_SHARE * _shown_bytes(self._limits),
             input_seconds=self._limits.input_seconds,
             kill=self.kill_with_reason,

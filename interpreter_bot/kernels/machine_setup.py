@@ -17,9 +17,10 @@ import sys
 from collections.abc import AsyncIterator
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import launchers
+from interpreter_bot.kernels import launchers, package_installations
 from interpreter_bot.kernels.files import safe_open, workspaces
 from interpreter_bot.kernels.metering import session_metering
+from interpreter_bot.kernels.packages import layers
 from interpreter_bot.kernels.provisioning import (
     cgroup_files,
     cgroups,
@@ -41,8 +42,13 @@ _SWITCH_SECONDS = 0.0005
 class MachineSetup:
     """What all kernels share on this machine; see the module. Use `open`."""
 
-    def __init__(self, host_context: provisioners.ProvisionerContext) -> None:
+    def __init__(
+        self,
+        host_context: provisioners.ProvisionerContext,
+        packages: package_installations.Installations | None,
+    ) -> None:
         self.host_context = host_context
+        self.packages = packages
         self._reviving = asyncio.Lock()
 
     @classmethod
@@ -78,12 +84,16 @@ class MachineSetup:
         await asyncio.to_thread(_make_workspaces, directory)
         await files.sweep()
         has_own_ids = await asyncio.to_thread(_has_own_ids, config.sandbox, groups, directory)
+        kept = package_installations.directory(config) if config.package_index.url else None
+        if kept is not None:
+            await asyncio.to_thread(layers.make_directory, kept)
         server = forkserver_clients.ForkServer(
             kernels=config.kernels,
             limits=config.limits,
             sandbox=config.sandbox,
             workspaces=directory,
             has_own_ids=has_own_ids,
+            layers=layers.directory(kept) if kept is not None else None,
             private=config.private_paths,
         )
         uids = start_parameters.Uids(
@@ -96,11 +106,17 @@ class MachineSetup:
         )
         try:
             await server.start()
-            yield cls(host_context)
+            async with _installations(config, server) as packages:
+                yield cls(host_context, packages)
         finally:
             await server.close()
             await groups.close()
             await asyncio.to_thread(remove, runtime)
+
+    async def forget(self, workspace: workspaces.Workspace) -> None:
+        """Let a session's next kernel have what all kernels have."""
+        if self.packages is not None:
+            await asyncio.to_thread(self.packages.forget, workspace)
 
     async def revive(self) -> None:
         """Start another fork server if it died or does not answer; its kernels may live on.
@@ -115,9 +131,14 @@ class MachineSetup:
                 await server.start()
 
     async def attach(
-        self, launched: launchers.LaunchedKernel, workspace: workspaces.Workspace
+        self, launched: launchers.LaunchedKernel, workspace: workspaces.Workspace, key: str
     ) -> None:
-        """Give a session's kernel its workspace.
+        """Give a session's kernel its workspace, and what is installed for the session.
+
+        Args:
+            launched: the kernel.
+            workspace: of the session.
+            key: of the session.
 
         Raises:
             KernelStartError: it cannot be mounted, or the kernel is gone.
@@ -129,6 +150,27 @@ class MachineSetup:
         except OSError as error:
             raise errors.KernelStartError("The session's files cannot be used.") from error
         launched.workspace = workspace
+        if self.packages is not None:
+            await self.packages.serve(launched, key)
+
+
+@contextlib.asynccontextmanager
+async def _installations(
+    config: settings.Settings, server: forkserver_clients.ForkServer
+) -> AsyncIterator[package_installations.Installations | None]:
+    """Open what people install, where they may."""
+    if not config.package_index.url or server.environment is None or server.readiness is None:
+        yield None
+        return
+    parent = package_installations.directory(config) / "staging"
+    staging = await asyncio.to_thread(own_directory, parent)
+    try:
+        async with package_installations.Installations.open(
+            config, server.environment, staging, python=server.readiness.python
+        ) as opened:
+            yield opened
+    finally:
+        await asyncio.to_thread(remove, staging)
 
 
 @functools.cache

@@ -246,7 +246,7 @@ class Pool:
                     launched = await self._launch()
             try:
                 await self._snapshots.tidy(workspace := await self._workspaces.of(key))
-                await self._host.attach(launched, workspace)
+                await self._host.attach(launched, workspace, key)
             except BaseException:
                 await self._shutdowns.close(launched)
                 raise
@@ -376,7 +376,9 @@ class Pool:
         if starting is not None:
             await asyncio.wait({starting})
         await self._close_kernel(key, "")
-        await self._snapshots.forget(await self._workspaces.of(key))
+        workspace = await self._workspaces.of(key)
+        await self._snapshots.forget(workspace)
+        await self._host.forget(workspace)
 
     async def _forget(
         self, key: str, starting: asyncio.Task[launchers.LaunchedKernel] | None

@@ -144,8 +144,14 @@ class SessionEnvironment:
                 show(values.Notice(sentence))
         self._held.begin(kernel.id, runs=kernel.runs + 1)
         hearing = self._hearing(show)
-        executing = kernel.execute(code, execution_id=hosted_id, show=hearing, ask=self._events.ask)
+        executing = kernel.execute(code, execution_id=hosted_id, show=hearing, ask=self._asked)
         return await self._ended(executing, hosted_id)
+
+    async def _asked(self, request: values.InputRequested) -> str:
+        """Ask the person, but for packages only where they are asked for code."""
+        if request.is_installation and self.approval == "never":
+            return values.YES
+        return await self._events.ask(request)
 
     async def kernel(self) -> host_ports.Kernel:
         """Return the session's kernel, once it has started.
@@ -246,7 +252,7 @@ class SessionEnvironment:
         """Follow code that another bot began; what it showed until then is shown again."""
         self._events.follow(execution)
         hosted_id = execution.hosted_id
-        following = self._hosts.follow(hosted_id, show=self._hearing(show), ask=self._events.ask)
+        following = self._hosts.follow(hosted_id, show=self._hearing(show), ask=self._asked)
         try:
             return await self._ended(following, hosted_id)
         except errors.ExecutionMissingError as error:

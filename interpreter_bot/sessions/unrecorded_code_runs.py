@@ -121,6 +121,8 @@ class UnrecordedCodeRun:
                     self._lose_audience(error)
 
         async def ask(request: values.InputRequested) -> str:
+            if request.is_installation:
+                return values.YES  # Who wrote the code wants it.
             try:
                 return await self._audience.ask(number, request)
             except errors.BotError:

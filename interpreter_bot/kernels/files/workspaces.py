@@ -92,6 +92,11 @@ class Workspace:
         return self._root.parent / _VARIABLES
 
     @property
+    def packages_file(self) -> pathlib.Path:
+        """The host file that says what was installed for its session."""
+        return self._root.parent / "packages.json"
+
+    @property
     def name(self) -> str:
         """Stable printable name from `Workspaces.name_of`; tells nothing about the session."""
         return self._root.parent.name

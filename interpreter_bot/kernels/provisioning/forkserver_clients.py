@@ -68,6 +68,7 @@ class ForkServer:
         sandbox: settings.Sandbox,
         workspaces: pathlib.Path,
         has_own_ids: bool,
+        layers: pathlib.Path | None = None,
         private: Sequence[pathlib.Path] = (),
     ) -> None:
         """Start nothing yet.
@@ -78,6 +79,7 @@ class ForkServer:
             sandbox: whether kernels are confined, and their user ids.
             workspaces: the directory of all workspaces.
             has_own_ids: kernels get the ids that `sandbox` names, rather than the bot's.
+            layers: the directory of what sessions install; None where nothing can be installed.
             private: paths that kernels must not see.
         """
         self._private = private
@@ -85,6 +87,7 @@ class ForkServer:
         self._limits = limits
         self._sandbox = sandbox
         self._workspaces = workspaces
+        self._layers = layers
         self._has_own_ids = has_own_ids
         self._turn = asyncio.Lock()
         self._unanswered: set[object] = set()
@@ -95,6 +98,7 @@ class ForkServer:
         self._former: list[_FormerServer] = []
         self.readiness: Readiness | None = None
         self.packages: Mapping[str, str] = {}
+        self.environment: python_environments.Environment | None = None
 
     @property
     def is_walled(self) -> bool:
@@ -136,7 +140,7 @@ class ForkServer:
         )
         if self._sandbox.enabled:
             await asyncio.to_thread(python_environments.refuse_exposed, environment, self._private)
-        self.packages = environment.packages
+        self.packages, self.environment = environment.packages, environment
         self._unanswered, self._silences = set(), 0
         self._channel, theirs = control_channels.ControlChannel.pair()
         with theirs:
@@ -171,6 +175,7 @@ class ForkServer:
             "hidden": environment.hidden,
             "packages": list(environment.packages),
             "workspaces": str(self._workspaces),
+            "layers": str(self._layers or ""),
             "cores": self._cores,
             "preload": list(self._settings.preload),
             "temporary_bytes": self._limits.temporary_bytes,

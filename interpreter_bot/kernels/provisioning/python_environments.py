@@ -58,6 +58,7 @@ class Environment:
         hidden: directories below those that must not.
         path: PATH for programs it starts.
         packages: versions of what code may import, by the names they are installed by.
+        distributions: versions of all that is installed.
     """
 
     executable: str
@@ -65,6 +66,7 @@ class Environment:
     hidden: list[str]
     path: str
     packages: Mapping[str, str]
+    distributions: Mapping[str, str]
 
 
 def spawn(
@@ -129,6 +131,7 @@ def interrogate(python: pathlib.Path) -> Environment:
         list(dict.fromkeys(hidden)),
         f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin:{TOOLS}",
         _packages(found, is_ours=prefix == sys.prefix),
+        {_normal(name): version for name, (version, _) in found.items()},
     )
 
 

@@ -1,0 +1,34 @@
+"""A program of the host's that works on foreign files, behind those walls that need no namespace.
+
+`python -m interpreter_bot.guest.confined_programs SPEC PROGRAM ARGUMENT…` becomes PROGRAM. SPEC is
+JSON: the directories that it may read and write, and its resource limits. It keeps the network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+from . import confinement, landlock, rootfs, syscalls
+
+
+def main(arguments: list[str]) -> None:
+    """Confine this process and become the program.
+
+    Args:
+        arguments: the spec, then the program and its own arguments.
+    """
+    spec = json.loads(arguments[0])
+    confinement.limit(spec["rlimits"])
+    syscalls.forbid_new_privileges()
+    landlock.restrict(spec["readable"], spec["writable"], rootfs.device_paths())
+    confinement.confine(is_watched=False)
+    # After the change of privileges, which clears it.
+    syscalls.die_with_parent(signal.SIGKILL)
+    os.execv(arguments[1], arguments[1:])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,275 @@
+"""Installations: what sessions have beyond the kernels' own packages, and how they get more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import logging
+import os
+import pathlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import cachetools
+import pydantic
+from packaging import requirements
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels import execution_streams, launchers
+from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.kernels.packages import layers, locks, pip_arguments, uv_commands
+from interpreter_bot.kernels.provisioning import python_environments
+
+_log = logging.getLogger(__name__)
+
+_MOST_LAYERS: Final = 40
+_RESOLVED_SECONDS: Final = 600.0
+_MOST_RESOLVED: Final = 500
+_BEGIN_SECONDS: Final = 10.0
+_SEEN: Final = "/opt/packages"
+_YES: Final = frozenset({"y", "ok", values.YES})
+_QUESTION: Final = "Install {summary}? Answer yes or no."
+_REFUSED: Final = "Nothing was installed: the person did not allow it."
+_TOO_MANY: Final = "Too much was installed in this session. Reset it to install more."
+_MISSING: Final = "Some packages that were installed here are missing now: {reason}"
+_LOCKS: Final = pydantic.TypeAdapter(tuple[locks.Lock, ...])
+
+_Key: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+
+
+class Installations:
+    """The packages of all sessions of one host. Use `open`."""
+
+    def __init__(
+        self,
+        config: settings.Settings,
+        environment: python_environments.Environment,
+        staging: pathlib.Path,
+        *,
+        python: str,
+    ) -> None:
+        self._config = config.package_index
+        self._declared = config.packages
+        self._is_walled = config.sandbox.enabled
+        place = directory(config)
+        self._uv = uv_commands.Uv(self._config, environment, place / "index")
+        self._layers = layers.Layers(
+            place,
+            staging,
+            self._uv,
+            most_bytes=self._config.cache_bytes,
+            suits=f"Python {python} on {os.uname().machine}",
+            used=self._used,
+        )
+        self._base = environment.distributions
+        self._served: dict[str, launchers.LaunchedKernel] = {}
+        self._resolved: cachetools.TTLCache[_Key, locks.Lock] = cachetools.TTLCache(
+            _MOST_RESOLVED, _RESOLVED_SECONDS
+        )
+        self._of_channels: dict[settings.ChannelPackages, asyncio.Task[locks.Lock]] = {}
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls,
+        config: settings.Settings,
+        environment: python_environments.Environment,
+        staging: pathlib.Path,
+        *,
+        python: str,
+    ) -> AsyncIterator[Installations]:
+        """Open what was installed, and begin to look up what channels always have.
+
+        Args:
+            config: the settings in effect.
+            environment: the kernels' Python.
+            staging: directory of this process below `directory`.
+            python: version of the kernels' Python.
+
+        Raises:
+            SettingsError: what is kept cannot be used, or a channel's packages make no sense.
+        """
+        opened = cls(config, environment, staging, python=python)
+        await asyncio.to_thread(opened._layers.open)
+        try:
+            for declared in config.packages:
+                opened._resolving(declared)
+            yield opened
+        except errors.PackagesError as error:
+            raise errors.SettingsError(f"[[packages]] cannot be used: {error}") from error
+        finally:
+            for resolving in opened._of_channels.values():
+                resolving.cancel()
+            await asyncio.gather(*opened._of_channels.values(), return_exceptions=True)
+
+    def _used(self) -> set[str]:
+        """Return the names of the layers that live kernels have."""
+        self._served = {key: one for key, one in self._served.items() if one.kernel.is_alive}
+        return {name for one in self._served.values() for name in one.layers}
+
+    async def serve(self, launched: launchers.LaunchedKernel, key: str) -> None:
+        """Give a session's new kernel what the session has, and let it install more.
+
+        What cannot be had any more is missing, which its `unrestored` says.
+
+        Args:
+            launched: with its workspace.
+            key: of the session.
+        """
+        self._served[launched.kernel.id] = launched
+        for lock in await self._locks_of(launched, key):
+            try:
+                name = await self._layers.obtain(lock)
+            except errors.PackagesError as error:
+                _log.warning("a session's packages are missing", exc_info=error)
+                launched.kernel.unrestored = _MISSING.format(reason=error)
+            else:
+                launched.layers[name] = lock
+        if launched.layers:
+            code = f"get_ipython().use_packages({[self._path(name) for name in launched.layers]!r})"
+            finished = await launched.kernel.execute(
+                code, show=_ignore, seconds=_BEGIN_SECONDS, is_own=True
+            )
+            if finished.ending is not values.Ending.OK:
+                _log.warning("a kernel did not take its packages: %s", finished)
+        launched.kernel.install = functools.partial(self.install, launched)
+
+    async def install(
+        self,
+        launched: launchers.LaunchedKernel,
+        arguments: Sequence[str],
+        *,
+        say: Callable[[str], None],
+        ask: execution_streams.Ask | None,
+    ) -> str:
+        """Install packages into a running kernel.
+
+        Args:
+            launched: the kernel.
+            arguments: as after `pip install`; anybody's.
+            say: shows people what is about to be done.
+            ask: asks them whether it may be done, where that is wanted.
+
+        Returns:
+            the answer for `guest.package_requests`.
+        """
+        try:
+            said, paths = await self._installed(launched, arguments, say, ask)
+        except errors.PackagesError as error:
+            return json.dumps({"said": str(error), "paths": [], "has_failed": True})
+        return json.dumps({"said": said, "paths": paths, "has_failed": False})
+
+    async def _installed(
+        self,
+        launched: launchers.LaunchedKernel,
+        arguments: Sequence[str],
+        say: Callable[[str], None],
+        ask: execution_streams.Ask | None,
+    ) -> tuple[str, list[str]]:
+        wanted = pip_arguments.read(arguments)
+        names = pip_arguments.names(wanted)
+        held = self._held(launched)
+        locks.check_names([name for name in names if name not in held], self._config)
+        lock = await self._resolve(wanted, held)
+        if not lock:
+            there = ", ".join(f"{name} {held[name]}" for name in names if name in held)
+            return f"Already installed: {there}.", []
+        locks.check(lock, held, self._config)
+        if len(launched.layers) >= _MOST_LAYERS:
+            raise errors.PackagesError(_TOO_MANY)
+        summary = locks.summary(lock, names)
+        if ask is not None:
+            question = values.InputRequested(
+                _QUESTION.format(summary=summary), is_password=False, is_installation=True
+            )
+            if (await ask(question)).strip().lower() not in _YES:
+                raise errors.PackagesError(_REFUSED)
+        say(f"Installing {summary} …\n")
+        name = await self._layers.obtain(lock)
+        launched.layers[name] = lock
+        await asyncio.to_thread(self._remember, launched)
+        return f"Installed {summary}. Variables are kept.", [self._path(name)]
+
+    def forget(self, workspace: workspaces.Workspace) -> None:
+        """Let a session's next kernel have no more than all kernels have."""
+        workspace.packages_file.unlink(missing_ok=True)
+
+    def _held(self, launched: launchers.LaunchedKernel) -> dict[str, str]:
+        added = (one for lock in launched.layers.values() for one in lock)
+        return dict(self._base) | {one.name: one.version for one in added}
+
+    async def _resolve(
+        self, wanted: Sequence[requirements.Requirement], held: Mapping[str, str]
+    ) -> locks.Lock:
+        key = tuple(sorted(map(str, wanted))), tuple(sorted(held.items()))
+        if (known := self._resolved.get(key)) is not None:
+            return known
+        async with self._layers.working_directory() as own:
+            lock = await self._uv.resolve(wanted, held, own)
+        self._resolved[key] = lock
+        return lock
+
+    async def _locks_of(self, launched: launchers.LaunchedKernel, key: str) -> list[locks.Lock]:
+        """List what the session's channel always has, then what was installed in the session."""
+        place = values.key(key)
+        found = []
+        for declared in self._declared:
+            parts = (declared.platform, declared.workspace, declared.channel)
+            there = (place.platform, place.workspace, place.channel)
+            if all(part in ("", other) for part, other in zip(parts, there, strict=True)):
+                try:
+                    found.append(await self._lock_of_channel(declared))
+                except errors.PackagesError as error:
+                    _log.error("the packages of a channel are missing", exc_info=error)
+                    launched.kernel.unrestored = _MISSING.format(reason=error)
+        recorded = await asyncio.to_thread(_recorded, launched)
+        return [*filter(None, found), *(one for one in recorded if one not in found)]
+
+    async def _lock_of_channel(self, declared: settings.ChannelPackages) -> locks.Lock:
+        """Resolve what a channel always has, once for all that ask, and until it worked."""
+        return await asyncio.shield(self._resolving(declared))
+
+    def _resolving(self, declared: settings.ChannelPackages) -> asyncio.Task[locks.Lock]:
+        resolving = self._of_channels.get(declared)
+        if resolving is None or (resolving.done() and resolving.exception() is not None):
+            wanted = pip_arguments.read(declared.names)
+            resolving = asyncio.create_task(
+                self._resolve(wanted, self._base), name="packages of a channel"
+            )
+            self._of_channels[declared] = resolving
+        return resolving
+
+    def _remember(self, launched: launchers.LaunchedKernel) -> None:
+        if launched.workspace is None:
+            return
+        file = launched.workspace.packages_file
+        new = file.with_suffix(".new")
+        new.write_bytes(_LOCKS.dump_json(tuple(launched.layers.values())))
+        new.replace(file)
+
+    def _path(self, name: str) -> str:
+        """Return where kernels see a layer."""
+        return f"{_SEEN}/{name}" if self._is_walled else str(self._layers.directory / name)
+
+
+def directory(config: settings.Settings) -> pathlib.Path:
+    """Return where everything of packages is kept."""
+    return config.paths.data / "packages"
+
+
+def _recorded(launched: launchers.LaunchedKernel) -> tuple[locks.Lock, ...]:
+    if launched.workspace is None:
+        return ()
+    try:
+        return _LOCKS.validate_json(launched.workspace.packages_file.read_bytes())
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError):
+        _log.exception("it is not known what was installed in a session")
+        return ()
+
+
+def _ignore(_: values.Output) -> None:
+    pass

@@ -1,0 +1,218 @@
+"""All layers of one host: built once, named after what is in them, deleted when long unused."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import hmac
+import logging
+import os
+import pathlib
+import secrets
+import shutil
+import stat
+import weakref
+from collections.abc import AsyncIterator, Callable, Container, Iterator
+from typing import Final
+
+from interpreter_bot import cancellation, errors
+from interpreter_bot.kernels.packages import locks, uv_commands
+
+_log = logging.getLogger(__name__)
+
+_KEY_BYTES: Final = 32
+_FILE_MODE: Final = 0o644
+_PROGRAM_MODE: Final = 0o755
+_NOT_PLAIN: Final = "A package is not installed: {name} in it is neither a file nor a directory."
+
+
+class Layers:
+    """The store of layers. Use `open`.
+
+    Attributes:
+        directory: what kernels see of it: one directory a layer.
+    """
+
+    def __init__(
+        self,
+        place: pathlib.Path,
+        staging: pathlib.Path,
+        uv: uv_commands.Uv,
+        *,
+        most_bytes: int,
+        suits: str,
+        used: Callable[[], Container[str]],
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            place: directory of all that is kept.
+            staging: directory of this process in the same file system.
+            uv: fills a new layer.
+            most_bytes: more than this is only kept while it is used.
+            suits: the Python and the processor that layers are made for.
+            used: returns the names of the layers that live kernels have.
+        """
+        self.directory = directory(place)
+        self._records = place / "records"
+        self._key_file = place / "key"
+        self._staging = staging
+        self._uv = uv
+        self._most_bytes = most_bytes
+        self._suits = suits
+        self._used = used
+        self._key = b""
+        self._orders: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._wanted: collections.Counter[str] = collections.Counter()
+
+    def open(self) -> None:
+        """Make what is missing of it; blocks.
+
+        Raises:
+            SettingsError: they cannot be used.
+        """
+        try:
+            self._records.mkdir(mode=0o700, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                descriptor = os.open(self._key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with open(descriptor, "wb") as file:
+                    file.write(secrets.token_bytes(_KEY_BYTES))
+            self._key = self._key_file.read_bytes()
+        except OSError as error:
+            raise errors.SettingsError("The directory of packages cannot be used.") from error
+
+    @contextlib.asynccontextmanager
+    async def working_directory(self) -> AsyncIterator[pathlib.Path]:
+        """Give a directory to work in, deleted at the end."""
+        own = self._staging / secrets.token_hex(8)
+        try:
+            await cancellation.in_thread(own.mkdir, mode=0o700)
+            yield own
+        except OSError as error:
+            _log.exception("packages cannot be kept")
+            raise errors.PackagesError(
+                "There is no room for packages on the bot's disk."
+            ) from error
+        finally:
+            await cancellation.in_thread(shutil.rmtree, own, ignore_errors=True)
+
+    async def obtain(self, lock: locks.Lock) -> str:
+        """Return the name of the layer that a lock describes, built if there is none.
+
+        It is not deleted before the caller's next `await`, and while it is used.
+
+        Raises:
+            PackagesError: it cannot be built.
+        """
+        name = self._name(lock)
+        self._wanted[name] += 1
+        try:
+            order = self._orders.get(name) or asyncio.Lock()
+            self._orders[name] = order
+            async with order:
+                if not await asyncio.to_thread(self._touch, name):
+                    await self._build(name, lock)
+            return name
+        finally:
+            self._wanted[name] -= 1
+            self._wanted += collections.Counter()  # drops what nobody wants
+
+    def _name(self, lock: locks.Lock) -> str:
+        """Name a layer: nobody guesses what others have, since kernels cannot list them."""
+        content = f"{self._suits}\n{locks.lines(lock)}".encode()
+        return hmac.digest(self._key, content, "sha256").hex()[:32]
+
+    def _touch(self, name: str) -> bool:
+        """Note that a layer is used now; False if there is none."""
+        try:
+            os.utime(self._records / name)
+        except FileNotFoundError:
+            return False
+        return (self.directory / name).is_dir()
+
+    async def _build(self, name: str, lock: locks.Lock) -> None:
+        async with self.working_directory() as own:
+            made = own / "layer"
+            await self._uv.unpack(lock, made, own)
+            size_bytes = await cancellation.in_thread(self._sealed, made)
+            await cancellation.in_thread(self._keep, made, name, size_bytes)
+        await cancellation.in_thread(self._evict)
+
+    def _sealed(self, made: pathlib.Path) -> int:
+        """Let nothing but plain files and directories stand that everybody may read.
+
+        Returns:
+            what it takes of the disk.
+
+        Raises:
+            PackagesError: something else is among them, or it is too large.
+        """
+        made.mkdir(exist_ok=True)
+        size_bytes = 0
+        for entry in _entries(made):
+            status = entry.stat(follow_symlinks=False)
+            if entry.is_dir(follow_symlinks=False):
+                os.chmod(entry.path, _PROGRAM_MODE)
+            elif stat.S_ISREG(status.st_mode):
+                os.chmod(entry.path, _PROGRAM_MODE if status.st_mode & 0o100 else _FILE_MODE)
+            else:
+                raise errors.PackagesError(_NOT_PLAIN.format(name=repr(entry.name[:100])))
+            size_bytes += status.st_blocks * 512
+        self._uv.check_size(made)
+        made.chmod(_PROGRAM_MODE)
+        return size_bytes
+
+    def _keep(self, made: pathlib.Path, name: str, size_bytes: int) -> None:
+        # What a bot left that died in between, or what another one made meanwhile.
+        shutil.rmtree(self.directory / name, ignore_errors=True)
+        made.rename(self.directory / name)
+        (self._records / name).write_text(str(size_bytes))
+
+    def _evict(self) -> None:
+        """Delete the layers used longest ago, as long as all are too large together."""
+        kept = []
+        for record in self._records.iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                kept.append((record.stat().st_mtime_ns, record, int(record.read_text())))
+        total_bytes = sum(size_bytes for _, _, size_bytes in kept)
+        used = self._used()
+        for _, record, size_bytes in sorted(kept):
+            if total_bytes <= self._most_bytes:
+                break
+            if record.name in used or record.name in self._wanted:
+                continue
+            # The record first: what has none is built again.
+            record.unlink(missing_ok=True)
+            shutil.rmtree(self.directory / record.name, ignore_errors=True)
+            total_bytes -= size_bytes
+            _log.info("a layer of packages was deleted, of %d bytes", size_bytes)
+
+
+def directory(place: pathlib.Path) -> pathlib.Path:
+    """Return the directory that kernels see."""
+    return place / "layers"
+
+
+def make_directory(place: pathlib.Path) -> None:
+    """Make the directory that kernels see, which they may enter and not list; blocks.
+
+    Raises:
+        SettingsError: it cannot be made.
+    """
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory(place).mkdir(mode=0o711, exist_ok=True)
+        directory(place).chmod(0o711)
+    except OSError as error:
+        raise errors.SettingsError(f"The directory {place} cannot be used.") from error
+
+
+def _entries(root: pathlib.Path) -> Iterator[os.DirEntry[str]]:
+    waiting = [str(root)]
+    while waiting:
+        with os.scandir(waiting.pop()) as found:
+            for entry in found:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                yield entry

@@ -1,0 +1,83 @@
+"""Arguments of `pip install` that people and models write, read as requirements of packages. Pure.
+
+What would come from anywhere but the index, or change how it is used, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from packaging import requirements, utils
+
+from interpreter_bot import errors
+
+_MOST: Final = 40
+_CHARACTERS: Final = 200
+# Change nothing here, or are what is done anyway.
+_NEEDLESS: Final = frozenset(
+    {
+        *("-q", "-qq", "-qqq", "--quiet", "-v", "--verbose", "-y", "--yes", "--user"),
+        *("-U", "--upgrade", "--no-cache-dir", "--no-cache", "--no-input", "--prefer-binary"),
+        *("--disable-pip-version-check", "--no-warn-script-location", "--break-system-packages"),
+        *("--no-warn-conflicts", "--system", "--root-user-action=ignore", "--progress-bar=off"),
+        *("--only-binary=:all:",),
+    }
+)
+# Of the same kind, with their value as the next argument.
+_NEEDLESS_PAIRS: Final = frozenset({"--progress-bar", "--root-user-action", "--only-binary"})
+_OPTION: Final = (
+    "The option {name} of pip is not possible here: name packages, and versions of them, that the "
+    "package index has."
+)
+_ELSEWHERE: Final = (
+    "{name} cannot be installed: packages come from the package index only, by their names. "
+    "Whoever runs the bot chooses that index (package_index.url)."
+)
+
+
+def read(arguments: Sequence[str]) -> list[requirements.Requirement]:
+    """Read what stands after `pip install`.
+
+    Raises:
+        PackagesError: it is not possible, or names nothing; the sentence says what.
+    """
+    if len(arguments) > _MOST:
+        raise errors.PackagesError(f"At most {_MOST} packages can be named at a time.")
+    found = []
+    waiting = iter(arguments)
+    for argument in waiting:
+        shown = repr(argument[:_CHARACTERS])
+        if argument in _NEEDLESS_PAIRS:
+            next(waiting, None)
+        elif argument.startswith("-"):
+            if argument not in _NEEDLESS:
+                raise errors.PackagesError(_OPTION.format(name=shown))
+        else:
+            found.append(_requirement(argument, shown))
+    if not found:
+        raise errors.PackagesError("No package was named.")
+    return found
+
+
+def _requirement(argument: str, shown: str) -> requirements.Requirement:
+    is_path = argument.startswith((".", "/", "~")) or argument.endswith((".whl", ".gz", ".zip"))
+    if is_path or "://" in argument:
+        raise errors.PackagesError(_ELSEWHERE.format(name=shown))
+    try:
+        found = requirements.Requirement(argument[: _CHARACTERS + 1])
+    except requirements.InvalidRequirement as error:
+        raise errors.PackagesError(f"{shown} is not the name of a package.") from error
+    if len(argument) > _CHARACTERS:
+        raise errors.PackagesError(f"{shown} is too long.")
+    if found.marker is not None:
+        # Text in it may have line ends, and what follows them would be options for uv.
+        raise errors.PackagesError(f"{shown}: a condition is not possible here.")
+    if found.url is not None:
+        raise errors.PackagesError(_ELSEWHERE.format(name=shown))
+    return found
+
+
+def names(wanted: Sequence[requirements.Requirement]) -> list[str]:
+    """Return the names of what is wanted, as indexes write them."""
+    return [utils.canonicalize_name(one.name) for one in wanted]

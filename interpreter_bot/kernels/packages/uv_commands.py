@@ -1,0 +1,239 @@
+"""uv, which resolves and unpacks packages: a process of its own behind walls, without secrets.
+
+Only wheels are taken, so that nothing of a package runs: neither here nor in the bot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import logging
+import os
+import pathlib
+import re
+import signal
+import sys
+import sysconfig
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from packaging import requirements
+
+from interpreter_bot import errors, settings
+from interpreter_bot.kernels.files import directory_contents
+from interpreter_bot.kernels.packages import locks
+from interpreter_bot.kernels.provisioning import python_environments
+
+_log = logging.getLogger(__name__)
+
+_CONFINED: Final = ("-I", "-B", "-m", "interpreter_bot.guest.confined_programs")
+# Beside its own files and the kernels' Python: libraries, and how names and certificates are found.
+_SYSTEM: Final = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sys/fs/cgroup"),
+    *("/etc/ld.so.cache", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf"),
+    *("/etc/gai.conf", "/etc/services", "/etc/ssl", "/etc/pki", "/etc/ca-certificates"),
+    *("/etc/alternatives", "/etc/os-release", "/etc/localtime", "/run/systemd/resolve"),
+)
+_ALWAYS: Final = ("--no-config", "--no-progress", "--color", "never", "--no-python-downloads")
+_PROCESSES: Final = 2
+_DATA_BYTES: Final = 2 * settings.GIB
+_MOST_FILES: Final = 100_000
+_WATCH_SECONDS: Final = 0.5
+_FILE_TOO_LARGE: Final = f"(os error {errno.EFBIG})"
+_TOO_LARGE: Final = (
+    "This takes more of the disk than is allowed. "
+    "Whoever runs the bot can change that (package_index.unpacked_bytes)."
+)
+_SENTENCE_CHARACTERS: Final = 800
+_SAY_WHY: Final = (
+    re.compile(r"\bBecause .*", re.DOTALL),
+    re.compile(r"(?<=error:).*", re.DOTALL),
+    re.compile(r".*", re.DOTALL),
+)
+_UNREACHABLE: Final = re.compile(r"Failed to fetch|Request failed|error sending request|timed out")
+
+
+class Uv:
+    """uv with one index, for one Python."""
+
+    def __init__(
+        self,
+        config: settings.PackageIndex,
+        environment: python_environments.Environment,
+        directory: pathlib.Path,
+    ) -> None:
+        """Start nothing.
+
+        Args:
+            config: the index, and what may be taken of it.
+            environment: of the kernels, for whose Python it resolves.
+            directory: for what it remembers of the index; created if missing.
+        """
+        self._config = config
+        self._environment = environment
+        self._directory = directory
+        self._turn = asyncio.Semaphore(_PROCESSES)
+
+    async def resolve(
+        self,
+        wanted: Sequence[requirements.Requirement],
+        held: Mapping[str, str],
+        staging: pathlib.Path,
+    ) -> locks.Lock:
+        """Find what has to be added to what is there, which stays as it is.
+
+        Args:
+            wanted: what is asked for.
+            held: versions of what is there, by name.
+            staging: an empty directory for it to work in.
+
+        Raises:
+            PackagesError: it is not possible; the sentence says why.
+        """
+        there, lock = staging / "held.txt", staging / "pylock.toml"
+        there.write_text("".join(f"{name}=={version}\n" for name, version in held.items()))
+        asked = staging / "wanted.in"
+        asked.write_text("".join(f"{one}\n" for one in wanted))
+        options = ["--constraints", str(there), "--output-file", str(lock)]
+        for name in held:
+            options += ["--no-emit-package", name]
+        if self._config.cooldown_days:
+            options += ["--exclude-newer", f"{self._config.cooldown_days} days"]
+            for name in (*held, *self._config.own):
+                options += ["--exclude-newer-package", f"{name}=false"]
+        cache = self._directory / "cache"
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        await self._run(
+            ["pip", "compile", str(asked), "--format", "pylock.toml", "--no-header", *options],
+            staging=staging,
+            cache=cache,
+        )
+        return locks.read(lock.read_text("utf-8"))
+
+    async def unpack(self, lock: locks.Lock, target: pathlib.Path, staging: pathlib.Path) -> None:
+        """Download what a lock names, check the hashes and unpack it.
+
+        Args:
+            lock: what is wanted.
+            target: the directory to fill, in `staging`.
+            staging: a directory for it to work in.
+
+        Raises:
+            PackagesError: it is not possible; the sentence says why.
+        """
+        named = staging / "lock.txt"
+        named.write_text(locks.lines(lock))
+        command = ["pip", "install", "--requirements", str(named), "--target", str(target)]
+        options = ["--no-deps", "--require-hashes", "--link-mode", "hardlink", "--quiet"]
+        # A cache of its own, so that all it writes is in one place that is measured and deleted.
+        working = asyncio.create_task(
+            self._run([*command, *options], staging=staging, cache=staging / "cache"), name="uv"
+        )
+        watching = asyncio.create_task(self._watch(staging), name="size of an installation")
+        try:
+            await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                watching.result()
+            await working
+        finally:
+            for task in (working, watching):
+                task.cancel()
+            await asyncio.wait({working, watching})
+
+    async def _watch(self, staging: pathlib.Path) -> None:
+        """Raise PackagesError once an installation has become too large."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            await asyncio.to_thread(self.check_size, staging)
+
+    def check_size(self, directory: pathlib.Path) -> None:
+        """Check what unpacked files take of the disk; blocks.
+
+        Raises:
+            PackagesError: too much.
+        """
+        root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            usage = directory_contents.measure(
+                root, most_bytes=self._config.unpacked_bytes, most_files=_MOST_FILES
+            )
+        finally:
+            os.close(root)
+        if usage.is_over:
+            raise errors.PackagesError(_TOO_LARGE)
+
+    async def _run(
+        self, arguments: Collection[str], *, staging: pathlib.Path, cache: pathlib.Path
+    ) -> None:
+        config, python = self._config, self._environment.executable
+        program = os.path.join(sysconfig.get_path("scripts"), "uv")
+        command = [program, *arguments, *_ALWAYS, "--python", python]
+        command += ["--only-binary", ":all:", "--default-index", config.url]
+        readable = [*_SYSTEM, *self._environment.readable, program]
+        readable += filter(None, [str(config.netrc_file or "")])
+        spec = {
+            "readable": readable,
+            "writable": [str(staging), str(cache)],
+            "rlimits": {
+                "FSIZE": config.unpacked_bytes,
+                "CPU": int(config.build_seconds) + 1,
+                "DATA": _DATA_BYTES,
+                "CORE": 0,
+            },
+        }
+        variables = {
+            "HOME": str(staging),
+            "TMPDIR": str(staging),
+            "PATH": "/usr/bin:/bin",
+            "UV_CACHE_DIR": str(cache),
+        }
+        if config.netrc_file is not None:
+            variables["NETRC"] = str(config.netrc_file)
+        async with self._turn:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *_CONFINED,
+                json.dumps(spec),
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                env=variables,
+                cwd=staging,
+                umask=0o022,
+                start_new_session=True,
+            )
+            told = await self._ended(process)
+        if process.returncode:
+            _log.info("uv ended with %s: %s", process.returncode, told)
+            raise errors.PackagesError(_sentence(told.replace(str(staging), "…")))
+
+    async def _ended(self, process: asyncio.subprocess.Process) -> str:
+        """Wait for the end of a process, or bring it about; returns what it said."""
+        try:
+            async with asyncio.timeout(self._config.build_seconds):
+                _, told = await process.communicate()
+                return told.decode("utf-8", "replace")
+        except TimeoutError as error:
+            raise errors.PackagesError(
+                "The installation took too long and was stopped. "
+                "Whoever runs the bot can change that (package_index.build_seconds)."
+            ) from error
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+
+
+def _sentence(told: str) -> str:
+    """Return what uv says of a failure, as people can read it."""
+    if _FILE_TOO_LARGE in told:
+        return _TOO_LARGE
+    if _UNREACHABLE.search(told):
+        return "The package index could not be used right now. Please try again in a moment."
+    found = next(filter(None, (pattern.search(told) for pattern in _SAY_WHY)))
+    text = " ".join(found[0].split())
+    return text[:_SENTENCE_CHARACTERS] or "The packages could not be installed."

@@ -1,0 +1,73 @@
+"""Settings of packages that people install into running kernels."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import urllib.parse
+from typing import Annotated, Final
+
+import pydantic
+
+from interpreter_bot.setting_groups import fields
+
+_NAME: Final = re.compile(r"[a-z0-9*?]([a-z0-9*?._-]*[a-z0-9*?])?", re.IGNORECASE)
+
+
+def _named(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Write names of packages, or patterns of them, as indexes do."""
+    for pattern in patterns:
+        if not _NAME.fullmatch(pattern):
+            raise ValueError(f"{pattern!r} is no name of a package, and no pattern of names")
+    return tuple(re.sub(r"[-_.]+", "-", pattern).lower() for pattern in patterns)
+
+
+Names = Annotated[tuple[str, ...], pydantic.AfterValidator(_named)]
+
+
+class PackageIndex(fields.Group):
+    """Where packages come from that people install, and which."""
+
+    url: str = ""
+    """Address of the index, such as https://pypi.org/simple. Empty: nothing can be installed."""
+    netrc_file: pathlib.Path | None = None
+    """File of the index's password, in the format of .netrc."""
+    allow: Names = ("*",)
+    """Names of packages that may be installed, with all they need; `*` stands for any letters."""
+    deny: Names = ()
+    """Names of packages that may not, though they are allowed."""
+    cooldown_days: Annotated[int, pydantic.Field(ge=0, le=3650)] = 7
+    """A release younger than this is not taken: most malicious ones are found within days. The
+    index has to tell when files were uploaded; 0 takes all."""
+    own: Names = ()
+    """Names of packages that need not cool down, such as your own."""
+    packages: Annotated[int, pydantic.Field(gt=0, le=1000)] = 60
+    """Packages of one installation together."""
+    download_bytes: fields.Positive = 500 * fields.MIB
+    """Files of one installation together."""
+    unpacked_bytes: fields.Positive = 2 * fields.GIB
+    """What they may take of the disk."""
+    build_seconds: fields.Seconds = 300.0
+    """How long one installation may take."""
+    cache_bytes: fields.Positive = 10 * fields.GIB
+    """What all installed packages may take of the disk; those used longest ago are deleted."""
+
+    @pydantic.field_validator("url")
+    @classmethod
+    def _is_address(cls, url: str) -> str:
+        parts = urllib.parse.urlsplit(url)
+        if url and (parts.scheme not in ("http", "https") or not parts.hostname):
+            raise ValueError("it must begin with https:// or http://")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("user and password belong into package_index.netrc_file")
+        return url
+
+
+class ChannelPackages(fields.Group):
+    """Packages that all conversations of a place have; an empty part stands for any."""
+
+    platform: str = ""
+    workspace: str = ""
+    channel: str = ""
+    names: Annotated[tuple[str, ...], pydantic.Field(min_length=1, max_length=100)]
+    """As after `pip install`."""

@@ -1,0 +1,124 @@
+"""A package index on loopback with wheels made for the test, by the simple API (PEP 691)."""
+
+import base64
+import contextlib
+import datetime
+import hashlib
+import http.server
+import io
+import json
+import threading
+import zipfile
+
+TYPE = "application/vnd.pypi.simple.v1+json"
+LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+
+
+def wheel(name, version, files, *, needs=(), attributes=None):
+    """Make a wheel: its content by path, what it needs, and the mode of files by path."""
+    attributes = attributes or {}
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += "".join(f"Requires-Dist: {one}\n" for one in needs)
+    described = {
+        f"{info}/METADATA": metadata,
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    contents = {
+        path: text.encode() if isinstance(text, str) else text
+        for path, text in (files | described).items()
+    }
+    record = "".join(
+        f"{path},sha256={_digest(content)},{len(content)}\n" for path, content in contents.items()
+    )
+    contents[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in contents.items():
+            entry = zipfile.ZipInfo(path)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = attributes.get(path, 0o100644) << 16
+            archive.writestr(entry, content)
+    return f"{info.removesuffix('.dist-info')}-py3-none-any.whl", packed.getvalue()
+
+
+def _digest(content):
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+class PackageIndex:
+    """An index; `requests` are the paths that were asked for, in order."""
+
+    def __init__(self):
+        self.url = ""
+        self.requests = []
+        self._files = {}
+        self._listed = {}
+
+    def add(self, name, version="1.0", files=None, *, uploaded=LONG_AGO, told=None, **options):
+        """Offer a package: a module of its name if no files are given.
+
+        Args:
+            uploaded: when, as the index says; None is not told.
+            told: what the index says of the file in place of the truth.
+        """
+        module = name.replace("-", "_")
+        files = files or {f"{module}/__init__.py": f"version = {version!r}\n"}
+        filename, content = wheel(name, version, files, **options)
+        entry = {
+            "filename": filename,
+            "url": f"/files/{filename}",
+            "hashes": {"sha256": hashlib.sha256(content).hexdigest()},
+            "size": len(content),
+        }
+        if uploaded is not None:
+            entry["upload-time"] = uploaded.isoformat().replace("+00:00", "Z")
+        self._files[filename] = content
+        self._listed.setdefault(name, []).append(entry | (told or {}))
+
+    def answer(self, path):
+        """Return type and content of an answer, or None."""
+        self.requests.append(path)
+        kind, _, rest = path.strip("/").partition("/")
+        if kind == "files" and rest in self._files:
+            return "application/octet-stream", self._files[rest]
+        if kind == "simple" and rest in self._listed:
+            page = {"meta": {"api-version": "1.1"}, "name": rest, "files": self._listed[rest]}
+            return TYPE, json.dumps(page).encode()
+        return None
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        found = self.server.index.answer(self.path)
+        kind, content = found or ("text/plain", b"there is none")
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def serving():
+    """Serve an empty index on a port of its own."""
+    index = PackageIndex()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+        server.index = index
+        index.url = f"http://127.0.0.1:{server.server_port}/simple"
+        thread = threading.Thread(target=server.serve_forever, name="package index")
+        thread.start()
+        try:
+            yield index
+        finally:
+            server.shutdown()
+            thread.join()
