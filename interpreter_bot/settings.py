@@ -163,6 +163,12 @@ class Settings(pydantic_settings.BaseSettings):
             return self.allowance
         return Allowance(tokens=STRANGERS_TOKENS)
 
+    def packages_in(self, platform: str, workspace: str, channel: str) -> list[ChannelPackages]:
+        """Return what a conversation has installed because of where it is."""
+        place = (platform, workspace, channel)
+        is_used = bool(self.package_index.url)
+        return [one for one in self.packages if is_used and one.are_in(*place)]
+
     def for_one_session(self) -> Settings:
         """Return a copy for a command that needs one kernel, and no spares."""
         return self.model_copy(update={"kernels": self.kernels.model_copy(update={"spares": 0})})

@@ -99,6 +99,7 @@ class TurnSpec:
         budget: made for this turn.
         cache_key: see `chat_messages.Prompt`.
         approve: lets a person say whether code may run; None if no person is asked.
+        can_install: whether packages can be installed where code runs.
     """
 
     llm: ports.Llm
@@ -111,6 +112,7 @@ class TurnSpec:
     budget: budgets.Budget
     cache_key: str = ""
     approve: ports.Approve | None = None
+    can_install: bool = False
 
 
 async def run(job: TurnSpec, *, stop: asyncio.Event | None = None) -> Outcome:
@@ -152,6 +154,7 @@ class _Turn:
             limits=job.limits,
             repetition_detector=self._guard,
             can_see=job.model.can_see,
+            can_install=job.can_install,
             approve=job.approve,
         )
         self._asking = model_calls.ModelCall(
@@ -159,6 +162,7 @@ class _Turn:
             job.model,
             budget=job.budget,
             observer=job.observer,
+            can_install=job.can_install,
             cache_key=job.cache_key,
         )
         self._words: list[str] = []

@@ -77,6 +77,7 @@ class ModelCall:
         *,
         budget: budgets.Budget,
         observer: ports.TurnObserver,
+        can_install: bool = False,
         cache_key: str = "",
     ) -> None:
         self.heard = ""
@@ -84,7 +85,7 @@ class ModelCall:
         self._written = 0
         self._llm = llm
         self._model = model
-        self._tools = tools.offered(can_see=model.can_see)
+        self._tools = tools.offered(can_see=model.can_see, can_install=can_install)
         self._budget = budget
         self._observer = observer
         self._window = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from types import MappingProxyType
 from typing import Final
@@ -19,6 +19,11 @@ _OFTEN_TRIED: Final = (
 )
 # Packages used by the displays; code has no use for them.
 _UNSEEN: Final = frozenset({"folium-offline", "mplfonts", "resvg-py", "vl-convert-python"})
+_NO_NETWORK: Final = "There is no network: nothing can be downloaded or installed."
+_INSTALLABLE: Final = (
+    "There is no network: nothing can be downloaded. A package that is missing can be installed: "
+    "%pip install NAME, on a line of its own. Variables stay."
+)
 _FFMPEG: Final = "imageio-ffmpeg"
 
 
@@ -34,6 +39,8 @@ def system(
     *,
     today: datetime.date,
     packages: Mapping[str, str] = MappingProxyType({}),
+    can_install: bool = False,
+    added: Sequence[str] = (),
     note: str = "",
     is_planned: bool = False,
     is_small: bool = False,
@@ -44,6 +51,8 @@ def system(
         limits: what code may use.
         today: the date; last, because what changes last costs a server's prompt cache least.
         packages: versions of what is installed, by name; empty if unknown.
+        can_install: whether code can have packages installed.
+        added: what the channel has besides, as requirements of packages.
         note: the operator's addition.
         is_planned: a person allows a plan before anything runs.
         is_small: the model is, and writes the better code the less it has read.
@@ -53,7 +62,8 @@ def system(
         memory=quantities.size(limits.memory_bytes),
         workspace=quantities.size(limits.workspace_bytes),
         output=quantities.size(limits.output_bytes),
-        packages=_installed(packages),
+        packages=_installed(packages, added, can_install=can_install),
+        network=_INSTALLABLE if can_install else _NO_NETWORK,
     )
     plan = read("plan") if is_planned else ""
     # Every further sentence makes a small model's code worse; it can ask Python for the date.
@@ -61,16 +71,17 @@ def system(
     return "\n\n".join(filter(None, (text, plan, note, day)))
 
 
-def _installed(packages: Mapping[str, str]) -> str:
+def _installed(packages: Mapping[str, str], added: Sequence[str], *, can_install: bool) -> str:
     """Return the sentences about what can be imported, and what need not be tried."""
     if not packages:
         return "What is installed is not known here; look before you rely on a package."
-    names = [
+    names = [*added]
+    names += [
         f"{name} {'.'.join(version.split('.')[:2])}"
         for name, version in packages.items()
         if name not in _UNSEEN | {_FFMPEG}
     ]
     programs = " The program ffmpeg is there too." if _FFMPEG in packages else ""
     missing = ", ".join(name for name in _OFTEN_TRIED if name not in packages)
-    absent = f" Nothing else is, such as {missing}." if missing else ""
+    absent = f" Nothing else is, such as {missing}." if missing and not can_install else ""
     return f"Installed: {', '.join(names)}.{programs}{absent}"

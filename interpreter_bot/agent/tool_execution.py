@@ -106,6 +106,7 @@ class ToolRunner:
 
     Args:
         can_see: whether the model is shown pictures.
+        can_install: whether packages can be installed.
         approve: see `loops.TurnSpec`.
     """
 
@@ -117,6 +118,7 @@ class ToolRunner:
         limits: settings.Turn,
         repetition_detector: RepetitionDetector,
         can_see: bool,
+        can_install: bool,
         approve: ports.Approve | None = None,
     ) -> None:
         self._environment = environment
@@ -124,12 +126,13 @@ class ToolRunner:
         self._limits = limits
         self._guard = repetition_detector
         self._can_see = can_see
+        self._can_install = can_install
         self._approve = approve
         self._screen: output_screens.Screen | None = None
 
     async def answer(self, call: chat_messages.Call) -> tuple[str, _Pictures]:
         """Run a call; return its result for the model, and pictures."""
-        wish = tools.read(call, can_see=self._can_see)
+        wish = tools.read(call, can_see=self._can_see, can_install=self._can_install)
         try:
             match wish:
                 case tools.RunCode(code):

@@ -6,6 +6,7 @@ The tool for code is named `run_code`: `python` is a name that OpenAI reserves.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
@@ -13,9 +14,11 @@ from interpreter_bot.agent import chat_messages, lenient_json
 
 RUN_CODE: Final = "run_code"
 VIEW_IMAGE: Final = "view_image"
+INSTALL_PACKAGES: Final = "install_packages"
 
 _CODE_NAMES: Final = ("code", "python", "source", "script", "input")
 _FILE_NAMES: Final = ("name", "path", "file", "filename", "file_name")
+_PACKAGE_NAMES: Final = ("names", "packages", "package", "name", "requirements")
 _FOLDER: Final = "/mnt/data/"
 
 
@@ -49,6 +52,14 @@ TOOLS: Final = (
         VIEW_IMAGE,
         "Look at a picture in /mnt/data: PNG, JPEG, GIF or WebP. Shown plots you see without it.",
         _schema(name={"type": "string", "description": "The file's name."}),
+    ),
+    chat_messages.Tool(
+        INSTALL_PACKAGES,
+        "Install Python packages into the running kernel, by their names on the package index. "
+        "Variables stay. What is installed already stays as it is.",
+        _schema(
+            names={"type": "string", "description": 'Names, such as "lifelines" or "a>=2 b".'},
+        ),
     ),
 )
 
@@ -98,12 +109,20 @@ ToolRequest: TypeAlias = RunCode | ListFiles | ReadFile | ViewImage | Misread
 """A parsed call."""
 
 
-def offered(*, can_see: bool) -> tuple[chat_messages.Tool, ...]:
-    """Return the tools for a model that can, or cannot, see pictures."""
-    return tuple(tool for tool in TOOLS if can_see or tool.name != VIEW_IMAGE)
+def offered(*, can_see: bool, can_install: bool) -> tuple[chat_messages.Tool, ...]:
+    """Return the tools there are.
+
+    Args:
+        can_see: for a model that sees pictures.
+        can_install: where packages can be installed.
+    """
+    missing = {VIEW_IMAGE: not can_see, INSTALL_PACKAGES: not can_install}
+    return tuple(tool for tool in TOOLS if not missing.get(tool.name))
 
 
-def read(call: chat_messages.Call, *, can_see: bool = True) -> ToolRequest:
+def read(
+    call: chat_messages.Call, *, can_see: bool = True, can_install: bool = True
+) -> ToolRequest:
     """Parse a call, reading its arguments as leniently as sense allows."""
     if call.name == RUN_CODE or call.name in _ALIASES:
         return _read_code(call.arguments)
@@ -114,7 +133,9 @@ def read(call: chat_messages.Call, *, can_see: bool = True) -> ToolRequest:
     if call.name == VIEW_IMAGE and can_see:
         file = _read_file(call.arguments)
         return ViewImage(file.name) if isinstance(file, ReadFile) else file
-    known = ", ".join(tool.name for tool in offered(can_see=can_see))
+    if call.name == INSTALL_PACKAGES and can_install:
+        return _read_packages(call.arguments)
+    known = ", ".join(tool.name for tool in offered(can_see=can_see, can_install=can_install))
     return Misread(f"There is no tool named {call.name[:80]!r}. There are: {known}.")
 
 
@@ -183,6 +204,22 @@ def _read_file(arguments: str) -> ReadFile | Misread:
     if not isinstance(start, int | float) or not 0 <= start < 2**53:
         start = 0
     return ReadFile(value.strip().removeprefix(_FOLDER), int(start))
+
+
+def _read_packages(arguments: str) -> RunCode | Misread:
+    """Read names of packages as the cell that installs them: so people see and approve it."""
+    try:
+        value = lenient_json.parse(arguments)
+    except ValueError:
+        value = arguments
+    if isinstance(value, dict):
+        value = _first(value, _PACKAGE_NAMES)
+    if isinstance(value, str):
+        value = value.replace(",", " ").split()
+    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+        return Misread('There was no package. Give names of packages as "names".')
+    words = (shlex.quote(" ".join(one.split())) for one in value)
+    return RunCode(f"%pip install {' '.join(words)}")
 
 
 def _first(value: Mapping[object, object], names: tuple[str, ...]) -> object:

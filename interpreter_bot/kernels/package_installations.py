@@ -51,7 +51,7 @@ class Installations:
         python: str,
     ) -> None:
         self._config = config.package_index
-        self._declared = config.packages
+        self._declared = config.packages_in
         self._is_walled = config.sandbox.enabled
         place = directory(config)
         self._uv = uv_commands.Uv(self._config, environment, place / "index")
@@ -215,15 +215,12 @@ class Installations:
         """List what the session's channel always has, then what was installed in the session."""
         place = values.key(key)
         found = []
-        for declared in self._declared:
-            parts = (declared.platform, declared.workspace, declared.channel)
-            there = (place.platform, place.workspace, place.channel)
-            if all(part in ("", other) for part, other in zip(parts, there, strict=True)):
-                try:
-                    found.append(await self._lock_of_channel(declared))
-                except errors.PackagesError as error:
-                    _log.error("the packages of a channel are missing", exc_info=error)
-                    launched.kernel.unrestored = _MISSING.format(reason=error)
+        for declared in self._declared(place.platform, place.workspace, place.channel):
+            try:
+                found.append(await self._lock_of_channel(declared))
+            except errors.PackagesError as error:
+                _log.error("the packages of a channel are missing", exc_info=error)
+                launched.kernel.unrestored = _MISSING.format(reason=error)
         recorded = await asyncio.to_thread(_recorded, launched)
         return [*filter(None, found), *(one for one in recorded if one not in found)]
 

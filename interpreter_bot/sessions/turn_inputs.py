@@ -1,4 +1,4 @@
-"""The input of a turn before the model is asked: model, question, attachments.
+"""The input of a turn before the model is asked: model, system prompt, question, attachments.
 
 Attachments are stored in the workspace and described for the model. A table's columns are read by
 the session's own kernel: the bot itself never parses a file from outside.
@@ -7,15 +7,16 @@ the session's own kernel: the bot itself never parses a file from outside.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import inspect
 import logging
 import mimetypes
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.agent import chat_messages, observations
+from interpreter_bot.agent import chat_messages, observations, prompt_texts
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     in_kernel_file_descriptions,
@@ -53,6 +54,37 @@ class StoredAttachment:
 
     infos: tuple[values.FileInfo, ...] = ()
     refusals: tuple[str, ...] = ()
+
+
+def system_prompt(
+    config: settings.Settings,
+    request: requests.Request,
+    model: settings.Model,
+    *,
+    packages: Mapping[str, str],
+    is_planned: bool,
+) -> str:
+    """Return the system prompt of a turn.
+
+    Args:
+        config: the settings in effect.
+        request: what is asked, and where.
+        model: which is asked.
+        packages: versions of what all kernels have, by name.
+        is_planned: a person allows a plan before anything runs.
+    """
+    key = request.key
+    added = config.packages_in(key.platform, key.workspace, key.channel)
+    return prompt_texts.system(
+        config.limits,
+        today=datetime.datetime.now(datetime.UTC).date(),
+        packages=packages,
+        can_install=bool(config.package_index.url),
+        added=[name for one in added for name in one.names],
+        note=config.agent.note,
+        is_planned=is_planned,
+        is_small=model.is_small,
+    )
 
 
 async def store_attachments(

@@ -11,7 +11,6 @@ Above 300 lines: the way of one request to its recorded end, in the order in whi
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
 import logging
 import time
@@ -25,7 +24,6 @@ from interpreter_bot.agent import (
     chat_messages,
     dead_links,
     loops,
-    prompt_texts,
     unfounded_claims,
 )
 from interpreter_bot.agent.llms import catalogues
@@ -341,18 +339,16 @@ class _Work:
         )
         allowance = reservation.allowance(services.database)
         reservation.budget = budgets.Budget(services.config.turn, model, allowance=allowance)
-        today = datetime.datetime.now(datetime.UTC).date()
         job = loops.TurnSpec(
             llm=services.catalogue.llm(model.title),
             model=model,
             limits=services.config.turn,
-            system=prompt_texts.system(
-                services.config.limits,
-                today=today,
+            system=turn_inputs.system_prompt(
+                services.config,
+                self._request,
+                model,
                 packages=services.hosts.packages,
-                note=services.config.agent.note,
                 is_planned=environment.approval == "plan",
-                is_small=model.is_small,
             ),
             transcript=memory.transcript,
             environment=environment,
@@ -360,6 +356,7 @@ class _Work:
             budget=reservation.budget,
             cache_key=values.cache_key(self._request.key),
             approve=environment.approved,
+            can_install=bool(services.config.package_index.url),
         )
         try:
             outcome = await loops.run(job, stop=stop)

@@ -71,3 +71,8 @@ class ChannelPackages(fields.Group):
     channel: str = ""
     names: Annotated[tuple[str, ...], pydantic.Field(min_length=1, max_length=100)]
     """As after `pip install`."""
+
+    def are_in(self, *place: str) -> bool:
+        """Return whether conversations of this platform, workspace and channel have them."""
+        parts = (self.platform, self.workspace, self.channel)
+        return all(part in ("", other) for part, other in zip(parts, place, strict=True))

@@ -97,3 +97,19 @@ def test_schemas_name_their_required_parameters():
     for tool in tools.TOOLS:
         assert set(tool.parameters["required"]) <= set(tool.parameters["properties"])
         assert tool.name != "python"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"names": "a>=2 b"}', '{"packages": ["a>=2", "b"]}', "a>=2, b", '["a>=2", "b"]'],
+)
+def test_packages_are_installed_by_a_cell_that_people_see(arguments):
+    assert read(arguments, "install_packages") == tools.RunCode("%pip install 'a>=2' b")
+
+
+def test_a_name_of_a_package_stays_one_argument_on_one_line():
+    code = read(json.dumps({"names": ["a; rm -rf /", "b\n!ls"]}), "install_packages").code
+    assert code == "%pip install 'a; rm -rf /' 'b !ls'"
+    assert isinstance(read("{}", "install_packages"), tools.Misread)
+    call = chat_messages.Call("1", "install_packages", '{"names": "a"}')
+    assert isinstance(tools.read(call, can_install=False), tools.Misread)
