@@ -38,7 +38,7 @@ class FittedTranscript:
 
 def text_tokens(text: str) -> int:
     """Estimate tokens from above: a few ASCII characters per token, one of any other script."""
-    others = 0 if text.isascii() else sum(not mark.isascii() for mark in text)
+    others = 0 if text.isascii() else len(text) - len(text.encode("ascii", "ignore"))
     return int((len(text) - others) / _ASCII_PER_TOKEN) + others + 1
 
 

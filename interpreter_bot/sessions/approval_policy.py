@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from typing import Final, get_args
 
-from interpreter_bot import values
 from interpreter_bot.sessions import requests
-from interpreter_bot.store import databases
+from interpreter_bot.store import preferences
 
 NAME: Final = "approval"
 """Name of the choice in the store."""
@@ -31,32 +30,25 @@ def strictest(*chosen: object) -> requests.Approval:
     )
 
 
-async def in_effect(
-    scope: values.Scope, database: databases.Database, *at_least: object
-) -> requests.Approval:
-    """Return the approval in effect in a scope.
+def in_effect(chosen: preferences.Choices, *at_least: object) -> requests.Approval:
+    """Return the approval in effect.
 
     Args:
-        scope: where; every scope around it counts.
-        database: where choices are.
+        chosen: in a scope and in all around it; each counts.
         at_least: what the settings demand.
     """
-    return strictest(*at_least, *await database.choices.around(scope, NAME))
+    return strictest(*at_least, *chosen.all_of(NAME))
 
 
-async def of_request(
-    request: requests.Request, database: databases.Database, wanted: requests.Approval
+def of_request(
+    request: requests.Request, chosen: preferences.Choices, wanted: requests.Approval
 ) -> requests.Approval:
     """Return the approval in effect for a request.
 
     Args:
         request: what is asked, and where.
-        database: where choices are.
+        chosen: by the person who asks, and around them.
         wanted: what the settings of the bot demand.
     """
-    if request.is_code:
-        # Code that a person wrote is what they want to run.
-        return "never"
-    key = request.key
-    scope = values.Scope(key.platform, key.workspace, key.channel, request.person.id)
-    return await in_effect(scope, database, wanted, request.approval)
+    # Code that a person wrote is what they want to run.
+    return "never" if request.is_code else in_effect(chosen, wanted, request.approval)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from interpreter_bot import settings, values
 from interpreter_bot.agent import budgets
 from interpreter_bot.sessions import requests
-from interpreter_bot.store import databases
+from interpreter_bot.store import databases, preferences
 
 _log = logging.getLogger(__name__)
 
@@ -38,15 +38,9 @@ def effective(limits: settings.Allowance, chosen: Mapping[str, Any]) -> settings
         return limits
 
 
-async def limits_of(
-    limits: settings.Allowance,
-    key: values.SessionKey,
-    person: requests.Person,
-    database: databases.Database,
-) -> settings.Allowance:
+def limits_of(limits: settings.Allowance, chosen: preferences.Choices) -> settings.Allowance:
     """Return a person's limits, as their workspace or they themselves chose."""
-    scope = values.Scope(key.platform, key.workspace, person=person.id)
-    return effective(limits, await database.choices.effective(scope))
+    return effective(limits, chosen.outside_channels.effective)
 
 
 class DailyUsage:

@@ -72,3 +72,9 @@ class Request:
     model: str = ""
     goes_on_with: int = 0
     approval: Approval = "never"
+
+    @property
+    def scope(self) -> values.Scope:
+        """The scope of choices that count for it."""
+        key = self.key
+        return values.Scope(key.platform, key.workspace, key.channel, self.person.id)

@@ -121,7 +121,8 @@ class SessionQueries:
         """
         database = self._services.database
         session = await database.sessions.find(key)
-        return await turn_inputs.session_model(session, key, database, self.models, person=person)
+        scope = values.Scope(key.platform, key.workspace, key.channel, person)
+        return turn_inputs.session_model(session, await database.choices.around(scope), self.models)
 
     def check_model(self, title: str) -> None:
         """Check that there is such a model.
@@ -139,8 +140,10 @@ class SessionQueries:
         session = await self._services.database.sessions.find(key)
         ever = await usage.of_session(session.id) if session else values.Usage()
         today = await usage.of_person(person.id, platform=key.platform, workspace=key.workspace)
-        allowance = await quotas.limits_of(
-            self._services.config.allowance_on(key.platform), key, person, self._services.database
+        scope = values.Scope(key.platform, key.workspace, person=person.id)
+        allowance = quotas.limits_of(
+            self._services.config.allowance_on(key.platform),
+            await self._services.database.choices.around(scope),
         )
         return past_turns.UsageSummary(
             session=ever,
@@ -151,7 +154,7 @@ class SessionQueries:
 
     async def choices(self, scope: values.Scope) -> dict[str, Any]:
         """Return the choices in effect in a scope, by name; the narrowest one counts."""
-        return await self._services.database.choices.effective(scope)
+        return (await self._services.database.choices.around(scope)).effective
 
     async def approval(
         self, scope: values.Scope, at_least: requests.Approval = "never"
@@ -163,4 +166,5 @@ class SessionQueries:
             at_least: what the platform's own settings demand.
         """
         wanted = self._services.config.sessions.approval
-        return await approval_policy.in_effect(scope, self._services.database, wanted, at_least)
+        chosen = await self._services.database.choices.around(scope)
+        return approval_policy.in_effect(chosen, wanted, at_least)

@@ -42,34 +42,36 @@ RESET: Final[Mapping[str, Any]] = {"messages": [], "is_whole": True}
 """The stored memory of a turn in which everything was forgotten."""
 
 
-async def load(database: databases.Database, *, before: int) -> list[chat_messages.Message]:
+async def load(
+    database: databases.Database, session_id: int, *, before: int
+) -> list[chat_messages.Message]:
     """Load the messages of a session before one of its turns.
 
     Args:
         database: where they are stored.
+        session_id: of the session.
         before: id of the turn.
     """
-    turn = await database.turns.get(before)
-    if turn is None:
-        return []
-    count = await database.turns.count(turn.session_id, before=before)
-    most = count - _BATCH * -(-max(count - _MOST_TURNS, 0) // _BATCH)
-    turns = await database.turns.of_session(turn.session_id, most=most, before=before)
-    ids = [turn.id for turn in turns]
-    parts = await database.parts.of_turns(ids, only=records.PartKind.MEMORY)
-    # The other values are the pictures that it refers to.
-    kept = {part.turn_id: part.detail for part in parts if part.output is None}
     entries: list[chat_messages.Message] = []
-    for turn in turns:
-        detail = kept.get(turn.id)
-        if detail is None:
-            # Cut-off turns count too: people refer to them.
-            if turn.status in _CUT_OFF:
-                entries += await _of_cut_off(database, turn)
-            continue
-        if detail.get("is_whole"):
-            entries = []
-        entries += _decoded(detail)
+    async with database.together(is_writing=False):
+        turns = await database.turns.of_session(session_id, most=_MOST_TURNS + 1, before=before)
+        if len(turns) > _MOST_TURNS:
+            count = await database.turns.count(session_id, before=before)
+            turns = turns[-(count - _BATCH * -(-(count - _MOST_TURNS) // _BATCH)) :]
+        ids = [turn.id for turn in turns]
+        parts = await database.parts.of_turns(ids, only=records.PartKind.MEMORY)
+        # The other values are the pictures that it refers to.
+        kept = {part.turn_id: part.detail for part in parts if part.output is None}
+        for turn in turns:
+            detail = kept.get(turn.id)
+            if detail is None:
+                # Cut-off turns count too: people refer to them.
+                if turn.status in _CUT_OFF:
+                    entries += await _of_cut_off(database, turn)
+                continue
+            if detail.get("is_whole"):
+                entries = []
+            entries += _decoded(detail)
     return await _with_pictures(entries, database)
 
 
@@ -114,31 +116,33 @@ class TurnMemory:
         return [values.Image(mime=one.mime, data=one.data) for one in found if one.data]
 
 
-async def new_memory(database: databases.Database, *, before: int) -> TurnMemory:
+async def new_memory(database: databases.Database, session_id: int, *, before: int) -> TurnMemory:
     """Begin the memory of a turn.
 
     Args:
         database: where what was said before is stored.
+        session_id: of the session.
         before: id of the turn.
     """
-    transcript = transcripts.Transcript(await load(database, before=before))
+    transcript = transcripts.Transcript(await load(database, session_id, before=before))
     return TurnMemory(transcript, transcript.entries)
 
 
 async def restored_memory(
-    database: databases.Database, detail: Mapping[str, Any], *, before: int
+    database: databases.Database, session_id: int, detail: Mapping[str, Any], *, before: int
 ) -> TurnMemory:
     """Go on with the memory of a turn that another bot began; its last calls may be unanswered.
 
     Args:
         database: where what was said before is stored.
+        session_id: of the session.
         detail: as `TurnMemory.detail` gave it.
         before: id of the turn.
     """
     is_whole = bool(detail.get("is_whole"))
     begun = TurnMemory(transcripts.Transcript(), ())
     if not is_whole:
-        begun = await new_memory(database, before=before)
+        begun = await new_memory(database, session_id, before=before)
     own = await _with_pictures(_decoded(detail), database)
     transcript = transcripts.Transcript([*begun.earlier, *own], goes_on=True)
     return TurnMemory(transcript, begun.earlier, was_whole=is_whole)

@@ -84,6 +84,7 @@ class Progress:
         self,
         environment: turn_environments.SessionEnvironment,
         database: databases.Database,
+        session_id: int,
         turn_id: int,
     ) -> stored_transcripts.TurnMemory | None:
         """Let an environment go on with the code that ran; return the memory of a model's turn."""
@@ -91,7 +92,9 @@ class Progress:
         environment.kernel_id = self.kernel_id
         memory = None
         if not self.is_code:
-            memory = await stored_transcripts.restored_memory(database, self.memory, before=turn_id)
+            memory = await stored_transcripts.restored_memory(
+                database, session_id, self.memory, before=turn_id
+            )
         if memory is None or memory.transcript.unanswered:
             # The progress was written with the execution, in one transaction.
             environment.resumed = (await database.executions.of_turn(turn_id))[-1]

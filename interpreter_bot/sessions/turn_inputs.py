@@ -25,7 +25,7 @@ from interpreter_bot.sessions import (
     turn_environments,
     turn_events,
 )
-from interpreter_bot.store import databases, records
+from interpreter_bot.store import preferences, records
 from interpreter_bot.text import file_names, quantities
 
 _log = logging.getLogger(__name__)
@@ -182,40 +182,19 @@ class TurnQuestion:
     seen: Sequence[chat_messages.Picture] = ()
 
 
-async def model_title(
-    request: requests.Request, database: databases.Database, titles: Sequence[str]
-) -> str:
-    """Return the title of the model for a request; empty if there is none at all."""
-    if request.model:
-        return request.model
-    session = await database.sessions.find(request.key)
-    return await session_model(session, request.key, database, titles, person=request.person.id)
-
-
-async def session_model(
-    session: records.Session | None,
-    key: values.SessionKey,
-    database: databases.Database,
-    titles: Sequence[str],
-    *,
-    person: str = "",
+def session_model(
+    session: records.Session | None, chosen: preferences.Choices, titles: Sequence[str]
 ) -> str:
     """Return a session's model: its own choice, one chosen around it, or the default.
 
     Args:
         session: the session, if there is one as yet.
-        key: where it takes place.
-        database: where choices are.
+        chosen: around it, and by who asks.
         titles: models there are, the default first. A chosen one may be gone from the settings.
-        person: who asks, and may have chosen.
     """
-    own = session.model if session is not None else None
-    if own is not None and own in titles:
-        return own
-    scope = values.Scope(key.platform, key.workspace, key.channel, person)
-    chosen = (await database.choices.effective(scope)).get("model")
-    if isinstance(chosen, str) and chosen in titles:
-        return chosen
+    for one in (session.model if session is not None else None, chosen.effective.get("model")):
+        if isinstance(one, str) and one in titles:
+            return one
     return next(iter(titles), "")
 
 

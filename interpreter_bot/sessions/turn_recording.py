@@ -1,8 +1,8 @@
 """Record a turn in the store while it happens, so that a bot that is killed loses little of it.
 
 Words and outputs come faster than a database writes. They are gathered, adjacent ones are joined,
-and all of it is written now and then; code is written before it runs. What cannot be written at
-the end of a turn goes into a retry queue.
+and all of it is written now and then, in one transaction; code is written before it runs. What
+cannot be written at the end of a turn goes to `write_retries`.
 
 Where kernels outlive the bot, what the next one needs to go on with the turn is written too; only
 then may their host forget what code showed.
@@ -13,28 +13,42 @@ Above 300 lines: what is written now and then is all of one turn, in one order.
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import dataclasses
+import functools
 import logging
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
-from interpreter_bot import errors, values
+from interpreter_bot import cancellation, errors, values
 from interpreter_bot.sessions import requests
 from interpreter_bot.store import databases, records, usage
 
 _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 0.5
+# What is urgent seldom comes alone: code ends, its variables are known, the model is asked again.
+_GATHERING_SECONDS: Final = 0.02
 _Kind: Final = records.PartKind
+_T = TypeVar("_T")
 
-_MOST: Final = 20
-_LONGEST_SECONDS: Final = 3600.0
 
-Write: TypeAlias = Callable[[], Awaitable[bool]]
-"""A database write to be repeated; returns whether it succeeded."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Due:
+    """What is to be written at once, as of that moment."""
+
+    parts: list[records.NewPart]
+    ended: list[tuple[int, values.Finished]]
+    artifacts: list[values.Artifact]
+    heard: Mapping[int, int]
+    used: values.Usage
+    kernel: Mapping[str, Any] | None
+    progress: Mapping[str, Any] | None
+    covers: int
+
+
+async def _nothing() -> None:
+    """Nothing else is to be written."""
 
 
 class Recorder:
@@ -89,14 +103,15 @@ class Recorder:
         Raises:
             StoreError: it cannot be recorded, so it must not be run.
         """
-        session = self._session = await self._database.sessions.open(request.key)
-        turn = await self._database.turns.start(
-            session.id,
-            person=request.person.id,
-            text=request.text,
-            request_id=request.id,
-            attachments=[*(one.name for one in request.attachments), *request.files],
-        )
+        async with self._database.together(is_writing=True):
+            session = self._session = await self._database.sessions.open(request.key)
+            turn = await self._database.turns.start(
+                session.id,
+                person=request.person.id,
+                text=request.text,
+                request_id=request.id,
+                attachments=[*(one.name for one in request.attachments), *request.files],
+            )
         self._go_on(turn.id)
         return session
 
@@ -131,11 +146,9 @@ class Recorder:
         Returns:
             Whether all of it is written. If not, it may be tried again.
         """
-        await self.flush()
-        if self.is_behind:
-            return False
+        finish = functools.partial(self._database.turns.finish, self.turn_id, status, answer=answer)
         try:
-            await self._database.turns.finish(self.turn_id, status, answer=answer)
+            await self._write_with(finish)
         except errors.StoreError:
             _log.exception("the end of turn %d could not be recorded", self.turn_id)
             return False
@@ -180,7 +193,7 @@ class Recorder:
         self._add(_Kind.MEMORY, detail=detail)
 
     async def run(self, code: str, hosted_id: str) -> None:
-        """Code is about to run; this is written first.
+        """Code is about to run; this is written first, and what came before it.
 
         Args:
             code: what will run.
@@ -190,13 +203,28 @@ class Recorder:
             StoreError: it cannot be.
         """
         progress = self.progress() if self.progress is not None else None
-        self._execution_id = await self._database.executions.start(
-            self.turn_id, code, hosted_id=hosted_id, progress=progress
-        )
+
+        async def start() -> int:
+            started = await self._database.executions.start(
+                self.turn_id, code, hosted_id=hosted_id, progress=progress
+            )
+            part = records.NewPart(
+                kind=_Kind.CODE, step=self._step, execution_id=started, text=code
+            )
+            await self._database.parts.add(self.turn_id, part)
+            return started
+
+        async def begin() -> None:
+            self._execution_id = await self._write_with(start)
+
+        try:
+            # Else nobody would know whether what came before is written.
+            await cancellation.shielded(begin())
+        except asyncio.CancelledError:
+            if self._execution_id is not None:
+                self.finished(values.Finished(values.Ending.STOPPED, 0.0))
+            raise
         self._hosted_id = hosted_id
-        self._add(_Kind.CODE, text=code)
-        # What came before it is written while it runs.
-        self._is_urgent.set()
 
     def follow(self, execution: records.Execution) -> None:
         """Code that another bot ran is followed."""
@@ -244,45 +272,78 @@ class Recorder:
 
     async def flush(self) -> None:
         """Write what is not written yet; `is_behind` says whether something is left."""
-        async with self._writing:
-            parts, self._pending = self._pending, []
-            ended, self._ended = self._ended, []
-            artifacts, self._artifacts = self._artifacts, []
-            heard = dict(self._heard)
+        if self._is_due:
             try:
-                await self._database.parts.add(self.turn_id, *parts, heard=heard)
-                parts = []
-                for execution_id, finished in ended:
-                    await self._database.executions.finish(execution_id, finished)
-                ended = []
-                await self._database.artifacts.add(self.turn_id, *artifacts)
-                artifacts = []
-                await self._count()
-                await self._note_kernel()
-                await self._write_progress()
+                await self._write_with(_nothing)
             except errors.StoreError:
                 _log.exception("part of turn %d could not be recorded", self.turn_id)
-                self._pending = parts + self._pending
-                self._ended = ended + self._ended
-                self._artifacts = artifacts + self._artifacts
-                self.is_behind = True
-            else:
-                self.is_behind = False
-                running = {self._execution_id}
-                self._heard = {key: at for key, at in self._heard.items() if key in running}
 
-    async def _count(self) -> None:
-        """Book the usage since the last booking: it must not be lost with the process."""
-        used, counted = self._used, self._counted
-        if used != counted:
-            more = values.Usage(
-                input_tokens=used.input_tokens - counted.input_tokens,
-                output_tokens=used.output_tokens - counted.output_tokens,
-                money=used.money - counted.money,
-                cpu_seconds=used.cpu_seconds - counted.cpu_seconds,
-            )
-            await self._database.usage.add(self.turn_id, more, model=self.model)
-            self._counted = used
+    @property
+    def _is_due(self) -> bool:
+        is_more = self._pending or self._ended or self._artifacts or self._used != self._counted
+        return bool(is_more) or self._kernel is not None or self._progress is not None
+
+    async def _write_with(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Write what is not written yet in one transaction with other work, which comes last.
+
+        Raises:
+            StoreError: nothing was written.
+        """
+        async with self._writing:
+            is_due, due = self._is_due, self._take()
+            try:
+                rows = await self._database.parts.rows(self.turn_id, due.parts)
+                async with self._database.together(is_writing=True):
+                    await self._write(due, rows)
+                    done = await work()
+            except errors.StoreError:
+                self._pending = due.parts + self._pending
+                self._ended = due.ended + self._ended
+                self._artifacts = due.artifacts + self._artifacts
+                self.is_behind = is_due
+                raise
+            self._note_written(due)
+            return done
+
+    def _take(self) -> _Due:
+        due = _Due(
+            parts=self._pending,
+            ended=self._ended,
+            artifacts=self._artifacts,
+            heard=dict(self._heard),
+            used=self._used,
+            kernel=self._kernel,
+            progress=self._progress,
+            covers=self._progress_covers,
+        )
+        self._pending, self._ended, self._artifacts = [], [], []
+        return due
+
+    async def _write(self, due: _Due, rows: Sequence[Mapping[str, Any]]) -> None:
+        database, turn_id = self._database, self.turn_id
+        await database.parts.insert(rows, heard=due.heard)
+        for execution_id, finished in due.ended:
+            await database.executions.finish(execution_id, finished)
+        await database.artifacts.add(turn_id, *due.artifacts)
+        if due.used != self._counted:
+            more = _difference(due.used, self._counted)
+            await database.usage.add(turn_id, more, model=self.model)
+        if due.kernel is not None and self._session is not None:
+            await database.sessions.note_kernel(self._session.id, due.kernel)
+        if due.progress is not None:
+            await database.turns.note_progress(turn_id, due.progress)
+
+    def _note_written(self, due: _Due) -> None:
+        self.is_behind = False
+        self._counted = due.used
+        running = {self._execution_id}
+        self._heard = {key: at for key, at in self._heard.items() if key in running}
+        if self._kernel is due.kernel:
+            self._kernel = None
+        if due.progress is not None:
+            self._acknowledge_all(due.covers)
+            if self._progress is due.progress:
+                self._progress = None
 
     def _note_progress(self) -> None:
         """Let what is now known of the turn be written; with it, its host may forget the rest."""
@@ -291,27 +352,12 @@ class Recorder:
             self._progress_covers = len(self._unacknowledged)
             self._is_urgent.set()
 
-    async def _write_progress(self) -> None:
-        progress, covers = self._progress, self._progress_covers
-        if progress is not None:
-            await self._database.turns.note_progress(self.turn_id, progress)
-            self._acknowledge_all(covers)
-            if self._progress is progress:
-                self._progress = None
-
     def _acknowledge_all(self, count: int) -> None:
         """Let the host forget the first of the executions that have ended."""
         done, self._unacknowledged = self._unacknowledged[:count], self._unacknowledged[count:]
         self._progress_covers = max(self._progress_covers - count, 0)
         for hosted_id in done:
             self._acknowledge(hosted_id)
-
-    async def _note_kernel(self) -> None:
-        hints = self._kernel
-        if hints is not None and self._session is not None:
-            await self._database.sessions.note_kernel(self._session.id, hints)
-            if self._kernel is hints:
-                self._kernel = None
 
     def _add(self, kind: records.PartKind, **fields: Any) -> None:
         part = records.NewPart(
@@ -324,42 +370,17 @@ class Recorder:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PAUSE_SECONDS):
                     await self._is_urgent.wait()
+                await asyncio.sleep(_GATHERING_SECONDS)
             self._is_urgent.clear()
             # Cancelling a write at the end of the turn would lose what it had taken from the queue.
             await asyncio.shield(self.flush())
 
 
-class WriteRetries:
-    """Retry queue of failed writes, the oldest first. It is lost with the process."""
-
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._due: collections.deque[tuple[float, Write]] = collections.deque()
-
-    def __len__(self) -> int:
-        return len(self._due)
-
-    def add(self, write: Write) -> None:
-        """Add a write; if there are too many, the oldest is dropped."""
-        self._due.append((self._clock(), write))
-        if len(self._due) > _MOST:
-            self._due.popleft()
-            _log.error("what happened in a turn is lost: too much waits to be recorded")
-
-    async def write(self) -> None:
-        """Retry the writes; stop at the first that fails."""
-        while self._due:
-            since, write = due = self._due[0]
-            if await write():
-                self._forget(due)
-                _log.warning("the end of a turn was recorded late")
-            elif self._clock() - since > _LONGEST_SECONDS:
-                self._forget(due)
-                _log.error("what happened in a turn is lost: it could not be recorded")
-            else:
-                return
-
-    def _forget(self, due: tuple[float, Write]) -> None:
-        # Another task may have written it at the same time.
-        if due in self._due:
-            self._due.remove(due)
+def _difference(used: values.Usage, counted: values.Usage) -> values.Usage:
+    """Return what of the usage is not booked yet."""
+    return values.Usage(
+        input_tokens=used.input_tokens - counted.input_tokens,
+        output_tokens=used.output_tokens - counted.output_tokens,
+        money=used.money - counted.money,
+        cpu_seconds=used.cpu_seconds - counted.cpu_seconds,
+    )

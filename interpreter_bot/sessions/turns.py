@@ -3,9 +3,8 @@
 start taking a kernel -> attachments into the workspace, described -> the agent's loop, or the
 person's own code -> what changed in the workspace -> links fixed -> recorded
 
-It is long because all ways in which a turn can end meet here.
-
-Above 300 lines: the way of one request to its recorded end, in the order in which it is gone.
+Above 300 lines: the way of one request to its recorded end, in the order in which it is gone, and
+all ways in which a turn can end.
 """
 
 from __future__ import annotations
@@ -42,7 +41,8 @@ from interpreter_bot.sessions import (
     turn_stops,
     variable_losses,
 )
-from interpreter_bot.store import databases, records
+from interpreter_bot.sessions import write_retries as retries
+from interpreter_bot.store import databases, preferences, records
 
 _log = logging.getLogger(__name__)
 
@@ -73,9 +73,7 @@ class TurnServices:
     catalogue: catalogues.Catalogue
     id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
     daily_usage: quotas.DailyUsage = dataclasses.field(default_factory=quotas.DailyUsage)
-    write_retries: turn_recording.WriteRetries = dataclasses.field(
-        default_factory=turn_recording.WriteRetries
-    )
+    write_retries: retries.WriteRetries = dataclasses.field(default_factory=retries.WriteRetries)
 
 
 async def run_turn(
@@ -156,6 +154,8 @@ class _Work:
         events: gets all events.
     """
 
+    _session: records.Session
+
     def __init__(
         self,
         services: TurnServices,
@@ -173,6 +173,7 @@ class _Work:
         """To the model, on what the session has lost."""
         self._until = time.monotonic() + services.config.turn.seconds
         self._former: suspended_turns.Progress | None = None
+        self._chosen = preferences.Choices()
 
     async def run(self, stop: turn_stops.StopSignal) -> ports.End:
         """Run the turn.
@@ -183,7 +184,7 @@ class _Work:
         services = self._services
         self.events.started()
         # Shielded from cancellation, or else the store would keep a turn that runs nowhere.
-        session = await cancellation.shielded(self._begin())
+        session = self._session = await cancellation.shielded(self._begin())
         await services.write_retries.write()
         key = values.text(self._request.key)
         held = variable_losses.Variables(session.kernel, services.id, self._recorder.kernel)
@@ -193,20 +194,22 @@ class _Work:
             saved = (await services.hosts.variables(key)).saved if held.are_gone(*now) else None
             await self._tell_losses(session, held.lost(*now, saved=saved))
         async with services.hosts.lease(key, person=self._person) as lease:
+            if not self._request.is_code:
+                self._chosen = await services.database.choices.around(self._request.scope)
             environment = turn_environments.SessionEnvironment(
                 services.hosts,
                 lease,
                 await services.hosts.workspace(key),
                 self.events,
                 held=held,
-                approval=await approval_policy.of_request(
-                    self._request, services.database, services.config.sessions.approval
+                approval=approval_policy.of_request(
+                    self._request, self._chosen, services.config.sessions.approval
                 ),
                 stop=stop,
             )
             if self._former is not None:
                 self._memory = await self._former.take_over(
-                    environment, services.database, self._recorder.turn_id
+                    environment, services.database, session.id, self._recorder.turn_id
                 )
             try:
                 end = await self._done(environment, stop)
@@ -274,13 +277,14 @@ class _Work:
         )
         if request.is_code:
             return None
-        title = await turn_inputs.model_title(request, services.database, services.catalogue.titles)
+        titles = services.catalogue.titles
+        title = request.model or turn_inputs.session_model(self._session, self._chosen, titles)
         model = services.catalogue.model(title)
         infos = await turn_inputs.request_files(request, stored, environment)
         return turn_inputs.TurnQuestion(
             model=model,
             memory=await stored_transcripts.new_memory(
-                services.database, before=self._recorder.turn_id
+                services.database, self._session.id, before=self._recorder.turn_id
             ),
             told=await turn_inputs.question_text(request, stored, infos, environment),
             seen=await environment.look(
@@ -328,14 +332,9 @@ class _Work:
         services = self._services
         self._recorder.model = model.title
         suspended_turns.record_progress(services.hosts, self._recorder, environment, memory)
-        limits = await quotas.limits_of(
-            services.config.allowance_on(self._request.key.platform),
-            self._request.key,
-            self._request.person,
-            services.database,
-        )
+        allowed = services.config.allowance_on(self._request.key.platform)
         reservation = services.daily_usage.open(
-            self._recorder.turn_id, self._request, limits=limits
+            self._recorder.turn_id, self._request, limits=quotas.limits_of(allowed, self._chosen)
         )
         allowance = reservation.allowance(services.database)
         reservation.budget = budgets.Budget(services.config.turn, model, allowance=allowance)

@@ -130,11 +130,12 @@ async def _close(engine: sa_asyncio.AsyncEngine) -> None:
 class Database:
     """All persistent data. Use `open`.
 
-    Every method of an aggregate is one transaction and raises StoreError where the database cannot
-    be used. One that is cancelled has done all or nothing.
+    Every method of an aggregate is one transaction, unless several are put `together`, and raises
+    StoreError where the database cannot be used. One that is cancelled has done all or nothing.
 
     Attributes:
         engine: for libraries with tables of their own; all other code uses the aggregates.
+        together: lets several calls be one transaction; see `transactions.Transactions`.
         orphans: the turns that a dead bot left running, now interrupted or ours.
     """
 
@@ -146,6 +147,7 @@ class Database:
     ) -> None:
         self.engine = engine
         begin = transactions.Transactions(engine)
+        self.together = begin.together
         self.orphans: tuple[records.Turn, ...] = ()
         self.files = files
         self.sessions = sessions.Sessions(begin)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +12,30 @@ from interpreter_bot.store import columns, schema, transactions
 
 _T = schema.CHOICES
 _WHERE = (_T.c.platform, _T.c.workspace, _T.c.channel, _T.c.person)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choices:
+    """Choices in a scope and in all around it: name, value and channel, in this order of scopes.
+
+    Everywhere, platform, workspace, channel, person, person in the channel.
+    """
+
+    _found: tuple[tuple[str, Any, str], ...] = ()
+
+    @property
+    def effective(self) -> dict[str, Any]:
+        """The effective choices, by name: the narrowest of the scopes wins."""
+        return {name: value for name, value, _ in self._found}
+
+    @property
+    def outside_channels(self) -> Choices:
+        """Those that no channel narrows."""
+        return Choices(tuple(one for one in self._found if not one[2]))
+
+    def all_of(self, name: str) -> list[Any]:
+        """Return all values of a name, the widest scope's first."""
+        return [value for known, value, _ in self._found if known == name]
 
 
 class Preferences:
@@ -42,21 +67,13 @@ class Preferences:
         async with self._begin.writing() as transaction:
             await transaction.execute(sa.delete(_T).where(*condition))
 
-    async def effective(self, scope: values.Scope) -> dict[str, Any]:
-        """Return the effective choices in a scope, by name: the narrowest of its scopes wins.
-
-        Wide to narrow: everywhere, platform, workspace, channel, person, person in the channel.
-        """
+    async def around(self, scope: values.Scope) -> Choices:
+        """Return the choices in a scope and in all around it."""
         narrow_last = [(column != "").asc() for column in (_T.c.person, *_WHERE[2::-1])]
-        query = sa.select(_T.c.name, _T.c.value).where(*_around(scope)).order_by(*narrow_last)
+        query = sa.select(_T.c.name, _T.c.value, _T.c.channel).where(*_around(scope))
         async with self._begin.reading() as transaction:
-            return {row.name: row.value for row in await transaction.execute(query)}
-
-    async def around(self, scope: values.Scope, name: str) -> list[Any]:
-        """Return all values of a name, in that scope and in all around it."""
-        query = sa.select(_T.c.value).where(_T.c.name == name, *_around(scope))
-        async with self._begin.reading() as transaction:
-            return [row.value for row in await transaction.execute(query)]
+            found = await transaction.execute(query.order_by(*narrow_last))
+            return Choices(tuple((row.name, row.value, row.channel) for row in found))
 
 
 def _columns(scope: values.Scope) -> dict[str, str]:

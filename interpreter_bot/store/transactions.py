@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import sqlalchemy
 from sqlalchemy import exc
@@ -33,28 +33,55 @@ class Transactions:
         # SQLite lets writers wait by sleeping, ever longer and in no order; so only one writer of
         # this process at a time gets that far, in the order they came.
         self._turnstile = asyncio.Lock() if self.is_sqlite else contextlib.nullcontext()
+        # By task, and not by a context variable, which the tasks that it begins would inherit.
+        self._read: dict[asyncio.Task[Any] | None, Transaction] = {}
+        self._written: dict[asyncio.Task[Any] | None, Transaction] = {}
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncIterator[Transaction]:
-        """Begin a read-only transaction.
+        """Begin a read-only transaction, or go on with that of `together`.
 
         Raises:
             StoreError: the database cannot be used.
         """
+        task = asyncio.current_task()
+        if (joined := self._read.get(task) or self._written.get(task)) is not None:
+            yield joined
+            return
         with translated():
             async with self._readers.begin() as transaction:
                 yield transaction
 
     @contextlib.asynccontextmanager
     async def writing(self) -> AsyncIterator[Transaction]:
-        """Begin a writing transaction; rolled back if its block raises.
+        """Begin a writing transaction, or go on with that of `together`; rolled back if its block
+        raises.
 
         Raises:
             StoreError: the database cannot be used.
         """
+        if (joined := self._written.get(asyncio.current_task())) is not None:
+            yield joined
+            return
         with translated():
             async with self._turnstile, self._writers.begin() as transaction:
                 yield transaction
+
+    @contextlib.asynccontextmanager
+    async def together(self, *, is_writing: bool) -> AsyncIterator[None]:
+        """Let all that this task does within the block be one transaction.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        task = asyncio.current_task()
+        joined = self._written if is_writing else self._read
+        async with self.writing() if is_writing else self.reading() as transaction:
+            joined[task] = transaction
+            try:
+                yield
+            finally:
+                del joined[task]
 
     def insert(self, table: sqlalchemy.Table) -> UpsertingInsert:
         """Begin an INSERT that supports `on_conflict`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -106,7 +106,18 @@ class TurnParts:
         Raises:
             StoreError: the turn was deleted, or the database cannot be used.
         """
-        rows = [await self._row(turn_id, part) for part in parts]
+        await self.insert(await self.rows(turn_id, parts), heard=heard)
+
+    async def rows(
+        self, turn_id: int, parts: Iterable[records.NewPart]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Prepare parts for `insert`; outside of any transaction, as large outputs are stored."""
+        return [await self._row(turn_id, part) for part in parts]
+
+    async def insert(
+        self, rows: Sequence[Mapping[str, Any]], *, heard: Mapping[int, int] | None = None
+    ) -> None:
+        """Add the parts that `rows` prepared; see `add`."""
         if not rows:
             return
         async with self._begin.writing() as transaction:

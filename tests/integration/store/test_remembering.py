@@ -208,6 +208,24 @@ async def test_a_turn_whose_session_was_deleted_goes_on_nowhere(database, sessio
         await database.usage.add(turn.id, values.Usage())
 
 
+async def test_what_is_done_together_is_done_as_a_whole_or_not_at_all(database):
+    key = Key("web", thread="together")
+
+    async def fall():
+        async with database.together(is_writing=True):
+            session = await database.sessions.open(key)
+            turn = await database.turns.start(session.id, person="p", text="?")
+            assert (await database.turns.get(turn.id)).request == "?"
+            # A task that is begun meanwhile is another matter.
+            assert await asyncio.create_task(database.sessions.find(key)) is None
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fall()
+    async with database.together(is_writing=False):
+        assert await database.sessions.find(key) is None
+
+
 async def test_the_narrowest_choice_holds(database):
     here = Scope("slack", "T1", "C1", "U1")
     widening = [here, Scope("slack", "T1", person="U1"), Scope("slack", "T1", "C1"),
@@ -217,9 +235,9 @@ async def test_the_narrowest_choice_holds(database):
     await database.choices.put(Scope("slack", "T1", "C2"), "rank", "elsewhere")
     await database.choices.put(Scope("slack"), "only", ["wide", {"\x00": HOSTILE}])
     for rank, scope in enumerate(widening):
-        assert (await database.choices.effective(here))["rank"] == rank
+        assert (await database.choices.around(here)).effective["rank"] == rank
         await database.choices.remove(scope, "rank")
-    assert await database.choices.effective(here) == {"only": ["wide", {"\x00": HOSTILE}]}
+    assert (await database.choices.around(here)).effective == {"only": ["wide", {"\x00": HOSTILE}]}
 
 
 async def test_all_that_was_chosen_around_a_scope_is_known(database):
@@ -228,16 +246,16 @@ async def test_all_that_was_chosen_around_a_scope_is_known(database):
         await database.choices.put(scope, "n", number)
     await database.choices.put(Scope("slack", "T1", "C2"), "n", "elsewhere")
     await database.choices.put(Scope("slack", "T1"), "m", "other")
-    assert sorted(await database.choices.around(scopes[-1], "n")) == [0, 1, 2, 3]
-    assert await database.choices.around(scopes[1], "m") == []
+    assert sorted((await database.choices.around(scopes[-1])).all_of("n")) == [0, 1, 2, 3]
+    assert (await database.choices.around(scopes[1])).all_of("m") == []
 
 
 async def test_a_choice_replaces_the_same_scopes_earlier_one(database):
     scope = Scope("slack", person="U1")
     await asyncio.gather(*(database.choices.put(scope, "n", number) for number in range(10)))
     await database.choices.put(scope, "n", False)
-    assert await database.choices.effective(scope) == {"n": False}
-    assert await database.choices.effective(Scope("slack")) == {}
+    assert (await database.choices.around(scope)).effective == {"n": False}
+    assert (await database.choices.around(Scope("slack"))).effective == {}
 
 
 async def test_of_all_who_claim_an_event_exactly_one_gets_it(opening, database):
@@ -287,7 +305,7 @@ async def test_names_of_every_length_and_alphabet_fit_into_an_index(database):
     session = await database.sessions.open(Key(*names[:4]))
     assert session.key == Key(*names[:4])
     await database.choices.put(Scope(*names[:4]), names[4], 1)
-    assert await database.choices.effective(Scope(*names[:4])) == {names[4]: 1}
+    assert (await database.choices.around(Scope(*names[:4]))).effective == {names[4]: 1}
 
 
 async def test_two_megabytes_of_text_are_kept_and_endless_text_is_cut(database, session):

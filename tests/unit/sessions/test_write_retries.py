@@ -1,6 +1,6 @@
 """What could not be written is tried again, in order, and not for ever."""
 
-from interpreter_bot.sessions import turn_recording
+from interpreter_bot.sessions import write_retries
 
 
 class Pen:
@@ -20,7 +20,7 @@ class Pen:
 
 
 async def test_what_was_not_written_is_written_later_in_order():
-    due, pen = turn_recording.WriteRetries(), Pen()
+    due, pen = write_retries.WriteRetries(), Pen()
     due.add(pen("one"))
     due.add(pen("two"))
     await due.write()
@@ -32,7 +32,7 @@ async def test_what_was_not_written_is_written_later_in_order():
 
 
 async def test_it_does_not_grow_without_end_and_the_oldest_go():
-    due, pen = turn_recording.WriteRetries(), Pen()
+    due, pen = write_retries.WriteRetries(), Pen()
     for number in range(25):
         due.add(pen(number))
     pen.works = True
@@ -42,7 +42,7 @@ async def test_it_does_not_grow_without_end_and_the_oldest_go():
 
 async def test_what_never_can_be_written_does_not_stand_before_the_rest_for_ever():
     now = 0.0
-    due, never, pen = turn_recording.WriteRetries(clock=lambda: now), Pen(), Pen()
+    due, never, pen = write_retries.WriteRetries(clock=lambda: now), Pen(), Pen()
     due.add(never("lost"))
     now = 3599.0
     due.add(pen("kept"))

@@ -1,0 +1,53 @@
+"""Retry queue of database writes that failed at the end of a turn."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+_log = logging.getLogger(__name__)
+
+_MOST: Final = 20
+_LONGEST_SECONDS: Final = 3600.0
+
+Write: TypeAlias = Callable[[], Awaitable[bool]]
+"""A database write to be repeated; returns whether it succeeded."""
+
+
+class WriteRetries:
+    """Retry queue of failed writes, the oldest first. It is lost with the process."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._due: collections.deque[tuple[float, Write]] = collections.deque()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, write: Write) -> None:
+        """Add a write; if there are too many, the oldest is dropped."""
+        self._due.append((self._clock(), write))
+        if len(self._due) > _MOST:
+            self._due.popleft()
+            _log.error("what happened in a turn is lost: too much waits to be recorded")
+
+    async def write(self) -> None:
+        """Retry the writes; stop at the first that fails."""
+        while self._due:
+            since, write = due = self._due[0]
+            if await write():
+                self._forget(due)
+                _log.warning("the end of a turn was recorded late")
+            elif self._clock() - since > _LONGEST_SECONDS:
+                self._forget(due)
+                _log.error("what happened in a turn is lost: it could not be recorded")
+            else:
+                return
+
+    def _forget(self, due: tuple[float, Write]) -> None:
+        # Another task may have written it at the same time.
+        if due in self._due:
+            self._due.remove(due)
