@@ -3,6 +3,8 @@
 While a turn runs in a host that outlives the bot, its row holds its progress: what the model was
 told and said, and what was known of its code. The next bot finds the turn without an owner, follows
 the execution that ran, or asks the model again what had been asked, and goes on from there.
+
+Above 300 lines: what goes on, when, and in which reply where its message is gone.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ class Progress:
         mark: of the files before its first code; empty if none ran.
         kernel_id: of the kernel that ran its code; empty if none did.
         approval: whether a person is asked before its code runs.
+        step: number of the model call that was made last.
     """
 
     is_code: bool
@@ -53,6 +56,7 @@ class Progress:
     mark: str = ""
     kernel_id: str = ""
     approval: requests.Approval = "never"
+    step: int = 0
 
     def document(self) -> dict[str, Any]:
         """Return it as it is stored."""
@@ -84,8 +88,8 @@ class Progress:
         self,
         environment: turn_environments.SessionEnvironment,
         database: databases.Database,
+        recorder: turn_recording.Recorder,
         session_id: int,
-        turn_id: int,
     ) -> stored_transcripts.TurnMemory | None:
         """Let an environment go on with the code that ran; return the memory of a model's turn."""
         environment.mark = self.mark or None
@@ -93,11 +97,13 @@ class Progress:
         memory = None
         if not self.is_code:
             memory = await stored_transcripts.restored_memory(
-                database, session_id, self.memory, before=turn_id
+                database, session_id, self.memory, before=recorder.turn_id
             )
-        if memory is None or memory.transcript.unanswered:
+        is_asked_again = memory is not None and not memory.transcript.unanswered
+        await recorder.go_on(self.step, is_asked_again=is_asked_again)
+        if not is_asked_again:
             # The progress was written with the execution, in one transaction.
-            environment.resumed = (await database.executions.of_turn(turn_id))[-1]
+            environment.resumed = (await database.executions.of_turn(recorder.turn_id))[-1]
         return memory
 
 
@@ -137,6 +143,7 @@ def record_progress(
             mark=environment.mark or "",
             kernel_id=environment.kernel_id,
             approval=environment.approval,
+            step=recorder.step_number,
         ).document()
 
     if hosts.outlives_bot:

@@ -61,6 +61,7 @@ class Recorder:
         turn_id: its id in the store; 0 if it has not begun.
         is_behind: the last write failed.
         model: title of the model that is asked.
+        step_number: of the model call that was made last.
         progress: returns what another bot needs to go on with the turn; None where none can.
     """
 
@@ -84,7 +85,8 @@ class Recorder:
         self._unacknowledged: list[str] = []
         self._pending: list[records.NewPart] = []
         self._writing = asyncio.Lock()
-        self._step = 0
+        self.step_number = 0
+        self._steps_before = 0
         self._execution_id: int | None = None
         self._ended: list[tuple[int, values.Finished]] = []
         self._artifacts: list[values.Artifact] = []
@@ -112,7 +114,7 @@ class Recorder:
                 request_id=request.id,
                 attachments=[*(one.name for one in request.attachments), *request.files],
             )
-        self._go_on(turn.id)
+        self._open(turn.id)
         return session
 
     async def take_over(self, turn: records.Turn) -> records.Session:
@@ -127,10 +129,21 @@ class Recorder:
         session = self._session = await self._database.sessions.get(turn.session_id)
         if session is None:
             raise errors.StoreError
-        self._go_on(turn.id)
+        self._open(turn.id)
         return session
 
-    def _go_on(self, turn_id: int) -> None:
+    async def go_on(self, step: int, *, is_asked_again: bool) -> None:
+        """Count on from a step of another bot; if its model is asked again, forget what it said.
+
+        Raises:
+            StoreError: it cannot be.
+        """
+        self._steps_before = step
+        if is_asked_again and step:
+            self._steps_before -= 1
+            await self._database.parts.remove_text(self.turn_id, since_step=step)
+
+    def _open(self, turn_id: int) -> None:
         self.turn_id = turn_id
         self._writer = asyncio.create_task(self._write_on(), name=f"record turn {turn_id}")
 
@@ -157,13 +170,13 @@ class Recorder:
 
     def step(self, number: int) -> None:
         """What follows belongs to this model call."""
-        self._step = number
+        self.step_number = self._steps_before + number
         self._note_progress()
 
     def text(self, delta: str) -> None:
         """The model wrote to the person."""
         last = self._pending[-1] if self._pending else None
-        if last is not None and last.kind is _Kind.TEXT and last.step == self._step:
+        if last is not None and last.kind is _Kind.TEXT and last.step == self.step_number:
             self._pending[-1] = dataclasses.replace(last, text=last.text + delta)
         else:
             self._add(_Kind.TEXT, text=delta)
@@ -209,7 +222,7 @@ class Recorder:
                 self.turn_id, code, hosted_id=hosted_id, progress=progress
             )
             part = records.NewPart(
-                kind=_Kind.CODE, step=self._step, execution_id=started, text=code
+                kind=_Kind.CODE, step=self.step_number, execution_id=started, text=code
             )
             await self._database.parts.add(self.turn_id, part)
             return started
@@ -361,7 +374,7 @@ class Recorder:
 
     def _add(self, kind: records.PartKind, **fields: Any) -> None:
         part = records.NewPart(
-            kind=kind, step=self._step, execution_id=self._execution_id, **fields
+            kind=kind, step=self.step_number, execution_id=self._execution_id, **fields
         )
         self._pending.append(part)
 

@@ -209,7 +209,7 @@ class _Work:
             )
             if self._former is not None:
                 self._memory = await self._former.take_over(
-                    environment, services.database, session.id, self._recorder.turn_id
+                    environment, services.database, self._recorder, session.id
                 )
             try:
                 end = await self._done(environment, stop)

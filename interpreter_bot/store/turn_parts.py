@@ -128,6 +128,12 @@ class TurnParts:
                 noting = sa.update(executions).where(executions.c.id == execution_id)
                 await transaction.execute(noting.values(heard=number))
 
+    async def remove_text(self, turn_id: int, *, since_step: int) -> None:
+        """Remove what the model said in a step and later."""
+        said = (_T.c.kind == records.PartKind.TEXT.value, _T.c.step >= since_step)
+        async with self._begin.writing() as transaction:
+            await transaction.execute(sa.delete(_T).where(_T.c.turn_id == turn_id, *said))
+
     async def of_turn(self, turn_id: int) -> tuple[records.Part, ...]:
         """Return the parts of a turn, in order."""
         return await self.of_turns([turn_id])

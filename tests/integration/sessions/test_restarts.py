@@ -12,7 +12,7 @@ from interpreter_bot import settings, values
 from interpreter_bot.app import host_startup
 from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import local_host, remote_host
-from interpreter_bot.sessions import suspended_turns, turn_stops
+from interpreter_bot.sessions import past_turns, suspended_turns, turn_stops
 from interpreter_bot.store import engines
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY
@@ -193,6 +193,7 @@ async def test_what_was_asked_of_the_model_is_asked_again_and_code_stays_done(op
     assert asked.messages[-1]["content"].splitlines()[0] == "1"
     assert reply.of("code") == []
     assert (reply.end.text, turn.answer) == ("One.", "One.")
+    assert [one.text for one in turn.parts if isinstance(one, past_turns.PastText)] == ["One."]
     assert follow_up.of("output") == [values.Text("stdout", "1\n")]
 
 
