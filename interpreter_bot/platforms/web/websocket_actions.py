@@ -6,6 +6,7 @@ Above 300 lines: one handler for each message of a tab, and nothing else.
 from __future__ import annotations
 
 import asyncio
+import collections
 import json
 import logging
 import time
@@ -35,6 +36,7 @@ _Message: TypeAlias = Mapping[str, Any]
 _MOST_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 _HEARTBEAT_SECONDS: Final = 20.0
 _MOST_TURNS: Final = 1000
+_MOST_HEARD: Final = 1000
 _MOST_TITLE_CHARACTERS: Final = 200
 _TITLE_CHARACTERS: Final = 60
 _MOST_ANSWER_CHARACTERS: Final = 64 * 1024
@@ -58,6 +60,7 @@ class TabConnection:
         self._tasks = tasks
         self._sockets: set[web.WebSocketResponse] = set()
         self._running: set[asyncio.Task[None]] = set()
+        self._heard: collections.deque[str] = collections.deque(maxlen=_MOST_HEARD)
         self._actions: dict[str, Callable[[tab_hub.Tab, _Message], Awaitable[None]]] = {
             "watch": self._watch,
             "say": self._say,
@@ -152,8 +155,7 @@ class TabConnection:
                 "There is no model to answer this. Switch to Python to run code, or set one up."
             )
         is_planned = await self._service.queries.approval(validation.HERE, self._approval) == "plan"
-        # A tab that lost its connection does not know what arrived, and sends it again.
-        if await self._service.claim("web", turn_id):
+        if await self._is_unheard(key, turn_id):
             request = requests.Request(
                 key=key,
                 person=validation.PERSON,
@@ -173,6 +175,23 @@ class TabConnection:
             if is_first:
                 self._start(self._entitle(request), f"web: title of {turn_id}")
         _accept(tab, turn_id)
+
+    async def _is_unheard(self, key: values.SessionKey, turn_id: str) -> bool:
+        """Whether a request is new: a tab that lost its connection sends again what may be known.
+
+        One is new, too, that a bot had claimed which was killed before it could record it.
+        """
+        if turn_id in self._heard:
+            return False
+        self._heard.append(turn_id)
+        try:
+            if await self._service.claim("web", turn_id):
+                return True
+            past = await self._service.queries.history(key, most=_MOST_TURNS)
+        except errors.BotError:
+            self._heard.remove(turn_id)
+            raise
+        return all(turn.request_id != turn_id for turn in past)
 
     async def go_on(self, request: requests.Request) -> None:
         """Show how a turn goes on that a bot began which is gone."""

@@ -98,6 +98,16 @@ async def test_what_is_said_twice_is_done_once(serving_fake):
     assert len(bot.requests) == 1
 
 
+async def test_what_a_killed_bot_had_only_claimed_is_done_when_it_is_said_again(serving_fake):
+    async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
+        assert await bot.claim("web", ONE)
+        await tab.say("say", id=ONE, text="hello")
+        assert (await tab.event("over"))["status"] == "done"
+        await tab.say("say", id=ONE, text="hello")
+        await tab.next("accepted")
+    assert len(bot.requests) == 1
+
+
 async def test_a_turn_outlives_its_tab(serving_fake):
     gate, wait = _gated()
     async with serving_fake({"wait": wait}) as (bot, client):
