@@ -17,6 +17,7 @@ from bench import (
     fuzz,
     host_process,
     idleness,
+    kills,
     machines,
     many,
     memory,
@@ -37,6 +38,7 @@ _GROUPS: dict[str, dict[str, _Run]] = {
     "hostility": {"fuzz": fuzz.run},
     "loads": {"bursts": bursts.run, "idleness": idleness.run, "fairness": fairness.run},
     "snapshots": {"snapshots": snapshots.run},
+    "kills": {"kills": kills.run},
     "conversations": {"turns": turns.run, "crowds": crowds.run, "pages": pages.run},
 }
 

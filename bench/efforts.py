@@ -24,6 +24,7 @@ class Effort:
         turns: turns taken one after the other.
         crowd: people who ask at once.
         file_mebibytes: size of a file that goes up and down.
+        kills: processes that are killed in the middle of a turn.
     """
 
     starts: int = 20
@@ -40,6 +41,7 @@ class Effort:
     turns: int = 100
     crowd: int = 50
     file_mebibytes: int = 512
+    kills: int = 200
 
 
 FULL = Effort()
@@ -58,4 +60,5 @@ QUICK = Effort(
     turns=20,
     crowd=10,
     file_mebibytes=128,
+    kills=20,
 )

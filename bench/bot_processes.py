@@ -1,0 +1,118 @@
+"""The bot as people run it: a process that is started again when it is killed, and its host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+
+from interpreter_bot import errors, settings
+from interpreter_bot.hosts import host_processes
+from interpreter_bot.kernels.metering import procfs
+
+_ADDRESS = re.compile(r"http://\S+/\?token=\S+")
+_POLL_SECONDS = 0.02
+_START_SECONDS = 60.0
+
+
+class BotProcess:
+    """A bot with the page and a host of its own, in a directory. Use `running`.
+
+    Attributes:
+        pid: of the bot.
+        paths: its directories.
+        log: what it and its host say of themselves.
+    """
+
+    def __init__(self, place: pathlib.Path, model: settings.Model, key: str) -> None:
+        self.paths = settings.Paths(data=place / "data", runtime=place / "r")
+        self.log = place / "log"
+        self.pid = 0
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(place),
+            "OPENAI_API_KEY": key,
+            "INTERPRETER_BOT_HOST__MODE": "own",
+            "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
+            "INTERPRETER_BOT_KERNELS__SPARES": "0",
+            "INTERPRETER_BOT_LOCAL__ENABLED": "false",
+            "INTERPRETER_BOT_MODELS": f"[{model.model_dump_json(exclude_defaults=True)}]",
+            "INTERPRETER_BOT_PATHS__DATA": str(self.paths.data),
+            "INTERPRETER_BOT_PATHS__RUNTIME": str(self.paths.runtime),
+            "INTERPRETER_BOT_WEB__PORT": "0",
+        }
+
+    @contextlib.asynccontextmanager
+    async def running(self, at: Callable[[str], None]) -> AsyncIterator[None]:
+        """Run it, again whenever it is killed; `at` is told its address each time."""
+        is_there = asyncio.Event()
+
+        def told(address: str) -> None:
+            is_there.set()
+            at(address)
+
+        task = asyncio.create_task(self._run_on(told), name="a bot")
+        try:
+            waiting = asyncio.create_task(is_there.wait())
+            await asyncio.wait(
+                {task, waiting}, timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if task.done() or not waiting.done():
+                raise RuntimeError(f"the bot did not start: {self.log.read_text()[-2000:]}")
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _run_on(self, at: Callable[[str], None]) -> None:
+        while True:
+            with self.log.open("ab") as log:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "interpreter_bot", "run"),
+                    env=self._environment,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=log,
+                )
+            self.pid = process.pid
+            assert process.stdout is not None
+            try:
+                async for line in process.stdout:
+                    if found := _ADDRESS.search(line.decode()):
+                        at(found[0])
+                if await process.wait() != -signal.SIGKILL:
+                    raise RuntimeError(f"the bot ended: {self.log.read_text()[-2000:]}")
+            finally:
+                if process.returncode is None:
+                    process.send_signal(signal.SIGTERM)
+                    await process.wait()
+
+    async def host_pid(self) -> int:
+        """Return the process of the newest host; 0 where there is none just now."""
+        try:
+            return (await host_processes.status(self.paths)).pid
+        except errors.BotError:
+            return 0
+
+
+def found_below(host: int, what: str) -> int:
+    """Return a process of a host's: its fork server, or the kernel made last; 0 if there is none.
+
+    They are known by their namespaces of pids: a fork server is the second in one, a kernel is in
+    another one within that.
+    """
+    found = [host] if host else []
+    for pid in found:  # Grows while it is walked.
+        found += procfs.children(pid)
+    lines = {
+        pid: re.search(rb"^NSpid:(.*)$", procfs.read(f"/proc/{pid}/status"), re.M) for pid in found
+    }
+    spaces = {pid: line[1].split() for pid, line in lines.items() if line is not None}
+    if what == "kernel":
+        return max((pid for pid, names in spaces.items() if len(names) == 3), default=0)
+    seconds = (pid for pid, names in spaces.items() if len(names) == 2 and names[1] == b"2")
+    return max(seconds, default=0)

@@ -1,0 +1,22 @@
+"""Kill -9 in the middle of turns, at four chosen moments; `bench.kills` does it at two hundred."""
+
+import pytest
+
+from bench import kills
+
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(240)]
+
+
+async def test_nothing_is_lost_unsaid_or_done_twice_whoever_is_killed():
+    moments = [
+        kills.Moment(0, "bot", "asking"),
+        kills.Moment(1, "kernel", "printed"),
+        kills.Moment(2, "bot", "model"),
+        kills.Moment(4, "host", "printed"),
+    ]
+    wrong = []
+    async with kills.Conversation.opened() as conversation:
+        for moment in moments:
+            wrong += [(moment, fault) for fault in await conversation.turn(moment)]
+    assert wrong == []
+    assert conversation.killed == {"bot": 2, "kernel": 1, "host": 1}
