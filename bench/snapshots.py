@@ -8,7 +8,7 @@ from typing import Final
 
 from bench import bots, efforts, figures
 from interpreter_bot import values
-from interpreter_bot.kernels import live_kernels, pools
+from interpreter_bot.kernels import branches, live_kernels, pools
 
 _FRAME: Final = """
 import numpy, pandas
@@ -49,7 +49,8 @@ print(time.perf_counter() - begun)
 async def run(effort: efforts.Effort) -> list[figures.Measure]:
     """Measure it with sessions of 328 MB, and of a million rows with six models."""
     rows = effort.rows
-    saved, back, nothing, waits, theirs_saved, theirs_back = [], [], [], [], [], []
+    saved, back, nothing, waits, noted = [], [], [], [], []
+    theirs_saved, theirs_back = [], []
     models_saved, models_back = [], []
     async with bots.pool(spares=2) as pool:
         for turn in range(effort.snapshots):
@@ -58,7 +59,8 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
             await bots.execute(kernel, _FRAME.format(rows=10 * rows))
             waits.append(await _wait_while_saving(pool, key))
             saved.append(await _save(pool, key))
-            nothing.append(await _save(pool, key))
+            nothing.append(await _cpu_of_saving(pool, key))
+            noted.append(await _wait_for_checkpoint(pool, key))
             back.append(await _bring_back(pool, key, "frame.iat[0, 0] > threshold"))
             key = f"models {turn}"
             kernel = await pool.take(key)
@@ -76,7 +78,8 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
     models = f"{rows:,} rows and 6 models"
     return [
         figures.Measure(f"{size}: saved", "ms", saved),
-        figures.Measure(f"{size}: checkpoint with nothing new", "ms", nothing),
+        figures.Measure(f"{size}: checkpoint with nothing new", "CPU ms", nothing, bar=300.0),
+        figures.Measure(f"{size}: who comes then waits to have it noted", "ms", noted, bar=20.0),
         figures.Measure(f"{size}: back in another kernel", "ms", back, bar=100.0),
         figures.Measure(f"{size}: who comes while it is saved waits", "ms", waits, bar=20.0),
         figures.Measure(
@@ -98,6 +101,26 @@ async def _save(pool: pools.Pool, key: str) -> float:
     """Save a session; milliseconds."""
     begun = time.perf_counter()
     await pool.save_variables(key)
+    return bots.milliseconds(begun)
+
+
+async def _cpu_of_saving(pool: pools.Pool, key: str) -> float:
+    """Milliseconds of processor time that it takes to save a session where nothing is new."""
+    launched = pool.live[key]
+    usage = launched.provisioner.usage()
+    # What saved it before is waited for with the next code, and counts then.
+    await bots.trip(launched.kernel)
+    before = await asyncio.to_thread(usage.cpu_seconds)
+    await pool.save_variables(key)
+    await bots.trip(launched.kernel)
+    return 1000 * (await asyncio.to_thread(usage.cpu_seconds) - before)
+
+
+async def _wait_for_checkpoint(pool: pools.Pool, key: str) -> float:
+    """Milliseconds that the first code of a turn waits until what is saved is noted."""
+    await pool.save_variables(key)
+    begun = time.perf_counter()
+    await branches.Branches(pool).note_checkpoint(key, "1")
     return bots.milliseconds(begun)
 
 

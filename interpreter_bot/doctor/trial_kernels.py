@@ -278,7 +278,7 @@ async def _use_while_frozen(launched: launchers.LaunchedKernel) -> float:
 
 async def _restore(pool: pools.Pool) -> str:
     """Let a session save a variable and lose its kernel; see `ProbeResults.variables`."""
-    if not pool.keeps_variables:
+    if not pool.snapshots.is_used:
         return "snapshots.enabled is false"
     kernel = await pool.take("three")
     await _run(kernel, "kept = [1]")

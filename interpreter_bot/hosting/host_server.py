@@ -133,6 +133,9 @@ class HostServer:
                 web.post("/v1/drain", self._drain),
                 web.post("/v1/statuses", self._statuses),
                 web.post("/v1/variables", self._variables),
+                web.post("/v1/fork", self._fork),
+                web.post("/v1/note_checkpoint", self._note_checkpoint),
+                web.post("/v1/go_back", self._go_back),
                 web.post("/v1/stop", self._stop),
                 web.post("/v1/acknowledge", self._acknowledge),
                 web.post("/v1/release", self._release),
@@ -242,6 +245,20 @@ class HostServer:
 
     async def _variables(self, request: web.Request) -> web.Response:
         return _json(await self._host.variables(str((await request.json())["key"])))
+
+    async def _fork(self, request: web.Request) -> web.Response:
+        said = await request.json()
+        await self._host.fork(str(said["key"]), str(said["new_key"]))
+        return _json({})
+
+    async def _note_checkpoint(self, request: web.Request) -> web.Response:
+        said = await request.json()
+        await self._host.note_checkpoint(str(said["key"]), str(said["checkpoint"]))
+        return _json({})
+
+    async def _go_back(self, request: web.Request) -> web.Response:
+        said = await request.json()
+        return _json(await self._host.go_back(str(said["key"]), str(said["checkpoint"])))
 
     async def _stop(self, request: web.Request) -> web.Response:
         said = await request.json()

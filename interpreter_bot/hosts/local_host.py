@@ -11,7 +11,7 @@ from typing import Final
 
 from interpreter_bot import errors, schedules, session_variables, settings
 from interpreter_bot.hosts import local_executions, ports
-from interpreter_bot.kernels import leases, live_kernels, pools
+from interpreter_bot.kernels import branches, leases, live_kernels, pools, snapshot_expiry
 from interpreter_bot.kernels.files import workspaces
 
 _log = logging.getLogger(__name__)
@@ -95,6 +95,7 @@ class LocalHost:
     def __init__(self, pool: pools.Pool) -> None:
         self.pool = pool
         self._executions = local_executions.Executions()
+        self._branches = branches.Branches(pool)
         self._told: ports.OnLoss | None = None
         self._untold: collections.deque[ports.KernelLoss] = collections.deque(maxlen=_MOST_UNTOLD)
         pool.on_loss = self._lose
@@ -117,7 +118,7 @@ class LocalHost:
             host = cls(pool)
             reaping = schedules.PeriodicJob("reap kernels", _REAP_SECONDS, pool.reap)
             expiry = schedules.PeriodicJob(
-                "delete old variables", _EXPIRY_SECONDS, pool.expire_snapshots
+                "delete old variables", _EXPIRY_SECONDS, host.expire_variables
             )
             try:
                 async with schedules.run_periodically(reaping, expiry):
@@ -125,10 +126,17 @@ class LocalHost:
             finally:
                 await host._executions.close()
 
+    async def expire_variables(self) -> int:
+        """Delete saved variables that are old or too much; returns of how many sessions."""
+        everyone = await self.pool.stored_workspaces()
+        return await snapshot_expiry.expire(
+            self.pool.snapshots, everyone, lambda: self.pool.sessions
+        )
+
     @property
     def is_sandboxed(self) -> bool:
         """Whether all code runs in sandboxes."""
-        return self.pool.is_sandboxed
+        return self.pool.settings.sandbox.enabled
 
     @property
     def packages(self) -> Mapping[str, str]:
@@ -138,7 +146,7 @@ class LocalHost:
     @property
     def keeps_variables(self) -> bool:
         """Whether variables of idle sessions are saved."""
-        return self.pool.keeps_variables
+        return self.pool.snapshots.is_used
 
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return what a session has of variables."""
@@ -148,6 +156,18 @@ class LocalHost:
             return session_variables.HeldVariables(saved=saved)
         space = launched.kernel.namespace
         return session_variables.HeldVariables(space.names, space.more, saved)
+
+    async def fork(self, key: str, new_key: str) -> None:
+        """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
+        await self._branches.fork(key, new_key)
+
+    async def note_checkpoint(self, key: str, name: str) -> None:
+        """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
+        await self._branches.note_checkpoint(key, name)
+
+    async def go_back(self, key: str, name: str) -> session_variables.SavedVariables | None:
+        """Let a session be what it was; see `ports.Hosts.go_back`."""
+        return await self._branches.go_back(key, name)
 
     async def listen(self, told: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels; see `ports.Hosts.listen`."""
@@ -223,7 +243,8 @@ class LocalHost:
             try:
                 files = await workspace.usage()
                 variables = await workspace.variables_usage(most_bytes=_NO_LIMIT)
-                sizes[workspace.name] = files.bytes + variables.bytes
+                earlier = await workspace.checkpoint_bytes()
+                sizes[workspace.name] = files.bytes + variables.bytes + earlier
             except errors.WorkspaceError:
                 # One that is deleted meanwhile, at best.
                 _log.warning("workspace %s is not counted", workspace.name, exc_info=True)

@@ -291,6 +291,33 @@ class Hosts(Protocol):
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return what a session's kernel has of variables, and what its next one begins with."""
 
+    async def fork(self, key: str, new_key: str) -> None:
+        """Let a new session begin with the files and variables of another, which share nothing.
+
+        Raises:
+            KernelError: code runs in that one, or the new one exists already.
+            WorkspaceError: it cannot be done; of the new one nothing is left.
+        """
+
+    async def note_checkpoint(self, key: str, name: str) -> None:
+        """Remember what a session with a kernel is, before code runs; where it can be had at once.
+
+        Args:
+            key: of the session.
+            name: for `go_back`, of at most 64 letters and digits.
+        """
+
+    async def go_back(self, key: str, name: str) -> session_variables.SavedVariables | None:
+        """Let a session be again what it was at a checkpoint; its kernel ends.
+
+        Returns:
+            The variables that its next kernel begins with; None if there were none.
+
+        Raises:
+            KernelError: that is not kept, or code runs; nothing is changed then.
+            WorkspaceError: the operating system refuses.
+        """
+
     async def listen(self, told: OnLoss | None) -> None:
         """From now on tell this one, or nobody, of each kernel that ends though no person asked.
 

@@ -138,6 +138,19 @@ class RemoteHost:
         said = await self._post("variables", key=key)
         return _read(session_variables.HeldVariables, said)
 
+    async def fork(self, key: str, new_key: str) -> None:
+        """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
+        await self._post("fork", key=key, new_key=new_key)
+
+    async def note_checkpoint(self, key: str, name: str) -> None:
+        """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
+        await self._post("note_checkpoint", key=key, checkpoint=name)
+
+    async def go_back(self, key: str, name: str) -> session_variables.SavedVariables | None:
+        """Let a session be what it was; see `ports.Hosts.go_back`."""
+        said = await self._post("go_back", key=key, checkpoint=name)
+        return None if said is None else _read(session_variables.SavedVariables, said)
+
     async def listen(self, told: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels; see `ports.Hosts.listen`."""
         await self._connection.listen(told)

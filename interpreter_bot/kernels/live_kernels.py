@@ -78,6 +78,10 @@ class Kernel:
         """How many pieces of code were begun that may have changed variables."""
         self.saved_runs = 0
         """As many had been, when saving them was last tried."""
+        self.kept_runs = 0
+        """As many had been, as of what is saved; 0 if that is what this kernel began with."""
+        self.saving_seconds = 0.0
+        """How long saving them took the last time."""
         self.is_savable = True
         """Whether its variables may replace those that were saved."""
         self.generations: set[int] = set()

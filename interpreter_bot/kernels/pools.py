@@ -39,6 +39,9 @@ _RESTARTED = "A new Python was started, without the variables of the earlier one
 Loss: TypeAlias = Callable[[str, live_kernels.Kernel, str], Awaitable[None]]
 """Callback with a session's key, its former kernel, and the reason, a sentence."""
 
+FileWork: TypeAlias = Callable[[workspaces.Workspace], Awaitable[None]]
+"""Changes the files of a session, which has no kernel meanwhile."""
+
 
 class Pool:
     """All kernels of one bot. Use `open`."""
@@ -50,10 +53,12 @@ class Pool:
         files: workspaces.Workspaces,
         saved: snapshots.Snapshots,
     ) -> None:
-        self._settings = config
+        self.settings = config
+        """Those in effect."""
         self._host = host
         self._workspaces = files
-        self._snapshots = saved
+        self.snapshots = saved
+        """What is kept of its sessions' variables."""
         self._launcher = launchers.Launcher(config.kernels, host.host_context)
         self._live: dict[str, launchers.LaunchedKernel] = {}
         self._starting: dict[str, asyncio.Task[launchers.LaunchedKernel]] = {}
@@ -109,16 +114,6 @@ class Pool:
                     await asyncio.to_thread(machine_setup.remove, directory)
 
     @property
-    def is_sandboxed(self) -> bool:
-        """Whether the kernels are sandboxed."""
-        return self._settings.sandbox.enabled
-
-    @property
-    def keeps_variables(self) -> bool:
-        """Whether variables of idle sessions are saved."""
-        return self._snapshots.is_used
-
-    @property
     def packages(self) -> Mapping[str, str]:
         """Packages that code in a kernel may import, with their versions."""
         return self._host.host_context.server.packages
@@ -127,6 +122,11 @@ class Pool:
     def live(self) -> MappingProxyType[str, launchers.LaunchedKernel]:
         """Live kernels, by session."""
         return MappingProxyType(self._live)
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        """Sessions that have a kernel, or are about to."""
+        return (*self._live, *self._starting)
 
     @property
     def spare_count(self) -> int:
@@ -226,10 +226,10 @@ class Pool:
             await self._shutdowns.close(former)
             await self._report_loss(key, former, former.kernel.loss_reason)
         launched = await self._obtain(key)
-        if not await self._snapshots.restore(launched):
+        if not await self.snapshots.restore(launched):
             await self._close_kernel(key, "")
             launched = await self._obtain(key)
-            await self._snapshots.note_unread(launched)
+            await self.snapshots.note_unread(launched)
         if former is not None:
             launched.kernel.announcement = _RESTARTED.format(reason=former.kernel.loss_reason)
         return launched
@@ -245,7 +245,7 @@ class Pool:
                 async with self._admissions.place(key, person):
                     launched = await self._launch()
             try:
-                await self._snapshots.tidy(workspace := await self._workspaces.of(key))
+                await self.snapshots.tidy(workspace := await self._workspaces.of(key))
                 await self._host.attach(launched, workspace, key)
             except BaseException:
                 await self._shutdowns.close(launched)
@@ -298,10 +298,10 @@ class Pool:
 
     def _has_room(self) -> bool:
         others = self._reserved.total() + self._spares.places + len(self._shutdowns)
-        return spares.has_room(self._settings.kernels, self._live.values(), others)
+        return spares.has_room(self.settings.kernels, self._live.values(), others)
 
     def _own_to_evict(self, person: str) -> str | None:
-        most, starting = self._settings.kernels.per_person, self._reserved[person]
+        most, starting = self.settings.kernels.per_person, self._reserved[person]
         return person_shares.find_own_to_evict(
             person, self._live, starting=starting, most=most, held=self._holders
         )
@@ -313,7 +313,7 @@ class Pool:
             launched.kernel.kill_with_reason(values.Ending.STOPPED, reason or _AS_ASKED)
             await self._shutdowns.close(launched, key)
             if key not in self._live and key not in self._starting:
-                await self._snapshots.tidy(launched.workspace)
+                await self.snapshots.tidy(launched.workspace)
             await self._report_loss(key, launched, reason)
 
     async def _report_loss(self, key: str, launched: launchers.LaunchedKernel, reason: str) -> None:
@@ -323,7 +323,7 @@ class Pool:
     async def reap(self) -> int:
         """Close kernels that died or were idle for too long; returns how many."""
         self._spares.refill_soon()
-        oldest = time.monotonic() - self._settings.kernels.idle_seconds
+        oldest = time.monotonic() - self.settings.kernels.idle_seconds
         everyone = [self._reap(key, one, oldest) for key, one in self._live.items()]
         # At once: each close takes time, in which others may be taken again.
         results = await asyncio.gather(*everyone, return_exceptions=True)
@@ -343,48 +343,46 @@ class Pool:
 
     async def save_variables(self, key: str) -> None:
         """Save those of a live session that nobody uses, if code ran since they were saved."""
-        await self._snapshots.save(self._live[key])
-
-    async def expire_snapshots(self) -> int:
-        """Delete saved variables that are old or too much; returns of how many sessions."""
-        everyone = await self._workspaces.existing()
-        return await self._snapshots.expire(everyone, lambda: (*self._live, *self._starting))
+        await self.snapshots.save(self._live[key])
 
     async def saved_variables(self, key: str) -> session_variables.SavedVariables | None:
         """Return what a session's next kernel will have of its variables; None if nothing."""
-        saved = await self._snapshots.find(await self._workspaces.of(key))
+        saved = await self.snapshots.find(await self._workspaces.of(key))
         return saved.summary if saved is not None else None
 
     async def release(self, key: str) -> None:
         """Close a session's kernel, at a person's request."""
-        await self._release(key, self._starting.get(key))
+        await self._let_go(key, self._starting.get(key), self._forget)
 
     async def forget(self, key: str) -> None:
         """Close a session's kernel and delete its files; a start in between waits."""
-        forgetting = self._forgetting.get(key)
-        if forgetting is None:
+        await self.let_go(key, self._remove)
+
+    async def let_go(self, key: str, work: FileWork) -> None:
+        """Close a session's kernel and do work on its files; of two at once, the first's only."""
+        if (doing := self._forgetting.get(key)) is None:
             # Later starts wait for this task, so it must not wait for them.
             starting = self._starting.get(key)
-            forgetting = asyncio.create_task(self._forget(key, starting), name=f"forget {key}")
-            self._forgetting[key] = forgetting
-            forgetting.add_done_callback(lambda _: self._forgetting.pop(key))
-        await asyncio.shield(forgetting)
+            doing = asyncio.create_task(self._let_go(key, starting, work), name=f"let go {key}")
+            self._forgetting[key] = doing
+            doing.add_done_callback(lambda _: self._forgetting.pop(key))
+        await asyncio.shield(doing)
 
-    async def _release(
-        self, key: str, starting: asyncio.Task[launchers.LaunchedKernel] | None
+    async def _let_go(
+        self, key: str, starting: asyncio.Task[launchers.LaunchedKernel] | None, work: FileWork
     ) -> None:
         if starting is not None:
             await asyncio.wait({starting})
         await self._close_kernel(key, "")
-        workspace = await self._workspaces.of(key)
-        await self._snapshots.forget(workspace)
+        await work(await self._workspaces.of(key))
+
+    async def _forget(self, workspace: workspaces.Workspace) -> None:
+        await self.snapshots.forget(workspace)
         await self._host.forget(workspace)
 
-    async def _forget(
-        self, key: str, starting: asyncio.Task[launchers.LaunchedKernel] | None
-    ) -> None:
-        await self._release(key, starting)
-        await (await self._workspaces.of(key)).remove()
+    async def _remove(self, workspace: workspaces.Workspace) -> None:
+        await self._forget(workspace)
+        await workspace.remove()
 
     async def _close(self) -> None:
         starting = list(self._starting.values())

@@ -67,7 +67,11 @@ class SessionMonitor:
         self.has_grown = self._has_been_seen = False
         self.checked = asyncio.Event()
         self._limits = limits = config.limits
-        self._most_saved_bytes = _SAVED_GENERATIONS * config.snapshots.bytes + _HEADROOM_BYTES
+        self._most_saved_bytes = (
+            _SAVED_GENERATIONS * config.snapshots.bytes
+            + config.snapshots.checkpoint_bytes
+            + _HEADROOM_BYTES
+        )
         self._snapshots = saved
         self._freeze_seconds = config.kernels.freeze_seconds or math.inf
         self._background_seconds = config.kernels.background_seconds

@@ -3,6 +3,8 @@
 Each has a directory of its own, in one that belongs to the session's kernels; large buffers lie
 beside them and are shared. Which one counts stands in a file where no code reaches, signed with the
 name of the session.
+
+Above 300 lines: which generation counts decides what of it is found, kept, copied and deleted.
 """
 
 from __future__ import annotations
@@ -18,14 +20,15 @@ import pathlib
 import secrets
 import shutil
 import time
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable
 from typing import Any, Final
 
 from interpreter_bot import private_files, session_variables, settings
-from interpreter_bot.kernels import snapshot_manifests
+from interpreter_bot.kernels import checkpoints, snapshot_manifests
 from interpreter_bot.kernels.files import (
     copies_in_and_out,
     directory_contents,
+    file_copies,
     safe_open,
     workspaces,
 )
@@ -37,6 +40,7 @@ _POINTER: Final = "snapshot"
 _MOST_DEATHS: Final = 2
 _DAY_SECONDS: Final = 86_400.0
 _MOST_FILES: Final = 10_000
+_NO_LIMIT: Final = 1 << 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,13 +91,17 @@ class Generations:
         self._config = config
         self._key = key
 
-    def find(self, workspace: workspaces.Workspace) -> Snapshot | None:
+    def find(self, workspace: workspaces.Workspace, pointer: str | None = None) -> Snapshot | None:
         """Return the generation that counts, if there is a valid one.
+
+        Args:
+            workspace: of the session.
+            pointer: of the one that counted at a checkpoint, as it was signed.
 
         Raises:
             BotError, OSError: nobody knows, as it cannot be read now.
         """
-        told = self._told(workspace)
+        told = self._told(workspace, pointer)
         if told is None:
             return None
         manifest = snapshot_manifests.manifest(workspace, told["number"])
@@ -105,9 +113,12 @@ class Generations:
         )
         return Snapshot(workspace, told["number"], summary, told["deaths"], manifest.blobs.keys())
 
-    def _told(self, workspace: workspaces.Workspace) -> dict[str, Any] | None:
-        """Return what is noted of the generation that counts, if there is one."""
-        content, _, signature = private_files.read(_pointer(workspace)).rpartition("\n")
+    def _told(
+        self, workspace: workspaces.Workspace, pointer: str | None = None
+    ) -> dict[str, Any] | None:
+        """Return what is noted of the generation that counts, or did; None if there is none."""
+        text = read_pointer(workspace) if pointer is None else pointer
+        content, _, signature = text.rpartition("\n")
         if not content:
             return None
         if not hmac.compare_digest(self._sign(workspace, content).encode(), signature.encode()):
@@ -122,8 +133,8 @@ class Generations:
 
     def adopt(
         self, workspace: workspaces.Workspace, told: dict[str, Any], counted: set[int]
-    ) -> None:
-        """Let a generation count from now on, if it is complete.
+    ) -> bool:
+        """Let a generation count from now on, if it is complete; says whether it does.
 
         Args:
             workspace: of the session.
@@ -134,17 +145,18 @@ class Generations:
         manifest = snapshot_manifests.manifest(workspace, told["number"])
         if manifest is None:
             _log.warning("nothing was saved of session %s: no valid manifest", workspace.name)
-            return
+            return False
         if not self._is_counted(workspace, counted):
             _log.warning("another Python has saved session %s meanwhile", workspace.name)
-            return
+            return False
         if not (manifest.kept_count or manifest.lost_count):
             # A session that deleted all it had is not to get it back.
             _pointer(workspace).unlink(missing_ok=True)
             counted.add(0)
-            return
+            return True
         self._point(workspace, told | {"digest": _digest(manifest)})
         counted.add(told["number"])
+        return True
 
     def _is_counted(self, workspace: workspaces.Workspace, counted: Container[int]) -> bool:
         told = self._told(workspace)
@@ -157,7 +169,8 @@ class Generations:
     def note_death(self, snapshot: Snapshot) -> None:
         """Count that Python died of a snapshot, and give that up which it died of repeatedly."""
         if snapshot.deaths + 1 >= _MOST_DEATHS:
-            forget(snapshot.workspace)
+            _pointer(snapshot.workspace).unlink(missing_ok=True)
+            self.prune(snapshot.workspace)
             return
         content = private_files.read(_pointer(snapshot.workspace)).rpartition("\n")[0]
         self._point(snapshot.workspace, json.loads(content) | {"deaths": snapshot.deaths + 1})
@@ -176,19 +189,70 @@ class Generations:
             return
         snapshot = self.find(workspace)
         if snapshot is None:
-            forget(workspace)
+            _pointer(workspace).unlink(missing_ok=True)
+        needed = self._needed(workspace, snapshot)
+        while _delete_others(workspace, needed) > self._most_bytes:
+            if not checkpoints.remove_oldest(workspace):
+                return
+            needed = self._needed(workspace, snapshot)
+
+    @property
+    def _most_bytes(self) -> int:
+        return self._config.bytes + self._config.checkpoint_bytes
+
+    def _needed(self, workspace: workspaces.Workspace, snapshot: Snapshot | None) -> list[Snapshot]:
+        """Return what of a session's variables counts, or did at a checkpoint."""
+        pointers = set(filter(None, checkpoints.pointers(workspace)))
+        earlier = [self.find(workspace, pointer) for pointer in pointers]
+        return [one for one in (snapshot, *earlier) if one is not None]
+
+    def go_back(self, workspace: workspaces.Workspace, pointer: str) -> None:
+        """Let the generation count again that did at a checkpoint; none if that is empty."""
+        if pointer:
+            private_files.replace(_pointer(workspace), pointer)
+        else:
+            _pointer(workspace).unlink(missing_ok=True)
+
+    def copy(
+        self,
+        source: workspaces.Workspace,
+        target: workspaces.Workspace,
+        *,
+        reserve_bytes: int,
+    ) -> None:
+        """Let a session that has nothing saved begin with what counts of another one.
+
+        It is signed anew for the session; that it is what was signed for the other one is found
+        out on the copy, of which no kernel has heard.
+
+        Raises:
+            BotError, OSError: it cannot be done now.
+        """
+        told, snapshot = self._told(source), self.find(source)
+        if told is None or snapshot is None:
             return
-        with _opened(workspace.variables) as root:
-            for name in os.listdir(root):
-                if name not in (f"{snapshot.number}", "blobs"):
-                    safe_open.remove_tree(root, name)
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                directory = safe_open.open_directory(root, b"blobs", is_forced=True)
-                try:
-                    for name in set(os.listdir(directory)).difference(snapshot.blobs):
-                        safe_open.remove_tree(directory, name)
-                finally:
-                    os.close(directory)
+        wanted = {f"{snapshot.number}", "blobs"}
+        with (
+            copies_in_and_out.opened(source.variables) as root,
+            copies_in_and_out.opened(target.variables) as copies,
+        ):
+            found = directory_contents.scan(root, _MOST_FILES).entries
+            entries = [
+                one
+                for one in found
+                if not one.refusal
+                and os.fsdecode(os.path.dirname(one.path)) in wanted
+                and (
+                    not one.path.startswith(b"blobs/")
+                    or os.fsdecode(one.path[6:]) in snapshot.blobs
+                )
+            ]
+            file_copies.copy_files(
+                root, copies, entries, most_bytes=self._most_bytes, reserve_bytes=reserve_bytes
+            )
+        manifest = snapshot_manifests.manifest(target, snapshot.number)
+        if manifest is not None and _digest(manifest) == told["digest"]:
+            self._point(target, told | {"deaths": 0})
 
     def held(self, workspace: workspaces.Workspace, *, has_kernel: bool) -> Held | None:
         """Measure what is saved of a session; None if nothing counts."""
@@ -196,7 +260,7 @@ class Generations:
             used = _pointer(workspace).stat().st_mtime
         except FileNotFoundError:
             return None
-        with _opened(workspace.variables) as root:
+        with copies_in_and_out.opened(workspace.variables) as root:
             usage = directory_contents.measure(
                 root, most_bytes=self._config.bytes, most_files=_MOST_FILES
             )
@@ -236,18 +300,35 @@ def _pointer(workspace: workspaces.Workspace) -> pathlib.Path:
     return workspace.variables.parent / _POINTER
 
 
+def read_pointer(workspace: workspaces.Workspace) -> str:
+    """Return what is noted of the generation that counts, as it was signed; empty for none."""
+    return private_files.read(_pointer(workspace))
+
+
 def forget(workspace: workspaces.Workspace) -> None:
     """Delete all that is saved of a session, which has no kernel now."""
     _pointer(workspace).unlink(missing_ok=True)
-    with contextlib.suppress(FileNotFoundError), _opened(workspace.variables) as root:
+    checkpoints.forget(workspace)
+    _delete_others(workspace, ())
+
+
+def _delete_others(workspace: workspaces.Workspace, needed: Collection[Snapshot]) -> int:
+    """Delete all saved variables but some; returns how many bytes are left."""
+    numbers = {f"{one.number}" for one in needed}
+    blobs = {blob for one in needed for blob in one.blobs}
+    with (
+        contextlib.suppress(FileNotFoundError),
+        copies_in_and_out.opened(workspace.variables) as root,
+    ):
         for name in os.listdir(root):
-            safe_open.remove_tree(root, name)
-
-
-@contextlib.contextmanager
-def _opened(directory: pathlib.Path) -> Iterator[int]:
-    descriptor = copies_in_and_out.open_root(directory)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+            if name not in numbers and (name != "blobs" or not needed):
+                safe_open.remove_tree(root, name)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            directory = safe_open.open_directory(root, b"blobs", is_forced=True)
+            try:
+                for name in set(os.listdir(directory)).difference(blobs):
+                    safe_open.remove_tree(directory, name)
+            finally:
+                os.close(directory)
+        return directory_contents.measure(root, most_bytes=_NO_LIMIT, most_files=_NO_LIMIT).bytes
+    return 0

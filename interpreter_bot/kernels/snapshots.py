@@ -21,11 +21,12 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Final
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final
 
 from interpreter_bot import errors, private_files, settings, values
 from interpreter_bot.kernels import (
+    checkpoints,
     launchers,
     live_kernels,
     snapshot_generations,
@@ -40,6 +41,8 @@ _log = logging.getLogger(__name__)
 
 _KEY_FILE: Final = "snapshot-key"
 _IDLE_SECONDS: Final = 30.0
+# After code, where saving is cheap: what comes at once would only interrupt it.
+_PAUSE_SECONDS: Final = 1.0
 # What a kernel may take in all, in relation to the time for writing: it reads back what it wrote.
 _LONGEST: Final = 3
 _LATE_SECONDS: Final = 5.0
@@ -57,13 +60,17 @@ _MOST_SHOWN: Final = 4
 
 
 class Snapshots:
-    """All snapshots of one pool. Use `open`."""
+    """All snapshots of one pool. Use `open`.
+
+    Attributes:
+        generations: what lies on disk, and which of it counts.
+    """
 
     def __init__(self, config: settings.Settings, key: bytes) -> None:
-        self._config = config.snapshots
+        self._config, self._limits = config.snapshots, config.limits
         self._idle_seconds = config.kernels.freeze_seconds or _IDLE_SECONDS
         self._is_used = bool(key)
-        self._generations = snapshot_generations.Generations(config.snapshots, key)
+        self.generations = snapshot_generations.Generations(config.snapshots, key)
         self._saving: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(os.cpu_count() or 1)
         # Of each workspace: what is deleted there, and which generation counts, change together.
@@ -95,8 +102,19 @@ class Snapshots:
 
     def is_due(self, launched: launchers.LaunchedKernel) -> bool:
         """Return whether an idle session is to be saved now."""
-        is_idle = time.monotonic() >= launched.kernel.last_used + self._idle_seconds
-        return is_idle and self._is_unsaved(launched)
+        idle_seconds = time.monotonic() - launched.kernel.last_used
+        if idle_seconds < min(_PAUSE_SECONDS, self._idle_seconds) or not self._is_unsaved(launched):
+            return False
+        return idle_seconds >= self._idle_seconds or self._is_cheap(launched)
+
+    def _is_cheap(self, launched: launchers.LaunchedKernel) -> bool:
+        """Return whether a session can be saved after each piece of code."""
+        limits = self._config
+        return (
+            limits.checkpoints > 0
+            and launched.kernel.saving_seconds <= limits.checkpoint_seconds
+            and (launched.provisioner.usage().counted_bytes() or 0) <= limits.checkpoint_bytes
+        )
 
     def checkpoint(self, launched: launchers.LaunchedKernel) -> bool:
         """Begin to save a session if that is due; returns whether it is not saved yet."""
@@ -143,23 +161,25 @@ class Snapshots:
     ) -> snapshot_generations.Snapshot | None:
         if not self.is_used or workspace is None:
             return None
-        return await copies_in_and_out.file_work(self._generations.find, workspace)
+        return await copies_in_and_out.file_work(self.generations.find, workspace)
 
     async def tidy(self, workspace: workspaces.Workspace | None) -> None:
         """Delete what nobody counts of a session without a kernel: unfinished, or put there."""
         if workspace is None:
             return
-        async with self._lock(workspace):
-            await self._tidy(workspace)
+        async with self.lock(workspace):
+            await self.tidy_locked(workspace)
 
-    async def _tidy(self, workspace: workspaces.Workspace) -> None:
+    async def tidy_locked(self, workspace: workspaces.Workspace) -> None:
+        """Do the same, inside `lock`."""
         try:
-            work = self._generations.prune if self.is_used else snapshot_generations.forget
+            work = self.generations.prune if self.is_used else snapshot_generations.forget
             await copies_in_and_out.file_work(work, workspace)
         except errors.BotError:
             _log.exception("variables of session %s cannot be tidied", workspace.name)
 
-    def _lock(self, workspace: workspaces.Workspace) -> asyncio.Lock:
+    def lock(self, workspace: workspaces.Workspace) -> asyncio.Lock:
+        """Return the lock under which what is kept of a session changes."""
         return self._locks.setdefault(workspace.name, asyncio.Lock())
 
     async def restore(self, launched: launchers.LaunchedKernel) -> bool:
@@ -214,43 +234,6 @@ class Snapshots:
         """Delete the snapshot of a session, which has no kernel now."""
         await copies_in_and_out.file_work(snapshot_generations.forget, workspace)
 
-    async def expire(
-        self, everyone: Iterable[workspaces.Workspace], in_use: Callable[[], Iterable[str]]
-    ) -> int:
-        """Delete snapshots that are old, or too much, the least recently used first.
-
-        What is no part of one goes as well, and all of them where none are taken any more.
-
-        Args:
-            everyone: the workspaces there are.
-            in_use: returns the sessions that have a kernel now; this takes its time.
-
-        Returns:
-            How many were deleted.
-        """
-
-        def has_kernel(workspace: workspaces.Workspace) -> bool:
-            return workspace.name in map(workspaces.Workspaces.name_of, in_use())
-
-        found = []
-        for workspace in everyone:
-            async with self._lock(workspace):
-                if not (is_in_use := has_kernel(workspace)):
-                    await self._tidy(workspace)
-            with contextlib.suppress(errors.WorkspaceError):
-                # One that is deleted meanwhile; `_tidy` says what else is wrong.
-                held = await copies_in_and_out.file_work(
-                    self._generations.held, workspace, has_kernel=is_in_use
-                )
-                found += [held] if held is not None else []
-        count = 0
-        for workspace in await copies_in_and_out.file_work(self._generations.to_expire, found):
-            async with self._lock(workspace):
-                if not has_kernel(workspace):
-                    await self.forget(workspace)
-                    count += 1
-        return count
-
     async def _tell_restored(
         self, kernel: live_kernels.Kernel, snapshot: snapshot_generations.Snapshot
     ) -> None:
@@ -276,7 +259,7 @@ class Snapshots:
 
     async def _note_death(self, snapshot: snapshot_generations.Snapshot) -> None:
         try:
-            await copies_in_and_out.file_work(self._generations.note_death, snapshot)
+            await copies_in_and_out.file_work(self.generations.note_death, snapshot)
         except errors.BotError:
             _log.exception("that Python died of saved variables could not be noted")
 
@@ -306,7 +289,7 @@ class Snapshots:
         async with self._slot():
             if workspace is None or not kernel.is_alive or kernel.is_busy:
                 return
-            runs = kernel.runs
+            runs, begun = kernel.runs, time.monotonic()
             # Never one that a child of long ago may still be writing.
             number = time.time_ns()
             try:
@@ -315,6 +298,7 @@ class Snapshots:
                         told = {"number": number, "kernel": kernel.id, "runs": runs, "deaths": 0}
                         await self._settle(launched, workspace, told)
                 finally:
+                    kernel.saving_seconds = time.monotonic() - begun
                     # Also where it was interrupted: what is left of it counts as the session's.
                     await self._settle(launched, workspace)
             except Exception:
@@ -325,16 +309,18 @@ class Snapshots:
         self,
         launched: launchers.LaunchedKernel,
         workspace: workspaces.Workspace,
-        told: dict[str, object] | None = None,
+        told: dict[str, Any] | None = None,
     ) -> None:
         """Let a generation of a live kernel's count, or delete what none needs that counts."""
         work, counted = copies_in_and_out.file_work, launched.kernel.generations
-        async with self._lock(workspace):
+        async with self.lock(workspace):
             # What a dead one left is no business of its own any more: the next may have begun.
             if launched.kernel.is_alive and told is not None:
-                await work(self._generations.adopt, workspace, told, counted)
+                if await work(self.generations.adopt, workspace, told, counted):
+                    launched.kernel.kept_runs = told["runs"]
+                await work(checkpoints.keep_files, workspace, self._limits, self._config)
             elif launched.kernel.is_alive:
-                await work(self._generations.prune, workspace, counted)
+                await work(self.generations.prune, workspace, counted)
 
     @contextlib.asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:

@@ -24,6 +24,9 @@ class Sessions(fields.Group):
     approval: Literal["never", "plan", "every"] = "never"
     """Whether a person is asked before the model's code runs: not at all, once per answer, every
     time. It holds on all platforms; servers, channels and people can choose a stricter one."""
+    edits_undo: bool = True
+    """Whether a message that is edited runs on the variables and files of before it, where nothing
+    was asked since and they are kept; else it runs on those that there are."""
     warning_seconds: Annotated[float, pydantic.Field(ge=0)] = 5 * 60.0
     """How long before an idle kernel is let go people hear of it; 0 means that they do not."""
     closing_seconds: Annotated[float, pydantic.Field(ge=0)] = 20.0
@@ -72,6 +75,13 @@ class Snapshots(fields.Group):
     """Size of those of one session; beyond it, the largest are not saved."""
     seconds: fields.Seconds = 60.0
     """Time for saving those of one session, and for bringing them back."""
+    checkpoints: Annotated[int, pydantic.Field(ge=0, le=100)] = 5
+    """How many earlier states of one conversation are kept to go back to, by `undo`; 0 for none."""
+    checkpoint_bytes: fields.Positive = 512 * fields.MIB
+    """What those may hold of earlier variables, and as much of earlier files. A session with more
+    memory than that is saved only when it is idle."""
+    checkpoint_seconds: fields.Seconds = 2.0
+    """As well one that took longer to save the last time; others are saved right after code."""
     end_seconds: fields.Seconds = 30.0
     """Time for saving all that is not saved when the bot ends."""
     days: Annotated[float, pydantic.Field(gt=0)] = 30.0

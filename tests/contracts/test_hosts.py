@@ -449,6 +449,35 @@ async def test_disk_usage_is_told_by_session_and_of_all_others(hosts, key):
     assert more.by_key[key] >= mine.by_key[key] + 1_000_000, "what is kept of variables counts"
 
 
+async def test_a_session_goes_back_to_what_it_was_and_is_copied(hosts, key):
+    with pytest.raises(errors.KernelError, match="nothing was changed"):
+        await hosts.go_back(key, "1")
+    async with hosts.lease(key) as lease:
+        await run(await lease.kernel(), "x = 1\nopen('f', 'w').write('old')")
+    for _ in range(3000):
+        if (await hosts.variables(key)).saved is not None:
+            break
+        await asyncio.sleep(0.02)
+    async with hosts.lease(key) as lease:
+        await hosts.note_checkpoint(key, "1")
+        await run(await lease.kernel(), "x = 2\nopen('g', 'w').close()")
+        saved = await hosts.go_back(key, "1")
+        assert saved.names == ("x",)
+        show = "import os; print(x, os.listdir(), open('f').read())"
+        assert (await run(await lease.kernel(), show))[1] == "1 ['f'] old\n"
+    for name in ("1", "../1"):
+        with pytest.raises(errors.KernelError, match="nothing was changed"):
+            await hosts.go_back(key, name)
+    await hosts.fork(key, copy := f"{key} copy")
+    async with hosts.lease(copy) as lease:
+        changed = f"{show}; x = 3; open('f', 'w').write('new')"
+        assert (await run(await lease.kernel(), changed))[1] == "1 ['f'] old\n"
+    with pytest.raises(errors.KernelError, match="already"):
+        await hosts.fork(key, copy)
+    async with hosts.lease(key) as lease:
+        assert (await run(await lease.kernel(), show))[1] == "1 ['f'] old\n"
+
+
 @pytest.mark.parametrize("opened", [_local, _remote], ids=["local", "remote"])
 async def test_a_kernel_begins_with_the_variables_of_the_former_one_and_says_so(opened):
     with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as place:

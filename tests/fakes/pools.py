@@ -132,17 +132,33 @@ class Lease:
         return await self._pool.take(self._key, waiting)
 
 
+class Snapshots:
+    """Snapshots where none are taken."""
+
+    is_used = False
+
+    async def save(self, launched):
+        pass
+
+    def interrupt(self, launched):
+        return False
+
+    def lock(self, workspace):
+        return asyncio.Lock()
+
+
 class Pool:
     """See the module. Every step must have been taken, and every lease be over, at its close."""
 
-    keeps_variables = False
+    snapshots = Snapshots()
+    sessions = ()
 
     def __init__(self, directory, *steps, limits=None, is_sandboxed=True):
         self._workspaces = workspaces.Workspaces(directory, limits or settings.Limits())
+        self.settings = settings.Settings(sandbox=settings.Sandbox(enabled=is_sandboxed))
         self.steps = list(steps)
         self._live = {}
         self.on_loss = None
-        self.is_sandboxed = is_sandboxed
         self.refusals = []
         """Errors that the next takings end in."""
         self.answers = []

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import pools
+from interpreter_bot.kernels import pools, snapshot_expiry
 from interpreter_bot.kernels.files import safe_open
 
 pytestmark = pytest.mark.kernel
@@ -54,6 +54,12 @@ async def saved(pool, key="a"):
     """Let an idle session be saved, as its monitor does; return what is kept."""
     await pool.save_variables(key)
     return await pool.saved_variables(key)
+
+
+async def expired(pool):
+    """Delete old snapshots; returns how many."""
+    everyone = await pool.stored_workspaces()
+    return await snapshot_expiry.expire(pool.snapshots, everyone, lambda: pool.sessions)
 
 
 async def lose(pool, key="a"):
@@ -133,9 +139,9 @@ async def test_the_end_of_the_bot_waits_no_longer_than_said(opened):
         for key in "abcd":
             await run(await pool.take(key), slow)
         begun = time.monotonic()
-        await pool._snapshots.save_all(pool.live.values())
+        await pool.snapshots.save_all(pool.live.values())
         assert time.monotonic() - begun < 3.0
-        assert not pool._snapshots._saving
+        assert not pool.snapshots._saving
         kinds = [await pool.saved_variables(key) for key in "abcd"]
         assert any(one is not None and one.names == ("Slow", "good") for one in kinds)
 
@@ -175,9 +181,9 @@ async def test_a_session_that_grows_too_large_by_being_saved_is_not_ended_for_it
         saving = asyncio.create_task(pool.save_variables("a"))
         variables = (await pool.workspace("a")).variables
         await until(lambda: any(variables.glob("*/variables")))
-        assert pool._snapshots.interrupt(pool.live["a"])
+        assert pool.snapshots.interrupt(pool.live["a"])
         await saving
-        assert not pool._snapshots.interrupt(pool.live["a"])
+        assert not pool.snapshots.interrupt(pool.live["a"])
         assert not any(variables.iterdir()), "the next check would end it for what is left"
         assert await run(kernel, "type(slow).__name__") == "'Slow'"
 
@@ -276,7 +282,7 @@ async def test_code_that_fills_the_directory_of_snapshots_is_stopped(opened):
     fill = (
         "with open('/var/lib/variables/x', 'wb') as f:\n for _ in range(300): f.write(bytes(10**6))"
     )
-    async with opened(bytes=20_000_000) as pool:
+    async with opened(bytes=20_000_000, checkpoint_bytes=1) as pool:
         kernel = await pool.take("a")
         shown: list[values.Output] = []
         finished = await kernel.execute(fill + "\nwhile True: pass", show=shown.append, seconds=20)
@@ -367,7 +373,7 @@ slow = Slow(); slow.a = 1
 BOT = """
 import asyncio, pathlib, sys
 from interpreter_bot import settings
-from interpreter_bot.kernels import pools
+from interpreter_bot.kernels import pools, snapshot_expiry
 
 async def main():
     bot = settings.Settings(
@@ -415,12 +421,12 @@ async def test_old_snapshots_go_and_too_many_the_least_recently_used_first(opene
         day = 86_400
         for key, days in (("a", 40), ("b", 3), ("c", 1), ("d", 0)):
             os.utime(own[key] / "snapshot", (time.time() - days * day,) * 2)
-        assert await pool.expire_snapshots() == 1
+        assert await expired(pool) == 1
         left = [key for key in own if (own[key] / "snapshot").exists()]
         assert left == ["b", "c", "d"]
         share = 2_500_000 / shutil.disk_usage(own["a"]).total
-        pool._snapshots._generations._config = settings.Snapshots(disk_share=share)
-        assert await pool.expire_snapshots() == 1
+        pool.snapshots.generations._config = settings.Snapshots(disk_share=share)
+        assert await expired(pool) == 1
         assert await pool.saved_variables("b") is None
         assert await pool.saved_variables("c") is not None
 

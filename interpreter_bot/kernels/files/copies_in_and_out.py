@@ -59,6 +59,16 @@ def open_root(root: pathlib.Path) -> int:
     return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
+@contextlib.contextmanager
+def opened(root: pathlib.Path) -> Iterator[int]:
+    """Do the same for a while."""
+    descriptor = open_root(root)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 class Upload:
     """One file on its way into a workspace. Methods block; `close` undoes an uncommitted upload."""
 

@@ -4,6 +4,8 @@ All content is hostile, and may change during a scan. Files go by the names that
 `directory_contents.display_name` gives them: relative, harmless to print, and never two files of
 one name. No method returns a path (except `directory`, for provisioning), so that a workspace can
 move to another machine.
+
+Above 300 lines: what a workspace is to those who use it, mostly in a few lines each.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from interpreter_bot.text import file_names
 
 _DATA = "data"
 _VARIABLES = "variables"
+_CHECKPOINTS = "checkpoints"
 _REMOVED = ".removed-"
 _MOST_SKIPPED = 100
 _MOST_MARKED: Final = 200_000  # some 40 MB
@@ -95,6 +98,11 @@ class Workspace:
     def packages_file(self) -> pathlib.Path:
         """The host file that says what was installed for its session."""
         return self._root.parent / "packages.json"
+
+    @property
+    def checkpoints(self) -> pathlib.Path:
+        """The host directory of its checkpoints, which no code sees; it may be missing."""
+        return self._root.parent / _CHECKPOINTS
 
     @property
     def name(self) -> str:
@@ -196,32 +204,48 @@ class Workspace:
         """Measure what its saved variables use of the disk; quick as well."""
         return await copies_in_and_out.file_work(self._measure_variables, most_bytes)
 
+    async def checkpoint_bytes(self) -> int:
+        """Measure what its checkpoints use of the disk."""
+        return await copies_in_and_out.file_work(self._measure_checkpoints)
+
     async def remove(self) -> None:
         """Delete the workspace and everything in it; its kernel should be dead. Missing is fine."""
         await copies_in_and_out.file_work(self._remove)
 
     def _scan(self) -> directory_contents.Scan:
-        with _opened(self._root) as root:
+        with copies_in_and_out.opened(self._root) as root:
             return directory_contents.scan(root, self._limits.workspace_files)
 
     def _measure(self) -> directory_contents.DirectoryUsage:
         most_bytes, most_files = self._limits.workspace_bytes, self._limits.workspace_files
-        with _opened(self._root) as root:
+        with copies_in_and_out.opened(self._root) as root:
             return directory_contents.measure(
                 root, most_bytes=most_bytes, most_files=most_files, overshoot=_OVERSHOOT
             )
 
     def _measure_variables(self, most_bytes: int) -> directory_contents.DirectoryUsage:
         # There is none where the session had no kernel since there are such directories.
-        with contextlib.suppress(FileNotFoundError), _opened(self.variables) as root:
+        with (
+            contextlib.suppress(FileNotFoundError),
+            copies_in_and_out.opened(self.variables) as root,
+        ):
             return directory_contents.measure(root, most_bytes=most_bytes, most_files=_SAVED_FILES)
         return directory_contents.DirectoryUsage(0, 0, is_partial=False, is_over=False)
+
+    def _measure_checkpoints(self) -> int:
+        with (
+            contextlib.suppress(FileNotFoundError),
+            copies_in_and_out.opened(self.checkpoints) as root,
+        ):
+            most = 1 << 60  # It is ours, and counted to its end.
+            return directory_contents.measure(root, most_bytes=most, most_files=most).bytes
+        return 0
 
     def _remove(self) -> None:
         own = self._root.parent
         doomed = _REMOVED + secrets.token_hex(16)
         # Renamed first: the session may come back before the last file is deleted.
-        with _opened(own.parent) as parent, contextlib.suppress(FileNotFoundError):
+        with copies_in_and_out.opened(own.parent) as parent, contextlib.suppress(FileNotFoundError):
             os.rename(own.name, doomed, src_dir_fd=parent, dst_dir_fd=parent)
             safe_open.remove_tree(parent, doomed)
 
@@ -267,7 +291,7 @@ class Workspaces:
     def _remove_leftovers(self) -> None:
         for name in self._names():
             if name.startswith(_REMOVED):
-                with _opened(self._directory) as parent:
+                with copies_in_and_out.opened(self._directory) as parent:
                     safe_open.remove_tree(parent, name)
 
 
@@ -280,12 +304,3 @@ def _make(root: pathlib.Path) -> None:
 
 def _sorted(infos: Iterator[values.FileInfo]) -> tuple[values.FileInfo, ...]:
     return tuple(sorted(infos, key=lambda info: info.name))
-
-
-@contextlib.contextmanager
-def _opened(directory: pathlib.Path) -> Iterator[int]:
-    descriptor = copies_in_and_out.open_root(directory)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

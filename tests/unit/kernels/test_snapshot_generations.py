@@ -9,7 +9,7 @@ import os
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import snapshot_generations, snapshots
+from interpreter_bot.kernels import snapshot_expiry, snapshot_generations, snapshots
 from interpreter_bot.kernels.files import safe_open, workspaces
 
 MANIFEST = {
@@ -111,7 +111,7 @@ async def test_what_no_pointer_counts_goes_and_what_is_in_use_stays(tmp_path, op
         *await files.existing(),
         workspaces.Workspace(tmp_path / "gone" / "data", None, None),
     ]
-    assert await (await opened()).expire(everyone, lambda: ["b"]) == 0
+    assert await snapshot_expiry.expire(await opened(), everyone, lambda: ["b"]) == 0
     assert [_left(await files.of(key)) for key in "abc"] == [[], ["7"], []]
 
 
@@ -120,7 +120,7 @@ async def test_who_begins_while_others_are_deleted_keeps_what_is_saved(tmp_path,
     saved = await opened()
     for key in "ab":
         _write(own := await files.of(key), 5)
-        _adopt(saved._generations, own, 5, {0})
+        _adopt(saved.generations, own, 5, {0})
         os.utime(own.variables.parent / "snapshot", (0, 0))
     in_use: list[str] = []
 
@@ -129,7 +129,7 @@ async def test_who_begins_while_others_are_deleted_keeps_what_is_saved(tmp_path,
             yield from list.__iter__(self)
             in_use.append("a")
 
-    assert await saved.expire(Late(await files.existing()), lambda: in_use) == 1
+    assert await snapshot_expiry.expire(saved, Late(await files.existing()), lambda: in_use) == 1
     assert (await saved.find(await files.of("a"))).number == 5
     assert await saved.find(await files.of("b")) is None
 
@@ -138,9 +138,9 @@ async def test_what_was_saved_goes_where_none_are_taken_any_more(tmp_path, opene
     files = workspaces.Workspaces(tmp_path / "workspaces", settings.Limits())
     own = await files.of("a")
     _write(own, 5)
-    _adopt((await opened())._generations, own, 5, {0})
-    await (await opened(enabled=False)).expire(await files.existing(), lambda: ["a"])
+    _adopt((await opened()).generations, own, 5, {0})
+    await snapshot_expiry.expire(await opened(enabled=False), await files.existing(), lambda: ["a"])
     assert _left(own) == ["5"]
-    await (await opened(enabled=False)).expire(await files.existing(), list)
+    await snapshot_expiry.expire(await opened(enabled=False), await files.existing(), list)
     assert _left(own) == []
     assert not (own.variables.parent / "snapshot").exists()
