@@ -56,6 +56,8 @@ class Request:
         context: what was said around it that the model should know, such as the thread before
             a mention. Not instructions.
         model: title of the model to be asked; empty means the session's own choice.
+        edits: id of the message that it is an edited version of, with which the ids of its other
+            versions begin; empty if it is none.
         goes_on_with: id of the turn that this request began in a bot that is gone; 0 for a new one.
         approval: whether a person is asked before code runs, by the platform's settings; what
             people chose is added to it, see `approval_policy`.
@@ -70,6 +72,7 @@ class Request:
     id: str = ""
     context: str = ""
     model: str = ""
+    edits: str = ""
     goes_on_with: int = 0
     approval: Approval = "never"
 

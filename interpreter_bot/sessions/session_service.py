@@ -22,6 +22,7 @@ from interpreter_bot.sessions import (
     past_turns,
     ports,
     requests,
+    session_branches,
     session_queries,
     stored_transcripts,
     suspended_turns,
@@ -50,6 +51,7 @@ class SessionService:
 
     Attributes:
         queries: the reading side.
+        branches: copies, and ways back.
         resumptions: turns that a bot began which is gone.
     """
 
@@ -60,6 +62,7 @@ class SessionService:
         self._lanes = lanes.Lanes(
             concurrent=config.sessions.concurrent_turns, waiting=config.sessions.waiting_requests
         )
+        self.branches = session_branches.SessionBranches(services, self._lanes)
         self._stops: dict[values.SessionKey, turn_stops.StopSignal] = {}
         self._signals: dict[tuple[values.SessionKey, str], turn_stops.StopSignal] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -99,6 +102,7 @@ class SessionService:
             try:
                 self._check(request)
                 stop = await stack.enter_async_context(self._lane(request, reply))
+                await self.branches.take_back_edited(request)
             except errors.BotError as error:
                 end = ports.End(status=values.TurnStatus.FAILED, sentence=str(error))
                 reply.ended(end)
@@ -381,11 +385,8 @@ class SessionService:
             yield
 
     async def _let_go(self, key: values.SessionKey, *, files: bool) -> None:
-        address = values.text(key)
-        if files:
-            await self._services.hosts.forget(address)
-        else:
-            await self._services.hosts.release(address)
+        hosts = self._services.hosts
+        await (hosts.forget if files else hosts.release)(values.text(key))
 
 
 def _stopped(stop: turn_stops.StopSignal | None) -> bool:

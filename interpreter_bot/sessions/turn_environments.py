@@ -2,6 +2,8 @@
 
 Pictures for the model are decoded and scaled down by that kernel: the bot reads no more than the
 head of a file. A kernel that lies deceives its own model, and nothing else.
+
+Above 300 lines: one protocol of the agent, most of it a few lines a method.
 """
 
 from __future__ import annotations
@@ -81,7 +83,9 @@ class SessionEnvironment:
         held: variable_losses.Variables,
         approval: requests.Approval,
         stop: turn_stops.StopSignal,
+        checkpoint: tuple[str, str],
     ) -> None:
+        """Args: `checkpoint` is the session's key, and what it is called before the first code."""
         self.workspace = workspace
         self._hosts = hosts
         self._lease = lease
@@ -90,6 +94,7 @@ class SessionEnvironment:
         self.approval = approval
         self._was_asked_for_plan = False
         self._stop = stop
+        self._checkpoint = checkpoint
         self.kernel_id = ""
         self.mark: str | None = None
         self.resumed: records.Execution | None = None
@@ -133,6 +138,7 @@ class SessionEnvironment:
             self._events.notice(UNSANDBOXED)
         if self.mark is None:
             # Not earlier: taking a kernel changes the files' owner, which is no change by the code.
+            await self._hosts.note_checkpoint(*self._checkpoint)
             self.mark = await self.workspace.mark()
         self.kernel_id = kernel.id
         hosted_id = execution_runs.new_id()

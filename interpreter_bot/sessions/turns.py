@@ -3,8 +3,7 @@
 start taking a kernel -> attachments into the workspace, described -> the agent's loop, or the
 person's own code -> what changed in the workspace -> links fixed -> recorded
 
-Above 300 lines: the way of one request to its recorded end, in the order in which it is gone, and
-all ways in which a turn can end.
+Above 300 lines: the way of one request to its recorded end, in the order in which it is gone.
 """
 
 from __future__ import annotations
@@ -206,6 +205,7 @@ class _Work:
                     self._request, self._chosen, services.config.sessions.approval
                 ),
                 stop=stop,
+                checkpoint=(key, f"{self._recorder.turn_id}"),
             )
             if self._former is not None:
                 self._memory = await self._former.take_over(

@@ -27,6 +27,7 @@ from interpreter_bot.store import (
     liveness,
     preferences,
     records,
+    session_copies,
     sessions,
     transactions,
     turn_parts,
@@ -151,6 +152,7 @@ class Database:
         self.orphans: tuple[records.Turn, ...] = ()
         self.files = files
         self.sessions = sessions.Sessions(begin)
+        self.session_copies = session_copies.SessionCopies(begin, instance)
         self.turns = turns.Turns(begin, instance)
         self.parts = turn_parts.TurnParts(begin, files)
         self.executions = executions.Executions(begin)

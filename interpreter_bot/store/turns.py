@@ -102,6 +102,11 @@ class Turns:
         async with self._begin.writing() as transaction:
             return (await transaction.execute(end)).rowcount == 1
 
+    async def delete(self, turn_id: int) -> None:
+        """Delete a turn with everything in it. Its usage stays counted."""
+        async with self._begin.writing() as transaction:
+            await transaction.execute(sa.delete(_T).where(_T.c.id == turn_id))
+
     async def get(self, turn_id: int) -> records.Turn | None:
         """Return the turn of that id."""
         async with self._begin.reading() as transaction:

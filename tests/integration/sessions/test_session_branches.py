@@ -1,0 +1,181 @@
+"""Conversations that are copied, taken back by a turn, and mended with recorded cells."""
+
+import asyncio
+import functools
+
+import pytest
+
+from interpreter_bot import errors, settings, values
+from tests.fakes import openai_server
+from tests.integration.sessions.conftest import KEY
+
+pytestmark = pytest.mark.kernel
+
+COPY = values.SessionKey("web", thread="copy")
+
+
+@pytest.fixture
+def opened(opened):
+    """Open conversations whose variables are saved."""
+    return functools.partial(opened, snapshots=settings.Snapshots(enabled=True))
+
+
+async def _until(holds):
+    for _ in range(6000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came")
+
+
+async def _saved(house, key=KEY):
+    """Wait until all that a session has is saved."""
+    pool = house.service._services.hosts.pool
+    kernel = pool.live[values.text(key)].kernel
+    await _until(lambda: kernel.kept_runs == kernel.runs)
+    # Its files are copied then, under the same lock.
+    async with pool.snapshots.lock(await pool.workspace(values.text(key))):
+        return
+
+
+def _printed(reply):
+    return "".join(one.text for one in reply.of("output") if isinstance(one, values.Text))
+
+
+async def _asked(house, key=KEY):
+    return [turn.request for turn in await house.service.queries.history(key) if turn.request]
+
+
+async def test_a_copy_has_variables_files_and_history_and_shares_nothing(opened):
+    script = [openai_server.text("It is 1."), openai_server.text("Still 1.")]
+    async with opened(*script) as house:
+        await house.run(
+            "import os\nx = [1]\nos.makedirs('d')\nopen('d/f', 'w').write('old')\n"
+            "open('hole', 'w').close(); os.truncate('hole', 10**9)"
+        )
+        await house.ask("What is x?")
+        await house.service.rename(KEY, "Numbers")
+        await house.service.branches.fork(KEY, COPY, "u2")
+        show = "print(x, open('d/f').read(), os.stat('hole').st_size)"
+        copied = await house.run(f"x.append(2)\n{show}\nopen('d/f', 'w').write('new')", key=COPY)
+        assert _printed(copied) == "[1, 2] old 1000000000\n"
+        assert copied.of("announcement") == ["Your variables are back."]
+        assert _printed(await house.run(show)) == "[1] old 1000000000\n"
+        assert await _asked(house, COPY) == [
+            *(await _asked(house))[:2],
+            *(await _asked(house, COPY))[2:],
+        ]
+        first = (await house.service.queries.history(COPY))[0]
+        assert first.person == "u2"
+        assert "copy of another" in first.parts[0].text
+        await house.ask("And now?", key=COPY)
+        told = [one.get("content") for one in house.server.requests[-1].messages]
+        assert "What is x?" in told
+        (one,) = await house.service.recent("web", most=1)
+        assert one.title == "Numbers (copy)"
+        with pytest.raises(errors.BotError, match="already"):
+            await house.service.branches.fork(KEY, COPY, "u2")
+        assert _printed(await house.run(show, key=COPY)) == "[1, 2] new 1000000000\n"
+
+
+async def test_the_last_turn_is_taken_back_with_variables_files_and_words(opened):
+    async with opened() as house:
+        await house.run("x = 1\nfor name in 'fh': open(name, 'w').write('old')")
+        await _saved(house)
+        await house.run(
+            "import os\nx = 2\nopen('f', 'w').write('newer')\nos.remove('h')\nos.mkdir('h')\n"
+            "open('h/g', 'w').close()"
+        )
+        assert (await house.service.branches.undo(KEY)).startswith("import os")
+        show = "print(x, open('f').read(), open('h').read(), 'os' in dir())"
+        reply = await house.run(show)
+        assert _printed(reply) == "1 old old False\n"
+        assert reply.of("announcement") == ["Your variables are back."]
+        assert await _asked(house) == [
+            "x = 1\nfor name in 'fh': open(name, 'w').write('old')",
+            show,
+        ]
+        # What was shown was no change, and goes as well; then the very first turn.
+        await house.service.branches.undo(KEY)
+        await house.service.branches.undo(KEY)
+        assert (
+            _printed(await house.run("import os\nprint('x' in dir(), os.listdir())"))
+            == "False []\n"
+        )
+        assert len(await _asked(house)) == 1
+
+
+async def test_without_a_checkpoint_nothing_is_changed_and_that_is_said(opened):
+    snapshots = settings.Snapshots(enabled=True, checkpoints=0)
+    async with opened(snapshots=snapshots) as house:
+        with pytest.raises(errors.BotError, match="nothing in this conversation"):
+            await house.service.branches.undo(KEY)
+        await house.run("x = 1")
+        with pytest.raises(errors.BotError, match="nothing was changed"):
+            await house.service.branches.undo(KEY)
+        assert _printed(await house.run("print(x)")) == "1\n"
+        await house.service.reset(KEY)
+        with pytest.raises(errors.BotError, match="nothing that could be undone"):
+            await house.service.branches.undo(KEY)
+
+
+async def test_a_file_that_is_not_kept_as_it_was_keeps_all_from_going_back(opened):
+    async with opened() as house:
+        await house.run("x = 1\nopen('f', 'w').write('old')")
+        await _saved(house)
+        pool = house.service._services.hosts.pool
+        copies = (await pool.workspace(values.text(KEY))).checkpoints / "copies"
+        for copy in copies.iterdir():
+            copy.unlink()
+        await house.run("x = 2\nopen('f', 'w').write('newer')")
+        with pytest.raises(errors.BotError, match="f was replaced or deleted"):
+            await house.service.branches.undo(KEY)
+        assert _printed(await house.run("print(x, open('f').read())")) == "2 newer\n"
+
+
+async def test_while_something_runs_neither_copy_nor_way_back_is_made(opened):
+    async with opened() as house:
+        begun = asyncio.create_task(
+            house.run("print('on', flush=True)\nimport time\ntime.sleep(60)")
+        )
+        await _until(lambda: house.service.is_busy(KEY))
+        branches = house.service.branches
+        told = await asyncio.gather(
+            branches.undo(KEY), branches.fork(KEY, COPY, "u"), return_exceptions=True
+        )
+        assert ["Something runs" in str(one) for one in told] == [True, True]
+        await house.service.stop(KEY)
+        await begun
+        assert await house.service.queries.history(COPY) == ()
+
+
+async def test_an_edited_message_runs_on_the_state_before_it(opened):
+    async with opened() as house:
+        await house.run("x = [1]", id="1")
+        await _saved(house)
+        await house.run("x.append(2)", id="2")
+        edited = await house.run("x.append(3)\nprint(x)", id="2-1", edits="2")
+        assert _printed(edited) == "[1, 3]\n"
+        # It is not the last any more: it runs on what there is.
+        late = await house.run("print(x)", id="1-1", edits="1")
+        assert _printed(late) == "[1, 3]\n"
+        assert await _asked(house) == ["x = [1]", "x.append(3)\nprint(x)", "print(x)"]
+
+
+async def test_cells_that_made_what_was_not_kept_are_found(opened):
+    async with opened() as house:
+        await house.run("x = 1")
+        with pytest.raises(errors.BotError, match="No variable"):
+            await house.service.branches.lost_cells(KEY)
+        await house.run("gen = (i for i in range(3))")
+        await house.run(
+            "y = 2\nif y:\n    other = iter([].__iter__, 1); gen = (i for i in range(4))"
+        )
+        await house.run("%time gen")
+        await _saved(house)
+        pool = house.service._services.hosts.pool
+        pool.live[values.text(KEY)].kernel.kill_with_reason(values.Ending.STOPPED, "It ended.")
+        await pool.live[values.text(KEY)].provisioner.ended.wait()
+        (cell,) = await house.service.branches.lost_cells(KEY)
+        assert cell.startswith("y = 2")
+        assert _printed(await house.run(f"{cell}\nprint(next(gen), x)")) == "0 1\n"
