@@ -4,15 +4,16 @@ joined."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final, TypeAlias
 
 import cachetools
 import discord
 
-from interpreter_bot import settings, values
+from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.discord import api_errors
 from interpreter_bot.sessions import requests, session_service
 
@@ -28,6 +29,9 @@ _log = logging.getLogger(__name__)
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, object], str], object]
 """Runs a coroutine as a named task."""
 
+_NO_THREAD: Final = "Here I can open no thread for a copy."
+_PRIVATE: Final = "This thread is private, and a copy of it would not be."
+_COPY: Final = "Copy of a conversation"
 _MOST_KNOWN: Final = 10_000
 _LOOK_SECONDS: Final = 0.2
 _WAITS_SECONDS: Final = (0.5, 2.0, 8.0)
@@ -111,6 +115,44 @@ def channel_of(key: values.SessionKey) -> int | None:
 def person(user: Author) -> requests.Person:
     """Return the person behind a Discord user."""
     return requests.Person(str(user.id), user.display_name)
+
+
+@contextlib.asynccontextmanager
+async def thread_for_copy(
+    interaction: discord.Interaction, words: str
+) -> AsyncIterator[discord.Thread]:
+    """Open a thread for a copy of a session, in the same channel; deleted if the block raises.
+
+    Args:
+        interaction: with which a person wants it.
+        words: the message that it hangs on.
+
+    Raises:
+        BotError: none can be opened there, or more people would see it.
+    """
+    channel = interaction.channel
+    if isinstance(channel, discord.Thread) and channel.is_private():
+        raise errors.BotError(_PRIVATE)
+    parent = channel.parent if isinstance(channel, discord.Thread) else channel
+    if not isinstance(parent, discord.TextChannel) or not of_interaction(interaction).is_member:
+        raise errors.BotError(_NO_THREAD)
+    try:
+        message = await parent.send(words, allowed_mentions=discord.AllowedMentions.none())
+    except api_errors.ANY as error:
+        raise errors.BotError(_NO_THREAD) from error
+    made: list[discord.Message | discord.Thread] = [message]
+    try:
+        try:
+            thread = await message.create_thread(name=_COPY)
+        except api_errors.ANY as error:
+            raise errors.BotError(_NO_THREAD) from error
+        made.append(thread)
+        yield thread
+    except BaseException:
+        for one in made:
+            with contextlib.suppress(*api_errors.ANY):
+                await one.delete()
+        raise
 
 
 def _key(channel: object, guild_id: int | None) -> values.SessionKey:

@@ -17,7 +17,7 @@ from interpreter_bot.platforms.discord import (
     message_layout,
     preferences,
 )
-from interpreter_bot.platforms.rendering import usage_and_limits
+from interpreter_bot.platforms.rendering import branch_words, usage_and_limits
 from interpreter_bot.text import quantities
 
 _Interaction = discord.Interaction[Any]
@@ -30,7 +30,8 @@ as long as a conversation lasts.
 • `/py code:` runs code as it is; `/py` alone opens an editor and takes files.
 • On any message: Apps → *Run this message* or *Ask about this message*.
 • Edit your message, and it is run again.
-• `/interpreter` has: reset, files, variables, limits, model, notebook, usage, settings."""
+• `/interpreter` has: reset, undo, fork, again, files, variables, limits, model, notebook, usage, \
+settings."""
 _NO_CONTENT: Final = (
     "🔹 This bot was not given the message-content intent: in channels I read only messages that "
     "mention me or reply to me, commands, and what you choose from Apps."
@@ -146,6 +147,27 @@ class CommandEffects:
         held = await self._service.queries.variables(place.key)
         told = _listed("Variables", usage_and_limits.variables(held))
         await self._handler.tell(interaction, _cut(told))
+
+    async def lost_cells(self, interaction: _Interaction) -> str:
+        """Return the code that made what was not kept."""
+        place = channels_and_threads.of_interaction(interaction)
+        return "\n\n".join(await self._service.branches.lost_cells(place.key))
+
+    async def undo(self, interaction: _Interaction) -> None:
+        """Take the last answer back. Everybody in the channel sees it."""
+        place = channels_and_threads.of_interaction(interaction)
+        told = branch_words.undone(await self._service.branches.undo(place.key))
+        await self._handler.tell(interaction, markdown.plain(told))
+
+    async def fork(self, interaction: _Interaction) -> None:
+        """Copy a session into a new thread of the same channel, whose people see both."""
+        place = channels_and_threads.of_interaction(interaction)
+        person = channels_and_threads.person(interaction.user)
+        opened = channels_and_threads.thread_for_copy(interaction, branch_words.COPY)
+        async with opened as thread:
+            copy = channels_and_threads.of_channel(thread, thread.guild)
+            await self._service.branches.fork(place.key, copy.key, person.id)
+        await self._handler.tell(interaction, f"{branch_words.COPIED} {thread.mention}")
 
     async def notebook(self, interaction: _Interaction) -> None:
         """Send the session as a notebook."""

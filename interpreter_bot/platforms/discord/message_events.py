@@ -267,6 +267,7 @@ class MessageEvents:
             attachments=self._files.of(said.attachments),
             is_code=bool(code),
             id=str(message.id),
+            edits=str(message.id) if message.edited_at else "",
             context=said.context,
         )
 

@@ -79,6 +79,7 @@ def add_commands(
         name="interpreter", description="This conversation's Python, and how I behave"
     )
     _add_session(group, handler, actions)
+    _add_branches(group, handler, actions)
     _add_choosing(group, handler, actions)
     tree.add_command(group)
 
@@ -170,6 +171,30 @@ def _add_session(
     async def help_(interaction: _Interaction) -> None:
         if await handler.begins(interaction):
             await actions.help(interaction)
+
+
+def _add_branches(
+    group: app_commands.Group,
+    handler: interactions.InteractionHandler,
+    actions: command_effects.CommandEffects,
+) -> None:
+    """Add the subcommands that copy the session, take it back or mend it."""
+
+    @group.command(name="again", description="Run the cells again that made what was not kept")
+    async def again(interaction: _Interaction) -> None:
+        if await handler.admits(interaction):
+            code = await actions.lost_cells(interaction)
+            await handler.request(interaction, code, is_code=True)
+
+    @group.command(name="fork", description="Go on in a copy: variables, files and history")
+    async def fork(interaction: _Interaction) -> None:
+        if await handler.begins(interaction, is_public=True):
+            await actions.fork(interaction)
+
+    @group.command(name="undo", description="Go back to before the last answer")
+    async def undo(interaction: _Interaction) -> None:
+        if await handler.begins(interaction, is_public=True):
+            await actions.undo(interaction)
 
 
 def _add_choosing(

@@ -130,6 +130,8 @@ def variables(of: session_variables.HeldVariables) -> list[Fact]:
         facts += [Fact(heading, f"{name} ({why})") for name, why in entries[:_MOST_VARIABLES]]
         if count > _MOST_VARIABLES:
             facts.append(Fact(heading, f"{count - _MOST_VARIABLES:,} more"))
+    if saved.lost:
+        facts.append(Fact("Once that is lost", "“again” runs the cells that made it"))
     return facts
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, get_args
 
-from interpreter_bot import errors, values
-from interpreter_bot.platforms.rendering import usage_and_limits
+from interpreter_bot import cancellation, errors, values
+from interpreter_bot.platforms.rendering import branch_words, usage_and_limits
 from interpreter_bot.platforms.slack import (
+    blocks,
     file_uploads,
     handler_dependencies,
     markdown,
@@ -26,7 +28,10 @@ editor. In a thread: mention me with `py CODE`.
 - `reset` begins anew (`reset files` deletes the files as well) · `stop` ends what runs
 - `files` lists the files, `files NAME` sends one · `notebook` sends it all as a notebook
 - `model` lists the models, `model NAME` takes another · `usage` · `limits`
-- `variables` lists what Python has, and what is saved of it for the next one
+- `variables` lists what Python has, and what is saved of it for the next one; `again` runs the \
+cells again that made what could not be kept
+- `fork` opens a thread with a copy of this: variables, files and history · `undo` goes back to \
+before the last answer
 - `approval never|plan|every` (admins): ask a person before the model's code runs
 - `follow on|off` (admins): answer without a mention in threads of one person
 
@@ -90,6 +95,10 @@ class CommandEffects:
                 await service.reset(key, files=command.argument == "files")
                 kept = "deleted" if command.argument == "files" else "kept"
                 return f"Started anew: variables are gone, files are {kept}."
+            case "fork":
+                return await self._fork(key, place, person)
+            case "undo":
+                return markdown.defused(branch_words.undone(await service.branches.undo(key)))
             case "stop":
                 return "Stopping." if await service.stop(key) else "Nothing is running here."
             case "files" if command.argument:
@@ -119,6 +128,23 @@ class CommandEffects:
             case _:
                 notice = service.model_notice
                 return f"{HELP}\n\n_{markdown.defused(notice)}_" if notice else HELP
+
+    async def _fork(
+        self, key: values.SessionKey, place: posted_messages.Place, person: requests.Person
+    ) -> str:
+        """Copy a session into a new thread of the same channel, whose people see both."""
+        content = {"text": branch_words.COPY, "blocks": [blocks.note(branch_words.COPY)]}
+        root = await posted_messages.post(self._services.api, place, content, "")
+        try:
+            copy = dataclasses.replace(key, thread=root)
+            await self._service.branches.fork(key, copy, person.id)
+        except BaseException:
+            call = self._services.api.call(
+                place.workspace, "chat.delete", channel=place.channel, ts=root
+            )
+            await cancellation.shielded(call)
+            raise
+        return branch_words.COPIED
 
     async def _models(self, key: values.SessionKey) -> str:
         service = self._service

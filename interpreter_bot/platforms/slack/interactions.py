@@ -263,6 +263,10 @@ class Interactions:
             )
             return
         key = values.SessionKey("slack", workspace.team, channel)
+        if command.name == "again":
+            cells = await self._service.branches.lost_cells(key)
+            await self.run_code(workspace, user, channel, "\n\n".join(cells))
+            return
         await self._commands.run(command, key, place, profile, tell=tell)
 
     async def stop(

@@ -221,7 +221,28 @@ class MessageEvents:
             return await self._request(incoming, place, profile)
         thread = await self._read_thread(workspace, message)
         key = message_requests.session_key(workspace, message, is_channels=thread.is_channels)
+        if incoming.command.name == "again":
+            return await self._cells_again(key, place, profile, message.id)
         return functools.partial(self._commands.run, incoming.command, key, place, profile)
+
+    async def _cells_again(
+        self,
+        key: values.SessionKey,
+        place: posted_messages.Place,
+        profile: permissions.Profile,
+        request_id: str,
+    ) -> _Start:
+        """Show that cells are going to run again; return what runs them.
+
+        Raises:
+            BotError: there are none.
+        """
+        code = "\n\n".join(await self._service.branches.lost_cells(key))
+        person = requests.Person(profile.user, profile.name)
+        request = requests.Request(key=key, person=person, text=code, is_code=True, id=request_id)
+        heading = live_messages.heading(profile.name, code)
+        entry = await self._in_flight.open(key, place, request_id, heading=heading)
+        return functools.partial(self._in_flight.answer, entry, request)
 
     async def _request(
         self,

@@ -14,9 +14,11 @@ SWITCH: Final = {"on": True, "off": False}
 
 _COMMANDS: Final = frozenset(
     [
+        "again",
         "approval",
         "files",
         "follow",
+        "fork",
         "help",
         "limits",
         "model",
@@ -24,6 +26,7 @@ _COMMANDS: Final = frozenset(
         "py",
         "reset",
         "stop",
+        "undo",
         "usage",
         "variables",
     ]

@@ -47,6 +47,7 @@ async def build(
         "key": session_key(workspace, message, is_channels=thread.is_channels),
         "person": requests.Person(profile.user, profile.name),
         "id": message.id,
+        "edits": message.ts if message.edited else "",
     }
     if incoming.is_code:
         code = incoming.code

@@ -24,6 +24,9 @@ HELP: Final = (
     ("/usage", "Show what was spent."),
     ("/stop", "Stop what runs; variables are kept."),
     ("/reset", "Start anew with a fresh Python; files are kept."),
+    ("/fork", "Go on in a copy of this conversation: variables, files and history."),
+    ("/undo", "Go back to before the last answer: variables, files and history."),
+    ("/again", "Run the cells again that made variables which could not be kept."),
     ("/notebook", "Download the conversation as a notebook."),
     ("/help", "Show this."),
 )

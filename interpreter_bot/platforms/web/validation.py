@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -37,6 +38,11 @@ def key(thread: object) -> values.SessionKey:
     if not isinstance(thread, str) or _ID.fullmatch(thread) is None:
         raise MalformedError
     return values.SessionKey("web", thread=thread)
+
+
+def new_key() -> values.SessionKey:
+    """Make up the key of a session, as the page does."""
+    return values.SessionKey("web", thread=secrets.token_urlsafe(16))
 
 
 def turn_id(value: object) -> str:

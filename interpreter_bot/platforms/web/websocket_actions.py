@@ -68,6 +68,8 @@ class TabConnection:
             "withdraw": self._withdraw,
             "answer": self._answer,
             "reset": self._reset,
+            "fork": self._fork,
+            "undo": self._undo,
             "delete": self._delete,
             "rename": self._rename,
             "choose": self._choose,
@@ -143,6 +145,8 @@ class TabConnection:
         command = None if is_code else command_panels.read(text)
         if command is not None and command.name == "py":
             is_code, text = True, command.rest
+        elif command is not None and command.name == "again":
+            is_code, text = True, "\n\n".join(await self._service.branches.lost_cells(key))
         elif command is not None:
             await self._obey(tab, message, command)
             _accept(tab, turn_id)
@@ -243,10 +247,8 @@ class TabConnection:
             await self._approve(tab, {**message, "approval": command.rest.lower()})
         elif command.name in command_panels.NAMES:
             await self._show(tab, {**message, "panel": command.name})
-        elif command.name == "stop":
-            await self._stop(tab, message)
-        elif command.name == "reset":
-            await self._reset(tab, message)
+        elif command.name in ("stop", "reset", "fork", "undo"):
+            await self._actions[command.name](tab, message)
         else:
             tab.send(tab_hub.encoded_message("download", {"what": command.name}))
 
@@ -276,6 +278,19 @@ class TabConnection:
         self._hub.forget(key.thread)
         self._hub.tell("reset", {}, thread=key.thread)
         self._hub.is_changed.set()
+
+    async def _fork(self, tab: tab_hub.Tab, message: _Message) -> None:
+        """Copy a session, and let the tab go there."""
+        key, new_key = validation.key(message.get("thread")), validation.new_key()
+        await self._service.branches.fork(key, new_key, validation.PERSON.id)
+        tab.send(tab_hub.encoded_message("forked", {"to": new_key.thread}))
+        self._hub.is_changed.set()
+
+    async def _undo(self, _: tab_hub.Tab, message: _Message) -> None:
+        key = validation.key(message.get("thread"))
+        await self._service.branches.undo(key)
+        self._hub.forget(key.thread)
+        self._hub.tell("reset", {}, thread=key.thread)
 
     async def _delete(self, _: tab_hub.Tab, message: _Message) -> None:
         key = validation.key(message.get("thread"))

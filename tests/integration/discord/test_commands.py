@@ -304,3 +304,24 @@ async def test_works_in_direct_messages(discord_server, connect):
         done = await discord_server.command(alice, direct, "py", {"code": "1"})
         await steps.finished(done)
     assert service.handled[0].key == values.SessionKey("discord", "", str(direct.id))
+
+
+async def test_a_thread_is_copied_into_another_and_its_last_answer_taken_back(
+    discord_server, lab, connect
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect() as service:
+        thread = await steps.ask_in_thread(discord_server, alice, channel)
+        forked = await discord_server.command(alice, thread, "interpreter fork")
+        assert "copy of this conversation" in await steps.finished(forked)
+        [copy] = [m.thread for m in channel.messages.values() if m.thread not in (None, thread)]
+        undone = await discord_server.command(alice, thread, "interpreter undo")
+        assert "Undone" in await steps.finished(undone)
+        again = await discord_server.command(alice, thread, "interpreter again")
+        assert "No variable is missing" in await steps.finished(again)
+        source, target = (
+            values.SessionKey("discord", str(lab.id), str(channel.id), str(one.id))
+            for one in (thread, copy)
+        )
+        assert await service.queries.history(source) == ()
+        assert [turn.request for turn in await service.queries.history(target)] == ["", "hello"]

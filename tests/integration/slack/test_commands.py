@@ -189,3 +189,19 @@ async def test_two_runs_in_one_channel_take_turns(slack, service, app):
         slack.command("U1", "C1", "/py", f"{number}")
     await slack.until(lambda: len(service.ends) == 3)
     await slack.until(lambda: len(posted(slack)) == 3)
+
+
+async def test_a_thread_is_copied_into_another_and_its_last_answer_taken_back(slack, service, app):
+    root = slack.say("U1", "C1", "<@UBOT> hello")
+    await slack.until(lambda: service.ends)
+    slack.say("U1", "C1", "<@UBOT> fork", thread=root)
+    [copy] = await slack.until(
+        lambda: [m for m in posted(slack) if "thread_ts" not in m and "copy" in m["text"]]
+    )
+    slack.say("U1", "C1", "<@UBOT> undo", thread=root)
+    await slack.until(lambda: [m for m in posted(slack) if "Undone" in m["text"]])
+    source, target = (values.SessionKey("slack", "T1", "C1", ts) for ts in (root, copy["ts"]))
+    assert await service.queries.history(source) == ()
+    assert [turn.request for turn in await service.queries.history(target)] == ["", "hello"]
+    slack.say("U1", "C1", "<@UBOT> again", thread=root)
+    await slack.until(lambda: "No variable is missing" in str(slack.world.ephemerals))

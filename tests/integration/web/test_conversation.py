@@ -3,6 +3,7 @@
 import asyncio
 
 from interpreter_bot import values
+from tests.fakes import conversations
 from tests.integration.web import visits
 
 LAST = "[...document.querySelectorAll('.turn')].at(-1)"
@@ -140,3 +141,27 @@ async def test_an_answer_given_in_another_tab_is_shown_but_no_secret(serving_fak
         await page.until(f"{visits.ENDED} === 1")
         assert await page.text(".answered") == "Name: Ada\nKey: "
         assert "hunter2" not in await page.value("document.body.innerText")
+
+
+async def test_a_conversation_goes_on_in_a_copy_and_takes_its_last_answer_back(
+    serving_fake, browsing
+):
+    script = {"hello": conversations.echo, "more": conversations.echo}
+    async with serving_fake(script) as (bot, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "hello")
+        await visits.answered(page)
+        source = await page.value("location.hash")
+        await visits.say(page, "/fork")
+        await page.until(f"location.hash !== '{source}' && document.querySelector('.turn')")
+        assert "a copy of another one" in await page.text("#turns")
+        assert "echo: hello" in await page.text("#turns")
+        await visits.say(page, "more")
+        await page.until("document.body.innerText.includes('echo: more')")
+        await visits.say(page, "/undo")
+        await page.until("!document.body.innerText.includes('echo: more')")
+        assert "echo: hello" in await page.text("#turns")
+        await visits.say(page, "/again")
+        await page.until("document.body.innerText.includes('No variable is missing')")
+        asked = [request.key.thread for request in bot.requests]
+        assert asked == [source.removeprefix("#"), (await page.value("location.hash"))[1:]]

@@ -3,7 +3,7 @@
 import { Composer } from "./composer.js";
 import { Connection } from "./connection.js";
 import { Conversation, FIRST_TURNS } from "./conversation.js";
-import { askedToReset, closePanel } from "./dialogs.js";
+import { askedToReset, closePanel, confirmed } from "./dialogs.js";
 import { $, address, download, el, icon, madeUp, plain } from "./dom.js";
 import { showPanel } from "./panels.js";
 import { Sidebar } from "./sidebar.js";
@@ -14,7 +14,7 @@ const ID = /^[A-Za-z0-9_-]{16,64}$/;
 const ELSEWHERE_MILLISECONDS = 2000;
 const TWICE_MILLISECONDS = 2000;
 const OFFLINE = "There is no connection right now.";
-const COMMANDS = new Set(["files", "variables", "limits", "model", "approval", "usage", "stop", "reset", "notebook", "help"]);
+const COMMANDS = new Set(["files", "variables", "limits", "model", "approval", "usage", "stop", "reset", "fork", "undo", "again", "notebook", "help"]);
 const pending = new Map();
 let about = null;
 let thread = "";
@@ -163,6 +163,9 @@ const hear = {
     conversation.open(thread);
     watch();
   },
+  forked({ to }) {
+    go(to);
+  },
   deleted() {
     composer.forget();
     history.replaceState(null, "", "/");
@@ -217,6 +220,11 @@ async function reset() {
   if (wanted) say({ do: "reset", ...wanted });
 }
 
+async function undo() {
+  const told = "Variables, files and what was said become what they were before the last question.";
+  if (await confirmed("Undo the last answer?", told, { action: "Undo" })) say({ do: "undo" });
+}
+
 function menuOf(entries) {
   const close = () => ($("more").open = false);
   $("more").querySelector("summary").append(icon("more"));
@@ -254,6 +262,9 @@ $("earlier").firstElementChild.addEventListener("click", () => {
 $("walls").textContent = "Code runs without a sandbox: it can read and change whatever the bot can.";
 menuOf([
   ["Download as notebook", saveNotebook],
+  ["Fork conversation", () => say({ do: "fork" })],
+  ["Undo last answer…", undo],
+  ["Run lost cells again", () => send({ text: "/again", files: [], is_code: false })],
   ["Model", () => say({ do: "show", panel: "model" })],
   ["Approval", () => say({ do: "show", panel: "approval" })],
   ["Variables", () => say({ do: "show", panel: "variables" })],

@@ -61,9 +61,10 @@ def test_variables_are_listed_with_those_that_could_not_be_saved():
         ("Saved", "1,200 on 15 January at 08:00 UTC", ""),
         ("Not saved", "g0 (a generator)", ""),
     ]
-    assert facts[-2:] == [
+    assert facts[-3:] == [
         ("Not saved", "280 more", ""),
         ("Saved in part, without", "d (a lock)", ""),
+        ("Once that is lost", "“again” runs the cells that made it", ""),
     ]
     nothing = usage_and_limits.variables(session_variables.HeldVariables())
     assert [fact.value for fact in nothing] == ["nothing", "nothing"]
