@@ -1,5 +1,6 @@
 """What every test may rely on."""
 
+import asyncio
 import functools
 import os
 import pathlib
@@ -11,6 +12,10 @@ import pytest
 from interpreter_bot import settings
 from interpreter_bot.kernels.provisioning import cgroup_files, subordinate_ids
 from tests import browsers, unprivileged
+
+# pytest-asyncio looks for the loop that is set, which makes one where none ever was. Nobody closes
+# that, and whichever test runs when it is collected would fail for it.
+asyncio.set_event_loop(None)
 
 if os.environ.get(unprivileged.GRANTED):
     # As the command line does first of all: later there are threads.
