@@ -6,24 +6,16 @@ import asyncio
 import contextlib
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import openai
 import pydantic
 
 from interpreter_bot import errors, settings
 from interpreter_bot.agent import model_errors, ports
-from interpreter_bot.agent.llms import (
-    chat_completions,
-    code_block_llm,
-    model_discovery,
-    picture_support,
-    responses_api,
-    retries,
-    tool_support,
-)
+from interpreter_bot.agent.llms import model_discovery, picture_support, retries
 
-_OWN_SILENCE_SECONDS: Final = 1200.0
+if TYPE_CHECKING:
+    import openai
 
 
 class _Client(Protocol):
@@ -79,6 +71,8 @@ class Catalogue:
         For all else that runs, even that is a stand-still of tenths of a second; so it is done
         before people are served.
         """
+        if self._models:
+            await asyncio.to_thread(importlib.import_module, model_discovery.CLIENTS)
         if any(one.protocol == "anthropic" for one in self._models.values()):
             await asyncio.to_thread(importlib.import_module, model_discovery.MESSAGES)
 
@@ -135,71 +129,31 @@ class Catalogue:
         server = self._servers.get(model.title)
         if model.protocol == "anthropic":
             return self._messages(model)
+        from interpreter_bot.agent.llms import openai_clients
+
         if server is None:
-            return _speaking(self._opened(model), model)
+            client = openai_clients.client(model.base_url, self._key(model), self._patience)
+            return openai_clients.llm(self._kept(client), model)
 
         def connected(address: retries.ServerAddress) -> ports.Llm:
-            return _speaking(self._connected(address), model)
+            client = openai_clients.local_client(address, self._patience)
+            return openai_clients.llm(self._kept(client), model)
 
         return retries.StartingServerLlm(server, connected)
 
-    def _opened(self, model: settings.Model) -> openai.AsyncOpenAI:
-        client = openai.AsyncOpenAI(
-            # Local servers need no key, but the SDK does.
-            api_key=self._key(model) or "none",
-            base_url=model.base_url,
-            max_retries=0,
-            timeout=self._timeout(),
-        )
+    def _kept(self, client: openai.AsyncOpenAI) -> openai.AsyncOpenAI:
+        """Note what is to be closed."""
         self._clients.append(client)
         return client
 
     def _messages(self, model: settings.Model) -> ports.Llm:
-        from interpreter_bot.agent.llms import anthropic_messages
+        from interpreter_bot.agent.llms import anthropic_messages, openai_clients
 
-        client = anthropic_messages.client(model.base_url, self._key(model), self._timeout())
+        timeout = openai_clients.timeout(self._patience)
+        client = anthropic_messages.client(model.base_url, self._key(model), timeout)
         self._clients.append(client)
         return anthropic_messages.MessagesLlm(client, model)
 
     def _key(self, model: settings.Model) -> str:
         key = self._keys.get(model.api_key_variable)
         return key.get_secret_value() if key else ""
-
-    def _timeout(self) -> openai.Timeout:
-        return openai.Timeout(
-            self._patience.silence_seconds, connect=self._patience.connect_seconds
-        )
-
-    def _connected(self, address: retries.ServerAddress) -> openai.AsyncOpenAI:
-        """Open a connection to a server started by the bot on this machine."""
-        # Its prompts are processed slowly and one after the other, and its end is noticed at once.
-        seconds = max(self._patience.silence_seconds, _OWN_SILENCE_SECONDS)
-        timeout = openai.Timeout(seconds, connect=self._patience.connect_seconds)
-        client = openai.AsyncOpenAI(
-            api_key=address.api_key,
-            base_url=address.base_url,
-            max_retries=0,
-            timeout=timeout,
-            # It closes idle connections, often at the moment they are used again.
-            default_headers={"Connection": "close"},
-            # The proxy that the environment may name is for other machines.
-            http_client=openai.DefaultAsyncHttpx2Client(timeout=timeout, trust_env=False),
-        )
-        self._clients.append(client)
-        return client
-
-
-def _speaking(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:
-    match model.protocol:
-        case "chat":
-            return chat_completions.ChatCompletionsLlm(client, model)
-        case "responses":
-            return responses_api.ResponsesLlm(client, model)
-        case "fenced":
-            return code_block_llm.FencedLlm(
-                chat_completions.ChatCompletionsLlm(client, model), is_small=model.is_small
-            )
-        case _:
-            with_tools = chat_completions.ChatCompletionsLlm(client, model)
-            without = code_block_llm.FencedLlm(with_tools, is_small=model.is_small)
-            return tool_support.AdaptiveLlm(with_tools, without, is_small=model.is_small)

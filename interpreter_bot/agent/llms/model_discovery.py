@@ -9,8 +9,6 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-import openai
-
 from interpreter_bot import settings
 from interpreter_bot.agent import model_errors
 
@@ -24,8 +22,9 @@ _ANTHROPICS_KEY: Final = "ANTHROPIC_API_KEY"
 _ANTHROPICS_URL: Final = "ANTHROPIC_BASE_URL"
 _ANTHROPICS_NAME: Final = "ANTHROPIC_MODEL"
 _ANTHROPICS_DEFAULT: Final = "claude-sonnet-5"
+CLIENTS: Final = "interpreter_bot.agent.llms.openai_clients"
 MESSAGES: Final = "interpreter_bot.agent.llms.anthropic_messages"
-"""The module that is imported only where a model needs it."""
+"""The modules that are imported only where a model needs them."""
 NO_SDK: Final = (
     "Models over Anthropic's protocol need the extra `anthropic`: "
     "pip install 'interpreter-bot[anthropic]'."
@@ -97,12 +96,8 @@ async def _openais(environment: Mapping[str, str]) -> tuple[settings.Model, ...]
 
 
 async def _listed(url: str, key: str) -> list[str]:
-    client = openai.AsyncOpenAI(
-        base_url=url, api_key=key or "none", timeout=_SECONDS, max_retries=0
-    )
-    async with client:
-        try:
-            return [model.id async for model in client.models.list()][:_MOST]
-        except openai.OpenAIError as error:
-            _log.warning("the server of %s does not list its models: %s", _URL, error)
-            return []
+    # Takes long, and must not be done by the event loop.
+    await asyncio.to_thread(importlib.import_module, CLIENTS)
+    from interpreter_bot.agent.llms import openai_clients
+
+    return (await openai_clients.listed(url, key, seconds=_SECONDS))[:_MOST]

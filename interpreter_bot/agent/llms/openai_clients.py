@@ -1,0 +1,94 @@
+"""Models over OpenAI's protocols: connections to their servers, and which protocol each speaks.
+
+Imported only where a model needs it: its SDK takes most of a second.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import openai
+
+from interpreter_bot import settings
+from interpreter_bot.agent import ports
+from interpreter_bot.agent.llms import (
+    chat_completions,
+    code_block_llm,
+    responses_api,
+    retries,
+    tool_support,
+)
+
+_log = logging.getLogger(__name__)
+
+_OWN_SILENCE_SECONDS: Final = 1200.0
+
+
+def timeout(patience: settings.Patience) -> openai.Timeout:
+    """Return how long a server is waited for."""
+    return openai.Timeout(patience.silence_seconds, connect=patience.connect_seconds)
+
+
+def client(base_url: str, api_key: str, patience: settings.Patience) -> openai.AsyncOpenAI:
+    """Open a connection pool.
+
+    Args:
+        base_url: of the server.
+        api_key: empty where the server wants none.
+        patience: how long it is waited for.
+    """
+    return openai.AsyncOpenAI(
+        # Local servers need no key, but the SDK does.
+        api_key=api_key or "none",
+        base_url=base_url,
+        max_retries=0,
+        timeout=timeout(patience),
+    )
+
+
+def local_client(address: retries.ServerAddress, patience: settings.Patience) -> openai.AsyncOpenAI:
+    """Open a connection to a server started by the bot on this machine."""
+    # Its prompts are processed slowly and one after the other, and its end is noticed at once.
+    seconds = max(patience.silence_seconds, _OWN_SILENCE_SECONDS)
+    waits = openai.Timeout(seconds, connect=patience.connect_seconds)
+    return openai.AsyncOpenAI(
+        api_key=address.api_key,
+        base_url=address.base_url,
+        max_retries=0,
+        timeout=waits,
+        # It closes idle connections, often at the moment they are used again.
+        default_headers={"Connection": "close"},
+        # The proxy that the environment may name is for other machines.
+        http_client=openai.DefaultAsyncHttpx2Client(timeout=waits, trust_env=False),
+    )
+
+
+async def listed(base_url: str, api_key: str, *, seconds: float) -> list[str]:
+    """Ask a server for the names of its models; none if it does not answer."""
+    asking = openai.AsyncOpenAI(
+        base_url=base_url, api_key=api_key or "none", timeout=seconds, max_retries=0
+    )
+    async with asking:
+        try:
+            return [model.id async for model in asking.models.list()]
+        except openai.OpenAIError as error:
+            _log.warning("the server of OPENAI_BASE_URL does not list its models: %s", error)
+            return []
+
+
+def llm(client: openai.AsyncOpenAI, model: settings.Model) -> ports.Llm:
+    """Return a model that speaks the protocol of its settings."""
+    match model.protocol:
+        case "chat":
+            return chat_completions.ChatCompletionsLlm(client, model)
+        case "responses":
+            return responses_api.ResponsesLlm(client, model)
+        case "fenced":
+            return code_block_llm.FencedLlm(
+                chat_completions.ChatCompletionsLlm(client, model), is_small=model.is_small
+            )
+        case _:
+            with_tools = chat_completions.ChatCompletionsLlm(client, model)
+            without = code_block_llm.FencedLlm(with_tools, is_small=model.is_small)
+            return tool_support.AdaptiveLlm(with_tools, without, is_small=model.is_small)
