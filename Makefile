@@ -31,9 +31,17 @@ $(STAMP): requirements.lock pyproject.toml
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "'$(PYTHON)' cannot make virtual environments; install its venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements.lock
+	@# Halves of it at the same time, because pip uses one processor; and so does its compiling.
+	@awk '/^[^ #]/ {n++} {print > ("$(VENV)/locked-" n % 2)}' requirements.lock
+	@$(MAKE) --no-print-directory -j2 $(VENV)/installed-0 $(VENV)/installed-1
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@# What cannot be compiled is a template, or of another Python.
+	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true
 	@touch $@
+
+.PHONY: $(VENV)/installed-0 $(VENV)/installed-1
+$(VENV)/installed-0 $(VENV)/installed-1: $(VENV)/installed-%:
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes --no-deps --only-binary :all: -r $(VENV)/locked-$*
 
 run: setup ## Be the bot: the web page, and every platform that is set up
 	$(BIN)/interpreter-bot run
