@@ -3,7 +3,6 @@
 import asyncio
 import decimal
 import json
-import time
 
 import pytest
 
@@ -269,9 +268,10 @@ async def test_cancelling_passes_through_and_leaves_a_whole_transcript():
     assert outcome.text == "Again."
 
 
+@pytest.mark.looptime
 async def test_time_over_ends_the_turn_even_in_the_middle_of_code():
     replies = [server.code("sleep()")]
-    async with scripts.stage(replies, ([], None), turn={"seconds": 1.5}) as stage:
+    async with scripts.stage(replies, ([], None), turn={"seconds": 30}) as stage:
         outcome = await stage.run()
     assert outcome.ending is OutcomeKind.OUT_OF_BUDGET
     assert stage.environment.interrupted == 1
@@ -297,13 +297,12 @@ async def test_cut_answer_is_gone_on_with(protocol):
     assert stage.observer.said == "It is 42."
 
 
+@pytest.mark.looptime
 @PROTOCOLS
 @pytest.mark.parametrize("fault", ["cut", "eof", "garbage", "error", "stall", "shapes"])
 async def test_answers_cut_again_and_again_end_with_what_was_said(protocol, fault):
     replies = [server.text(word, fault=fault) for word in ("a", "b", "c")]
-    async with scripts.stage(
-        replies, protocol=protocol, patience={"silence_seconds": 0.5}
-    ) as stage:
+    async with scripts.stage(replies, protocol=protocol) as stage:
         outcome = await stage.run()
     assert (outcome.ending, outcome.text) == (OutcomeKind.CUT, "abc")
     assert outcome.sentence == "The language model's answer was cut off by a lost connection."
@@ -376,6 +375,7 @@ async def test_refused_requests_end_with_their_sentence(reply, failure):
     assert stage.waits == []
 
 
+@pytest.mark.looptime
 @PROTOCOLS
 @pytest.mark.parametrize(
     ("reply", "failure"),
@@ -389,7 +389,7 @@ async def test_refused_requests_end_with_their_sentence(reply, failure):
     ],
 )
 async def test_passing_failures_are_retried_and_then_said(protocol, reply, failure):
-    patience = {"retries": 2, "silence_seconds": 0.5}
+    patience = {"retries": 2}
     async with scripts.stage([reply] * 3, patience=patience, protocol=protocol) as stage:
         outcome = await stage.run()
     assert (outcome.ending, outcome.sentence) == (OutcomeKind.UNREACHABLE, failure.__doc__)
@@ -628,10 +628,8 @@ async def test_fifty_turns_at_once_are_not_mixed_up():
             mine.observer = scripts.Watcher()
             return (await mine.run()).text
 
-        started = time.monotonic()
         texts = await asyncio.gather(*map(one, range(50)))
     assert texts == [f"done {number}" for number in range(50)]
-    assert time.monotonic() - started < 10
 
 
 async def test_a_store_that_fails_ends_the_turn_without_asking_the_model_again():
