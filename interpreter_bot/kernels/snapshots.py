@@ -43,6 +43,7 @@ _KEY_FILE: Final = "snapshot-key"
 _IDLE_SECONDS: Final = 30.0
 # After code, where saving is cheap: what comes at once would only interrupt it.
 _PAUSE_SECONDS: Final = 1.0
+_BUSY_PER_CORE: Final = 2
 # What a kernel may take in all, in relation to the time for writing: it reads back what it wrote.
 _LONGEST: Final = 3
 _LATE_SECONDS: Final = 5.0
@@ -64,6 +65,7 @@ class Snapshots:
 
     Attributes:
         generations: what lies on disk, and which of it counts.
+        busy_count: in how many kernels code runs now, as their watchdog says.
     """
 
     def __init__(self, config: settings.Settings, key: bytes) -> None:
@@ -71,6 +73,7 @@ class Snapshots:
         self._idle_seconds = config.kernels.freeze_seconds or _IDLE_SECONDS
         self._is_used = bool(key)
         self.generations = snapshot_generations.Generations(config.snapshots, key)
+        self.busy_count = 0
         self._saving: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(os.cpu_count() or 1)
         # Of each workspace: what is deleted there, and which generation counts, change together.
@@ -112,6 +115,8 @@ class Snapshots:
         limits = self._config
         return (
             limits.checkpoints > 0
+            # Else code that people wait for would share the cores with this.
+            and self.busy_count <= _BUSY_PER_CORE * (os.cpu_count() or 1)
             and launched.kernel.saving_seconds <= limits.checkpoint_seconds
             and (launched.provisioner.usage().counted_bytes() or 0) <= limits.checkpoint_bytes
         )

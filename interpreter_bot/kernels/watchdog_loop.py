@@ -98,6 +98,7 @@ async def watch(
                 await asyncio.sleep(session_monitors.TICK_SECONDS)
                 awake = {key: one for key, one in live.items() if not one.kernel.is_frozen}
                 person_shares.weigh(awake.values())
+                saved.busy_count = sum(one.kernel.is_busy for one in awake.values())
                 for key in watched.keys() - live.keys():
                     watched[key].tick(is_wanted=False)
                 # Frozen ones rarely, and not all in the same tick.
@@ -118,8 +119,7 @@ async def watch(
                     await memory_reserve.end_hoarders_of_locks(everyone)
                 if _resident_bytes() > limits.bot_memory_bytes:
                     await _kill_largest_writer(everyone)
-                is_full = _is_full(directory, limits)
-                if is_full:
+                if is_full := _is_full(directory, limits):
                     await _kill_largest_disk_user(everyone)
                 if is_full and not was_full:
                     _log.error("the disk of %s is nearly full", directory)

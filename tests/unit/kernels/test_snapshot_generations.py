@@ -9,7 +9,12 @@ import os
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.kernels import snapshot_expiry, snapshot_generations, snapshots
+from interpreter_bot.kernels import (
+    checkpoints,
+    snapshot_expiry,
+    snapshot_generations,
+    snapshots,
+)
 from interpreter_bot.kernels.files import safe_open, workspaces
 
 MANIFEST = {
@@ -144,3 +149,46 @@ async def test_what_was_saved_goes_where_none_are_taken_any_more(tmp_path, opene
     await snapshot_expiry.expire(await opened(enabled=False), await files.existing(), list)
     assert _left(own) == []
     assert not (own.variables.parent / "snapshot").exists()
+
+
+async def test_a_copy_is_signed_for_its_own_session_and_holds_only_what_was_signed(
+    generations, tmp_path
+):
+    files = workspaces.Workspaces(tmp_path / "more", settings.Limits())
+    source, copy, late = [await files.of(name) for name in ("source", "copy", "late")]
+    digest = "0" * 64
+    for name in (digest, "1" * 64):
+        (source.variables / "blobs").mkdir(exist_ok=True)
+        (source.variables / "blobs" / name).write_bytes(b"x")
+    _write(source, 5, MANIFEST | {"blobs": {digest: 1}})
+    (source.variables / "5" / "link").symlink_to("/etc/passwd")
+    _adopt(generations, source, 5, {0})
+    generations.copy(source, copy, reserve_bytes=0)
+    assert generations.find(copy).summary == generations.find(source).summary
+    assert [one.name for one in (copy.variables / "5").iterdir()] == ["manifest.json"]
+    assert [one.name for one in (copy.variables / "blobs").iterdir()] == [digest]
+    # What is signed for one counts in no other, and no state that nobody signed is copied.
+    pointer = snapshot_generations.read_pointer(source)
+    assert generations.find(copy, pointer) is None
+    (source.variables / "5" / "manifest.json").write_text(json.dumps(MANIFEST))
+    generations.copy(source, late, reserve_bytes=0)
+    assert generations.find(late) is None
+
+
+async def test_what_a_checkpoint_needs_stays_until_there_are_too_many(generations, workspace):
+    for number in range(1, 8):
+        _write(workspace, number)
+        _adopt(generations, workspace, number, set(range(number)))
+        pointer = snapshot_generations.read_pointer(workspace)
+        checkpoints.write(workspace, f"{number}", pointer=pointer, most=3)
+        generations.prune(workspace)
+    assert _left(workspace) == ["5", "6", "7"]
+    generations.go_back(workspace, checkpoints.read(workspace, "5").pointer)
+    checkpoints.remove_since(workspace, "5")
+    generations.prune(workspace)
+    assert (generations.find(workspace).number, _left(workspace)) == (5, ["5"])
+    with pytest.raises(errors.KernelError):
+        checkpoints.read(workspace, "6")
+    generations.go_back(workspace, "")
+    generations.prune(workspace)
+    assert _left(workspace) == []
