@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -11,6 +12,8 @@ from interpreter_bot import errors, values
 from interpreter_bot.platforms.rendering import usage_and_limits
 from interpreter_bot.platforms.web import event_json, validation
 from interpreter_bot.sessions import approval_policy, requests, session_service
+
+_log = logging.getLogger(__name__)
 
 _COMMAND: Final = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\Z", re.DOTALL)
 
@@ -110,7 +113,8 @@ async def panel(
                 "is_sandboxed": service.queries.is_sandboxed,
             }
         case "variables":
-            return {"rows": usage_and_limits.variables(await service.queries.variables(key))}
+            rows = usage_and_limits.variables(await service.queries.variables(key))
+            return {"rows": rows, "lost_cells": await _lost_cells(service, key)}
         case "model":
             return {"models": service.queries.models, "model": await service.queries.model(key)}
         case "approval":
@@ -124,6 +128,15 @@ async def panel(
         case "help":
             return {"rows": HELP}
     raise errors.BotError("There is nothing of that name to show.")
+
+
+async def _lost_cells(service: session_service.SessionService, key: values.SessionKey) -> int:
+    """Count the cells that made what was not kept."""
+    try:
+        return len(await service.branches.lost_cells(key))
+    except errors.BotError as error:
+        _log.debug("no cells to run again: %s", error)
+        return 0
 
 
 async def files(

@@ -165,3 +165,19 @@ async def test_a_conversation_goes_on_in_a_copy_and_takes_its_last_answer_back(
         await page.until("document.body.innerText.includes('No variable is missing')")
         asked = [request.key.thread for request in bot.requests]
         assert asked == [source.removeprefix("#"), (await page.value("location.hash"))[1:]]
+
+
+async def test_what_was_lost_can_be_made_again_from_the_panel_of_variables(serving_fake, browsing):
+    async with serving_fake() as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await page.value(
+            "import('/panels.js').then(panels => panels.showPanel("
+            "{panel: 'variables', rows: [['Saved', 'nothing']], lost_cells: 2},"
+            " {runAgain: () => document.title = 'ran'}))"
+        )
+        assert "Run again: 2 cells" in await page.text("#panel-body")
+        await page.click("#panel-body button")
+        assert await page.value("[document.title, document.getElementById('panel').open]") == [
+            "ran",
+            False,
+        ]

@@ -172,7 +172,7 @@ const hear = {
     arrive();
   },
   panel(message) {
-    showPanel(message, { thread, say });
+    showPanel(message, { thread, say, runAgain });
   },
   download({ what, name }) {
     if (what === "notebook") saveNotebook();
@@ -220,6 +220,10 @@ async function reset() {
   if (wanted) say({ do: "reset", ...wanted });
 }
 
+function runAgain() {
+  send({ text: "/again", files: [], is_code: false });
+}
+
 async function undo() {
   const told = "Variables, files and what was said become what they were before the last question.";
   if (await confirmed("Undo the last answer?", told, { action: "Undo" })) say({ do: "undo" });
@@ -264,7 +268,7 @@ menuOf([
   ["Download as notebook", saveNotebook],
   ["Fork conversation", () => say({ do: "fork" })],
   ["Undo last answer…", undo],
-  ["Run lost cells again", () => send({ text: "/again", files: [], is_code: false })],
+  ["Run lost cells again", runAgain],
   ["Model", () => say({ do: "show", panel: "model" })],
   ["Approval", () => say({ do: "show", panel: "approval" })],
   ["Variables", () => say({ do: "show", panel: "variables" })],

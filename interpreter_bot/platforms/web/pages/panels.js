@@ -4,8 +4,8 @@ import { count, el, plain, size } from "./dom.js";
 import { closePanel, openPanel } from "./dialogs.js";
 import { fileCard } from "./files.js";
 
-export function showPanel(shown, { thread, say }) {
-  DRAWERS[shown.panel]?.(shown, { thread, say });
+export function showPanel(shown, actions) {
+  DRAWERS[shown.panel]?.(shown, actions);
 }
 
 function rows(pairs) {
@@ -51,8 +51,10 @@ const DRAWERS = {
     openPanel("Approval", el("fieldset", {}, el("legend", { class: "muted" }, "Are you asked before the model's code runs?"), choices), ...[more].filter(Boolean));
   },
 
-  variables({ rows: all }) {
-    openPanel("Variables", rows(all));
+  variables({ rows: all, lost_cells: cells }, { runAgain }) {
+    const again = () => (closePanel(), runAgain());
+    const more = cells ? [el("button", { type: "button", class: "quiet", onclick: again }, `Run again: ${count(cells, "cell", "cells")}`)] : [];
+    openPanel("Variables", rows(all), ...more);
   },
 
   usage({ rows: all }) {
