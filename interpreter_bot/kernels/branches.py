@@ -123,12 +123,13 @@ class Branches:
             snapshot = await work(saved.generations.find, workspace, checkpoint.pointer)
             if snapshot is None:
                 raise errors.KernelError(_GONE)
-        await work(checkpoints.plan, workspace, checkpoint)
+        limits = self._pool.settings.limits
+        await work(checkpoints.plan, workspace, checkpoint, limits)
 
         def change() -> None:
             # Once more: code may have gone on in the background until its kernel was closed.
-            wanted = checkpoints.plan(workspace, checkpoint)
-            checkpoints.carry_out(wanted, workspace, self._pool.settings.limits)
+            wanted = checkpoints.plan(workspace, checkpoint, limits)
+            checkpoints.carry_out(wanted, workspace, limits)
             saved.generations.go_back(workspace, checkpoint.pointer)
             checkpoints.remove_since(workspace, name)
 

@@ -32,6 +32,7 @@ _COPIES: Final = "copies"
 _MOST_FILES: Final = 2000
 _NAME: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
 _GONE: Final = "What was there before that is not kept, so nothing was changed."
+_FULL: Final = "The disk of the machine is nearly full, so nothing was changed."
 _REPLACED: Final = (
     "{name} was replaced or deleted since, and is not kept as it was, so nothing was changed."
 )
@@ -198,11 +199,14 @@ def _keep(
         os.close(file)
 
 
-def plan(workspace: workspaces.Workspace, checkpoint: Checkpoint) -> Return:
+def plan(
+    workspace: workspaces.Workspace, checkpoint: Checkpoint, limits: settings.Limits
+) -> Return:
     """Find out what is to be done to go back; nothing is changed.
 
     Raises:
         KernelError: it cannot be done.
+        WorkspaceFullError: the disk is nearly full.
         OSError: the operating system refuses.
     """
     found = _scanned(workspace)
@@ -219,6 +223,10 @@ def plan(workspace: workspaces.Workspace, checkpoint: Checkpoint) -> Return:
             if (copy := _copy_name(one)) not in kept:
                 raise errors.KernelError(_REPLACED.format(name=name))
             missing[directory_contents.fs_name(name)] = copy
+    disk = os.statvfs(workspace.directory)
+    held = sum(checkpoint.files[name][1] for name in checkpoint.files.keys() - same)
+    if missing and disk.f_bavail * disk.f_frsize - held < limits.disk_reserve_bytes:
+        raise errors.WorkspaceFullError(_FULL)
     doomed = tuple(one.path for name, one in present.items() if name not in same)
     return Return(doomed, missing)
 
@@ -251,7 +259,8 @@ def carry_out(wanted: Return, workspace: workspaces.Workspace, limits: settings.
                         root,
                         path,
                         most_bytes=limits.workspace_bytes,
-                        reserve_bytes=limits.disk_reserve_bytes,
+                        # That there is room was found out before anything was deleted.
+                        reserve_bytes=0,
                     )
                 finally:
                     os.close(file)

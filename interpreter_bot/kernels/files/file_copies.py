@@ -17,6 +17,8 @@ from interpreter_bot import errors
 from interpreter_bot.kernels.files import directory_contents, safe_open
 
 _CLONE: Final = 0x40049409  # FICLONE of ioctl_ficlonerange(2)
+# A copy alone never brings the disk so far that running code is stopped.
+_RESERVES: Final = 2
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 _FULL: Final = "The disk of the machine is nearly full."
 _TOO_LARGE: Final = "The files are larger than what may be copied."
@@ -37,7 +39,7 @@ def copy_files(
         target: descriptor of the other one, which no code uses now.
         entries: the files, as scanned in `source`.
         most_bytes: that they may take of the disk together.
-        reserve_bytes: of the disk, which must stay free.
+        reserve_bytes: of the disk; twice as much must stay free.
 
     Raises:
         WorkspaceFullError: they take more, or the disk is nearly full.
@@ -76,7 +78,7 @@ def copy_file(file: int, target: int, path: bytes, *, most_bytes: int, reserve_b
     disk = os.fstatvfs(target)
     if held > most_bytes:
         raise errors.WorkspaceFullError(_TOO_LARGE)
-    if disk.f_bavail * disk.f_frsize - held < reserve_bytes:
+    if disk.f_bavail * disk.f_frsize - held < _RESERVES * reserve_bytes:
         raise errors.WorkspaceFullError(_FULL)
     owner = os.fstat(target)
     folder, name = os.path.split(path)
