@@ -258,7 +258,8 @@ class HostServer:
 
     async def _go_back(self, request: web.Request) -> web.Response:
         said = await request.json()
-        return _json(await self._host.go_back(str(said["key"]), str(said["checkpoint"])))
+        key, name, is_whole = str(said["key"]), str(said["checkpoint"]), said["is_whole"] is True
+        return _json(await self._host.go_back(key, name, is_whole=is_whole))
 
     async def _stop(self, request: web.Request) -> web.Response:
         said = await request.json()

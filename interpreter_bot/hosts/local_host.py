@@ -165,9 +165,11 @@ class LocalHost:
         """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
         await self._branches.note_checkpoint(key, name)
 
-    async def go_back(self, key: str, name: str) -> session_variables.SavedVariables | None:
+    async def go_back(
+        self, key: str, name: str, *, is_whole: bool = False
+    ) -> session_variables.SavedVariables | None:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
-        return await self._branches.go_back(key, name)
+        return await self._branches.go_back(key, name, is_whole=is_whole)
 
     async def listen(self, told: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels; see `ports.Hosts.listen`."""

@@ -307,8 +307,15 @@ class Hosts(Protocol):
             name: for `go_back`, of at most 64 letters and digits.
         """
 
-    async def go_back(self, key: str, name: str) -> session_variables.SavedVariables | None:
+    async def go_back(
+        self, key: str, name: str, *, is_whole: bool = False
+    ) -> session_variables.SavedVariables | None:
         """Let a session be again what it was at a checkpoint; its kernel ends.
+
+        Args:
+            key: of the session.
+            name: of the checkpoint.
+            is_whole: only where all variables of that time come back.
 
         Returns:
             The variables that its next kernel begins with; None if there were none.

@@ -146,9 +146,11 @@ class RemoteHost:
         """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
         await self._post("note_checkpoint", key=key, checkpoint=name)
 
-    async def go_back(self, key: str, name: str) -> session_variables.SavedVariables | None:
+    async def go_back(
+        self, key: str, name: str, *, is_whole: bool = False
+    ) -> session_variables.SavedVariables | None:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
-        said = await self._post("go_back", key=key, checkpoint=name)
+        said = await self._post("go_back", key=key, checkpoint=name, is_whole=is_whole)
         return None if said is None else _read(session_variables.SavedVariables, said)
 
     async def listen(self, told: ports.OnLoss | None) -> None:

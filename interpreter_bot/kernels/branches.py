@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 
 _BUSY = "Code runs in this conversation. Please try again when it has ended."
 _TAKEN = "There is such a conversation already."
+_NOT_WHOLE = "Not all variables of that time could be kept, so nothing was changed."
 _GONE = "The variables of that time are not kept any more, so nothing was changed."
 
 
@@ -102,8 +103,15 @@ class Branches:
         pointer = snapshot_generations.read_pointer(workspace)
         checkpoints.write(workspace, name, pointer=pointer, most=self._most)
 
-    async def go_back(self, key: str, name: str) -> session_variables.SavedVariables | None:
+    async def go_back(
+        self, key: str, name: str, *, is_whole: bool
+    ) -> session_variables.SavedVariables | None:
         """Let a session be again what it was at a checkpoint; its kernel ends.
+
+        Args:
+            key: of the session.
+            name: of the checkpoint.
+            is_whole: only where all variables of that time come back.
 
         Returns:
             The variables that its next kernel begins with; None if there were none.
@@ -123,6 +131,8 @@ class Branches:
             snapshot = await work(saved.generations.find, workspace, checkpoint.pointer)
             if snapshot is None:
                 raise errors.KernelError(_GONE)
+            if is_whole and (snapshot.summary.lost_count or snapshot.summary.partly_count):
+                raise errors.KernelError(_NOT_WHOLE)
         limits = self._pool.settings.limits
         await work(checkpoints.plan, workspace, checkpoint, limits)
 

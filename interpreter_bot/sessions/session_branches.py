@@ -87,7 +87,8 @@ class SessionBranches:
     async def take_back_edited(self, request: requests.Request) -> None:
         """Where a request is an edited one, go back to before it was made, if that can be done.
 
-        It can where nothing was asked since. The caller holds the session's lane.
+        It can where nothing was asked since, and only if no variable is lost by it: who corrects a
+        word expects no loss. The caller holds the session's lane.
         """
         if not (request.edits and self._services.config.sessions.edits_undo):
             return
@@ -95,7 +96,7 @@ class SessionBranches:
             session = await self._services.database.sessions.find(request.key)
             turn = await self._last(session) if session is not None else None
             if session and turn and turn.request_id.partition("-")[0] == request.edits:
-                await cancellation.shielded(self._take_back(session, turn))
+                await cancellation.shielded(self._take_back(session, turn, is_whole=True))
         except errors.BotError:
             # Then it runs on what is there, as what is said next would.
             _log.info("an edited message runs on later variables", exc_info=True)
@@ -109,11 +110,15 @@ class SessionBranches:
             raise errors.BotError(_BUSY)
         return last[0]
 
-    async def _take_back(self, session: records.Session, turn: records.Turn) -> None:
+    async def _take_back(
+        self, session: records.Session, turn: records.Turn, *, is_whole: bool = False
+    ) -> None:
         database = self._services.database
         executions = await database.executions.of_turn(turn.id)
         if any(one.ending is not values.Ending.REFUSED for one in executions):
-            saved = await self._services.hosts.go_back(values.text(session.key), f"{turn.id}")
+            saved = await self._services.hosts.go_back(
+                values.text(session.key), f"{turn.id}", is_whole=is_whole
+            )
             row = self._row(saved) if saved is not None else {}
             await database.sessions.note_kernel(session.id, row)
         await database.turns.delete(turn.id)

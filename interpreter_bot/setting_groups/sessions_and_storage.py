@@ -26,7 +26,7 @@ class Sessions(fields.Group):
     time. It holds on all platforms; servers, channels and people can choose a stricter one."""
     edits_undo: bool = True
     """Whether a message that is edited runs on the variables and files of before it, where nothing
-    was asked since and they are kept; else it runs on those that there are."""
+    was asked since and all of them are kept; else it runs on those that there are."""
     warning_seconds: Annotated[float, pydantic.Field(ge=0)] = 5 * 60.0
     """How long before an idle kernel is let go people hear of it; 0 means that they do not."""
     closing_seconds: Annotated[float, pydantic.Field(ge=0)] = 20.0

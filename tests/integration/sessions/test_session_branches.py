@@ -156,10 +156,22 @@ async def test_an_edited_message_runs_on_the_state_before_it(opened):
         await house.run("x.append(2)", id="2")
         edited = await house.run("x.append(3)\nprint(x)", id="2-1", edits="2")
         assert _printed(edited) == "[1, 3]\n"
-        # It is not the last any more: it runs on what there is.
+        # What would lose a variable, or is not the last any more, runs on what there is.
+        await house.run("gen = (i for i in x)", id="3")
+        await _saved(house)
+        await house.run("next(gen)", id="4")
+        lossy = await house.run("print(next(gen))", id="4-1", edits="4")
+        assert _printed(lossy) == "3\n"
         late = await house.run("print(x)", id="1-1", edits="1")
         assert _printed(late) == "[1, 3]\n"
-        assert await _asked(house) == ["x = [1]", "x.append(3)\nprint(x)", "print(x)"]
+        assert await _asked(house) == [
+            "x = [1]",
+            "x.append(3)\nprint(x)",
+            "gen = (i for i in x)",
+            "next(gen)",
+            "print(next(gen))",
+            "print(x)",
+        ]
 
 
 async def test_cells_that_made_what_was_not_kept_are_found(opened):
