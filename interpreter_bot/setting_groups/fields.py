@@ -19,4 +19,4 @@ Price: TypeAlias = Annotated[decimal.Decimal, pydantic.Field(ge=0, allow_inf_nan
 class Group(pydantic.BaseModel):
     """Group of settings (a TOML table): frozen, and strict about unknown names."""
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")

@@ -10,8 +10,6 @@ import tokenize
 import warnings
 from typing import Any, Final
 
-import nbformat
-
 from interpreter_bot import errors
 
 # The lines by which editors and jupytext divide scripts; cells marked as prose are no code.
@@ -89,6 +87,9 @@ def _divided(script: str) -> list[str]:
 
 
 def _notebook(path: pathlib.Path, data: bytes) -> list[str]:
+    # Imported here: its schemas take longer than a cell of a kernel that is at hand.
+    import nbformat
+
     try:
         with warnings.catch_warnings():
             # Warnings about notebooks that are merely old are no use to the person here.

@@ -13,9 +13,6 @@ import termios
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
-import prompt_toolkit
-from prompt_toolkit import history
-
 from interpreter_bot import errors
 from interpreter_bot.platforms.console import threaded_stdout
 
@@ -144,6 +141,10 @@ async def lines(writer: threaded_stdout.StdoutWriter) -> AsyncIterator[str]:
     Args:
         writer: what prints the answers; a prompt waits until it has.
     """
+    # Imported here: who asks one question, or runs a cell, does not wait for an editor of lines.
+    import prompt_toolkit
+    from prompt_toolkit import history
+
     session: prompt_toolkit.PromptSession[str] = prompt_toolkit.PromptSession(
         history=history.InMemoryHistory(), reserve_space_for_menu=0
     )
