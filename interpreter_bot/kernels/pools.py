@@ -6,7 +6,6 @@ Above 300 lines: leases, starts, evictions and losses change the same maps betwe
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import functools
 import logging
@@ -22,17 +21,16 @@ from interpreter_bot.kernels import (
     leases,
     live_kernels,
     machine_setup,
-    person_shares,
+    room_reservations,
     snapshots,
     spares,
     watchdog_loop,
 )
-from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.kernels.files import session_locks, workspaces
 
 _log = logging.getLogger(__name__)
 
 _AS_ASKED = "The session was ended."
-_MADE_ROOM_FOR_OWN = "It was let go for another conversation of the person who had used it last."
 _UNUSED = "It was let go after it had not been used for a while."
 _RESTARTED = "A new Python was started, without the variables of the earlier one. {reason}"
 
@@ -66,17 +64,23 @@ class Pool:
         self.on_loss: Loss | None = None
         """Called when a session has lost its kernel, unless a person asked for that."""
         self._admissions = admissions.Admissions(config.kernels.starts)
-        # Starters look for room one after the other: together they would evict too many.
-        self._finding_room = asyncio.Lock()
-        self._reserved: collections.Counter[str] = collections.Counter()
         self._shutdowns = launchers.Shutdowns()
+        self._rooms = room_reservations.RoomReservations(
+            config.kernels,
+            live=self._live,
+            holders=self._holders,
+            shutdowns=self._shutdowns,
+            evict=self._evict,
+        )
         self._spares = spares.Spares(
             config.kernels.spares,
             launch=self._launch_spare,
-            may_launch=lambda: self._admissions.is_free and self._has_room(),
+            may_launch=lambda: self._admissions.is_free and self._rooms.has_room(self._spares),
             end=self._shutdowns.close,
         )
         self._forgetting: dict[str, asyncio.Task[None]] = {}
+        self.locks = session_locks.SessionLocks()
+        """The sessions that are this process's."""
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -209,6 +213,7 @@ class Pool:
 
     def _started(self, key: str, starting: asyncio.Task[launchers.LaunchedKernel]) -> None:
         self._starting.pop(key, None)
+        self._leave(key)
         self._spares.refill_soon()
         if not starting.cancelled() and (error := starting.exception()) is not None:
             # Callers get the exception; should none wait any more, it is in the log.
@@ -237,7 +242,7 @@ class Pool:
     async def _obtain(self, key: str) -> launchers.LaunchedKernel:
         """Take a spare or start a kernel, and give it a session's files."""
         person = self._holders.person(key)
-        launched, claim = await self._take_spare_or_room(person)
+        launched, claim = await self._rooms.reserve(person, self._spares)
         try:
             if claim is not None:
                 launched = await self._spares.receive(claim)
@@ -245,7 +250,9 @@ class Pool:
                 async with self._admissions.place(key, person):
                     launched = await self._launch()
             try:
-                await self.snapshots.tidy(workspace := await self._workspaces.of(key))
+                workspace = await self._workspaces.of(key)
+                await self.locks.take(workspace)
+                await self.snapshots.tidy(workspace)
                 await self._host.attach(launched, workspace, key)
             except BaseException:
                 await self._shutdowns.close(launched)
@@ -254,8 +261,7 @@ class Pool:
             launched.person = person
             self._live[key] = launched
         finally:
-            self._reserved[person] -= 1
-            self._reserved += collections.Counter()  # drops persons without starts
+            self._rooms.free(person)
         return launched
 
     async def _launch(self) -> launchers.LaunchedKernel:
@@ -266,45 +272,15 @@ class Pool:
         async with self._admissions.place(""):
             return await self._launch()
 
-    async def _take_spare_or_room(
-        self, person: str
-    ) -> tuple[
-        launchers.LaunchedKernel | None, asyncio.Future[launchers.LaunchedKernel | None] | None
-    ]:
-        """Reserve room for a kernel of a person's.
+    async def _evict(self, key: str, reason: str) -> None:
+        """Close a session's kernel, and let other processes have the session."""
+        await self._close_kernel(key, reason)
+        self._leave(key)
 
-        Returns:
-            A ready spare that fills it, if any; else a claim on the spare being started, if any.
-
-        Raises:
-            PoolFullError: every kernel is in use and no more fit, or the person may have no more.
-        """
-        async with self._finding_room:
-            while (own := self._own_to_evict(person)) is not None:
-                await self._close_kernel(own, _MADE_ROOM_FOR_OWN)
-            claim = None
-            while (
-                (spare := await self._spares.take()) is None
-                and (claim := self._spares.claim()) is None
-                and not self._has_room()
-            ):
-                if self._shutdowns:
-                    await self._shutdowns.wait_for_any()
-                else:
-                    key = person_shares.find_to_evict(person, self._live, self._holders)
-                    await self._close_kernel(key, "It was let go to make room for others.")
-            self._reserved[person] += 1
-            return spare, claim
-
-    def _has_room(self) -> bool:
-        others = self._reserved.total() + self._spares.places + len(self._shutdowns)
-        return spares.has_room(self.settings.kernels, self._live.values(), others)
-
-    def _own_to_evict(self, person: str) -> str | None:
-        most, starting = self.settings.kernels.per_person, self._reserved[person]
-        return person_shares.find_own_to_evict(
-            person, self._live, starting=starting, most=most, held=self._holders
-        )
+    def _leave(self, key: str) -> None:
+        """Let other processes have a session, unless anything of it is still here."""
+        if not any(key in here for here in (self._live, self._starting, self._forgetting)):
+            self.locks.leave(workspaces.Workspaces.name_of(key))
 
     async def _close_kernel(self, key: str, reason: str) -> None:
         launched = self._live.pop(key, None)
@@ -320,10 +296,16 @@ class Pool:
         if reason and self.on_loss is not None:
             await self.on_loss(key, launched.kernel, reason)
 
-    async def reap(self) -> int:
-        """Close kernels that died or were idle for too long; returns how many."""
+    async def reap(self, idle_seconds: float | None = None) -> int:
+        """Close kernels that died or were idle for too long; returns how many.
+
+        Args:
+            idle_seconds: how long that is; by default what the settings say.
+        """
         self._spares.refill_soon()
-        oldest = time.monotonic() - self.settings.kernels.idle_seconds
+        if idle_seconds is None:
+            idle_seconds = self.settings.kernels.idle_seconds
+        oldest = time.monotonic() - idle_seconds
         everyone = [self._reap(key, one, oldest) for key, one in self._live.items()]
         # At once: each close takes time, in which others may be taken again.
         results = await asyncio.gather(*everyone, return_exceptions=True)
@@ -338,7 +320,9 @@ class Pool:
         is_due = not kernel.is_busy and (is_idle or not kernel.is_alive)
         if self._live.get(key) is not launched or not is_due:
             return False
-        await self._close_kernel(key, _UNUSED if kernel.is_alive else kernel.loss_reason)
+        if kernel.is_alive and self.snapshots.checkpoint(launched):
+            return False  # The next time, with its variables saved.
+        await self._evict(key, _UNUSED if kernel.is_alive else kernel.loss_reason)
         return True
 
     async def save_variables(self, key: str) -> None:
@@ -353,6 +337,7 @@ class Pool:
     async def release(self, key: str) -> None:
         """Close a session's kernel, at a person's request."""
         await self._let_go(key, self._starting.get(key), self._forget)
+        self._leave(key)
 
     async def forget(self, key: str) -> None:
         """Close a session's kernel and delete its files; a start in between waits."""
@@ -365,7 +350,7 @@ class Pool:
             starting = self._starting.get(key)
             doing = asyncio.create_task(self._let_go(key, starting, work), name=f"let go {key}")
             self._forgetting[key] = doing
-            doing.add_done_callback(lambda _: self._forgetting.pop(key))
+            doing.add_done_callback(lambda _: self._let_be(key))
         await asyncio.shield(doing)
 
     async def _let_go(
@@ -373,8 +358,15 @@ class Pool:
     ) -> None:
         if starting is not None:
             await asyncio.wait({starting})
+        workspace = await self._workspaces.of(key)
+        # Another process may have its kernel.
+        await self.locks.take(workspace)
         await self._close_kernel(key, "")
-        await work(await self._workspaces.of(key))
+        await work(workspace)
+
+    def _let_be(self, key: str) -> None:
+        del self._forgetting[key]
+        self._leave(key)
 
     async def _forget(self, workspace: workspaces.Workspace) -> None:
         await self.snapshots.forget(workspace)
@@ -396,3 +388,4 @@ class Pool:
         for result in [*results, *await self._shutdowns.wait_for_all()]:
             if isinstance(result, BaseException):
                 _log.error("a kernel was not closed", exc_info=result)
+        self.locks.close()

@@ -248,7 +248,7 @@ async def test_places_are_free_again_after_starts_that_failed(opened, monkeypatc
                 await pool.take("a")
         async with pool.lease("a", person="ada") as lease:
             assert (await lease.kernel()).is_alive
-        assert not list(pool._reserved), "nobody is kept who starts nothing"
+        assert not list(pool._rooms._reserved), "nobody is kept who starts nothing"
 
 
 async def test_a_release_takes_no_longer_than_the_end_of_the_processes(opened):

@@ -1,0 +1,85 @@
+"""Locks on sessions: of all processes with the same data directory, one has a session's kernel.
+
+It is the system's lock on the session's own directory, so it ends with the process that holds it,
+however that ends. No kernel has that directory, only what lies in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import time
+from typing import Final
+
+from interpreter_bot import errors
+from interpreter_bot.kernels.files import copies_in_and_out, workspaces
+
+_POLL_SECONDS: Final = 0.05
+# Whoever has it may be saving its variables.
+_MOST_SECONDS: Final = 45.0
+_ELSEWHERE: Final = (
+    "The Python of this conversation is kept by another process of the bot, which is at work on it."
+    " Please try again in a moment."
+)
+
+
+class SessionLocks:
+    """The sessions that this process has."""
+
+    def __init__(self) -> None:
+        self._descriptors: dict[str, int] = {}
+
+    async def take(self, workspace: workspaces.Workspace) -> None:
+        """Have a session; waits for a process that has it now. One that is had already stays so.
+
+        Raises:
+            KernelStartError: it is another one's for too long.
+            WorkspaceError: its directory cannot be used.
+        """
+        give_up = time.monotonic() + _MOST_SECONDS
+        while workspace.name not in self._descriptors:
+            taken = await copies_in_and_out.file_work(_locked, workspace)
+            if taken is not None:
+                self._descriptors[workspace.name] = taken
+            elif time.monotonic() > give_up:
+                raise errors.KernelStartError(_ELSEWHERE)
+            else:
+                await asyncio.sleep(_POLL_SECONDS)
+
+    def leave(self, name: str) -> None:
+        """Let others have the session of a workspace."""
+        if (descriptor := self._descriptors.pop(name, None)) is not None:
+            os.close(descriptor)
+
+    async def is_elsewhere(self, workspace: workspaces.Workspace) -> bool:
+        """Whether another process has a session now."""
+        if workspace.name in self._descriptors:
+            return False
+        taken = await copies_in_and_out.file_work(_locked, workspace)
+        if taken is not None:
+            os.close(taken)
+        return taken is None
+
+    def close(self) -> None:
+        """Let others have all sessions."""
+        for name in tuple(self._descriptors):
+            self.leave(name)
+
+
+def _locked(workspace: workspaces.Workspace) -> int | None:
+    """Lock a session's directory; returns what holds the lock, None if another process does."""
+    path = workspace.directory.parent
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # One that was deleted meanwhile is nobody's.
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
