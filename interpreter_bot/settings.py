@@ -8,6 +8,7 @@ their usual variables, such as `OPENAI_API_KEY`, and stay out of files.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pathlib
@@ -107,7 +108,6 @@ class Settings(pydantic_settings.BaseSettings):
         toml_file="interpreter-bot.toml",
         extra="forbid",
         frozen=True,
-        use_attribute_docstrings=True,
     )
 
     limits: Limits = Limits()
@@ -178,6 +178,7 @@ class Settings(pydantic_settings.BaseSettings):
         paths = Paths(
             data=self.paths.data.absolute(),
             runtime=self.paths.runtime.absolute(),
+            host_sockets=self.paths.host_sockets and self.paths.host_sockets.absolute(),
             private=self.private_paths,
         )
         # What was taken of the machine, or turned off by a flag, is not handed on as a setting.
@@ -196,6 +197,18 @@ class Settings(pydantic_settings.BaseSettings):
         return {f"{prefix}PACKAGES".upper(): packages} | {
             f"{prefix}{name}".upper(): group.model_dump_json() for name, group in groups.items()
         }
+
+    @property
+    def kernel_fingerprint(self) -> str:
+        """What tells settings of kernels from others: as whose, a person's kernel would differ.
+
+        Nothing that depends on the process, or on how many kernels it keeps.
+        """
+        told = self.model_dump_json(
+            include={"limits", "kernels", "sandbox", "snapshots", "package_index"},
+            exclude={"kernels": {"spares"}, "sandbox": {"enabled", "uid_count"}},
+        )
+        return hashlib.sha256(told.encode()).hexdigest()
 
     @property
     def private_paths(self) -> tuple[pathlib.Path, ...]:

@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 GRANTED = "TESTS_WITH_SUBORDINATE_IDS"
-_USER = 1500
+USER = 1500
 GRANTED_IDS = "1700000000:70000"
 _CLONE_NEWNS = 0x00020000
 _MS_BIND, _MS_REC, _MS_PRIVATE, _MS_NOSUID = 4096, 16384, 1 << 18, 2
@@ -37,7 +37,7 @@ def main(command: list[str]) -> int:
     root = pathlib.Path(__file__).resolve().parents[1]
     _uncover([root, pathlib.Path(sys.prefix), pathlib.Path(sys.base_prefix)])
     with tempfile.TemporaryDirectory(prefix="plain-") as home:
-        os.chown(home, _USER, _USER)
+        os.chown(home, USER, USER)
         if is_granted:
             _grant(home)
         environment = {
@@ -51,8 +51,8 @@ def main(command: list[str]) -> int:
             command,
             cwd=root,
             env=environment,
-            user=_USER,
-            group=_USER,
+            user=USER,
+            group=USER,
             extra_groups=[],
             check=False,
         )
@@ -63,7 +63,7 @@ def main(command: list[str]) -> int:
 def _grant(home: str) -> None:
     """Give the user a name, and ids to give away."""
     lines = {
-        "passwd": f"plain:x:{_USER}:{_USER}::{home}:/bin/sh",
+        "passwd": f"plain:x:{USER}:{USER}::{home}:/bin/sh",
         "subuid": f"plain:{GRANTED_IDS}",
         "subgid": f"plain:{GRANTED_IDS}",
     }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 
 from interpreter_bot import settings
-from interpreter_bot.hosts import local_host, ports
+from interpreter_bot.hosts import host_sockets, ports
 
 
 def open_hosts(
@@ -21,9 +23,29 @@ def open_hosts(
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
+    if is_ephemeral:
+        return _open_ephemeral(config)
+    # Imported here: who finds a host needs no kernels, and who has none no client of HTTP.
     if not kernels_outlive or config.host.mode == "inside":
-        return local_host.LocalHost.open(config, is_ephemeral=is_ephemeral)
-    # Imported here: who runs a line of code needs no client of HTTP.
+        from interpreter_bot.hosts import local_host
+
+        return local_host.LocalHost.open(config)
     from interpreter_bot.hosts import host_processes
 
     return host_processes.open_host(config, may_start=config.host.mode == "own")
+
+
+@contextlib.asynccontextmanager
+async def _open_ephemeral(config: settings.Settings) -> AsyncIterator[ports.Hosts]:
+    """Use a host that is there, whose kernels are at hand, else one in this process."""
+    if host_sockets.target(host_sockets.newest(config.paths)) is not None:
+        from interpreter_bot.hosts import host_processes
+
+        async with host_processes.open_fitting(config) as found:
+            if found is not None:
+                yield found
+                return
+    from interpreter_bot.hosts import local_host
+
+    async with local_host.LocalHost.open(config, is_ephemeral=True) as host:
+        yield host

@@ -17,9 +17,11 @@ from typing import Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.hosting import host_server, journaled_executions
-from interpreter_bot.hosts import host_processes, local_host, wire_messages
+from interpreter_bot.hosts import host_processes, host_sockets, local_host, wire_messages
 
-_FAILED: Final = 1
+# Longer than a journal is kept.
+_UNATTENDED_SECONDS: Final = 25 * 3600.0
+_SAVED_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.2
 _DRAINING: Final = "It starts no more kernels, and ends when the last one is gone.\n"
 
@@ -31,12 +33,12 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         BotError: it could not be started, or there is none.
     """
     if options.verb == "status":
-        found = asyncio.run(host_processes.status(config.paths))
+        found = asyncio.run(host_processes.status(host_sockets.newest(config.paths)))
         fields = dataclasses.asdict(found) | {"packages": len(found.packages)}
         sys.stdout.write(json.dumps(fields, indent=2) + "\n")
         return 0
     if options.verb == "drain":
-        asyncio.run(host_processes.drain(config.paths, is_urgent=False))
+        asyncio.run(host_processes.drain(host_sockets.newest(config.paths), is_urgent=False))
         sys.stdout.write(_DRAINING)
         return 0
     try:
@@ -49,45 +51,61 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 
 async def _serve(config: settings.Settings, linger_seconds: float | None) -> int:
-    async with _opened(config, linger_seconds) as serving:
+    async with _opened(config, linger_seconds) as (serving, host):
         _tell(ready=os.getpid())
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(signum, serving.drain)
-        await _until_over(serving, config, linger_seconds)
+        await _until_over(serving, host, config, linger_seconds)
     return 0
 
 
 @contextlib.asynccontextmanager
 async def _opened(
     config: settings.Settings, linger_seconds: float | None
-) -> AsyncIterator[host_server.HostServer]:
-    """Open everything, bottom-up."""
+) -> AsyncIterator[tuple[host_server.HostServer, local_host.LocalHost]]:
+    """Open everything, bottom-up; hosts that were there before drain from then on."""
     async with contextlib.AsyncExitStack() as stack:
         path = await asyncio.to_thread(
-            host_processes.make_socket_path, config.paths, is_shared=bool(config.host.bot_user)
+            host_sockets.make_socket_path, config.paths, is_shared=bool(config.host.bot_user)
         )
-        host = await stack.enter_async_context(local_host.LocalHost.open(config))
-        begun = await stack.enter_async_context(
-            journaled_executions.JournaledExecutions.open(host, config.paths.data / "journals")
+        host = await stack.enter_async_context(local_host.LocalHost.open(_patient(config)))
+        opening = journaled_executions.JournaledExecutions.open(
+            host, config.paths.data / "journals", input_seconds=config.limits.input_seconds
         )
+        begun = await stack.enter_async_context(opening)
         serving = host_server.HostServer.open(
             host,
             begun,
             path,
             is_lingering=linger_seconds is not None,
             bot_uid=_uid(config.host.bot_user),
+            fingerprint=config.kernel_fingerprint,
+            private=config.private_paths,
         )
         opened = await stack.enter_async_context(serving)
-        await stack.enter_async_context(host_processes.announced(path))
-        yield opened
+        await stack.enter_async_context(host_sockets.announced(path))
+        await host_processes.succeed(path)
+        yield opened, host
+
+
+def _patient(config: settings.Settings) -> settings.Settings:
+    """Let code wait for an answer as long as no bot is there; see `journaled_executions`."""
+    limits = config.limits.model_copy(update={"input_seconds": _UNATTENDED_SECONDS})
+    return config.model_copy(update={"limits": limits})
 
 
 async def _until_over(
-    serving: host_server.HostServer, config: settings.Settings, linger_seconds: float | None
+    serving: host_server.HostServer,
+    host: local_host.LocalHost,
+    config: settings.Settings,
+    linger_seconds: float | None,
 ) -> None:
     """Return when it was told to end and nothing runs, or when no bot came back."""
     told_at: float | None = None
+    # Variables of sessions that are idle for so long are saved.
+    saved_seconds = config.kernels.freeze_seconds or _SAVED_SECONDS
+    idle_seconds = saved_seconds if host.keeps_variables else config.kernels.idle_seconds
     while True:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(serving.changed.wait(), _POLL_SECONDS)
@@ -97,8 +115,10 @@ async def _until_over(
             told_at = told_at or now
             if not serving.executions or now - told_at > config.limits.execution_seconds:
                 return
-        if serving.is_draining and not await serving.has_kernels():
-            return
+        if serving.is_draining:
+            await host.reap(idle_seconds)
+            if not await serving.has_kernels():
+                return
         is_alone = linger_seconds is not None and not serving.connections
         if is_alone and now - serving.last_seen > (linger_seconds or 0.0):
             return
@@ -112,6 +132,8 @@ def _uid(name: str) -> int | None:
     """
     if not name:
         return None
+    if name.isdecimal():
+        return int(name)
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError as error:

@@ -3,6 +3,8 @@
 What ends with the connection are leases, so that kernels of a bot that died can be let go, and the
 listening; what was begun runs on. Each message does one thing, and a bot that reconnects says all
 of them again: everything here can be said twice.
+
+Above 300 lines: one method for each thing that a bot says, over the same tables.
 """
 
 from __future__ import annotations
@@ -39,11 +41,16 @@ class _Held:
     key: str
     lease: ports.Lease
     stack: contextlib.AsyncExitStack
+    is_ephemeral: bool
     kernels: dict[str, ports.Kernel] = dataclasses.field(default_factory=dict)
 
 
 class BotConnection:
-    """Connection of one bot, from `serve` to its end."""
+    """Connection of one bot, from `serve` to its end.
+
+    Attributes:
+        listens: whether it wants to hear of lost kernels.
+    """
 
     def __init__(
         self,
@@ -52,6 +59,7 @@ class BotConnection:
         begun: journaled_executions.JournaledExecutions,
         *,
         may_start: Callable[[], bool],
+        told: Callable[[], None],
     ) -> None:
         """Serve a bot.
 
@@ -60,7 +68,10 @@ class BotConnection:
             host: in this process.
             begun: its executions.
             may_start: whether sessions without a kernel may have one.
+            told: is called when it begins to listen.
         """
+        self.listens = False
+        self._told = told
         self._socket = socket
         self._may_start = may_start
         self._host = host
@@ -80,6 +91,7 @@ class BotConnection:
             "cancel": self._cancel,
             "answer": self._answer,
             "heard": self._heard,
+            "listen": self._listen,
         }
 
     async def serve(self) -> None:
@@ -100,6 +112,10 @@ class BotConnection:
     async def close(self) -> None:
         """End the connection; the bot comes back if there is a host."""
         await self._socket.close(code=aiohttp.WSCloseCode.GOING_AWAY)
+
+    def owns(self, key: str) -> bool:
+        """Whether a session ends with this connection."""
+        return any(held.is_ephemeral and held.key == key for held in self._leases.values())
 
     async def lose(self, loss: ports.KernelLoss) -> None:
         """Tell the bot of a lost kernel, and wait until it has heard.
@@ -123,7 +139,8 @@ class BotConnection:
         stack = contextlib.AsyncExitStack()
         leasing = self._host.lease(key, person=str(said["person"]))
         lease = await stack.enter_async_context(leasing)
-        self._leases[int(said["call"])] = _Held(key, lease, stack)
+        is_ephemeral = bool(said["ephemeral"])
+        self._leases[int(said["call"])] = _Held(key, lease, stack, is_ephemeral)
 
     async def _kernel(self, said: dict[str, Any]) -> None:
         number = int(said["call"])
@@ -182,7 +199,7 @@ class BotConnection:
         )
 
     async def _followed(self, number: int, execution_id: str, after: int, asks: bool) -> None:
-        journal = self._executions.find(execution_id)
+        journal = await self._executions.find(execution_id)
         with contextlib.ExitStack() as stack:
             running = self._executions.running(execution_id)
             if asks and running is not None:
@@ -215,7 +232,7 @@ class BotConnection:
     async def _cancel(self, said: dict[str, Any]) -> None:
         number = int(said["call"])
         if (held := self._leases.pop(number, None)) is not None:
-            await held.stack.aclose()
+            await self._end_lease(held)
         if (task := self._calls.get(number)) is not None:
             task.cancel()
 
@@ -225,6 +242,10 @@ class BotConnection:
             given = said.get("text")
             answer = wire_messages.error(said["error"]) if given is None else str(given)
             execution.answer(int(said["question"]), answer)
+
+    async def _listen(self, said: dict[str, Any]) -> None:
+        self.listens = bool(said["listens"])
+        self._told()
 
     async def _heard(self, said: dict[str, Any]) -> None:
         heard = self._losses.get(int(said["loss"]))
@@ -277,8 +298,16 @@ class BotConnection:
             if not heard.done():
                 heard.set_exception(ConnectionResetError("the bot has gone"))
         for held in self._leases.values():
-            await held.stack.aclose()
+            await self._end_lease(held)
         self._leases.clear()
+
+    async def _end_lease(self, held: _Held) -> None:
+        await held.stack.aclose()
+        if held.is_ephemeral:
+            try:
+                await self._host.forget(held.key)
+            except errors.BotError:
+                _log.exception("a session could not be forgotten")
 
 
 class _Questioner:

@@ -61,10 +61,14 @@ class HostServer:
         *,
         allowed_uids: Collection[int],
         is_lingering: bool,
+        fingerprint: str,
+        private: Collection[pathlib.Path],
     ) -> None:
         self._host = host
         self.executions = begun
         self._is_lingering = is_lingering
+        self._fingerprint = fingerprint
+        self._private = private
         self._allowed_uids = frozenset(allowed_uids)
         self.id = uuid.uuid4().hex
         self.connections: list[bot_connections.BotConnection] = []
@@ -85,6 +89,8 @@ class HostServer:
         *,
         is_lingering: bool = False,
         bot_uid: int | None = None,
+        fingerprint: str = "",
+        private: Collection[pathlib.Path] = (),
     ) -> AsyncIterator[HostServer]:
         """Serve on a socket until the context is closed.
 
@@ -94,12 +100,21 @@ class HostServer:
             path: of the socket, in a directory of ours; what a dead host left there is replaced.
             is_lingering: it ends when no bot comes; bots are told so.
             bot_uid: whose bots may connect too.
+            fingerprint: of the settings of its kernels.
+            private: what these may not see.
 
         Raises:
             OSError: the socket cannot be made.
         """
         allowed = {0, os.geteuid()} | ({bot_uid} if bot_uid is not None else set())
-        server = cls(host, begun, allowed_uids=allowed, is_lingering=is_lingering)
+        server = cls(
+            host,
+            begun,
+            allowed_uids=allowed,
+            is_lingering=is_lingering,
+            fingerprint=fingerprint,
+            private=private,
+        )
         runner = web.AppRunner(
             server._application(), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
         )
@@ -169,10 +184,13 @@ class HostServer:
         )
         await response.prepare(request)
         connection = bot_connections.BotConnection(
-            response, self._host, self.executions, may_start=lambda: not self.is_draining
+            response,
+            self._host,
+            self.executions,
+            may_start=lambda: not self.is_draining,
+            told=self._news.set,
         )
         self.connections.append(connection)
-        self._news.set()
         try:
             await connection.serve()
         finally:
@@ -188,6 +206,8 @@ class HostServer:
 
     async def _lose(self, loss: ports.KernelLoss) -> None:
         """Note a lost kernel: nothing here waits for a bot."""
+        if any(connection.owns(loss.key) for connection in self.connections):
+            return
         self._losses.append(loss)
         self._news.set()
 
@@ -195,11 +215,12 @@ class HostServer:
         """Tell a bot of each lost kernel; the next one, where it went before it had heard."""
         while True:
             await self._news.wait()
-            if not (self.connections and self._losses):
+            listening = next((one for one in self.connections if one.listens), None)
+            if listening is None or not self._losses:
                 self._news.clear()
                 continue
             try:
-                await self.connections[0].lose(self._losses[0])
+                await listening.lose(self._losses[0])
                 self._losses.popleft()
             except ConnectionError:
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -212,6 +233,8 @@ class HostServer:
                 "protocol": wire_messages.PROTOCOL,
                 "release": metadata.version("interpreter-bot"),
                 "pid": os.getpid(),
+                "fingerprint": self._fingerprint,
+                "private": list(map(str, self._private)),
                 "is_sandboxed": self._host.is_sandboxed,
                 "keeps_variables": self._host.keeps_variables,
                 "packages": dict(self._host.packages),
@@ -226,13 +249,13 @@ class HostServer:
     async def _drain(self, request: web.Request) -> web.Response:
         if (await request.json())["is_urgent"]:
             self.drain()
-        self.is_draining = True
+        self.is_draining = self.executions.is_draining = True
         self.changed.set()
         return _json({})
 
     def drain(self) -> None:
         """Begin to end: no more kernels, and what runs gets its time."""
-        self.is_draining = self.is_ending = True
+        self.is_draining = self.is_ending = self.executions.is_draining = True
         self.changed.set()
 
     async def has_kernels(self) -> bool:

@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import logging
-import os
 import pathlib
-import shutil
-import stat
 import time
-import uuid
 from collections.abc import AsyncIterator, Iterator
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from interpreter_bot import errors, schedules, values
+from interpreter_bot.hosting import own_directories
 from interpreter_bot.hosts import ports, wire_messages
 from interpreter_bot.kernels import execution_journals, kernel_loss_reasons
 
 _log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS: Final = 60.0
+_POLL_SECONDS: Final = 0.05
+# A host that ends closes its connections, and a moment later its journals.
+_ENDING_SECONDS: Final = 5.0
 _MOST_BEGUN: Final = 100_000
 _HOST_DIED: Final = f"The process that kept the Python kernel ended. {kernel_loss_reasons.LOST}"
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_UNANSWERED: Final = "The code waited for input, and nobody answered."
 _DEFECT: Final = "Something went wrong that nobody foresaw; what, is in the log."
 
 
@@ -46,25 +45,55 @@ class Questioner(Protocol):
 class Execution:
     """An execution of this process, and who listens to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, input_seconds: float) -> None:
+        """Begin.
+
+        Args:
+            input_seconds: how long an answer is waited for while anybody could give it.
+        """
+        self._input_seconds = input_seconds
         self._questioners: list[Questioner] = []
+        self._came_or_went = asyncio.Event()
         self._number = 0
         self._request: values.InputRequested | None = None
         self._answer: asyncio.Future[str] | None = None
 
     async def ask(self, request: values.InputRequested) -> str:
-        """Ask all who listen, now and later; the first answer counts."""
+        """Ask all who listen, now and later; the first answer counts.
+
+        Raises:
+            BotError: none came; the sentence says so.
+        """
         self._number += 1
         self._request = request
         self._answer = asyncio.get_running_loop().create_future()
         try:
             for questioner in tuple(self._questioners):
                 questioner.ask(self._number, request)
-            return await self._answer
+            return await self._await_answer(self._answer)
         finally:
             self._answer = self._request = None
             for questioner in tuple(self._questioners):
                 questioner.withdraw(self._number)
+
+    async def _await_answer(self, answer: asyncio.Future[str]) -> str:
+        left = self._input_seconds
+        while not answer.done() and left > 0:
+            self._came_or_went.clear()
+            # While no bot is there, nobody can be asked.
+            timeout = left if self._questioners else None
+            began = time.monotonic()
+            changed = asyncio.create_task(self._came_or_went.wait(), name="listeners")
+            either: set[asyncio.Future[Any]] = {answer, changed}
+            try:
+                await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changed.cancel()
+            if timeout is not None:
+                left -= time.monotonic() - began
+        if not answer.done():
+            raise errors.BotError(_UNANSWERED)
+        return answer.result()
 
     def answer(self, number: int, answer: str | errors.BotError) -> None:
         """Take an answer, or a refusal; one that comes too late counts for nothing."""
@@ -79,21 +108,38 @@ class Execution:
     def asking(self, questioner: Questioner) -> Iterator[None]:
         """Let somebody answer, as long as the context is open."""
         self._questioners.append(questioner)
+        self._came_or_went.set()
         try:
             if self._request is not None:
                 questioner.ask(self._number, self._request)
             yield
         finally:
             self._questioners.remove(questioner)
+            self._came_or_went.set()
 
 
 class JournaledExecutions:
-    """All executions of a host process, by id. Use `open`."""
+    """All executions of a host process, by id. Use `open`.
 
-    def __init__(self, host: ports.Hosts, journals: execution_journals.Journals) -> None:
+    Attributes:
+        is_draining: the host is about to end: what others leave is for the next one.
+    """
+
+    def __init__(
+        self,
+        host: ports.Hosts,
+        journals: execution_journals.Journals,
+        directory: own_directories.OwnDirectory,
+        *,
+        input_seconds: float,
+    ) -> None:
         self._host = host
         self._journals = journals
+        self._directory = directory
+        self._input_seconds = input_seconds
         self._running: dict[str, Execution] = {}
+        self.is_draining = False
+        self._taking_over = asyncio.Lock()
         # Longer than their journals: what was begun is not begun again for want of one.
         self._begun: dict[str, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -105,6 +151,8 @@ class JournaledExecutions:
         host: ports.Hosts,
         directory: pathlib.Path,
         bounds: execution_journals.Bounds | None = None,
+        *,
+        input_seconds: float = 600.0,
     ) -> AsyncIterator[JournaledExecutions]:
         """Open the journals; at the end all that still runs must be over.
 
@@ -112,28 +160,25 @@ class JournaledExecutions:
             host: in this process, whose kernels run the code.
             directory: of the journals of all hosts; those of dead ones are taken over.
             bounds: theirs, where they are not the usual ones.
+            input_seconds: how long an answer is waited for while a bot is there.
         """
         bounds = bounds or execution_journals.Bounds()
-        with await asyncio.to_thread(_OwnDirectory, directory) as own:
-            async with cls._opened(host, own, bounds) as opened:
-                yield opened
+        with await asyncio.to_thread(own_directories.OwnDirectory, directory) as own:
+            async with execution_journals.Journals.open(own.path, bounds) as journals:
+                opened = cls(host, journals, own, input_seconds=input_seconds)
+                opened._end_lost()
+                sweeping = schedules.PeriodicJob("sweep journals", _SWEEP_SECONDS, journals.sweep)
+                try:
+                    async with schedules.run_periodically(sweeping):
+                        yield opened
+                finally:
+                    await opened._close()
 
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def _opened(
-        cls, host: ports.Hosts, directory: pathlib.Path, bounds: execution_journals.Bounds
-    ) -> AsyncIterator[JournaledExecutions]:
-        async with execution_journals.Journals.open(directory, bounds) as journals:
-            for journal in journals:
-                if journal.ended_at is None:
-                    journal.append(wire_messages.pack(_lost(journal.about)), is_end=True)
-            opened = cls(host, journals)
-            sweeping = schedules.PeriodicJob("sweep journals", _SWEEP_SECONDS, journals.sweep)
-            try:
-                async with schedules.run_periodically(sweeping):
-                    yield opened
-            finally:
-                await opened._close()
+    def _end_lost(self) -> None:
+        """End those whose host has died."""
+        for journal in self._journals:
+            if journal.ended_at is None and journal.id not in self._running:
+                journal.append(wire_messages.pack(_lost(journal.about)), is_end=True)
 
     def __len__(self) -> int:
         """How many run."""
@@ -160,7 +205,7 @@ class JournaledExecutions:
         self._begun[execution_id] = None
         if len(self._begun) > _MOST_BEGUN:
             del self._begun[next(iter(self._begun))]
-        execution = self._running[execution_id] = Execution()
+        execution = self._running[execution_id] = Execution(self._input_seconds)
         running = self._run(journal, execution, kernel, code, can_ask=can_ask, seconds=seconds)
         task = asyncio.create_task(running, name=f"execution {execution_id}")
         self._tasks.add(task)
@@ -199,15 +244,24 @@ class JournaledExecutions:
             self._host.acknowledge(journal.id)
             del self._running[journal.id]
 
-    def find(self, execution_id: str) -> execution_journals.Journal:
-        """Return the journal of an execution.
+    async def find(self, execution_id: str) -> execution_journals.Journal:
+        """Return the journal of an execution, also of one whose host ended just now.
 
         Raises:
             ExecutionMissingError: there is none.
         """
-        journal = self._journals.find(execution_id)
-        if journal is None:
-            raise errors.ExecutionMissingError
+        give_up = time.monotonic() + _ENDING_SECONDS
+        while (journal := self._journals.find(execution_id)) is None:
+            is_complete = True
+            if not self.is_draining:
+                async with self._taking_over:
+                    is_complete = await asyncio.to_thread(self._directory.take_over)
+                    await self._journals.recover()
+                    self._end_lost()
+            journal = self._journals.find(execution_id)
+            if journal is None and (is_complete or time.monotonic() > give_up):
+                raise errors.ExecutionMissingError
+            await asyncio.sleep(0 if journal else _POLL_SECONDS)
         return journal
 
     def is_known(self, execution_id: str) -> bool:
@@ -228,56 +282,6 @@ class JournaledExecutions:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-
-
-class _OwnDirectory:
-    """Directory of one host among those of others, locked as long as its process lives."""
-
-    def __init__(self, parent: pathlib.Path) -> None:
-        """Make it, and take over what hosts that died have left. Blocks.
-
-        Raises:
-            OSError: the disk refuses.
-        """
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._path = parent / uuid.uuid4().hex
-        # One host at a time: a directory that is made and not locked yet looks like a dead one's.
-        alone = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(alone, fcntl.LOCK_EX)
-            self._path.mkdir(mode=0o700)
-            self._lock = os.open(self._path, _DIRECTORY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            self._take_over(parent)
-        finally:
-            os.close(alone)
-
-    def _take_over(self, parent: pathlib.Path) -> None:
-        for other in parent.iterdir():
-            if other == self._path or not stat.S_ISDIR(other.lstat().st_mode):
-                continue
-            if (lock := _locked(other)) is not None:
-                for path in other.glob("*.journal"):
-                    path.rename(self._path / path.name)
-                shutil.rmtree(other)
-                os.close(lock)
-
-    def __enter__(self) -> pathlib.Path:
-        return self._path
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._lock)
-
-
-def _locked(directory: pathlib.Path) -> int | None:
-    """Lock a directory; None if another process has."""
-    descriptor = os.open(directory, _DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def _lost(about: bytes) -> ports.ExecutionEnd:

@@ -2,8 +2,9 @@
 
 What a bot wants of a host has numbers and stays in a table until it is over: leases, kernels that
 start, executions that are followed. Whenever the connection is made anew, all of it is said again,
-executions from the last event on that was received; a host does each of them once. A host that
-cannot be reached for long, or is another one by now, ends what ran in it.
+executions from the last event on that was received; a host does each of them once. It is said to
+the same host as long as that is there, else to the newest. A host that cannot be reached for long,
+or is another one by now, ends what ran in it.
 
 Above 300 lines: what is wanted, said and heard changes with each connection.
 """
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import itertools
 import json
 import logging
@@ -25,23 +25,15 @@ from typing import Any, Final, Protocol, TypeAlias
 import aiohttp
 
 from interpreter_bot import errors
-from interpreter_bot.hosts import ports, socket_owners, wire_messages
+from interpreter_bot.hosts import host_sockets, host_statuses, ports, wire_messages
 
 _log = logging.getLogger(__name__)
 
 _FRAME: Final = struct.Struct("<IQ")
-_ADDRESS: Final = "http://host"
 _FIRST_WAIT_SECONDS: Final = 0.02
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _HEARTBEAT_SECONDS: Final = 20.0
-_UNREACHABLE: Final = "The process that keeps the Python kernels cannot be reached right now."
-_OTHER_PROTOCOL: Final = (
-    "The process that keeps the Python kernels is of a release that this bot does not understand;"
-    " `interpreter-bot host drain` ends it."
-)
-_STUCK: Final = "The process that keeps the Python kernels does not answer."
-# What is answered out of memory, and whatever takes longer but files.
-_STATUS_SECONDS: Final = 10.0
+# Whatever is no file, of which each takes as long as it is long.
 _ANSWER_SECONDS: Final = 120.0
 
 
@@ -77,50 +69,22 @@ class Call(Protocol):
         """Take that the host is gone."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class HostStatus:
-    """What a host says of itself.
-
-    Attributes:
-        id: of its process: another one after each start.
-        protocol: see `wire_messages.PROTOCOL`.
-        release: of the program.
-        pid: of its process.
-        is_sandboxed: whether its kernels are.
-        keeps_variables: whether those of idle sessions are saved.
-        packages: that code may import, with their versions.
-        is_draining: it takes no more, and ends.
-        is_lingering: it ends by itself when no bot needs it.
-        bots: that are connected.
-        kernels: that live.
-        executions: that run.
-    """
-
-    id: str
-    protocol: int
-    release: str
-    pid: int
-    is_sandboxed: bool
-    keeps_variables: bool
-    packages: dict[str, str]
-    is_draining: bool
-    is_lingering: bool
-    bots: int
-    kernels: int
-    executions: int
-
-
 class HostConnection:
     """Connection to the host behind a socket. Use `open`.
 
     Attributes:
         status: of the host, as of when it was connected last.
+        path: of its socket.
     """
 
-    status: HostStatus
+    status: host_statuses.HostStatus
 
-    def __init__(self, *, patience_seconds: float, revive: Revive | None) -> None:
-        self._revive = revive
+    def __init__(
+        self, path: pathlib.Path, newest: pathlib.Path, *, patience_seconds: float
+    ) -> None:
+        self.path = path
+        self._newest = newest
+        self._revive: Revive | None = None
         self._patience_seconds = patience_seconds
         self._session: aiohttp.ClientSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
@@ -138,28 +102,48 @@ class HostConnection:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, path: pathlib.Path, *, patience_seconds: float = 30.0, revive: Revive | None = None
+        cls,
+        path: pathlib.Path,
+        *,
+        newest: pathlib.Path | None = None,
+        patience_seconds: float = 30.0,
+        revive: Revive | None = None,
     ) -> AsyncIterator[HostConnection]:
         """Connect to a host, and again whenever the connection is lost.
 
         Args:
-            path: of its socket.
+            path: of its socket, or a link to it.
+            newest: leads to the host that is used when that one is gone; by default `path`.
             patience_seconds: how long a host may be away before what ran in it counts as lost.
             revive: called when it cannot be reached.
 
         Raises:
             KernelError: it cannot be reached, or is of another release.
         """
-        connection = cls(patience_seconds=patience_seconds, revive=revive)
-        async with open_session(path) as session:
-            connection._session = session
-            connection.status = await read_status(session)
+        own = host_sockets.target(path) or path
+        connection = cls(own, newest or path, patience_seconds=patience_seconds)
+        connection._revive = revive
+        connection._session = host_statuses.open_session(own)
+        try:
+            connection.status = await host_statuses.read_status(connection._session)
             connection._heard_by = connection.status.id
-            keeping = asyncio.create_task(connection._keep(), name=f"connection to {path.name}")
+            keeping = asyncio.create_task(connection._keep(), name=f"connection to {own.name}")
             try:
                 yield connection
             finally:
                 await connection._close(keeping)
+        finally:
+            await connection._session.close()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the host listens."""
+        return self._socket is not None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything is wanted of the host, beside answers."""
+        return bool(self._calls)
 
     def new_number(self) -> int:
         """Return the number of something that is to be wanted."""
@@ -218,7 +202,7 @@ class HostConnection:
                 response.raise_for_status()
                 yield response
         except (aiohttp.ClientError, OSError, ValueError, KeyError) as error:
-            raise errors.KernelError(_UNREACHABLE) from error
+            raise errors.KernelError(host_statuses.UNREACHABLE) from error
 
     async def _keep(self) -> None:
         """Stay connected, for ever."""
@@ -247,9 +231,8 @@ class HostConnection:
 
     async def _converse(self) -> None:
         """Connect, say what is wanted, and listen until the connection is lost."""
-        assert self._session is not None  # noqa: S101
-        self.status = await read_status(self._session)
-        connecting = self._session.ws_connect(
+        session = await self._reach()
+        connecting = session.ws_connect(
             "/v1/events",
             heartbeat=_HEARTBEAT_SECONDS,
             max_msg_size=wire_messages.EVENT_BYTES + _FRAME.size,
@@ -264,6 +247,7 @@ class HostConnection:
             self._heard_by = self.status.id
             for call in tuple(self._calls.values()):
                 self.send(call.message(is_other_host=is_other_host))
+            self.send({"do": "listen", "listens": self._told is not None})
             writing = asyncio.create_task(self._write(opened), name="words to a host")
             self._is_connected.set()
             try:
@@ -275,6 +259,27 @@ class HostConnection:
                 self._socket = None
                 writing.cancel()
                 await asyncio.wait({writing})
+
+    async def _reach(self) -> aiohttp.ClientSession:
+        """Ask the host what it is; where it is gone, the newest one.
+
+        Raises:
+            KernelError: there is none, or it cannot be used.
+        """
+        assert self._session is not None  # noqa: S101
+        try:
+            self.status = await host_statuses.read_status(self._session)
+        except errors.HostUnusableError:
+            raise
+        except errors.KernelError:
+            path = host_sockets.target(self._newest)
+            if path is None or path == self.path:
+                raise
+            # What was asked of the former one and not answered never will be.
+            await self._session.close()
+            self._session, self.path = host_statuses.open_session(path), path
+            self.status = await host_statuses.read_status(self._session)
+        return self._session
 
     async def _write(self, opened: aiohttp.ClientWebSocketResponse) -> None:
         with contextlib.suppress(ConnectionError):
@@ -309,6 +314,7 @@ class HostConnection:
     async def listen(self, told: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels from now on, and of those that nobody was told of."""
         self._told = told
+        self.send({"do": "listen", "listens": told is not None})
         for number in tuple(self._losses):
             await self._tell(number)
 
@@ -328,33 +334,3 @@ class HostConnection:
             await asyncio.wait(self._tasks)
         keeping.cancel()
         await asyncio.wait({keeping})
-
-
-def open_session(path: pathlib.Path) -> aiohttp.ClientSession:
-    """Return a session with the host behind a socket, if it is no stranger's; to be closed."""
-    timeout = aiohttp.ClientTimeout(total=_STATUS_SECONDS)
-    connector = socket_owners.Connector(path)
-    return aiohttp.ClientSession(_ADDRESS, connector=connector, timeout=timeout)
-
-
-async def read_status(session: aiohttp.ClientSession) -> HostStatus:
-    """Ask a host what it is.
-
-    Raises:
-        HostUnusableError: it does not answer, or is of another protocol, or a stranger's.
-        KernelError: there is none.
-    """
-    try:
-        async with session.get("/v1/host") as response:
-            response.raise_for_status()
-            said = await response.json()
-        status = wire_messages.read(HostStatus, said)
-    except TimeoutError as error:
-        raise errors.HostUnusableError(_STUCK) from error
-    except ValueError as error:
-        raise errors.HostUnusableError(_OTHER_PROTOCOL) from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise errors.KernelError(_UNREACHABLE) from error
-    if status.protocol != wire_messages.PROTOCOL:
-        raise errors.HostUnusableError(_OTHER_PROTOCOL)
-    return status

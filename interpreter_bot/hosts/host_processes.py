@@ -1,36 +1,38 @@
-"""Host processes on this machine: where they listen, and how a bot finds or starts one.
+"""Host processes on this machine: how a bot finds one, or starts it and ends it with itself.
 
-Each listens on a socket of its own; beside it a link leads to the newest, which is the one that new
-sessions go to. A host that a bot starts is no part of the bot: it has a session of its own, so no
-signal for the bot reaches it, and its environment holds nothing that is not for kernels.
+A host that a bot starts is no part of the bot: it has a session of its own, so no signal for the
+bot reaches it, and its environment holds nothing that is not for kernels.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import fcntl
-import hashlib
 import json
 import logging
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from importlib import metadata
 from typing import Final
 
 import aiohttp
 
 from interpreter_bot import cancellation, errors, settings
-from interpreter_bot.hosts import host_connection, remote_host, socket_owners, wire_messages
+from interpreter_bot.hosts import (
+    host_sockets,
+    host_statuses,
+    remote_host,
+    successive_hosts,
+    wire_messages,
+)
 
 _log = logging.getLogger(__name__)
 
-_NEWEST: Final = "host.sock"
 _LOCK: Final = "lock"
 # What is neither ours nor a secret: where programs, home and time zone are, and the language.
 _INHERITED: Final = frozenset(
@@ -42,114 +44,88 @@ _POLL_SECONDS: Final = 0.02
 _END_SECONDS: Final = 60.0
 _CLOSING_SECONDS: Final = 5.0
 _START_SECONDS: Final = 120.0
-_SOCKET_PATH_BYTES: Final = 107
+# Of a command that ends soon, which has nobody who would start a host again.
+_PATIENCE_SECONDS: Final = 3.0
 _NONE: Final = "No process that keeps Python kernels can be reached at {path}."
 _SILENT: Final = "The process that keeps the Python kernels did not start; its log says why."
 
 
-def directory(paths: settings.Paths) -> pathlib.Path:
-    """Return where the hosts of a data directory listen.
-
-    Raises:
-        SettingsError: a socket's path would be too long.
-    """
-    name = hashlib.sha256(os.fsencode(paths.data.absolute())).hexdigest()[:8]
-    found = paths.runtime.absolute() / f"h-{name}"
-    if len(os.fsencode(found / "4194304.sock")) > _SOCKET_PATH_BYTES:
-        raise errors.SettingsError(f"{paths.runtime} is too long a path for sockets.")
-    return found
-
-
-def make_directory(paths: settings.Paths, *, is_shared: bool) -> pathlib.Path:
-    """Make the directory in which hosts listen, safe from other users. Blocks.
-
-    Args:
-        paths: where it is.
-        is_shared: another user's bots may connect too.
-
-    Raises:
-        SettingsError: it cannot be made, or is not ours.
-    """
-    found = directory(paths)
-    socket_owners.make(found.parent, mode=0o711 if is_shared else 0o700)
-    socket_owners.make(found, mode=0o711)
-    return found
-
-
-def make_socket_path(paths: settings.Paths, *, is_shared: bool = False) -> pathlib.Path:
-    """Return the path of this process's socket; removes those of hosts that were killed. Blocks.
-
-    Raises:
-        SettingsError: as `make_directory` does.
-    """
-    found = make_directory(paths, is_shared=is_shared)
-    for other in found.glob("[0-9]*.sock"):
-        with socket.socket(socket.AF_UNIX) as peer:
-            if peer.connect_ex(str(other)) == errno.ECONNREFUSED:
-                other.unlink(missing_ok=True)
-    return found / f"{os.getpid()}.sock"
-
-
-@contextlib.asynccontextmanager
-async def announced(path: pathlib.Path) -> AsyncIterator[None]:
-    """Let the link to the newest host lead to this socket, until another's does."""
-    link, temporary = path.with_name(_NEWEST), path.with_suffix(".new")
-
-    def lead_here() -> None:
-        temporary.unlink(missing_ok=True)
-        temporary.symlink_to(path.name)
-        temporary.replace(link)
-
-    def lead_nowhere() -> None:
-        with contextlib.suppress(OSError):
-            if link.readlink() == pathlib.Path(path.name):
-                link.unlink()
-
-    await asyncio.to_thread(lead_here)
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(lead_nowhere)
-
-
-def newest(paths: settings.Paths) -> pathlib.Path:
-    """Return the path at which the newest host listens, if there is one."""
-    return directory(paths) / _NEWEST
-
-
-async def status(paths: settings.Paths) -> host_connection.HostStatus:
-    """Ask the newest host what it does.
+async def status(path: pathlib.Path) -> host_statuses.HostStatus:
+    """Ask the host behind a socket what it does.
 
     Raises:
         KernelError: there is none.
     """
-    async with host_connection.open_session(newest(paths)) as session:
-        return await host_connection.read_status(session)
+    async with host_statuses.open_session(path) as session:
+        return await host_statuses.read_status(session)
 
 
-async def drain(paths: settings.Paths, *, is_urgent: bool) -> None:
-    """Tell the newest host to start no more kernels, and to end.
+async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
+    """Tell the host behind a socket to start no more kernels, and to end.
 
     Args:
-        paths: where it is.
+        path: of the socket.
         is_urgent: it ends when nothing runs any more; otherwise when its last kernel is gone.
 
     Raises:
         KernelError: there is none.
     """
-    async with host_connection.open_session(newest(paths)) as session:
+    async with host_statuses.open_session(path) as session:
         try:
             body = wire_messages.document({"is_urgent": is_urgent})
             async with session.post("/v1/drain", data=body) as response:
                 response.raise_for_status()
         except (aiohttp.ClientError, OSError) as error:
-            raise errors.KernelError(_NONE.format(path=newest(paths))) from error
+            raise errors.KernelError(_NONE.format(path=path)) from error
+
+
+async def succeed(path: pathlib.Path) -> None:
+    """Let all hosts but the one behind a socket drain: it takes what they keep, bit by bit."""
+    for other in await asyncio.to_thread(host_sockets.listening, path.parent):
+        if other != path:
+            try:
+                await drain(other, is_urgent=False)
+            except errors.KernelError:
+                _log.info("the host at %s is gone", other)
+
+
+def _fits(found: host_statuses.HostStatus, config: settings.Settings) -> bool:
+    """Return whether a host's kernels are what this process would make them."""
+    return (
+        not found.is_draining
+        and found.release == metadata.version("interpreter-bot")
+        and found.is_sandboxed == config.sandbox.enabled
+        and found.fingerprint == config.kernel_fingerprint
+        and set(map(str, config.private_paths)) <= set(found.private)
+    )
+
+
+@contextlib.asynccontextmanager
+async def open_fitting(config: settings.Settings) -> AsyncIterator[remote_host.RemoteHost | None]:
+    """Connect to a host for sessions that end with this process, if there is one of the settings.
+
+    Args:
+        config: the settings in effect.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        opening = remote_host.RemoteHost.open(
+            host_sockets.newest(config.paths),
+            patience_seconds=_PATIENCE_SECONDS,
+            is_ephemeral=True,
+        )
+        try:
+            found = await stack.enter_async_context(opening)
+        except errors.KernelError:
+            _log.info("no host of kernels can be used", exc_info=True)
+            yield None
+            return
+        yield found if _fits(found.connection.status, config) else None
 
 
 @contextlib.asynccontextmanager
 async def open_host(
     config: settings.Settings, *, may_start: bool
-) -> AsyncIterator[remote_host.RemoteHost]:
+) -> AsyncIterator[successive_hosts.SuccessiveHosts]:
     """Find the host of the settings, or start one; at an orderly end, one that waits for us ends.
 
     Args:
@@ -161,15 +137,18 @@ async def open_host(
     """
     keeper = _Keeper(config)
 
-    async def ensure() -> None:
+    async def revive() -> None:
         if may_start:
-            await keeper.find_or_start()
+            await keeper.find_or_start(must_fit=False)
 
-    await ensure()
-    opening = remote_host.RemoteHost.open(newest(config.paths), revive=ensure)
+    if may_start:
+        await keeper.find_or_start(must_fit=True)
+    opening = successive_hosts.SuccessiveHosts.open(
+        host_sockets.newest(config.paths), revive=revive
+    )
     try:
-        async with opening as host:
-            yield host
+        async with opening as hosts:
+            yield hosts
     finally:
         # Also where the bot could not start after all; only one that is killed leaves it behind.
         if may_start:
@@ -183,22 +162,31 @@ class _Keeper:
         self._config = config
         self._started: list[subprocess.Popen[bytes]] = []
 
-    async def find_or_start(self) -> None:
+    async def find_or_start(self, *, must_fit: bool) -> None:
         """Return when there is a host; of several bots one starts it.
+
+        Args:
+            must_fit: one of another release, or of other settings, is replaced, and drains.
 
         Raises:
             BotError: it could not be started.
         """
+        paths = self._config.paths
         place = await asyncio.to_thread(
-            make_directory, self._config.paths, is_shared=bool(self._config.host.bot_user)
+            host_sockets.make_directory, paths, is_shared=bool(self._config.host.bot_user)
         )
         async with _locked(place / _LOCK):
             try:
-                found = await status(self._config.paths)
-                if not found.is_draining:
+                found = await status(host_sockets.newest(paths))
+                # What comes back after a loss is taken as it is, or two bots of other settings
+                # would replace each other's hosts for ever.
+                if _fits(found, self._config) or not (must_fit or found.is_draining):
                     return
+                _log.info("the host of kernels does not fit; one is started beside it")
+            except host_statuses.OtherProtocolError:
+                _log.warning("the host of kernels is of another release; one is started beside it")
             except errors.HostUnusableError:
-                # Beside one that is there a second one would use the same files.
+                # One that is stuck keeps its sessions: nobody else could have them.
                 raise
             except errors.KernelError:
                 _log.info("no host of kernels is there; one is started")
@@ -211,6 +199,8 @@ class _Keeper:
         linger = str(config.host.linger_seconds)
         arguments = [sys.executable, "-m", "interpreter_bot", "host", "--linger", linger]
         arguments += [] if config.sandbox.enabled else ["--unsafe-no-sandbox"]
+        if _log.isEnabledFor(logging.INFO):
+            arguments.insert(arguments.index("host"), "--verbose")
         inherited = {name: value for name, value in os.environ.items() if name in _INHERITED}
         # Not by asyncio, which kills what it has started when it is closed.
         process = await asyncio.to_thread(
@@ -240,21 +230,26 @@ class _Keeper:
             raise errors.KernelError(_SILENT) from error
 
     async def end(self) -> None:
-        """End the host, if it waits for bots and we were the last one."""
+        """End the hosts that wait for bots, where we were the last one."""
         # One that was lost is asked for its end, or it would stay as a dead one.
         self._started = [one for one in self._started if one.poll() is None]
+        place = host_sockets.directory(self._config.paths)
+        paths = await asyncio.to_thread(host_sockets.listening, place)
+        await asyncio.gather(*map(self._end, paths))
+
+    async def _end(self, path: pathlib.Path) -> None:
         give_up = time.monotonic() + _CLOSING_SECONDS
         try:
-            found = await status(self._config.paths)
+            found = await status(path)
             # It hears a moment later than we do that our own connection is closed.
             while found.bots > 0 and time.monotonic() < give_up:
                 await asyncio.sleep(_POLL_SECONDS)
-                found = await status(self._config.paths)
+                found = await status(path)
             if not found.is_lingering or found.bots > 0:
                 return
-            await drain(self._config.paths, is_urgent=True)
+            await drain(path, is_urgent=True)
         except errors.KernelError:
-            _log.info("the host of kernels is gone already")
+            _log.info("the host of kernels at %s is gone already", path)
             return
         give_up = time.monotonic() + _END_SECONDS
         # What ends is no child of ours, or it might be: nobody tells.

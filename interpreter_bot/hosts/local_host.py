@@ -88,9 +88,11 @@ class LocalHost:
 
     Attributes:
         outlives_bot: false, as it is in the same process.
+        ends_with_bot: true.
     """
 
     outlives_bot = False
+    ends_with_bot = True
 
     def __init__(self, pool: pools.Pool) -> None:
         self.pool = pool
@@ -128,10 +130,16 @@ class LocalHost:
 
     async def expire_variables(self) -> int:
         """Delete saved variables that are old or too much; returns of how many sessions."""
-        everyone = await self.pool.stored_workspaces()
+        existing = await self.pool.stored_workspaces()
+        # Those that another process has are for that one to tidy.
+        everyone = [one for one in existing if not await self.pool.locks.is_elsewhere(one)]
         return await snapshot_expiry.expire(
             self.pool.snapshots, everyone, lambda: self.pool.sessions
         )
+
+    async def reap(self, idle_seconds: float) -> None:
+        """Let go of kernels that were idle for so long."""
+        await self.pool.reap(idle_seconds)
 
     @property
     def is_sandboxed(self) -> bool:

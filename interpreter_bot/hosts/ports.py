@@ -278,7 +278,11 @@ class Hosts(Protocol):
 
     @property
     def outlives_bot(self) -> bool:
-        """Whether kernels and executions go on when this process ends."""
+        """Whether kernels and executions go on when this process is killed."""
+
+    @property
+    def ends_with_bot(self) -> bool:
+        """Whether they end, with their variables saved, when this process ends in order."""
 
     @property
     def packages(self) -> Mapping[str, str]:

@@ -16,8 +16,9 @@ _GONE: Final = f"The process that kept the Python kernel is lost. {kernel_loss_r
 class LeaseCall:
     """A lease; it is over when it is ended."""
 
-    def __init__(self, number: int, key: str, person: str) -> None:
-        self._message = {"do": "lease", "call": number, "key": key, "person": person}
+    def __init__(self, number: int, key: str, person: str, *, is_ephemeral: bool = False) -> None:
+        said = {"do": "lease", "call": number, "key": key, "person": person}
+        self._message: dict[str, object] = said | {"ephemeral": is_ephemeral}
 
     def message(self, *, is_other_host: bool) -> dict[str, object]:
         """Lease, also from another host."""

@@ -19,7 +19,12 @@ from typing import Any, Final, TypeVar
 import aiohttp
 
 from interpreter_bot import errors, session_variables, values
-from interpreter_bot.hosts import host_connection, ports, remote_calls, wire_messages
+from interpreter_bot.hosts import (
+    host_connection,
+    ports,
+    remote_calls,
+    wire_messages,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -84,13 +89,19 @@ class RemoteHost:
     """A host in another process; implements `ports.Hosts`. Use `open`.
 
     Attributes:
+        connection: to the host.
         outlives_bot: true; what runs there goes on, at least for the time that it lingers.
     """
 
     outlives_bot = True
 
-    def __init__(self, connection: host_connection.HostConnection) -> None:
-        self._connection = connection
+    def __init__(
+        self, connection: host_connection.HostConnection, *, is_ephemeral: bool = False
+    ) -> None:
+        self.connection = connection
+        self._is_ephemeral = is_ephemeral
+        self._begun: set[str] = set()
+        self._stack = contextlib.ExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -99,39 +110,62 @@ class RemoteHost:
         cls,
         path: pathlib.Path,
         *,
+        newest: pathlib.Path | None = None,
         patience_seconds: float = 30.0,
         revive: host_connection.Revive | None = None,
+        is_ephemeral: bool = False,
     ) -> AsyncIterator[RemoteHost]:
         """Connect to the host behind a socket; see `host_connection.HostConnection.open`.
+
+        Where it is ephemeral, the host forgets its sessions with the connection, however it ends.
 
         Raises:
             KernelError: it cannot be reached, or is of another release.
         """
         opening = host_connection.HostConnection.open(
-            path, patience_seconds=patience_seconds, revive=revive
+            path, newest=newest, patience_seconds=patience_seconds, revive=revive
         )
         async with opening as connection:
-            host = cls(connection)
+            host = cls(connection, is_ephemeral=is_ephemeral)
             try:
-                yield host
+                with host._stack:
+                    yield host
             finally:
                 if host._tasks:
                     await asyncio.wait(host._tasks)
 
+    def _begin(self, key: str) -> None:
+        """Let the host forget a session in the end, if it is to."""
+        if self._is_ephemeral and key not in self._begun:
+            self._begun.add(key)
+            number = self.connection.new_number()
+            call = remote_calls.LeaseCall(number, key, "", is_ephemeral=True)
+            self._stack.enter_context(self.connection.wanting(number, call))
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything is wanted of it now."""
+        return self.connection.is_used or bool(self._tasks)
+
+    @property
+    def ends_with_bot(self) -> bool:
+        """Whether it ends with bots that end in order."""
+        return self.connection.status.is_lingering
+
     @property
     def is_sandboxed(self) -> bool:
         """Whether all code runs in sandboxes."""
-        return self._connection.status.is_sandboxed
+        return self.connection.status.is_sandboxed
 
     @property
     def packages(self) -> Mapping[str, str]:
         """Packages that code may import, with their versions."""
-        return self._connection.status.packages
+        return self.connection.status.packages
 
     @property
     def keeps_variables(self) -> bool:
         """Whether variables of idle sessions are saved."""
-        return self._connection.status.keeps_variables
+        return self.connection.status.keeps_variables
 
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return what a session has of variables."""
@@ -154,21 +188,26 @@ class RemoteHost:
         return None if said is None else _read(session_variables.SavedVariables, said)
 
     async def listen(self, told: ports.OnLoss | None) -> None:
-        """Tell this one of lost kernels; see `ports.Hosts.listen`."""
-        await self._connection.listen(told)
+        """Tell this one of lost kernels; see `ports.Hosts.listen`.
+
+        Where it is ephemeral, nobody is told: a session says so itself when it is used again.
+        """
+        if not self._is_ephemeral:
+            await self.connection.listen(told)
 
     @contextlib.asynccontextmanager
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[RemoteLease]:
         """Lease a session's kernel."""
-        number = self._connection.new_number()
-        with self._connection.wanting(number, remote_calls.LeaseCall(number, key, person)):
-            yield RemoteLease(self._connection, number)
+        self._begin(key)
+        number = self.connection.new_number()
+        with self.connection.wanting(number, remote_calls.LeaseCall(number, key, person)):
+            yield RemoteLease(self.connection, number)
 
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
     ) -> ports.ExecutionEnd:
         """Follow an execution; see `ports.Hosts.follow`."""
-        return await _followed(self._connection, execution_id, after=after, show=show, ask=ask)
+        return await _followed(self.connection, execution_id, after=after, show=show, ask=ask)
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
         """Interrupt an execution, or keep it from beginning."""
@@ -205,14 +244,15 @@ class RemoteHost:
 
     async def workspace(self, key: str) -> RemoteWorkspace:
         """Return a session's files."""
-        return RemoteWorkspace(self._connection, key)
+        self._begin(key)
+        return RemoteWorkspace(self.connection, key)
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
         """Measure workspaces, also of sessions without a kernel."""
         return _read(ports.StoredBytes, await self._post("stored_bytes", keys=list(keys)))
 
     async def _post(self, name: str, **said: object) -> Any:  # noqa: ANN401
-        return await self._connection.request("POST", f"/v1/{name}", said)
+        return await self.connection.request("POST", f"/v1/{name}", said)
 
 
 class RemoteContent:

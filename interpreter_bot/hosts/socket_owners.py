@@ -26,27 +26,6 @@ _PEER: Final = struct.Struct("3i")
 _STRANGER: Final = "The process that keeps the Python kernels belongs to another user."
 
 
-def make(directory: pathlib.Path, *, mode: int) -> None:
-    """Make a directory into which nobody else can put anything, or see that it is one. Blocks.
-
-    Raises:
-        SettingsError: it is another user's, or a link, or others may write to it.
-    """
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            directory.mkdir(mode=mode)
-        found = directory.lstat()
-    except OSError as error:
-        raise errors.SettingsError(f"The directory {directory} cannot be used.") from error
-    if not stat.S_ISDIR(found.st_mode):
-        raise errors.SettingsError(f"{directory} is a link or a file, not a directory.")
-    if found.st_uid != os.geteuid():
-        raise errors.SettingsError(f"{directory} belongs to another user.")
-    if found.st_mode & 0o022:
-        raise errors.SettingsError(f"Others may write to {directory}: chmod go-w.")
-
-
 class Connector(aiohttp.UnixConnector):
     """Connections to a host that runs as us, as root, or as whoever its place was made for."""
 

@@ -19,7 +19,7 @@ import operator
 import pathlib
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Sequence
 from typing import Final
 
 from interpreter_bot import cancellation, settings
@@ -281,7 +281,7 @@ class Journals:
             OSError: the directory cannot be used.
         """
         journals = cls(directory, bounds)
-        await journals._recover()
+        await journals.recover()
         writing = asyncio.create_task(journals._write_all(), name="journals")
         try:
             yield journals
@@ -375,15 +375,15 @@ class Journals:
             except Exception:
                 _log.exception("a journal could not be written to its end")
 
-    async def _recover(self) -> None:
-        """Take over what is in the directory; what cannot be read is removed."""
+    async def recover(self) -> None:
+        """Take over what was put into the directory; what cannot be read is removed."""
         found: dict[str, list[journal_files.Segment]] = {}
-        for path, segment in await cancellation.in_thread(_segments, self._directory):
+        for path, one in await cancellation.in_thread(_segments, self._directory, self._journals):
             id = path.name.partition(".")[0]
-            if segment is None or not _ID.fullmatch(id):
-                await cancellation.in_thread(path.unlink, missing_ok=True)
-            else:
-                found.setdefault(id, []).append(segment)
+            if one is not None and _ID.fullmatch(id):
+                found.setdefault(id, []).append(one)
+                continue
+            await cancellation.in_thread(path.unlink, missing_ok=True)
         for id, segments in found.items():
             last = max(segments, key=lambda segment: segment.first)
             ended_at = last.path.stat().st_mtime if last.has_end else None
@@ -392,9 +392,9 @@ class Journals:
 
 
 def _segments(
-    directory: pathlib.Path,
+    directory: pathlib.Path, known: Container[str]
 ) -> list[tuple[pathlib.Path, journal_files.Segment | None]]:
-    """Read the files of a directory, which is created if missing. Blocks."""
+    """Read the files of a directory, made if missing, but those of known journals. Blocks."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    paths = sorted(directory.glob(f"*{_SUFFIX}"))
-    return [(path, journal_files.recovered(path)) for path in paths]
+    new = (one for one in directory.glob(f"*{_SUFFIX}") if one.name.partition(".")[0] not in known)
+    return [(path, journal_files.recovered(path)) for path in sorted(new)]

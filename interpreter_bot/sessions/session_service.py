@@ -319,7 +319,7 @@ class SessionService:
         self._lanes.close()
         for stop in self._stops.values():
             stop.is_restart = not stop.is_set()
-            stop.goes_on = self._services.hosts.outlives_bot
+            stop.goes_on = not self._services.hosts.ends_with_bot
         for seconds in (self._services.config.sessions.closing_seconds, _STOPPING_SECONDS):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -364,7 +364,7 @@ class SessionService:
             async with turn:
                 self._stops[request.key] = stop
                 stop.is_restart = self._lanes.is_closed and not stop.is_set()
-                stop.goes_on = self._services.hosts.outlives_bot
+                stop.goes_on = not self._services.hosts.ends_with_bot
                 if (task := asyncio.current_task()) is not None:
                     self._tasks.add(task)
                 try:

@@ -123,9 +123,10 @@ class Host(fields.Group):
     """The process that keeps the kernels, so that they outlive the bot's."""
 
     mode: Literal["inside", "own", "service"] = "inside"
-    """Of `interpreter-bot run`. `inside`: there is none, and kernels end with the bot; `own`: the
-    bot looks for such a process and starts one where there is none; `service`: it only looks."""
+    """Of `interpreter-bot run`. `own`: the bot looks for such a process, starts one where there is
+    none, and ends it with itself; `service`: it only looks, for one that was started apart;
+    `inside`: there is none, and kernels end with the bot, however that ends."""
     linger_seconds: fields.Seconds = 600.0
     """How long one that a bot started waits for the next bot, when its own was killed."""
     bot_user: str = ""
-    """User whose bots may use it besides its own, where it runs as root."""
+    """User, by name or number, whose bots may use it besides its own, where it runs as root."""

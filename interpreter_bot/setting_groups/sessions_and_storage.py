@@ -124,5 +124,8 @@ class Paths(fields.Group):
     """Workspaces and the database; survives restarts."""
     runtime: pathlib.Path = pydantic.Field(default_factory=_default_runtime)
     """Sockets and other things of one run. Keep it short: socket paths end at 107 bytes."""
+    host_sockets: pathlib.Path | None = None
+    """Directory in which the processes that keep kernels listen; by default one in `runtime` for
+    each `data`. Bots of another user, whose `data` is their own, name the same one."""
     private: tuple[pathlib.Path, ...] = ()
     """Further paths that no code in a kernel may see."""

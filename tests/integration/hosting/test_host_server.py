@@ -377,3 +377,44 @@ async def test_nothing_runs_twice_when_another_host_is_reached_at_the_second_att
             assert (shown, relay.refusals) == ([(1, "x\n")], 0)
     relay.break_all()
     listening.close()
+
+
+async def test_sessions_of_a_command_are_forgotten_with_its_connection(served, host, place):
+    async def chunks():
+        yield b"data"
+
+    opening = remote_host.RemoteHost.open(place / "host.sock", is_ephemeral=True)
+    async with opening as remote:
+        await (await remote.workspace("brief")).put("a", chunks())
+        async with remote.lease("brief") as lease:
+            await lease.kernel()
+        # It is there for the next lease.
+        assert "brief" in await host.statuses()
+    async with asyncio.timeout(20):
+        while (await host.stored_bytes(["brief"])).by_key:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert "brief" not in await host.statuses()
+
+
+async def test_loss_of_a_kernel_is_told_to_a_bot_that_listens_whoever_came_first(
+    served, host, place
+):
+    told = asyncio.get_running_loop().create_future()
+
+    async def note(loss):
+        told.set_result(loss.key)
+
+    path = place / "host.sock"
+    async with (
+        remote_host.RemoteHost.open(path) as silent,
+        remote_host.RemoteHost.open(path) as bot,
+    ):
+        async with silent.lease("lost") as lease:
+            await lease.kernel()
+        await bot.listen(note)
+        host.pool.live["lost"].kernel.kill_with_reason(values.Ending.CRASHED, "It is an example.")
+        async with asyncio.timeout(20):
+            while not told.done():
+                await host.pool.reap()
+                await asyncio.sleep(0.01)
+        assert told.result() == "lost"

@@ -1,10 +1,11 @@
-"""The directory of a host's journals, among those of others."""
+"""Journals of hosts that are gone, and the time for answers."""
 
 import asyncio
-import fcntl
-import os
 
-from interpreter_bot.hosting import journaled_executions
+import pytest
+
+from interpreter_bot import errors, values
+from interpreter_bot.hosting import journaled_executions, own_directories
 from interpreter_bot.kernels import execution_journals
 
 
@@ -16,19 +17,40 @@ async def test_journals_of_dead_hosts_are_taken_over_and_other_things_are_left(t
         journals.begin("one", b"{}").append(b"first")
     async with journaled_executions.JournaledExecutions.open(None, tmp_path) as begun:
         assert begun.is_known("one")
-        assert begun.find("one").last == 2
+        assert (await begun.find("one")).last == 2
     assert (tmp_path / "a file").read_text() == "kept"
     assert (tmp_path / "a link").is_symlink()
     assert not (tmp_path / "dead").exists()
 
 
-async def test_hosts_that_start_at_once_make_their_directories_one_after_the_other(tmp_path):
-    other = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)
-    making = asyncio.create_task(asyncio.to_thread(journaled_executions._OwnDirectory, tmp_path))
-    await asyncio.wait({making}, timeout=0.1)
-    assert (making.done(), list(tmp_path.iterdir())) == (False, [])
-    os.close(other)
-    with await making as made:
-        assert made.is_dir()
-        assert journaled_executions._locked(made) is None
+async def test_what_a_host_leaves_that_ends_later_is_found_when_it_is_asked_for(tmp_path):
+    async with journaled_executions.JournaledExecutions.open(None, tmp_path) as begun:
+        with pytest.raises(errors.ExecutionMissingError):
+            await begun.find("one")
+        with own_directories.OwnDirectory(tmp_path) as other:
+            async with execution_journals.Journals.open(other.path) as journals:
+                journals.begin("one", b"{}").append(b"first")
+                finding = asyncio.create_task(begun.find("one"))
+                await asyncio.wait({finding}, timeout=0.2)
+                assert not finding.done()
+        assert (await finding).last == 2
+        assert (await begun.find("one")).ended_at is not None
+
+
+class Silent:
+    """Somebody who is asked and says nothing."""
+
+    def ask(self, number, request):
+        pass
+
+    def withdraw(self, number):
+        pass
+
+
+async def test_time_for_an_answer_runs_only_while_somebody_is_there_to_give_it():
+    execution = journaled_executions.Execution(0.1)
+    asking = asyncio.create_task(execution.ask(values.InputRequested("?", is_password=False)))
+    await asyncio.wait({asking}, timeout=0.5)
+    assert not asking.done()
+    with execution.asking(Silent()), pytest.raises(errors.BotError, match="nobody answered"):
+        await asyncio.wait_for(asking, 20)

@@ -1,15 +1,22 @@
-"""What a host process is told, and where it listens."""
+"""What a host process is told, and which are used."""
 
 import asyncio
+import contextlib
 import os
 import socket
-import stat
 import sys
+from importlib import metadata
 
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.hosts import host_connection, host_processes, socket_owners, wire_messages
+from interpreter_bot.hosts import (
+    host_processes,
+    host_sockets,
+    host_statuses,
+    socket_owners,
+    wire_messages,
+)
 
 
 def test_host_is_told_all_settings_of_kernels_and_no_secret(monkeypatch, tmp_path):
@@ -39,27 +46,6 @@ def test_host_is_told_all_settings_of_kernels_and_no_secret(monkeypatch, tmp_pat
     assert set(config.private_paths) <= set(read.private_paths)
 
 
-def test_hosts_of_two_data_directories_do_not_meet(tmp_path):
-    one, two = (settings.Paths(data=tmp_path / name, runtime=tmp_path) for name in "ab")
-    assert host_processes.directory(one) != host_processes.directory(two)
-    long = settings.Paths(data=tmp_path, runtime=tmp_path / ("x" * 100))
-    with pytest.raises(errors.SettingsError, match="too long"):
-        host_processes.directory(long)
-
-
-def test_sockets_of_hosts_that_were_killed_are_removed(short_path):
-    paths = settings.Paths(data=short_path / "d", runtime=short_path)
-    made = host_processes.make_socket_path(paths)
-    assert made.name == f"{os.getpid()}.sock"
-    with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(made.with_name("1.sock")))
-    with socket.socket(socket.AF_UNIX) as serving:
-        serving.bind(str(made.with_name("2.sock")))
-        serving.listen()
-        host_processes.make_socket_path(paths)
-        assert {path.name for path in made.parent.iterdir()} == {"2.sock"}
-
-
 STRANGER = """
 import os, socket, sys
 os.setgid(65534); os.setuid(65534)
@@ -85,19 +71,13 @@ async def refused(config, words, error=errors.SettingsError):
             pass
 
 
-def test_directory_of_sockets_is_for_nobody_else(short_path):
-    paths = settings.Paths(data=short_path / "d", runtime=short_path / "r" / "un")
-    host_processes.make_socket_path(paths)
-    assert stat.S_IMODE(paths.runtime.stat().st_mode) == 0o700
-
-
 async def test_bot_uses_no_directory_that_others_can_write_to_or_lead_elsewhere(short_path):
     config = made(short_path)
     (short_path / "other").mkdir()
     config.paths.runtime.symlink_to(short_path / "other")
     await refused(config, "is a link")
     config.paths.runtime.unlink()
-    place = host_processes.directory(config.paths)
+    place = host_sockets.directory(config.paths)
     place.mkdir(parents=True)
     place.chmod(0o777)
     await refused(config, "Others may write")
@@ -113,7 +93,7 @@ async def test_bot_says_nothing_to_a_host_of_another_user(short_path):
     os.chown(config.paths.runtime, 0, 0)
     for path in (short_path, config.paths.runtime):
         path.chmod(0o755)
-    place = host_processes.make_directory(config.paths, is_shared=False)
+    place = host_sockets.make_directory(config.paths, is_shared=False)
     os.chown(place, 65534, 65534)
     stranger = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-c", STRANGER, str(place / "host.sock")),
@@ -130,29 +110,77 @@ async def test_bot_says_nothing_to_a_host_of_another_user(short_path):
     assert 65534 not in socket_owners.Connector(place / "host.sock")._trusted
 
 
-async def test_no_second_host_is_started_beside_one_that_is_stuck_or_of_another_release(
-    short_path, monkeypatch
-):
-    monkeypatch.setattr(host_connection, "_STATUS_SECONDS", 0.2)
+async def test_no_second_host_is_started_beside_one_that_is_stuck(short_path, monkeypatch):
+    monkeypatch.setattr(host_statuses, "_STATUS_SECONDS", 0.2)
     config = made(short_path)
-    path = host_processes.make_directory(config.paths, is_shared=False) / "host.sock"
+    path = host_sockets.make_directory(config.paths, is_shared=False) / "host.sock"
     with socket.socket(socket.AF_UNIX) as stuck:
         stuck.bind(str(path))
         stuck.listen()
         await refused(config, "does not answer", errors.HostUnusableError)
-    path.unlink()
+    assert not config.paths.data.exists()
+
+
+@contextlib.asynccontextmanager
+async def saying(path, **fields):
+    """Play a host that says this of itself."""
 
     async def answer(reader, writer):
-        await reader.readuntil(b"\r\n\r\n")
-        body = wire_messages.document({"protocol": 0})
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
-        writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-        await writer.drain()
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                body = wire_messages.document(fields)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+                writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+                await writer.drain()
         writer.close()
 
     async with await asyncio.start_unix_server(answer, path):
-        await refused(config, "host drain", errors.HostUnusableError)
-    assert not config.paths.data.exists()
+        yield
+
+
+def status(config, **fields):
+    """What a host of these settings says of itself."""
+    said = {
+        "id": "1",
+        "protocol": wire_messages.PROTOCOL,
+        "release": metadata.version("interpreter-bot"),
+        "pid": 1,
+        "fingerprint": config.kernel_fingerprint,
+        "private": list(map(str, config.private_paths)),
+        "is_sandboxed": True,
+        "keeps_variables": True,
+        "packages": {},
+        "is_draining": False,
+        "is_lingering": True,
+        "bots": 0,
+        "kernels": 0,
+        "executions": 0,
+    }
+    return said | fields
+
+
+@pytest.mark.parametrize(
+    ("fields", "fits"),
+    [
+        ({}, True),
+        ({"release": "0.0.1"}, False),
+        ({"fingerprint": "other limits"}, False),
+        ({"private": []}, False),
+        ({"is_sandboxed": False}, False),
+        ({"is_draining": True}, False),
+        ({"protocol": 1}, False),
+    ],
+)
+async def test_a_command_uses_only_a_host_whose_kernels_are_as_its_own_would_be(
+    short_path, fields, fits
+):
+    config = made(short_path)
+    path = host_sockets.make_directory(config.paths, is_shared=False) / "host.sock"
+    async with (
+        saying(path, **status(config, **fields)),
+        host_processes.open_fitting(config.for_one_session()) as found,
+    ):
+        assert (found is not None) == fits
 
 
 async def test_host_that_does_not_begin_is_ended(short_path, monkeypatch):

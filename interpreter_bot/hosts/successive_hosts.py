@@ -1,0 +1,255 @@
+"""Hosts that follow each other: the newest takes new sessions, each keeps its own until they end.
+
+That is how a host is upgraded: a second one is started, the first one drains. A connection stays
+with its host as long as that is there, and leads to the newest one then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import pathlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+
+from interpreter_bot import errors, session_variables
+from interpreter_bot.hosts import host_connection, host_sockets, ports, remote_host
+
+_log = logging.getLogger(__name__)
+
+
+class SuccessiveLease:
+    """A lease of whichever host has the session; implements `ports.Lease`."""
+
+    def __init__(
+        self,
+        host: remote_host.RemoteHost,
+        lease: Callable[[remote_host.RemoteHost], Awaitable[ports.Lease]],
+        find: Callable[[], Awaitable[remote_host.RemoteHost]],
+    ) -> None:
+        """Lease nothing yet.
+
+        Args:
+            host: has the session, as far as is known.
+            lease: leases it of a host.
+            find: finds out which host has it now.
+        """
+        self._host = host
+        self._lease = lease
+        self._find = find
+        self._leased: ports.Lease | None = None
+
+    async def begin(self) -> ports.Lease:
+        """Lease it, if it is not yet."""
+        if self._leased is None:
+            self._leased = await self._lease(self._host)
+        return self._leased
+
+    async def kernel(self, *, waiting: ports.OnWait | None = None) -> ports.Kernel:
+        """Return the session's kernel; see `ports.Lease.kernel`."""
+        try:
+            return await (await self.begin()).kernel(waiting=waiting)
+        except errors.KernelStartError:
+            # A host that drains may have let it go just before it was leased.
+            if (host := await self._find()) is self._host:
+                raise
+            self._host, self._leased = host, None
+        return await self.kernel(waiting=waiting)
+
+
+class SuccessiveHosts:
+    """All hosts of one data directory; implements `ports.Hosts`. Use `open`.
+
+    Attributes:
+        outlives_bot: true.
+    """
+
+    outlives_bot = True
+
+    def __init__(self, newest: pathlib.Path, revive: host_connection.Revive) -> None:
+        self._newest = newest
+        self._revive = revive
+        # The newest first.
+        self._hosts: list[remote_host.RemoteHost] = []
+        self._stacks: dict[remote_host.RemoteHost, contextlib.AsyncExitStack] = {}
+        self._looking = asyncio.Lock()
+        self._told: ports.OnLoss | None = None
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, newest: pathlib.Path, *, revive: host_connection.Revive
+    ) -> AsyncIterator[SuccessiveHosts]:
+        """Connect to all hosts there are.
+
+        Args:
+            newest: the link to the newest one's socket.
+            revive: called when a host cannot be reached.
+
+        Raises:
+            KernelError: the newest one cannot be reached, or is of another release.
+        """
+        hosts = cls(newest, revive)
+        try:
+            await hosts._join(newest)
+            first = hosts._hosts[0].connection.path
+            for path in await asyncio.to_thread(host_sockets.listening, newest.parent):
+                if path != first:
+                    # Where it cannot be spoken to, its sessions are as good as gone.
+                    with contextlib.suppress(errors.KernelError):
+                        await hosts._join(path)
+            yield hosts
+        finally:
+            for stack in hosts._stacks.values():
+                await stack.aclose()
+
+    async def _join(self, path: pathlib.Path) -> None:
+        """Connect to a host, which is the newest, or else the oldest known.
+
+        Raises:
+            KernelError: it cannot be reached, or is of another release.
+        """
+        stack = contextlib.AsyncExitStack()
+        opening = remote_host.RemoteHost.open(path, newest=self._newest, revive=self._revive)
+        host = await stack.enter_async_context(opening)
+        self._stacks[host] = stack
+        self._hosts.insert(0 if path == self._newest else len(self._hosts), host)
+        if self._told is not None:
+            await host.listen(self._told)
+
+    async def _look(self) -> None:
+        """Connect to a host that is new, and leave connections that lead to where another does."""
+        path = host_sockets.target(self._newest)
+        known = [host.connection.path for host in self._hosts]
+        # One that is lost finds the newest by itself.
+        is_new = path is not None and path not in known and self._hosts[0].connection.is_connected
+        if not is_new and len(set(known)) == len(known):
+            return
+        async with self._looking:
+            if path is not None and path not in [host.connection.path for host in self._hosts]:
+                try:
+                    await self._join(self._newest)
+                except errors.KernelError:
+                    _log.exception("a new host of kernels cannot be used")
+            self._hosts.sort(key=lambda host: host.connection.path != path)
+            for host in self._hosts[1:]:
+                if host.connection.path == self._hosts[0].connection.path and not host.is_used:
+                    self._hosts.remove(host)
+                    await self._stacks.pop(host).aclose()
+
+    async def _host_of(self, key: str) -> remote_host.RemoteHost:
+        """Return the host that has a session's kernel, else the newest."""
+        await self._look()
+        for host in self._hosts[1:]:
+            if host.connection.is_connected:
+                # Gone at this moment: its sessions are the newest one's by now.
+                with contextlib.suppress(errors.KernelError):
+                    if key in await host.statuses([key]):
+                        return host
+        return self._hosts[0]
+
+    @property
+    def ends_with_bot(self) -> bool:
+        """Whether it ends with bots that end in order."""
+        return self._hosts[0].ends_with_bot
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether all code runs in sandboxes."""
+        return all(host.is_sandboxed for host in self._hosts)
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Packages that code may import, with their versions."""
+        return self._hosts[0].packages
+
+    @property
+    def keeps_variables(self) -> bool:
+        """Whether variables of idle sessions are saved."""
+        return self._hosts[0].keeps_variables
+
+    async def variables(self, key: str) -> session_variables.HeldVariables:
+        """Return what a session has of variables."""
+        return await (await self._host_of(key)).variables(key)
+
+    async def fork(self, key: str, new_key: str) -> None:
+        """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
+        await (await self._host_of(key)).fork(key, new_key)
+
+    async def note_checkpoint(self, key: str, name: str) -> None:
+        """Remember what a session is; see `ports.Hosts.note_checkpoint`."""
+        await (await self._host_of(key)).note_checkpoint(key, name)
+
+    async def go_back(
+        self, key: str, name: str, *, is_whole: bool = False
+    ) -> session_variables.SavedVariables | None:
+        """Let a session be what it was; see `ports.Hosts.go_back`."""
+        return await (await self._host_of(key)).go_back(key, name, is_whole=is_whole)
+
+    async def listen(self, told: ports.OnLoss | None) -> None:
+        """Tell this one of lost kernels; see `ports.Hosts.listen`."""
+        self._told = told
+        for host in tuple(self._hosts):
+            await host.listen(told)
+
+    @contextlib.asynccontextmanager
+    async def lease(self, key: str, *, person: str = "") -> AsyncIterator[SuccessiveLease]:
+        """Lease a session's kernel."""
+        async with contextlib.AsyncExitStack() as stack:
+
+            async def leased(host: remote_host.RemoteHost) -> ports.Lease:
+                return await stack.enter_async_context(host.lease(key, person=person))
+
+            find = functools.partial(self._host_of, key)
+            lease = SuccessiveLease(await find(), leased, find)
+            await lease.begin()
+            yield lease
+
+    async def follow(
+        self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
+    ) -> ports.ExecutionEnd:
+        """Follow an execution; see `ports.Hosts.follow`."""
+        await self._look()
+        # The newest has what those before it have left: it is asked last.
+        for host in reversed(self._hosts[1:]):
+            with contextlib.suppress(errors.ExecutionMissingError):
+                return await host.follow(execution_id, after=after, show=show, ask=ask)
+        return await self._hosts[0].follow(execution_id, after=after, show=show, ask=ask)
+
+    async def stop(self, execution_id: str, reason: str = "") -> None:
+        """Interrupt an execution, or keep it from beginning."""
+        for host in tuple(self._hosts):
+            await host.stop(execution_id, reason)
+
+    def acknowledge(self, execution_id: str) -> None:
+        """Let the hosts forget an execution."""
+        for host in self._hosts:
+            host.acknowledge(execution_id)
+
+    async def statuses(
+        self, keys: Collection[str] | None = None
+    ) -> Mapping[str, ports.KernelStatus]:
+        """Return the kernels of sessions, by their keys."""
+        await self._look()
+        found: dict[str, ports.KernelStatus] = {}
+        for host in reversed(self._hosts):
+            found |= await host.statuses(keys)
+        return found
+
+    async def release(self, key: str) -> None:
+        """End a session's kernel, at a person's request."""
+        await (await self._host_of(key)).release(key)
+
+    async def forget(self, key: str) -> None:
+        """End a session's kernel and delete its files."""
+        await (await self._host_of(key)).forget(key)
+
+    async def workspace(self, key: str) -> ports.Workspace:
+        """Return a session's files."""
+        return await (await self._host_of(key)).workspace(key)
+
+    async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
+        """Measure workspaces, which all hosts share."""
+        await self._look()
+        return await self._hosts[0].stored_bytes(keys)
