@@ -396,8 +396,4 @@ class Hosts(Protocol):
         """Return a session's files, created if missing. While they are deleted, it waits."""
 
     async def stored_bytes(self, keys: Collection[str]) -> StoredBytes:
-        """Measure workspaces, also of sessions without a kernel.
-
-        Args:
-            keys: whose workspaces are wanted one by one.
-        """
+        """Measure workspaces, also of sessions without a kernel; those of `keys` one by one."""

@@ -122,7 +122,7 @@ class Sandbox(fields.Group):
 class Host(fields.Group):
     """The process that keeps the kernels, so that they outlive the bot's."""
 
-    mode: Literal["inside", "own", "service"] = "inside"
+    mode: Literal["inside", "own", "service"] = "own"
     """Of `interpreter-bot run`. `own`: the bot looks for such a process, starts one where there is
     none, and ends it with itself; `service`: it only looks, for one that was started apart;
     `inside`: there is none, and kernels end with the bot, however that ends."""

@@ -80,6 +80,8 @@ def running(tmp_path, short_path):
             "INTERPRETER_BOT_PATHS__RUNTIME": str(short_path),
             "INTERPRETER_BOT_KERNELS__PRELOAD": "[]",
             "INTERPRETER_BOT_WEB__PORT": str(port),
+            # Of a host whose bot was killed; the next one comes soon, if any.
+            "INTERPRETER_BOT_HOST__LINGER_SECONDS": "30",
             "INTERPRETER_BOT_MODELS": json.dumps(
                 [{"name": "scripted", "base_url": server.base_url}]
             ),
@@ -328,15 +330,13 @@ async def test_a_bot_that_is_killed_in_the_middle_shows_what_was_and_goes_on(
         await page.until("!document.getElementById('banner').hidden")
         async with running(server, port=port):
             await page.until("document.getElementById('banner').hidden", seconds=60)
-            await page.until("document.body.innerText.includes('was restarted in the middle')")
+            await page.until("document.body.innerText.includes('Here I am again.')", seconds=60)
             text = await page.text("#turns")
             for words in ("tell me a long story", "First this.", "Then that", "and this one waits"):
                 assert text.count(words) == 1, text
-            assert text.lower().count("restarted in the middle") == 1, text
+            assert text.count("This went on while the bot was restarted.") == 1, text
             assert "before" in await page.text(".printed.stdout")
-            await _say(page, "are you there?")
-            await page.until("document.body.innerText.includes('Here I am again.')", seconds=60)
-            assert (await _run(page, "print('x' in globals())")).strip() == "False"
+            assert (await _run(page, "print(x)")).strip() == "1"
 
 
 async def test_a_bot_that_is_told_to_end_says_so_once_and_to_those_who_wait(running, browsing):
