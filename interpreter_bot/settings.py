@@ -205,7 +205,7 @@ class Settings(pydantic_settings.BaseSettings):
         Nothing that depends on the process, or on how many kernels it keeps.
         """
         told = self.model_dump_json(
-            include={"limits", "kernels", "sandbox", "snapshots", "package_index"},
+            include={"limits", "kernels", "sandbox", "snapshots", "package_index", "packages"},
             exclude={"kernels": {"spares"}, "sandbox": {"enabled", "uid_count"}},
         )
         return hashlib.sha256(told.encode()).hexdigest()

@@ -17,6 +17,7 @@ from interpreter_bot import logs, schedules, settings
 from interpreter_bot.agent.llms import catalogues, model_discovery
 from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.app import host_startup
+from interpreter_bot.hosts import ports
 from interpreter_bot.sessions import maintenance, retention, session_service, turns
 from interpreter_bot.store import databases, engines
 
@@ -61,7 +62,7 @@ async def open_conversations(
     environment: Mapping[str, str],
     *,
     is_ephemeral: bool = False,
-    kernels_outlive: bool = False,
+    hosts: ports.Hosts | None = None,
 ) -> AsyncIterator[session_service.SessionService]:
     """Open everything that platforms need.
 
@@ -69,16 +70,15 @@ async def open_conversations(
         config: the settings in effect.
         environment: holds the keys of models.
         is_ephemeral: leaves nothing behind: no file, no memory.
-        kernels_outlive: see `host_startup.open_hosts`.
+        hosts: where kernels live, if that is open already.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
     async with contextlib.AsyncExitStack() as stack:
-        opening = host_startup.open_hosts(
-            config, is_ephemeral=is_ephemeral, kernels_outlive=kernels_outlive
-        )
-        hosts = await stack.enter_async_context(opening)
+        if hosts is None:
+            opening = host_startup.open_hosts(config, is_ephemeral=is_ephemeral)
+            hosts = await stack.enter_async_context(opening)
         stack.enter_context(spool_directory(config.paths.data))
         memory = _temporary(stack) if is_ephemeral else open_database(config)
         database = await stack.enter_async_context(memory)

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import importlib
 import logging
 import os
 import signal
@@ -13,16 +14,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.app import service_startup
-from interpreter_bot.commands import mcp
-from interpreter_bot.platforms.discord import startup as discord
-from interpreter_bot.platforms.slack import startup as slack
-from interpreter_bot.platforms.web import server
-from interpreter_bot.sessions import session_service
+from interpreter_bot.app import host_startup
 from interpreter_bot.text import quantities
+
+if TYPE_CHECKING:
+    from interpreter_bot.sessions import session_service
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +29,7 @@ _NOTHING: Final = (
     "No platform is set up: give SLACK_BOT_TOKEN and SLACK_APP_TOKEN, or DISCORD_TOKEN, or leave "
     "the web page on."
 )
+_REST: Final = "interpreter_bot.app.service_startup"
 _FAILED, _REFUSED = 1, 2
 _FIRST_WAIT_SECONDS: Final = 1.0
 # Discord revokes the token of a bot that begins more than a thousand sessions a day.
@@ -75,31 +75,46 @@ async def run_bot(
     Raises:
         BotError: nothing could be opened; the sentence says why.
     """
-    opening = service_startup.open_conversations(
-        config, environment, kernels_outlive=kernels_outlive
-    )
-    async with opening as service:
+    async with contextlib.AsyncExitStack() as stack:
+        opening = host_startup.open_hosts(config, kernels_outlive=kernels_outlive)
+        # Other processes start for that; to import all the rest takes as long.
+        rest = asyncio.to_thread(importlib.import_module, _REST)
+        importing = asyncio.create_task(rest, name="imports")
+        hosts = await stack.enter_async_context(opening)
+        await importing
+        from interpreter_bot.app import service_startup
+
+        conversations = service_startup.open_conversations(config, environment, hosts=hosts)
+        service = await stack.enter_async_context(conversations)
         return await _Platforms(_openings(config, service)).run(service, end)
 
 
 def _openings(
     config: settings.Settings, service: session_service.SessionService
 ) -> dict[str, _Opening]:
-    """Return the platforms that are set up, by their names for people."""
+    """Return the platforms that are set up, by their names for people; no other is imported."""
     openings: dict[str, _Opening] = {}
     if config.web.enabled:
+        from interpreter_bot.platforms.web import server
+
         openings["The web page"] = functools.partial(
             server.serve, service, config.web, config.paths.data
         )
     if config.slack.is_on:
+        from interpreter_bot.platforms.slack import startup as slack
+
         openings["Slack"] = functools.partial(
             slack.serve, service, config.slack, tables=service.queries.library_tables
         )
     if token := config.discord.token.get_secret_value():
+        from interpreter_bot.platforms.discord import startup as discord
+
         openings["Discord"] = functools.partial(discord.serve, service, config.discord, token=token)
     if config.mcp.enabled:
-        mcp.check_sdk()
         # It takes a second and 59 MiB, which nobody else is to pay.
+        from interpreter_bot.commands import mcp
+
+        mcp.check_sdk()
         from interpreter_bot.platforms.mcp import startup
 
         openings["MCP"] = functools.partial(startup.serve, service, config.mcp, config.paths.data)

@@ -46,13 +46,15 @@ asyncio.run(main())
 WHOLE_BOT = """
 import asyncio, sys
 from interpreter_bot import errors, settings, values
-from interpreter_bot.app import service_startup
+from interpreter_bot.app import host_startup, service_startup
 from interpreter_bot.sessions import requests
 from tests.fakes import replies
 config = settings.Settings.model_validate_json(sys.argv[1])
 async def main():
-    opening = service_startup.open_conversations(config, {}, kernels_outlive=True)
-    async with opening as service:
+    async with (
+        host_startup.open_hosts(config, kernels_outlive=True) as hosts,
+        service_startup.open_conversations(config, {}, hosts=hosts) as service,
+    ):
         key, person = values.SessionKey("console", thread="t"), requests.Person("you")
         reply = replies.Reply()
         asked = requests.Request(key=key, person=person, text=sys.argv[2], is_code=True)
