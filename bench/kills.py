@@ -19,6 +19,7 @@ import re
 import signal
 import sqlite3
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
@@ -112,7 +113,8 @@ class Conversation:
         self._visitor = page_visitors.Visitor("conversation-of-kills", _answer)
         self._visitor.on_event = lambda event: self._signs[event["kind"]].set()
         self._asked: list[list[dict[str, Any]]] = []
-        self._count = 0
+        # None where an unfinished turn may have said what became of variables.
+        self._count: int | None = 0
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -170,9 +172,11 @@ class Conversation:
             return [f"it never ended: {self._record(name)}, {self._visitor.shown.get(name)}"]
         self._visitor.shown.clear()
         await self._visitor.look()
-        async with asyncio.timeout(_PATIENCE_SECONDS):
-            while name not in self._visitor.shown:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        give_up = time.monotonic() + _PATIENCE_SECONDS
+        while name not in self._visitor.shown and time.monotonic() < give_up:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        if name not in self._visitor.shown:
+            return ["it is over, and the page does not show it"]
         faults = self._faults(number, name, victim, len(codes), is_code=is_code)
         return [f"{victim} was killed: {fault}" for fault in faults]
 
@@ -192,8 +196,10 @@ class Conversation:
     def _is_over(self, name: str) -> bool:
         record = self._record(name)
         shown = self._visitor.shown.get(name, ())
-        is_shown = any(event["kind"] == "over" for event in shown)
-        return is_shown and bool(record) and record["status"] != "running"
+        ends = [event["status"] for event in shown if event["kind"] == "over"]
+        if not record:
+            return ends == ["lost"]
+        return bool(ends) and record["status"] != "running"
 
     def _record(self, name: str) -> dict[str, Any]:
         found = self._select("select * from turns where request_id = ?", name)
@@ -213,6 +219,10 @@ class Conversation:
     ) -> Iterator[str]:
         """Find all that is wrong with a turn that is over."""
         turn = self._record(name)
+        if not turn:
+            if victim != "bot":
+                yield "it was lost, though the bot lived on"
+            return
         of_turn = {
             table: self._select(f"select * from {table} where turn_id = ? order by id", turn["id"])
             for table in ("executions", "parts", "artifacts", "usage")
@@ -230,6 +240,8 @@ class Conversation:
             yield from self._artifact_faults(number, victim, of_turn["artifacts"])
             if not is_code:
                 yield from self._word_faults(number, turn, of_turn, codes)
+        else:
+            self._count = None
 
     def _status_faults(
         self, turn: dict[str, Any], of_turn: dict[str, list[dict[str, Any]]], victim: str
@@ -269,7 +281,7 @@ class Conversation:
                 yield f"lost without a sentence: {lines}"
             if [line for line in wanted if line in others] != others:
                 yield f"recorded in no order, or twice: {lines}"
-        if counts and counts[-1] != self._count + 1:
+        if counts and self._count is not None and counts[-1] != self._count + 1:
             shown = [json.loads(one["output"] or "{}").get("text", "") for one in of_turn["parts"]]
             told = " ".join([*notices, *shown])
             if victim in _KEEPS_ALL and "ariables" not in told:

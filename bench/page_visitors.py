@@ -13,6 +13,7 @@ import aiohttp
 _PATIENCE_SECONDS = 0.05
 _THINKING_SECONDS = 0.3
 _MOST_TURNS = 500
+_LOST = {"kind": "over", "status": "lost", "sentence": "The bot was restarted before this."}
 
 
 class Visitor:
@@ -37,6 +38,7 @@ class Visitor:
         self._thread = thread
         self._answer = answer
         self._asked: dict[str, dict[str, Any]] = {}
+        self._accepted: set[str] = set()
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._task: asyncio.Task[None] | None = None
         self._telling: set[asyncio.Task[None]] = set()
@@ -96,7 +98,9 @@ class Visitor:
                 turns += [(one["id"], one["events"]) for one in told["live"]]
                 ids = [request_id for request_id, _ in turns]
                 assert len(set(ids)) == len(ids), "a turn is shown twice"
-                self.shown = {name: [] for name in ids}
+                # As the page says it of what the bot had, and had not begun when it ended.
+                self.shown = {name: [_LOST] for name in self._accepted.difference(ids)}
+                self.shown |= {name: [] for name in ids}
                 for name, events in turns:
                     for event in events:
                         await self._see(name, event)
@@ -107,7 +111,8 @@ class Visitor:
             case "event":
                 await self._see(told["turn"], told["event"])
             case "accepted":
-                self._asked.pop(told["id"], None)
+                if self._asked.pop(told["id"], None):
+                    self._accepted.add(told["id"])
 
     async def _see(self, name: str, event: dict[str, Any]) -> None:
         events = self.shown.setdefault(name, [])

@@ -89,6 +89,7 @@ class SessionMonitor:
         self._is_over = False
         self._shared: memory.HeldBytes = {}
         self._was_over = False
+        self._disk: deleted_files.Disk | None = None
         self._written_bytes = 0
         # When the kernel was last used, and what it had used then; both as of the last freezing.
         self._idle_since = self._cpu_seconds = 0.0
@@ -303,8 +304,10 @@ class SessionMonitor:
             self._object(share, kernel_loss_reasons.workspace_full(self._limits))
 
     def _deleted(self, workspace: workspaces.Workspace) -> deleted_files.Deleted:
-        disk = deleted_files.Disk.of(workspace.directory, self._limits.file_bytes)
-        return self.usage.deleted(disk)
+        if self._disk is None:
+            # Once: it takes as long as the machine has mounts.
+            self._disk = deleted_files.Disk.of(workspace.directory, self._limits.file_bytes)
+        return self.usage.deleted(self._disk)
 
     def _object(self, share: float, reason: str) -> None:
         kernel = self.launched.kernel

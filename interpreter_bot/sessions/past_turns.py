@@ -153,12 +153,13 @@ class PastTurn:
 
 async def load(database: databases.Database, session_id: int, *, most: int) -> tuple[PastTurn, ...]:
     """Load the latest turns of a session, in the order in which they began."""
-    turns = await database.turns.of_session(session_id, most=most)
-    ids = [turn.id for turn in turns]
-    parts = _by_turn(await database.parts.of_turns(ids, without=records.PartKind.MEMORY))
-    artifacts = _by_turn(await database.artifacts.of_turns(ids))
-    executions = _by_turn(await database.executions.of_turns(ids))
-    spent = await database.usage.of_turns(ids)
+    async with database.together(is_writing=False):
+        turns = await database.turns.of_session(session_id, most=most)
+        ids = [turn.id for turn in turns]
+        parts = _by_turn(await database.parts.of_turns(ids, without=records.PartKind.MEMORY))
+        artifacts = _by_turn(await database.artifacts.of_turns(ids))
+        executions = _by_turn(await database.executions.of_turns(ids))
+        spent = await database.usage.of_turns(ids)
     return tuple(
         _past(
             turn,

@@ -62,7 +62,6 @@ class Turns:
         Raises:
             StoreError: the session was deleted, or the database cannot be used.
         """
-        now = columns.now()
         insert = sa.insert(_T).values(
             session_id=session_id,
             request_id=request_id,
@@ -72,13 +71,10 @@ class Turns:
             status=_Status.RUNNING.value,
             answer="",
             owner=self._instance.id,
-            started=now,
+            started=columns.now(),
         )
-        session = schema.SESSIONS
-        touch = sa.update(session).where(session.c.id == session_id).values(used=now)
         async with self._begin.writing() as transaction:
             row = (await transaction.execute(insert.returning(*_T.c))).one()
-            await transaction.execute(touch)
         return _record(row)
 
     async def finish(self, turn_id: int, status: values.TurnStatus, *, answer: str = "") -> bool:

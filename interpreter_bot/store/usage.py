@@ -44,31 +44,27 @@ class Usage:
             StoreError: the turn was deleted, or the database cannot be used.
         """
         turns, sessions = schema.TURNS, schema.SESSIONS
-        whose = (
-            sa.select(
-                turns.c.id.label("turn_id"),
-                turns.c.session_id,
-                sessions.c.platform,
-                sessions.c.workspace,
-                turns.c.person,
-            )
-            .join_from(turns, sessions)
-            .where(turns.c.id == turn_id)
-        )
+        used = {
+            _T.c.day: columns.now().date(),
+            _T.c.model: model,
+            _T.c.input_tokens: _bounded(spending.input_tokens),
+            _T.c.output_tokens: _bounded(spending.output_tokens),
+            _T.c.money_micros: _bounded(int(whole_micros(spending.money) * _MICROS)),
+            _T.c.cpu_seconds: spending.cpu_seconds if math.isfinite(spending.cpu_seconds) else 0.0,
+        }
+        whose = {
+            _T.c.turn_id: turns.c.id,
+            _T.c.session_id: turns.c.session_id,
+            _T.c.platform: sessions.c.platform,
+            _T.c.workspace: sessions.c.workspace,
+            _T.c.person: turns.c.person,
+        }
+        found = [sa.literal(value, column.type) for column, value in used.items()]
+        row = sa.select(*whose.values(), *found).join_from(turns, sessions)
+        insert = sa.insert(_T).from_select([*whose, *used], row.where(turns.c.id == turn_id))
         async with self._begin.writing() as transaction:
-            row = (await transaction.execute(whose)).one_or_none()
-            if row is None:
+            if not (await transaction.execute(insert)).rowcount:
                 raise errors.StoreError("This conversation was deleted meanwhile.")
-            insert = sa.insert(_T).values(
-                **row._asdict(),
-                day=columns.now().date(),
-                model=model,
-                input_tokens=_bounded(spending.input_tokens),
-                output_tokens=_bounded(spending.output_tokens),
-                money_micros=_bounded(int(whole_micros(spending.money) * _MICROS)),
-                cpu_seconds=spending.cpu_seconds if math.isfinite(spending.cpu_seconds) else 0.0,
-            )
-            await transaction.execute(insert)
 
     async def of_person(
         self,

@@ -67,7 +67,7 @@ async def test_of_all_who_replace_what_is_said_of_files_one_does(database, sessi
 
 async def test_recent_sessions_come_latest_used_first(database):
     made = [await database.sessions.open(Key("web", thread=str(n))) for n in range(3)]
-    await database.turns.start(made[0].id, person="p", text="?")
+    await database.sessions.open(made[0].key)
     recent = await database.sessions.recent("web", most=2)
     assert [session.id for session in recent] == [made[0].id, made[2].id]
     assert await database.sessions.recent("web", channel="other") == ()
