@@ -30,9 +30,14 @@ _ROOM: Final = 0.6
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FittedTranscript:
-    """A transcript that fits, and the messages of whole turns that were dropped."""
+    """A transcript that fits, and the messages of whole turns that were dropped.
+
+    Attributes:
+        tokens: of what is kept, as estimated.
+    """
 
     kept: tuple[chat_messages.Message, ...]
+    tokens: int
     dropped: tuple[chat_messages.Message, ...] = ()
 
 
@@ -68,16 +73,17 @@ def reasoning_tokens(transcript: Sequence[chat_messages.Message]) -> int:
 
 def fit(transcript: Sequence[chat_messages.Message], most_tokens: int) -> FittedTranscript:
     """Fit a transcript into `most_tokens`."""
-    if tokens(transcript) <= most_tokens:
-        return FittedTranscript(tuple(transcript))
+    if (counted := tokens(transcript)) <= most_tokens:
+        return FittedTranscript(tuple(transcript), counted)
     kept = _with_short_outputs(transcript, most_tokens, _KEPT_OUTPUTS)
-    if tokens(kept) <= most_tokens:
-        return FittedTranscript(tuple(kept))
+    if (counted := tokens(kept)) <= most_tokens:
+        return FittedTranscript(tuple(kept), counted)
     start = _turn_that_fits(kept, int(most_tokens * _ROOM))
     dropped, kept = tuple(transcript[:start]), kept[start:]
     if tokens(kept) > most_tokens:
         kept = _with_short_outputs(kept, most_tokens, 0)
-    return FittedTranscript(tuple(_squeezed(kept, most_tokens)), dropped)
+    kept = _squeezed(kept, most_tokens)
+    return FittedTranscript(tuple(kept), tokens(kept), dropped)
 
 
 def shorten(text: str, most_characters: int) -> str:

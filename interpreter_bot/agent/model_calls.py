@@ -137,8 +137,10 @@ class ModelCall:
     async def _ask(
         self, system: str, transcript: transcripts.Transcript, must_answer: bool, setbacks: int
     ) -> ModelReply | budgets.Refusal:
-        fitted = await self._fitted(transcript)
-        estimate = self._estimate(fitted)
+        fit = await self._fit(transcript)
+        fitted = fit.kept
+        reasoning = context_windows.reasoning_tokens(fitted)
+        estimate = int((self._fixed + fit.tokens + reasoning) * self._ratio)
         grant = await self._budget.ask(estimate)
         if isinstance(grant, budgets.Refusal):
             return grant
@@ -181,10 +183,6 @@ class ModelCall:
     def _charge(self, usage: values.Usage, *, is_step: bool = True) -> None:
         self._observer.usage(self._budget.charge(usage, is_step=is_step))
 
-    def _estimate(self, transcript: tuple[chat_messages.Message, ...]) -> int:
-        tokens = context_windows.tokens(transcript) + context_windows.reasoning_tokens(transcript)
-        return int((self._fixed + tokens) * self._ratio)
-
     def _room_for_answer(self, estimate: int) -> int:
         """Return the tokens that the window leaves for an answer; some servers refuse to be
         asked for more."""
@@ -198,20 +196,16 @@ class ModelCall:
             return self._model.temperature
         return min(max(self._model.temperature or 0.0, 0.4 + 0.2 * setbacks), _WARMEST)
 
-    async def _fitted(
-        self, transcript: transcripts.Transcript
-    ) -> tuple[chat_messages.Message, ...]:
+    async def _fit(self, transcript: transcripts.Transcript) -> context_windows.FittedTranscript:
         answer = min(self._model.answer_tokens, self._model.context_tokens // 4)
         room = (self._model.context_tokens - answer) * self._window / self._ratio
         most = max(int(room) - self._fixed - _SUMMARY_TOKENS, _SUMMARY_TOKENS)
         fit = context_windows.fit(self._with_seen_pictures(transcript), most)
         if not fit.dropped:
-            return fit.kept
+            return fit
         summary = await self._summary(fit.dropped, most)
         transcript.replace(fit, summary)
-        return context_windows.fit(
-            self._with_seen_pictures(transcript), most + _SUMMARY_TOKENS
-        ).kept
+        return context_windows.fit(self._with_seen_pictures(transcript), most + _SUMMARY_TOKENS)
 
     def _with_seen_pictures(
         self, transcript: transcripts.Transcript

@@ -36,7 +36,9 @@ def is_whole(entries):
 
 def test_what_fits_is_left_alone():
     entries = conversation(3).entries
-    assert context_windows.fit(entries, 100_000) == context_windows.FittedTranscript(entries)
+    assert context_windows.fit(entries, 100_000) == context_windows.FittedTranscript(
+        entries, context_windows.tokens(entries)
+    )
 
 
 def test_old_outputs_go_first():
