@@ -21,6 +21,7 @@ from bench import (
     machines,
     many,
     memory,
+    packages,
     pages,
     reports,
     snapshots,
@@ -35,6 +36,7 @@ _Run = Callable[[efforts.Effort], Awaitable[list[figures.Measure]]]
 _GROUPS: dict[str, dict[str, _Run]] = {
     "kernels": {"warm": warm.run, "memory": memory.run, "many": many.run, "flood": floods.run},
     "hosts": {"host_process": host_process.run},
+    "packages": {"packages": packages.run},
     "hostility": {"fuzz": fuzz.run},
     "loads": {"bursts": bursts.run, "idleness": idleness.run, "fairness": fairness.run},
     "snapshots": {"snapshots": snapshots.run},

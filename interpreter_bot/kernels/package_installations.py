@@ -33,6 +33,8 @@ _YES: Final = frozenset({"y", "ok", values.YES})
 _QUESTION: Final = "Install {summary}? Answer yes or no."
 _REFUSED: Final = "Nothing was installed: the person did not allow it."
 _TOO_MANY: Final = "Too much was installed in this session. Reset it to install more."
+_PATIENCE_SECONDS: Final = 20.0
+_LATE: Final = "They could not be had in time."
 _MISSING: Final = "Some packages that were installed here are missing now: {reason}"
 _LOCKS: Final = pydantic.TypeAdapter(tuple[locks.Lock, ...])
 
@@ -60,6 +62,7 @@ class Installations:
             staging,
             self._uv,
             most_bytes=self._config.cache_bytes,
+            reserve_bytes=config.limits.disk_reserve_bytes,
             suits=f"Python {python} on {os.uname().machine}",
             used=self._used,
         )
@@ -95,7 +98,7 @@ class Installations:
         await asyncio.to_thread(opened._layers.open)
         try:
             for declared in config.packages:
-                opened._resolving(declared)
+                opened._preparing(declared)
             yield opened
         except errors.PackagesError as error:
             raise errors.SettingsError(f"[[packages]] cannot be used: {error}") from error
@@ -104,9 +107,12 @@ class Installations:
                 resolving.cancel()
             await asyncio.gather(*opened._of_channels.values(), return_exceptions=True)
 
+    def _drop_ended(self) -> None:
+        self._served = {key: one for key, one in self._served.items() if one.kernel.is_alive}
+
     def _used(self) -> set[str]:
         """Return the names of the layers that live kernels have."""
-        self._served = {key: one for key, one in self._served.items() if one.kernel.is_alive}
+        self._drop_ended()
         return {name for one in self._served.values() for name in one.layers}
 
     async def serve(self, launched: launchers.LaunchedKernel, key: str) -> None:
@@ -118,15 +124,14 @@ class Installations:
             launched: with its workspace.
             key: of the session.
         """
+        self._drop_ended()
         self._served[launched.kernel.id] = launched
-        for lock in await self._locks_of(launched, key):
-            try:
-                name = await self._layers.obtain(lock)
-            except errors.PackagesError as error:
-                _log.warning("a session's packages are missing", exc_info=error)
-                launched.kernel.unrestored = _MISSING.format(reason=error)
-            else:
-                launched.layers[name] = lock
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self._bring_back(launched, key)
+        except (errors.PackagesError, TimeoutError) as error:
+            _log.warning("a session's packages are missing", exc_info=error)
+            launched.kernel.unrestored = _MISSING.format(reason=str(error) or _LATE)
         if launched.layers:
             code = f"get_ipython().use_packages({[self._path(name) for name in launched.layers]!r})"
             finished = await launched.kernel.execute(
@@ -135,6 +140,30 @@ class Installations:
             if finished.ending is not values.Ending.OK:
                 _log.warning("a kernel did not take its packages: %s", finished)
         launched.kernel.install = functools.partial(self.install, launched)
+
+    async def _bring_back(self, launched: launchers.LaunchedKernel, key: str) -> None:
+        """Obtain what the session's channel always has, then what was installed in the session.
+
+        Raises:
+            PackagesError: some of it cannot be had; what could be stands in `launched.layers`.
+        """
+        fault: errors.PackagesError | None = None
+        place = values.key(key)
+        wanted = []
+        for declared in self._declared(place.platform, place.workspace, place.channel):
+            try:
+                # Others wait for it as well.
+                wanted.append(await asyncio.shield(self._preparing(declared)))
+            except errors.PackagesError as error:
+                fault = error
+        recorded = await asyncio.to_thread(_recorded, launched)
+        for lock in filter(None, [*wanted, *recorded]):
+            try:
+                launched.layers[await self._layers.obtain(lock)] = lock
+            except errors.PackagesError as error:
+                fault = error
+        if fault is not None:
+            raise fault
 
     async def install(
         self,
@@ -169,13 +198,14 @@ class Installations:
         ask: execution_streams.Ask | None,
     ) -> tuple[str, list[str]]:
         wanted = pip_arguments.read(arguments)
-        names = pip_arguments.names(wanted)
         held = self._held(launched)
-        locks.check_names([name for name in names if name not in held], self._config)
-        lock = await self._resolve(wanted, held)
+        missing = [one for one in wanted if not pip_arguments.is_met(one, held)]
+        names = pip_arguments.names(missing)
+        locks.check_names(names, self._config)
+        lock = await self._resolve(missing, held) if missing else ()
         if not lock:
-            there = ", ".join(f"{name} {held[name]}" for name in names if name in held)
-            return f"Already installed: {there}.", []
+            there = [f"{name} {held[name]}" for name in pip_arguments.names(wanted)]
+            return f"Already installed: {', '.join(there)}.", []
         locks.check(lock, held, self._config)
         if len(launched.layers) >= _MOST_LAYERS:
             raise errors.PackagesError(_TOO_MANY)
@@ -211,40 +241,35 @@ class Installations:
         self._resolved[key] = lock
         return lock
 
-    async def _locks_of(self, launched: launchers.LaunchedKernel, key: str) -> list[locks.Lock]:
-        """List what the session's channel always has, then what was installed in the session."""
-        place = values.key(key)
-        found = []
-        for declared in self._declared(place.platform, place.workspace, place.channel):
-            try:
-                found.append(await self._lock_of_channel(declared))
-            except errors.PackagesError as error:
-                _log.error("the packages of a channel are missing", exc_info=error)
-                launched.kernel.unrestored = _MISSING.format(reason=error)
-        recorded = await asyncio.to_thread(_recorded, launched)
-        return [*filter(None, found), *(one for one in recorded if one not in found)]
-
-    async def _lock_of_channel(self, declared: settings.ChannelPackages) -> locks.Lock:
-        """Resolve what a channel always has, once for all that ask, and until it worked."""
-        return await asyncio.shield(self._resolving(declared))
-
-    def _resolving(self, declared: settings.ChannelPackages) -> asyncio.Task[locks.Lock]:
-        resolving = self._of_channels.get(declared)
-        if resolving is None or (resolving.done() and resolving.exception() is not None):
+    def _preparing(self, declared: settings.ChannelPackages) -> asyncio.Task[locks.Lock]:
+        """Resolve and build what a channel always has: once for all that ask, until it worked."""
+        preparing = self._of_channels.get(declared)
+        if preparing is None or (preparing.done() and preparing.exception() is not None):
             wanted = pip_arguments.read(declared.names)
-            resolving = asyncio.create_task(
-                self._resolve(wanted, self._base), name="packages of a channel"
-            )
-            self._of_channels[declared] = resolving
-        return resolving
+            preparing = asyncio.create_task(self._prepared(wanted), name="packages of a channel")
+            self._of_channels[declared] = preparing
+        return preparing
+
+    async def _prepared(self, wanted: Sequence[requirements.Requirement]) -> locks.Lock:
+        missing = [one for one in wanted if not pip_arguments.is_met(one, self._base)]
+        if not missing:
+            return ()
+        lock = await self._resolve(missing, self._base)
+        locks.check(lock, self._base, self._config)
+        if lock:
+            await self._layers.obtain(lock)
+        return lock
 
     def _remember(self, launched: launchers.LaunchedKernel) -> None:
         if launched.workspace is None:
             return
         file = launched.workspace.packages_file
         new = file.with_suffix(".new")
-        new.write_bytes(_LOCKS.dump_json(tuple(launched.layers.values())))
-        new.replace(file)
+        try:
+            new.write_bytes(_LOCKS.dump_json(tuple(launched.layers.values())))
+            new.replace(file)
+        except OSError:
+            _log.exception("the session's next kernel will not have these packages")
 
     def _path(self, name: str) -> str:
         """Return where kernels see a layer."""

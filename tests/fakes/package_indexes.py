@@ -47,11 +47,20 @@ def _digest(content):
 
 
 class PackageIndex:
-    """An index; `requests` are the paths that were asked for, in order."""
+    """An index.
+
+    Attributes:
+        requests: the paths that were asked for, in order.
+        asked: set by the first of them.
+        hold: answers wait until it is set, as it is at first.
+    """
 
     def __init__(self):
         self.url = ""
         self.requests = []
+        self.asked = threading.Event()
+        self.hold = threading.Event()
+        self.hold.set()
         self._files = {}
         self._listed = {}
 
@@ -79,6 +88,8 @@ class PackageIndex:
     def answer(self, path):
         """Return type and content of an answer, or None."""
         self.requests.append(path)
+        self.asked.set()
+        self.hold.wait()
         kind, _, rest = path.strip("/").partition("/")
         if kind == "files" and rest in self._files:
             return "application/octet-stream", self._files[rest]
@@ -120,5 +131,6 @@ def serving():
         try:
             yield index
         finally:
+            index.hold.set()
             server.shutdown()
             thread.join()

@@ -1,6 +1,9 @@
 """Packages installed into running kernels, from an index on loopback."""
 
+import asyncio
 import datetime
+import os
+import secrets
 
 import pytest
 
@@ -106,6 +109,7 @@ async def test_refusals_are_one_sentence_that_says_who_can_change_it(bot, index)
         "unwanted": "package_index.deny",
         "needs-unwanted": "package_index.deny",
         "old-pandas": "unsatisfiable",
+        "pandas<1": "is not replaced",
         "changed": "ash mismatch",
         "huge": "package_index.download_bytes",
         "bomb": "package_index.unpacked_bytes",
@@ -125,3 +129,97 @@ async def test_refusals_are_one_sentence_that_says_who_can_change_it(bot, index)
         left = config.paths.data / "packages"
         assert not list((left / "layers").iterdir())
         assert not [one for one in (left / "staging").rglob("*") if one.parent.parent != left]
+
+
+async def test_packages_are_shared_and_come_back_with_the_next_kernel(bot, index):
+    index.add("first")
+    index.add("second", needs=["first"])
+    index.add("of-channel")
+    declared = settings.ChannelPackages(platform="slack", channel="C", names=("of-channel",))
+    config = bot().model_copy(update={"packages": (declared,)})
+    kept = config.paths.data / "packages" / "layers"
+    async with pools.Pool.open(config) as pool:
+        async with pool.lease("slack/T/C/1") as lease:
+            kernel = await lease.kernel()
+            assert await _run(kernel, "import of_channel") == (values.Ending.OK, "")
+            assert "Installed first" in (await _run(kernel, "%pip install first"))[1]
+            assert "Installed second 1.0 (" in (await _run(kernel, "%pip install second"))[1]
+            built = {path: path.stat().st_ino for path in kept.iterdir()}
+            assert len(built) == 3
+            assert "Already installed" in (await _run(kernel, "!uv pip install pandas"))[1]
+            kernel.kill_with_reason(values.Ending.CRASHED, "gone")
+            await kernel.provisioner.ended.wait()
+            kernel = await lease.kernel()
+            assert await _run(kernel, "import first, second, of_channel") == (values.Ending.OK, "")
+        async with pool.lease("slack/T/D/1") as lease:
+            kernel = await lease.kernel()
+            assert (await _run(kernel, "import of_channel"))[0] is values.Ending.ERROR
+            assert "Installed first" in (await _run(kernel, "!uv pip install first"))[1]
+            assert {path: path.stat().st_ino for path in kept.iterdir()} == built
+            await pool.release("slack/T/D/1")
+            assert (await _run(await lease.kernel(), "import first"))[0] is values.Ending.ERROR
+
+
+async def test_layers_used_longest_ago_make_room_and_those_in_use_stay(bot, index):
+    for name in ("a1", "a2", "a3"):
+        index.add(name, files={f"{name}.py": f"text = {secrets.token_hex(500_000)!r}"})
+    config = bot(cache_bytes=2_500_000)
+    kept = config.paths.data / "packages" / "layers"
+    async with pools.Pool.open(config) as pool, pool.lease("slack/T/C/1") as lease:
+        assert "Installed" in (await _run(await lease.kernel(), "%pip install a1"))[1]
+        await pool.release("slack/T/C/1")
+        kernel = await lease.kernel()
+        for name in ("a2", "a3"):
+            assert "Installed" in (await _run(kernel, f"%pip install {name}"))[1]
+        assert len(list(kept.iterdir())) == 2
+        said = (await _run(kernel, "%pip install a1"))[1]
+        assert "package_index.cache_bytes" in said
+        assert await _run(kernel, "import a2, a3") == (values.Ending.OK, "")
+
+
+async def test_a_wheel_that_leaves_its_directory_writes_nothing(bot, index, tmp_path):
+    index.add("slip", files={"slip.py": "", "../../../../slipped": "x", "/tmp/ib-slipped": "x"})
+    index.add(
+        "linked",
+        files={"linked/__init__.py": "", "linked/out": "/etc/passwd", "linked/far": "../../../.."},
+        attributes={"linked/out": 0o120777, "linked/far": 0o120777},
+    )
+    async with pools.Pool.open(bot()) as pool, pool.lease("slack/T/C/1") as lease:
+        kernel = await lease.kernel()
+        for name in ("slip", "linked"):
+            await _run(kernel, f"%pip install {name}")
+        _, said = await _run(
+            kernel, "import linked; print(open(linked.__path__[0] + '/out').read())"
+        )
+        assert "root:" not in said
+        assert not list(tmp_path.rglob("slipped"))
+        assert "ib-slipped" not in os.listdir("/tmp")
+
+
+async def test_stop_ends_an_installation_and_the_kernel_goes_on(bot, index):
+    index.add("slow")
+    index.hold.clear()
+    async with pools.Pool.open(bot()) as pool, pool.lease("slack/T/C/1") as lease:
+        kernel = await lease.kernel()
+        running = asyncio.create_task(_run(kernel, "%pip install slow"))
+        assert await asyncio.to_thread(index.asked.wait, 60)
+        await kernel.stop()
+        assert (await running)[0] is values.Ending.STOPPED
+        index.hold.set()
+        assert "Installed slow" in (await _run(kernel, "%pip install slow"))[1]
+
+
+async def test_a_person_is_asked_where_they_are_asked_for_code(bot, index):
+    index.add("asked")
+    questions, answers = [], ["no", "yes"]
+
+    async def ask(request):
+        questions.append(request)
+        return answers.pop(0)
+
+    async with pools.Pool.open(bot()) as pool, pool.lease("slack/T/C/1") as lease:
+        kernel = await lease.kernel()
+        assert "did not allow" in (await _run(kernel, "%pip install asked", ask))[1]
+        assert "Installed asked" in (await _run(kernel, "%pip install asked", ask))[1]
+    assert questions[0].is_installation
+    assert questions[0].prompt.startswith("Install asked 1.0 (")

@@ -24,6 +24,11 @@ _log = logging.getLogger(__name__)
 _KEY_BYTES: Final = 32
 _FILE_MODE: Final = 0o644
 _PROGRAM_MODE: Final = 0o755
+_NO_ROOM: Final = "There is no room for packages on the bot's disk."
+_ALL_USED: Final = (
+    "The packages that are in use take all the room there is for them. "
+    "Whoever runs the bot can change that (package_index.cache_bytes)."
+)
 _NOT_PLAIN: Final = "A package is not installed: {name} in it is neither a file nor a directory."
 
 
@@ -41,6 +46,7 @@ class Layers:
         uv: uv_commands.Uv,
         *,
         most_bytes: int,
+        reserve_bytes: int,
         suits: str,
         used: Callable[[], Container[str]],
     ) -> None:
@@ -50,7 +56,8 @@ class Layers:
             place: directory of all that is kept.
             staging: directory of this process in the same file system.
             uv: fills a new layer.
-            most_bytes: more than this is only kept while it is used.
+            most_bytes: of all layers together.
+            reserve_bytes: free space of the disk; below it nothing is built.
             suits: the Python and the processor that layers are made for.
             used: returns the names of the layers that live kernels have.
         """
@@ -60,6 +67,7 @@ class Layers:
         self._staging = staging
         self._uv = uv
         self._most_bytes = most_bytes
+        self._reserve_bytes = reserve_bytes
         self._suits = suits
         self._used = used
         self._key = b""
@@ -91,9 +99,7 @@ class Layers:
             yield own
         except OSError as error:
             _log.exception("packages cannot be kept")
-            raise errors.PackagesError(
-                "There is no room for packages on the bot's disk."
-            ) from error
+            raise errors.PackagesError(_NO_ROOM) from error
         finally:
             await cancellation.in_thread(shutil.rmtree, own, ignore_errors=True)
 
@@ -114,6 +120,9 @@ class Layers:
                 if not await asyncio.to_thread(self._touch, name):
                     await self._build(name, lock)
             return name
+        except OSError as error:
+            _log.exception("packages cannot be kept")
+            raise errors.PackagesError(_NO_ROOM) from error
         finally:
             self._wanted[name] -= 1
             self._wanted += collections.Counter()  # drops what nobody wants
@@ -132,12 +141,16 @@ class Layers:
         return (self.directory / name).is_dir()
 
     async def _build(self, name: str, lock: locks.Lock) -> None:
+        if shutil.disk_usage(self.directory).free < self._reserve_bytes:
+            raise errors.PackagesError(_NO_ROOM)
         async with self.working_directory() as own:
             made = own / "layer"
             await self._uv.unpack(lock, made, own)
             size_bytes = await cancellation.in_thread(self._sealed, made)
             await cancellation.in_thread(self._keep, made, name, size_bytes)
-        await cancellation.in_thread(self._evict)
+        if not await cancellation.in_thread(self._evict):
+            await cancellation.in_thread(self._delete, name)
+            raise errors.PackagesError(_ALL_USED)
 
     def _sealed(self, made: pathlib.Path) -> int:
         """Let nothing but plain files and directories stand that everybody may read.
@@ -169,8 +182,12 @@ class Layers:
         made.rename(self.directory / name)
         (self._records / name).write_text(str(size_bytes))
 
-    def _evict(self) -> None:
-        """Delete the layers used longest ago, as long as all are too large together."""
+    def _evict(self) -> bool:
+        """Delete the layers used longest ago, as long as all are too large together.
+
+        Returns:
+            whether they are not, in the end.
+        """
         kept = []
         for record in self._records.iterdir():
             with contextlib.suppress(OSError, ValueError):
@@ -182,11 +199,15 @@ class Layers:
                 break
             if record.name in used or record.name in self._wanted:
                 continue
-            # The record first: what has none is built again.
-            record.unlink(missing_ok=True)
-            shutil.rmtree(self.directory / record.name, ignore_errors=True)
+            self._delete(record.name)
             total_bytes -= size_bytes
             _log.info("a layer of packages was deleted, of %d bytes", size_bytes)
+        return total_bytes <= self._most_bytes
+
+    def _delete(self, name: str) -> None:
+        # The record first: what has none is built again.
+        (self._records / name).unlink(missing_ok=True)
+        shutil.rmtree(self.directory / name, ignore_errors=True)
 
 
 def directory(place: pathlib.Path) -> pathlib.Path:

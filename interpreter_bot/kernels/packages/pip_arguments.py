@@ -5,7 +5,7 @@ What would come from anywhere but the index, or change how it is used, is refuse
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from packaging import requirements, utils
@@ -76,6 +76,24 @@ def _requirement(argument: str, shown: str) -> requirements.Requirement:
     if found.url is not None:
         raise errors.PackagesError(_ELSEWHERE.format(name=shown))
     return found
+
+
+def is_met(wanted: requirements.Requirement, held: Mapping[str, str]) -> bool:
+    """Return whether what is there meets a requirement.
+
+    Raises:
+        PackagesError: another version is there, which is not replaced.
+    """
+    name = utils.canonicalize_name(wanted.name)
+    if name not in held:
+        return False
+    if not wanted.specifier.contains(held[name], prereleases=True):
+        raise errors.PackagesError(
+            f"{name} {held[name]} is installed and is not replaced while Python runs. "
+            "Whoever runs the bot can give kernels another version."
+        )
+    # What an extra needs besides may be missing.
+    return not wanted.extras
 
 
 def names(wanted: Sequence[requirements.Requirement]) -> list[str]:

@@ -32,3 +32,13 @@ def test_what_is_not_the_name_of_a_package_is_refused(argument):
 def test_nothing_and_too_much_are_refused(arguments):
     with pytest.raises(errors.PackagesError):
         pip_arguments.read(arguments)
+
+
+def test_what_is_there_is_not_wanted_again_and_never_replaced():
+    held = {"a-b": "2.0"}
+    known = [
+        pip_arguments.is_met(one, held) for one in pip_arguments.read(["A_b>=1", "c", "a.b[x]"])
+    ]
+    assert known == [True, False, False]
+    with pytest.raises(errors.PackagesError, match=r"a-b 2\.0 is installed"):
+        pip_arguments.is_met(pip_arguments.read(["a-b<2"])[0], held)
