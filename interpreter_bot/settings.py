@@ -18,6 +18,7 @@ import pydantic
 import pydantic_settings
 from pydantic.fields import FieldInfo
 
+from interpreter_bot.setting_groups.egress_rules import Egress, EgressLimits
 from interpreter_bot.setting_groups.fields import GIB, KIB, MIB
 from interpreter_bot.setting_groups.kernels import Host, Kernels, Limits, Sandbox
 from interpreter_bot.setting_groups.language_models import (
@@ -48,6 +49,8 @@ __all__ = [
     "Allowance",
     "ChannelPackages",
     "Discord",
+    "Egress",
+    "EgressLimits",
     "Encryption",
     "Host",
     "Kernels",
@@ -122,6 +125,10 @@ class Settings(pydantic_settings.BaseSettings):
     """Packages that people install."""
     packages: tuple[ChannelPackages, ...] = ()
     """Packages that all conversations of a channel have, of that index."""
+    egress: tuple[Egress, ...] = ()
+    """What code may reach outside; none listed means nothing."""
+    egress_limits: EgressLimits = EgressLimits()
+    """How much of that."""
     host: Host = Host()
     """The process that keeps the kernels."""
     paths: Paths = pydantic.Field(default_factory=Paths)
@@ -169,6 +176,11 @@ class Settings(pydantic_settings.BaseSettings):
         is_used = bool(self.package_index.url)
         return [one for one in self.packages if is_used and one.are_in(*place)]
 
+    @property
+    def has_doors(self) -> bool:
+        """Whether the bot may want to listen in the networks of kernels, which need walls."""
+        return self.sandbox.enabled and bool(self.egress or self.kernels.doors)
+
     def for_one_session(self) -> Settings:
         """Return a copy for a command that needs one kernel, and no spares."""
         return self.model_copy(update={"kernels": self.kernels.model_copy(update={"spares": 0})})
@@ -185,7 +197,7 @@ class Settings(pydantic_settings.BaseSettings):
         sandbox = self.sandbox.model_copy(update={"enabled": True})
         groups: dict[str, pydantic.BaseModel] = {
             "limits": self.limits,
-            "kernels": self.kernels,
+            "kernels": self.kernels.model_copy(update={"doors": self.has_doors}),
             "sandbox": sandbox,
             "snapshots": self.snapshots,
             "package_index": self.package_index,

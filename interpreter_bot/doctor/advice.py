@@ -54,6 +54,7 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         "call `sethostname`.",
     ),
     "descriptors": ("Code could use files that the bot holds open.", _REPORT),
+    "doors": ("Code reaches nothing of what `egress` lists.", _REPORT),
     "network": ("Code could reach services of this machine and the internet.", _REPORT),
     "privileges": ("Code could gain rights over the host.", _REPORT),
     "system calls": ("More of the host's kernel would be open to attack.", _REPORT),

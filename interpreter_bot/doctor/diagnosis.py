@@ -44,6 +44,7 @@ _INSIDE: Final = {
     "host name": "host_name",
     "descriptors": "descriptors",
     "network": "network",
+    "doors": "doors",
     "privileges": "privileges",
     "system calls": "system_calls",
     "nested namespaces": "nested",
@@ -61,6 +62,7 @@ _INSIDE: Final = {
 """By name of finding: the check that kernels run."""
 _WALLS: Final = {"user namespace", "namespaces", "memory of a session", "workspace", *_INSIDE} - {
     "core dumps",
+    "doors",
     "host name",
     "out of memory",
     "priority",

@@ -177,6 +177,20 @@ def network(told: Told) -> Seen:
     return wrong, f"{seen}; all sockets are of the kernel's own network"
 
 
+def doors(told: Told) -> Seen:
+    """Connect to where the bot listens in this network, and try to listen there instead."""
+    wrong = []
+    for port in told["doors"]:
+        with socket.socket() as client, socket.socket() as server:
+            client.settimeout(1)
+            if number := client.connect_ex(("127.0.0.1", port)):
+                wrong.append(f"port {port} does not answer: {_word(number)}")
+            if _answer(lambda: server.bind(("127.0.0.1", port))) == _ALLOWED:  # noqa: B023
+                wrong.append(f"code can listen on port {port}")
+    seen = f"ports {' and '.join(map(str, told['doors']))} of its loopback are the bot's"
+    return wrong, f"{seen}, and open where `egress` lists something"
+
+
 def _foreign_sockets(fresh: socket.socket) -> int:
     """Count the open sockets of another network namespace than that of a new one."""
     foreign = 0
@@ -272,6 +286,7 @@ CHECKS = (
     host_name,
     descriptors,
     network,
+    doors,
     privileges,
     system_calls,
     nested,

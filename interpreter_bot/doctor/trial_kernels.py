@@ -161,7 +161,9 @@ def _small(config: settings.Settings, directory: pathlib.Path) -> settings.Setti
     )
     changes = {
         "limits": limits,
-        "kernels": config.kernels.model_copy(update={"preload": (), "spares": 0, "concurrent": 2}),
+        "kernels": config.kernels.model_copy(
+            update={"preload": (), "spares": 0, "concurrent": 2, "doors": True}
+        ),
         "sandbox": config.sandbox.model_copy(update={"enabled": True}),
         "paths": settings.Paths(data=directory / "d", runtime=directory / "r"),
         "snapshots": config.snapshots.model_copy(
@@ -225,8 +227,9 @@ async def _try(
     groups = one.provisioner.host_context.groups
     told = told | {"is_by_affinity": not groups.version}
     inside: dict[str, tuple[list[str], str]] = {}
-    for file in ("in_kernel_walls.py", "in_kernel_limits.py"):
-        inside |= await _look(one.kernel, file, told)
+    with _listening(one.provisioner) as ports:
+        for file in ("in_kernel_walls.py", "in_kernel_limits.py"):
+            inside |= await _look(one.kernel, file, told | {"doors": ports})
     for launched in (one, two):
         await _run(launched.kernel, _SPIN)
     small_share = await _compete(one, two)
@@ -251,6 +254,24 @@ async def _try(
         groups_version=groups.version,
         groups_reason=groups.reason,
     )
+
+
+@contextlib.contextmanager
+def _listening(provisioner: provisioner_port.Provisioner) -> Iterator[list[int]]:
+    """Listen at a kernel's doors; yields their ports."""
+    found = provisioner.doors()
+    if found is None:
+        yield []
+        return
+    *sockets, process = found
+    for door in sockets:
+        door.listen()
+    try:
+        yield [door.getsockname()[1] for door in sockets]
+    finally:
+        for door in sockets:
+            door.close()
+        os.close(process)
 
 
 async def _compete(one: launchers.LaunchedKernel, two: launchers.LaunchedKernel) -> float:

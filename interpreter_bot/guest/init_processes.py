@@ -53,6 +53,19 @@ def _sockets(count: int) -> list[int]:
     return [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).detach() for _ in range(count)]
 
 
+def _doors(ports: Iterable[int]) -> list[int]:
+    """Make sockets that are bound on this network's loopback and do not listen.
+
+    So code is refused there, and can put nothing in their place, until the bot lets them listen.
+    """
+    doors = []
+    for port in ports:
+        door = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        door.bind(("127.0.0.1", port))
+        doors.append(door.detach())
+    return doors
+
+
 def _close(descriptors: Iterable[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
@@ -85,8 +98,9 @@ class _Init:
         # The bot gives these an address, which nobody in here can look up.
         listeners = _sockets(spec["channels"])
         pidfd = os.pidfd_open(os.getpid())
-        self._say({"event": "separated"}, pidfd, *listeners)
-        os.close(pidfd)
+        doors = _doors(spec["doors"])
+        self._say({"event": "separated"}, pidfd, *listeners, *doors)
+        _close([pidfd, *doors])
         received = control_channels.receive(self._channel)
         if received is None:
             return 0

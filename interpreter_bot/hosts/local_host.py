@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Final
 
-from interpreter_bot import errors, schedules, session_variables, settings
-from interpreter_bot.hosts import local_executions, ports
+from interpreter_bot import errors, network_reach, schedules, session_variables, settings
+from interpreter_bot.hosts import kernel_doors, local_executions, ports
 from interpreter_bot.kernels import branches, leases, live_kernels, pools, snapshot_expiry
 from interpreter_bot.kernels.files import workspaces
 
@@ -74,13 +75,21 @@ class LocalKernel:
 class LocalLease:
     """A lease of the pool; implements `ports.Lease`."""
 
-    def __init__(self, lease: leases.Lease, begun: local_executions.Executions) -> None:
+    def __init__(
+        self,
+        lease: leases.Lease,
+        begun: local_executions.Executions,
+        tell: Callable[[live_kernels.Kernel], Awaitable[None]],
+    ) -> None:
         self._lease = lease
         self._executions = begun
+        self._tell = tell
 
     async def kernel(self, *, waiting: ports.OnWait | None = None) -> LocalKernel:
         """Return the session's kernel; see `ports.Lease.kernel`."""
-        return LocalKernel(await self._lease.kernel(waiting=waiting), self._executions)
+        kernel = await self._lease.kernel(waiting=waiting)
+        await self._tell(kernel)
+        return LocalKernel(kernel, self._executions)
 
 
 class LocalHost:
@@ -94,8 +103,11 @@ class LocalHost:
     outlives_bot = False
     ends_with_bot = True
 
-    def __init__(self, pool: pools.Pool) -> None:
+    def __init__(
+        self, pool: pools.Pool, *, doorkeeper: kernel_doors.Doorkeeper | None = None
+    ) -> None:
         self.pool = pool
+        self._doorkeeper = doorkeeper
         self._executions = local_executions.Executions()
         self._branches = branches.Branches(pool)
         self._told: ports.OnLoss | None = None
@@ -105,19 +117,24 @@ class LocalHost:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, config: settings.Settings, *, is_ephemeral: bool = False
+        cls,
+        config: settings.Settings,
+        *,
+        is_ephemeral: bool = False,
+        doorkeeper: kernel_doors.Doorkeeper | None = None,
     ) -> AsyncIterator[LocalHost]:
         """Open the pool of kernels and its periodic reaper.
 
         Args:
             config: the settings in effect.
             is_ephemeral: no file of a session outlives it.
+            doorkeeper: is asked before a kernel is used; None keeps all doors shut.
 
         Raises:
             BotError: it cannot be opened; the sentence says why.
         """
         async with pools.Pool.open(config, is_ephemeral=is_ephemeral) as pool:
-            host = cls(pool)
+            host = cls(pool, doorkeeper=doorkeeper)
             reaping = schedules.PeriodicJob("reap kernels", _REAP_SECONDS, pool.reap)
             expiry = schedules.PeriodicJob(
                 "delete old variables", _EXPIRY_SECONDS, host.expire_variables
@@ -179,6 +196,18 @@ class LocalHost:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
         return await self._branches.go_back(key, name, is_whole=is_whole)
 
+    async def doors(self, kernel_id: str) -> kernel_doors.Doors | None:
+        """Return copies of a kernel's doors; None if it has none, or is gone."""
+        for launched in self.pool.live.values():
+            if launched.kernel.id == kernel_id and launched.kernel.is_alive:
+                found = launched.provisioner.doors()
+                return None if found is None else kernel_doors.Doors(*found)
+        return None
+
+    def reach(self, key: str) -> network_reach.Reach:
+        """Return what code of a session may reach outside."""
+        return network_reach.NOWHERE if self._doorkeeper is None else self._doorkeeper.reach(key)
+
     async def listen(self, told: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels; see `ports.Hosts.listen`."""
         self._told = told
@@ -196,7 +225,15 @@ class LocalHost:
     async def lease(self, key: str, *, person: str = "") -> AsyncIterator[LocalLease]:
         """Lease a session's kernel."""
         async with self.pool.lease(key, person=person) as lease:
-            yield LocalLease(lease, self._executions)
+            yield LocalLease(lease, self._executions, functools.partial(self._open_doors, key))
+
+    async def _open_doors(self, key: str, kernel: live_kernels.Kernel) -> None:
+        """Let the doorkeeper open a kernel's doors, and tell the kernel of them."""
+        if self._doorkeeper is None:
+            return
+        doors = functools.partial(self.doors, kernel.id)
+        if code := await self._doorkeeper.open(key, kernel.id, doors):
+            await kernel.execute(code, show=kernel_doors.show_nobody, is_own=True)
 
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None

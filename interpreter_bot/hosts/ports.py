@@ -21,7 +21,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, C
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
-from interpreter_bot import session_variables, values
+from interpreter_bot import network_reach, session_variables, values
 
 Show: TypeAlias = Callable[[values.Output, int], None]
 """Takes an output and its number, in order; is called from the event loop, and must not raise."""
@@ -329,6 +329,9 @@ class Hosts(Protocol):
             WorkspaceError: the operating system refuses.
         """
 
+    def reach(self, key: str) -> network_reach.Reach:
+        """Return what code of a session may reach outside."""
+
     async def listen(self, told: OnLoss | None) -> None:
         """From now on tell this one, or nobody, of each kernel that ends though no person asked.
 
@@ -380,11 +383,7 @@ class Hosts(Protocol):
         """Let the host forget what an execution showed, and its end, soon; it does not wait."""
 
     async def statuses(self, keys: Collection[str] | None = None) -> Mapping[str, KernelStatus]:
-        """Return the kernels of sessions; a session that has none is missing.
-
-        Args:
-            keys: of the sessions; None are all that have kernels.
-        """
+        """Return the kernels of these sessions, or of all; one that has none is missing."""
 
     async def release(self, key: str) -> None:
         """End a session's kernel, at a person's request; returns when it is gone."""

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import aiohttp
 
-from interpreter_bot import errors, session_variables, values
+from interpreter_bot import errors, network_reach, session_variables, values
 from interpreter_bot.hosts import (
     host_connection,
     ports,
@@ -186,6 +186,10 @@ class RemoteHost:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
         said = await self._post("go_back", key=key, checkpoint=name, is_whole=is_whole)
         return None if said is None else _read(session_variables.SavedVariables, said)
+
+    def reach(self, key: str) -> network_reach.Reach:
+        """Return that code of another process reaches nothing outside."""
+        return network_reach.NOWHERE
 
     async def listen(self, told: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels; see `ports.Hosts.listen`.

@@ -13,7 +13,7 @@ import logging
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 
-from interpreter_bot import errors, session_variables
+from interpreter_bot import errors, network_reach, session_variables
 from interpreter_bot.hosts import host_connection, host_sockets, ports, remote_host
 
 _log = logging.getLogger(__name__)
@@ -186,6 +186,10 @@ class SuccessiveHosts:
     ) -> session_variables.SavedVariables | None:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
         return await (await self._host_of(key)).go_back(key, name, is_whole=is_whole)
+
+    def reach(self, key: str) -> network_reach.Reach:
+        """Return that code of another process reaches nothing outside."""
+        return network_reach.NOWHERE
 
     async def listen(self, told: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels; see `ports.Hosts.listen`."""

@@ -74,13 +74,7 @@ class MachineSetup:
         runtime = await asyncio.to_thread(own_directory, config.paths.runtime)
         if len(os.fsencode(runtime)) > _PATH_BYTES:
             raise errors.SettingsError(f"{config.paths.runtime} is too long a path for sockets.")
-        groups = await asyncio.to_thread(
-            cgroups.Cgroups.probe, config.sandbox.cgroups if config.sandbox.enabled else "off"
-        )
-        _log.info("control groups: %s", groups.reason)
-        swept = await groups.sweep()
-        if swept:
-            _log.warning("removed the control groups of %d bots that had died", swept)
+        groups = await _swept_groups(config.sandbox)
         await asyncio.to_thread(_make_workspaces, directory)
         await files.sweep()
         has_own_ids = await asyncio.to_thread(_has_own_ids, config.sandbox, groups, directory)
@@ -102,7 +96,12 @@ class MachineSetup:
             are_own=has_own_ids,
         )
         host_context = provisioners.ProvisionerContext(
-            server=server, groups=groups, limits=config.limits, runtime=runtime, uids=uids
+            server=server,
+            groups=groups,
+            limits=config.limits,
+            runtime=runtime,
+            uids=uids,
+            doors=start_parameters.DOOR_PORTS if config.has_doors else (),
         )
         try:
             await server.start()
@@ -191,6 +190,18 @@ def raise_open_files() -> None:
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+async def _swept_groups(sandbox: settings.Sandbox) -> cgroups.Cgroups:
+    """Find the control groups that there are, without those of bots that died."""
+    groups = await asyncio.to_thread(
+        cgroups.Cgroups.probe, sandbox.cgroups if sandbox.enabled else "off"
+    )
+    _log.info("control groups: %s", groups.reason)
+    swept = await groups.sweep()
+    if swept:
+        _log.warning("removed the control groups of %d bots that had died", swept)
+    return groups
 
 
 def _has_own_ids(

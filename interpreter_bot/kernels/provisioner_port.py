@@ -128,6 +128,14 @@ class Provisioner(JupyterProvisioner, Protocol):
             OSError: the kernel does not listen, or is gone.
         """
 
+    def doors(self) -> tuple[socket.socket, socket.socket, int] | None:
+        """Return where the bot can listen in the kernel's own network, for the caller to close.
+
+        Returns:
+            Two sockets that are bound to ports of its loopback and do not listen, and a descriptor
+            that is readable once the session is over; None without walls, or where nobody listens.
+        """
+
     async def send_signal(self, signum: int) -> None:
         """Signal the kernel's main process; nothing happens when it is gone."""
 

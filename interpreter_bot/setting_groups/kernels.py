@@ -78,6 +78,8 @@ class Kernels(fields.Group):
     """Modules imported once, before any kernel is forked; missing ones are skipped and logged."""
     provisioner: str = "interpreter-bot-fork"
     """Name of the jupyter_client kernel provisioner; it must do what `ForkProvisioner` does."""
+    doors: bool = False
+    """Let the bot listen in the networks of kernels, also where no `egress` is listed."""
     spares: Annotated[int, pydantic.Field(ge=0, le=64)] = 2
     """Kernels kept ready for sessions to come."""
     starts: Annotated[int, pydantic.Field(ge=0)] = 0

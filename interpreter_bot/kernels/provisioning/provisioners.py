@@ -52,6 +52,7 @@ class ProvisionerContext:
         limits: bound them.
         runtime: directory for their sockets.
         uids: allocator of user ids in the fork server's user namespace.
+        doors: ports of their own networks where the bot may want to listen.
     """
 
     server: forkserver_clients.ForkServer
@@ -59,6 +60,7 @@ class ProvisionerContext:
     limits: settings.Limits
     runtime: pathlib.Path
     uids: start_parameters.Uids
+    doors: tuple[int, ...] = ()
 
 
 class SessionUsage(session_metering.SessionProcesses):
@@ -104,6 +106,7 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         self._gone = asyncio.Event()
         self._uid = 0
         self._sockets: list[socket.socket] = []  # Not yet connected.
+        self._doors: list[socket.socket] = []
         self._more_sockets = asyncio.Event()
         self._usage = SessionUsage()
         self.ended = asyncio.Event()
@@ -148,25 +151,25 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         }
 
     async def _launch(self, key: str) -> None:
-        inside_uid, self._uid = self.host_context.uids.take()
-        self._directory = self.host_context.runtime / self.kernel_id[:8]
+        context, limits = self.host_context, self.host_context.limits
+        inside_uid, self._uid = context.uids.take()
+        self._directory = context.runtime / self.kernel_id[:8]
         self._link, theirs = control_channels.ControlChannel.pair()
-        if self.host_context.groups.version:
-            self._group = self.host_context.groups.create(self.kernel_id, self.host_context.limits)
+        if context.groups.version:
+            self._group = context.groups.create(self.kernel_id, limits)
         with theirs:
-            limits = self.host_context.limits
             spec = start_parameters.build(
                 self.kernel_id,
                 inside_uid,
                 limits,
                 affinity=[] if self._group else start_parameters.some_processors(limits.cpu_cores),
-                unwalled_home=""
-                if self.host_context.server.is_walled
-                else str(self._unwalled_home),
+                unwalled_home="" if context.server.is_walled else str(self._unwalled_home),
                 thaws=self._group is not None and self._group.must_thaw,
+                doors=context.doors,
             )
-            await self.host_context.server.fork(spec, theirs.fileno())
-        self._init_fd, sockets = await self._expect("separated")
+            await context.server.fork(spec, theirs.fileno())
+        self._init_fd, sockets = await self._expect("separated", len(context.doors))
+        self._doors = [sockets.pop() for _ in context.doors][::-1]
         with contextlib.ExitStack() as open_here:
             for entry in sockets:
                 open_here.enter_context(entry)
@@ -193,10 +196,17 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
         """Where an unconfined kernel finds its workspace, which may be attached later."""
         return (self._directory or self.host_context.runtime) / "data"
 
-    async def _expect(self, event: str) -> tuple[int, list[socket.socket]]:
-        """Wait for an event with a process descriptor, and a socket for each channel."""
+    def doors(self) -> tuple[socket.socket, socket.socket, int] | None:
+        """Return copies of the kernel's doors; None if it has none."""
+        if not self._doors or self.ended.is_set():
+            return None
+        proxy, services = (door.dup() for door in self._doors)
+        return proxy, services, os.dup(self._init_fd)
+
+    async def _expect(self, event: str, more: int = 0) -> tuple[int, list[socket.socket]]:
+        """Wait for an event with a process descriptor, a socket for each channel, and some more."""
         packet = await self._link.receive() if self._link is not None else None
-        count = 1 + len(start_parameters.CHANNELS)
+        count = 1 + len(start_parameters.CHANNELS) + more
         if packet is None or packet.text("event") != event or len(packet.descriptors) != count:
             reason = packet.text("reason") if packet is not None else "its first process ended"
             if packet is not None:
@@ -372,8 +382,9 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             self._listening.cancel()
         self._link = self._listening = None
         self._more_sockets.set()
-        while self._sockets:
-            self._sockets.pop().close()
+        for entry in (*self._sockets, *self._doors):
+            entry.close()
+        self._sockets, self._doors = [], []
         for descriptor in (self._init_fd, self._kernel_fd):
             if descriptor >= 0:
                 loop.remove_reader(descriptor)

@@ -12,6 +12,9 @@ from interpreter_bot import settings
 
 CHANNELS = ("shell", "iopub", "stdin")
 _BACKLOG = 8
+# Beyond those that Linux gives out by itself, and what programs usually listen on.
+DOOR_PORTS = (61080, 61081)
+"""Ports of a kernel's own loopback where the bot may listen: of a proxy, and of services."""
 
 # V8, which draws Altair's charts, reserves 64 GiB that it never fills. What is filled is bounded by
 # RLIMIT_DATA, the cgroup and the watchdog.
@@ -80,6 +83,7 @@ def build(
     affinity: list[int],
     unwalled_home: str,
     thaws: bool,
+    doors: Sequence[int],
 ) -> dict[str, object]:
     """Describe a kernel for `guest/init_processes`.
 
@@ -90,6 +94,7 @@ def build(
         affinity: processors to stay on, where no cgroup bounds the share of the cores.
         unwalled_home: its working directory without a sandbox; else empty.
         thaws: whether its init has to thaw it before it can die.
+        doors: ports of its network where the bot may want to listen.
     """
     resources = _resources(limits)
     if unwalled_home:
@@ -102,6 +107,7 @@ def build(
         "home": unwalled_home or "/mnt/data",
         "affinity": affinity,
         "thaws": thaws,
+        "doors": list(doors),
         "proc_files": _proc_files(limits),
         "rlimits": resources,
     }

@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 OWN = trial_kernels.own_namespaces()
 
 # Checks whose failure is told, and takes no wall away.
-NO_WALLS = {"core_dumps", "host_name", "landlock", "out_of_memory", "priority", "python"}
+NO_WALLS = {"core_dumps", "doors", "host_name", "landlock", "out_of_memory", "priority", "python"}
 
 RUN = """
 import json, pathlib, sys
@@ -274,7 +274,7 @@ def test_wall_checks_see_what_goes_through_where_there_are_no_walls(tmp_path):
         # Being root, it would really write; and what is denied differs by machine.
         left_out = ["read_only_root", "privileges", "system_calls", "nested", "python"]
         left_out += ["core_dumps"]
-        wrong = unconfined("in_kernel_walls.py", left_out, **told)
+        wrong = unconfined("in_kernel_walls.py", left_out, doors=[1], **told)
     # subprocess closes descriptors; what goes wrong without is seen in a kernel only.
     assert wrong.pop("descriptors") == []
     assert all(wrong.values()), wrong

@@ -1,0 +1,59 @@
+"""Doors of kernels: where the bot can listen in a kernel's own network, and who decides on that."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from interpreter_bot import network_reach, values
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Doors:
+    """Sockets of a kernel's own network, bound on its loopback and not listening yet.
+
+    Who has them closes them when the kernel is gone: they alone would keep its network.
+
+    Attributes:
+        proxy: for what code wants of the outside.
+        services: for what the bot itself offers to code.
+        process: a descriptor of the kernel's first process: readable once that has ended.
+    """
+
+    proxy: socket.socket
+    services: socket.socket
+    process: int
+
+    def close(self) -> None:
+        """Close all of them."""
+        self.proxy.close()
+        self.services.close()
+        os.close(self.process)
+
+
+def show_nobody(_: values.Output) -> None:
+    """Drop what the bot's own code shows."""
+
+
+class Doorkeeper(Protocol):
+    """Who decides what comes through the doors of kernels."""
+
+    async def open(
+        self, key: str, kernel_id: str, doors: Callable[[], Awaitable[Doors | None]]
+    ) -> str:
+        """Open the doors of a kernel that a session is about to use, if anything is allowed there.
+
+        Args:
+            key: of the session.
+            kernel_id: of the kernel; the same one comes often.
+            doors: gives its doors, which are the caller's from then on; None if it has none.
+
+        Returns:
+            Code that tells the kernel of them; empty if there is nothing to tell.
+        """
+
+    def reach(self, key: str) -> network_reach.Reach:
+        """Return what code of a session may reach."""

@@ -1,0 +1,77 @@
+"""What code of a session may reach outside, and what it tried: shown to people, and recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Final
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reachable:
+    """A host that code of a session may reach.
+
+    Attributes:
+        host: a name, an address, or `*.` and a name.
+        ports: its ports.
+        methods: of HTTP that are let through; none means all.
+        paths: beginnings of those that are let through; none means all.
+        has_secret: the bot adds what code does not know.
+    """
+
+    host: str
+    ports: tuple[int, ...]
+    methods: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    has_secret: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reach:
+    """What code of a session may reach outside, and has exchanged there today.
+
+    Attributes:
+        hosts: that it may reach; none means that it has no network.
+        bytes: that went either way, since this bot began or the day did.
+        most_bytes: that may.
+    """
+
+    hosts: tuple[Reachable, ...] = ()
+    bytes: int = 0
+    most_bytes: int = 0
+
+
+NOWHERE: Final = Reach()
+
+
+@dataclasses.dataclass(slots=True)
+class Contact:
+    """One attempt of code to reach the outside, as it is recorded.
+
+    Attributes:
+        key: of the session.
+        kernel_id: of its kernel.
+        method: of HTTP; CONNECT where only the host is known.
+        host: that was asked for, as far as it could be read.
+        port: of it.
+        path: without what follows a question mark; empty where it is not known.
+        status: of HTTP that code was answered with; 0 if it went before.
+        reason: why it was refused or ended; empty if nothing was wrong.
+        sent_bytes: by code.
+        received_bytes: by code.
+        at: when it began, in seconds since the epoch.
+        seconds: that it took.
+    """
+
+    key: str
+    kernel_id: str
+    method: str = ""
+    host: str = ""
+    port: int = 0
+    path: str = ""
+    status: int = 0
+    reason: str = ""
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    at: float = dataclasses.field(default_factory=time.time)
+    seconds: float = 0.0
