@@ -3,33 +3,66 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 from interpreter_bot import settings
-from interpreter_bot.hosts import host_sockets, ports
+from interpreter_bot.hosts import host_sockets, kernel_doors, ports
+
+if TYPE_CHECKING:
+    from interpreter_bot.egress import broker
+
+
+@contextlib.asynccontextmanager
+async def open_broker(
+    config: settings.Settings, environment: Mapping[str, str]
+) -> AsyncIterator[broker.Broker | None]:
+    """Open what lets code reach the outside; None where the settings list nothing.
+
+    Args:
+        config: the settings in effect.
+        environment: holds the secrets that rules of `egress` name.
+
+    Raises:
+        SettingsError: a rule cannot be used.
+    """
+    if not config.egress:
+        yield None
+        return
+    # Imported here: without rules, nothing needs what speaks HTTP and signs certificates.
+    from interpreter_bot.egress import broker
+
+    async with broker.opened(config, environment) as opened:
+        yield opened
 
 
 def open_hosts(
-    config: settings.Settings, *, is_ephemeral: bool = False, kernels_outlive: bool = False
+    config: settings.Settings,
+    *,
+    doorkeeper: kernel_doors.Doorkeeper | None = None,
+    is_ephemeral: bool = False,
+    kernels_outlive: bool = False,
 ) -> AbstractAsyncContextManager[ports.Hosts]:
     """Open the host of kernels.
 
     Args:
         config: the settings in effect.
+        doorkeeper: decides what kernels reach, which are in this process then; None lets them
+            reach nothing.
         is_ephemeral: no file of a session outlives it.
         kernels_outlive: kernels are to outlive this process, as far as the settings say so.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
-    if is_ephemeral:
+    if is_ephemeral and doorkeeper is None:
         return _open_ephemeral(config)
     # Imported here: who finds a host needs no kernels, and who has none no client of HTTP.
-    if not kernels_outlive or config.host.mode == "inside":
+    if doorkeeper is not None or not kernels_outlive or config.host.mode == "inside":
         from interpreter_bot.hosts import local_host
 
-        return local_host.LocalHost.open(config)
+        return local_host.LocalHost.open(config, is_ephemeral=is_ephemeral, doorkeeper=doorkeeper)
     from interpreter_bot.hosts import host_processes
 
     return host_processes.open_host(config, may_start=config.host.mode == "own")

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pydantic
 
@@ -18,8 +18,17 @@ from interpreter_bot.agent.llms import catalogues, model_discovery
 from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.app import host_startup
 from interpreter_bot.hosts import ports
-from interpreter_bot.sessions import maintenance, retention, session_service, turns
+from interpreter_bot.sessions import (
+    contact_recording,
+    maintenance,
+    retention,
+    session_service,
+    turns,
+)
 from interpreter_bot.store import databases, engines
+
+if TYPE_CHECKING:
+    from interpreter_bot.egress.broker import Broker
 
 _OLD_SECONDS: Final = 24 * 3600.0
 
@@ -61,23 +70,29 @@ async def open_conversations(
     config: settings.Settings,
     environment: Mapping[str, str],
     *,
+    secrets: Mapping[str, str] | None = None,
     is_ephemeral: bool = False,
     hosts: ports.Hosts | None = None,
+    broker: Broker | None = None,
 ) -> AsyncIterator[session_service.SessionService]:
     """Open everything that platforms need.
 
     Args:
         config: the settings in effect.
         environment: holds the keys of models.
+        secrets: holds what rules of `egress` name; by default, `environment` does.
         is_ephemeral: leaves nothing behind: no file, no memory.
         hosts: where kernels live, if that is open already.
+        broker: lets their code reach the outside, if that is open already.
 
     Raises:
         BotError: it cannot be opened; the sentence says why.
     """
     async with contextlib.AsyncExitStack() as stack:
         if hosts is None:
-            opening = host_startup.open_hosts(config, is_ephemeral=is_ephemeral)
+            secrets = environment if secrets is None else secrets
+            broker = await stack.enter_async_context(host_startup.open_broker(config, secrets))
+            opening = host_startup.open_hosts(config, doorkeeper=broker, is_ephemeral=is_ephemeral)
             hosts = await stack.enter_async_context(opening)
         stack.enter_context(spool_directory(config.paths.data))
         memory = _temporary(stack) if is_ephemeral else open_database(config)
@@ -91,6 +106,12 @@ async def open_conversations(
         )
         upkeep = maintenance.Maintenance(services, service)
         jobs = (*upkeep.jobs(), *retention.Retention(services, service).jobs())
+        if broker is not None:
+            days = config.egress_limits.record_days
+            recorder = contact_recording.ContactRecorder(database.contacts, days=days)
+            broker.on_contact = recorder.take
+            stack.push_async_callback(recorder.write)
+            jobs += recorder.jobs()
         await upkeep.take_over(database.orphans)
         await stack.enter_async_context(schedules.run_periodically(*jobs))
         yield service

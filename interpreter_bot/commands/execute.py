@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import uuid
 
@@ -46,7 +47,11 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         )
 
     async def work(interrupter: interrupt_signals.Interrupter) -> int:
-        async with host_startup.open_hosts(config.for_one_session(), is_ephemeral=True) as hosts:
+        one = config.for_one_session()
+        async with (
+            host_startup.open_broker(config, os.environ) as broker,
+            host_startup.open_hosts(one, doorkeeper=broker, is_ephemeral=True) as hosts,
+        ):
             key = f"exec {uuid.uuid4()}"
             session = unrecorded_code_runs.UnrecordedCodeRun(
                 hosts, key, limits=config.limits, audience=audience

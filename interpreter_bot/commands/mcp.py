@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
+import os
 import signal
 import sys
 
@@ -59,7 +60,9 @@ async def _serve(config: settings.Settings) -> int:
         for signum in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
     # Of one client and its time, as `ask` is; and without the keys of models, which are not asked.
-    opening = service_startup.open_conversations(config.for_one_session(), {}, is_ephemeral=True)
+    opening = service_startup.open_conversations(
+        config.for_one_session(), {}, secrets=os.environ, is_ephemeral=True
+    )
     try:
         async with opening as service:
             await startup.serve_stdio(service)

@@ -76,7 +76,10 @@ async def run_bot(
         BotError: nothing could be opened; the sentence says why.
     """
     async with contextlib.AsyncExitStack() as stack:
-        opening = host_startup.open_hosts(config, kernels_outlive=kernels_outlive)
+        broker = await stack.enter_async_context(host_startup.open_broker(config, environment))
+        opening = host_startup.open_hosts(
+            config, doorkeeper=broker, kernels_outlive=kernels_outlive
+        )
         # Other processes start for that; to import all the rest takes as long.
         rest = asyncio.to_thread(importlib.import_module, _REST)
         importing = asyncio.create_task(rest, name="imports")
@@ -84,7 +87,9 @@ async def run_bot(
         await importing
         from interpreter_bot.app import service_startup
 
-        conversations = service_startup.open_conversations(config, environment, hosts=hosts)
+        conversations = service_startup.open_conversations(
+            config, environment, hosts=hosts, broker=broker
+        )
         service = await stack.enter_async_context(conversations)
         return await _Platforms(_openings(config, service)).run(service, end)
 

@@ -27,6 +27,7 @@ from IPython.core import interactiveshell
 from . import (
     dataframe_displays,
     html_displays,
+    network_variables,
     package_requests,
     picture_scaling,
     rootfs,
@@ -243,6 +244,10 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
     def use_packages(self, paths: list[str]) -> None:
         """Let imports find packages of the session; the bot calls it by this name."""
         package_requests.use(paths)
+
+    def open_doors(self, **told: Any) -> None:
+        """Let programs find what the bot offers in this network; the bot calls it by this name."""
+        network_variables.set_for(**told)
 
     def init_environment(self) -> None:
         """Set no colour variables, which ipykernel would do for every program that code starts."""

@@ -34,6 +34,12 @@ def begin() -> None:
         _parameters.update(matplotlib.rcParams)
 
 
+def add_variables(variables: dict[str, str]) -> None:
+    """Set environment variables that belong to this kernel, and not to what is saved of it."""
+    os.environ.update(variables)
+    _environment.update(variables)
+
+
 def collect() -> State:
     """Return what differs from the beginning; every value can be pickled.
 

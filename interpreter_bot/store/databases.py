@@ -22,6 +22,7 @@ from sqlalchemy.ext import asyncio as sa_asyncio
 from interpreter_bot import errors
 from interpreter_bot.store import (
     blobs,
+    contacts,
     engines,
     executions,
     liveness,
@@ -160,6 +161,7 @@ class Database:
         self.usage = usage.Usage(begin)
         self.choices = preferences.Preferences(begin)
         self.events = turns.ClaimedEvents(begin)
+        self.contacts = contacts.Contacts(begin)
 
     @classmethod
     @contextlib.asynccontextmanager

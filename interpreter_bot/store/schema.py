@@ -160,3 +160,23 @@ EVENTS = sa.Table(
     sa.Column("event_id", columns.Name, primary_key=True),
     sa.Column("seen", columns.Moment, nullable=False, index=True),
 )
+
+# What code tried to reach outside; it stays when the conversation is deleted.
+CONTACTS = _table(
+    "contacts",
+    _name("platform"),
+    _name("workspace"),
+    _name("channel"),
+    _name("thread"),
+    _name("kernel_id"),
+    _name("method"),
+    _prose("host"),
+    sa.Column("port", sa.Integer, nullable=False),
+    _prose("path"),
+    sa.Column("status", sa.Integer, nullable=False),
+    _prose("reason"),
+    sa.Column("sent_bytes", sa.BigInteger, nullable=False),
+    sa.Column("received_bytes", sa.BigInteger, nullable=False),
+    sa.Column("seconds", sa.Double, nullable=False),
+    sa.Column("began", columns.Moment, nullable=False, index=True),
+)

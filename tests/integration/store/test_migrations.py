@@ -38,8 +38,8 @@ async def test_opening_an_empty_database_makes_the_tables(url, opening):
     async with opening() as database:
         assert await database.sessions.recent("web") == ()
     assert await on(url, tables) == {
-        "alembic_version", "artifacts", "choices", "events", "executions", "parts", "sessions",
-        "turns", "usage",
+        "alembic_version", "artifacts", "choices", "contacts", "events", "executions", "parts",
+        "sessions", "turns", "usage",
     }  # fmt: skip
 
 

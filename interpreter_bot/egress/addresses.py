@@ -1,0 +1,101 @@
+"""Which addresses may be dialled: public ones, and what a rule names of the others.
+
+`ipaddress.is_global` alone lets several ways to a private IPv4 address pass that IPv6 can write.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+from interpreter_bot import errors
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+# The services of clouds that hand out their machines' credentials, beside 169.254.0.0/16, and what
+# is no single host. No setting opens these.
+_NEVER: Final = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        *("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32"),
+        *("100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32"),
+        *("::/128", "fe80::/10", "ff00::/8", "fd00:ec2::/32", "fd20:ce::254/128"),
+        *("fd00:c1::a9fe:a9fe/128", "fd00:42::42/128", "fd00:a9fe:a9fe::1/128"),
+        "fd00:100::100:200/128",
+    )
+)
+# IPv6 networks whose last 32 bits are an address of IPv4.
+_ENDING_IN_IPV4: Final = tuple(
+    map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96"))
+)
+_SIX_TO_FOUR: Final = ipaddress.IPv6Network("2002::/16")
+_SITE_LOCAL: Final = ipaddress.IPv6Network("fec0::/10")
+_LOCAL_NAT64: Final = ipaddress.IPv6Network("64:ff9b:1::/48")
+
+
+def networks(texts: Iterable[str]) -> tuple[Network, ...]:
+    """Read addresses and networks of the settings.
+
+    Raises:
+        SettingsError: one is neither.
+    """
+    found = []
+    for text in texts:
+        try:
+            found.append(ipaddress.ip_network(text))
+        except ValueError as error:
+            raise errors.SettingsError(f"egress: {text!r} is no address or network.") from error
+    return tuple(found)
+
+
+def is_allowed(address: str, listed: Sequence[Network] = ()) -> bool:
+    """Whether an address may be dialled.
+
+    Args:
+        address: as a resolver, or a person, writes it.
+        listed: what is allowed beside public addresses. An address of this machine's own counts
+            only where it is listed by itself, not with a network around it.
+    """
+    try:
+        forms = list(_forms(ipaddress.ip_address(address)))
+    except ValueError:
+        return False
+    return all(_is_form_allowed(form, listed) for form in forms)
+
+
+def _is_form_allowed(form: Address, listed: Sequence[Network]) -> bool:
+    around = [network for network in listed if form in network]
+    if any(form in network for network in _NEVER):
+        return False
+    if form.is_loopback or _is_own(form):
+        return any(network.num_addresses == 1 for network in around)
+    is_odd = form in _SITE_LOCAL or form in _LOCAL_NAT64
+    return bool(around) or (form.is_global and not form.is_multicast and not is_odd)
+
+
+def _forms(address: Address) -> Iterator[Address]:
+    """Yield an address, or what is in it: IPv4 that IPv6 only carries is judged as IPv4 too."""
+    if isinstance(address, ipaddress.IPv6Address):
+        number = int(address)
+        if address in _SIX_TO_FOUR:
+            yield ipaddress.IPv4Address(number >> 80 & 0xFFFFFFFF)
+        if number > 1 and any(address in network for network in _ENDING_IN_IPV4):
+            carried = ipaddress.IPv4Address(number & 0xFFFFFFFF)
+            yield carried
+            if address.ipv4_mapped is not None:
+                return
+    yield address
+
+
+def _is_own(address: Address) -> bool:
+    """Whether an address is one of this machine's, at this moment: no other can be bound."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True

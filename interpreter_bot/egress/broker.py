@@ -1,0 +1,195 @@
+"""The broker: it holds the doors of all kernels, and decides for each conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import functools
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final
+
+from interpreter_bot import logs, network_reach, settings, values
+from interpreter_bot.egress import (
+    certificates,
+    connections,
+    forwarded_requests,
+    host_aliases,
+    policies,
+    proxies,
+    traffic,
+)
+from interpreter_bot.hosts import kernel_doors
+
+_log = logging.getLogger(__name__)
+
+_MOST_KEPT: Final = 10_000
+_CODE: Final = (
+    "get_ipython().open_doors(proxy={proxy}, services={services}, authority={authority!r})"
+)
+
+
+class Broker:
+    """Opens doors of kernels; implements `kernel_doors.Doorkeeper`. Use `opened`."""
+
+    def __init__(
+        self,
+        config: settings.Settings,
+        environment: Mapping[str, str],
+        *,
+        resolve: connections.Resolve | None = None,
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            config: the settings in effect.
+            environment: holds what the settings name of secrets.
+            resolve: looks up hosts; by default, the system does.
+
+        Raises:
+            SettingsError: a rule cannot be used.
+        """
+        self._rules = policies.compiled(config.egress, environment)
+        for rule in self._rules:
+            logs.redact(forwarded_requests.secrets_of(rule.headers))
+        self._limits = config.egress_limits
+        self.on_contact: Callable[[network_reach.Contact], None] | None = None
+        """Takes what code tried, once that is over."""
+        self._dialler = connections.Dialler(self._limits.connect_seconds, resolve)
+        self._upstream = ssl.create_default_context()
+        self._upstream.set_alpn_protocols(["http/1.1"])
+        self._opening: set[str] = set()
+        self._kernels: dict[str, asyncio.Task[None]] = {}
+        self._traffic: collections.OrderedDict[str, traffic.Traffic] = collections.OrderedDict()
+
+    def policy(self, key: str) -> policies.Policy:
+        """Return what a session may reach."""
+        return policies.of(self._rules, values.key(key))
+
+    def reach(self, key: str) -> network_reach.Reach:
+        """Return what a session may reach, and has exchanged."""
+        hosts = tuple(
+            network_reach.Reachable(
+                rule.pattern,
+                tuple(sorted(rule.ports)),
+                tuple(sorted(rule.methods)),
+                rule.paths,
+                has_secret=bool(rule.headers),
+            )
+            for rule in self.policy(key).rules
+        )
+        counted = self._traffic.get(key)
+        used = 0 if counted is None else counted.today_bytes
+        return network_reach.Reach(hosts, used, self._limits.daily_bytes)
+
+    async def open(
+        self,
+        key: str,
+        kernel_id: str,
+        doors: Callable[[], Awaitable[kernel_doors.Doors | None]],
+    ) -> str:
+        """Open the doors of a kernel, once; see `kernel_doors.Doorkeeper.open`."""
+        if kernel_id in self._opening | self._kernels.keys() or not self.policy(key):
+            return ""
+        self._opening.add(kernel_id)
+        try:
+            return await self._opened(key, kernel_id, doors)
+        finally:
+            self._opening.discard(kernel_id)
+
+    async def _opened(
+        self,
+        key: str,
+        kernel_id: str,
+        doors: Callable[[], Awaitable[kernel_doors.Doors | None]],
+    ) -> str:
+        if (found := await doors()) is None:
+            return ""
+        authority = certificates.Authority()
+        context = proxies.ProxyContext(
+            key=key,
+            kernel_id=kernel_id,
+            policy=functools.partial(self.policy, key),
+            limits=self._limits,
+            count=self._count(key),
+            dialler=self._dialler,
+            authority=authority,
+            upstream=self._upstream,
+            record=self._record,
+        )
+        self._kernels[kernel_id] = asyncio.create_task(
+            self._serve(kernel_id, found, context), name=f"doors of {kernel_id}"
+        )
+        ports = {name: getattr(found, name).getsockname()[1] for name in ("proxy", "services")}
+        return _CODE.format(authority=authority.certificate, **ports)
+
+    async def close(self) -> None:
+        """Shut all doors."""
+        serving = list(self._kernels.values())
+        for task in serving:
+            task.cancel()
+        if serving:
+            await asyncio.wait(serving)
+        self._dialler.close()
+
+    async def _serve(
+        self, kernel_id: str, doors: kernel_doors.Doors, context: proxies.ProxyContext
+    ) -> None:
+        """Serve the doors of a kernel until it ends."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def end() -> None:
+            loop.remove_reader(doors.process)
+            if task is not None:
+                task.cancel()
+
+        loop.add_reader(doors.process, end)
+        try:
+            async with asyncio.TaskGroup() as both:
+                proxy, aliases = proxies.Proxy(context), host_aliases.HostAliases(context)
+                both.create_task(proxy.serve(doors.proxy), name="proxy of a kernel")
+                both.create_task(aliases.serve(doors.services), name="aliases of a kernel")
+        finally:
+            loop.remove_reader(doors.process)
+            doors.close()
+            del self._kernels[kernel_id]
+
+    def _record(self, contact: network_reach.Contact) -> None:
+        """Log what code tried, and hand it on."""
+        if self.on_contact is not None:
+            self.on_contact(contact)
+        _log.info(
+            "%s %s:%d%s: %d %s(%d bytes sent, %d received, %.1f s, kernel %s)",
+            *(contact.method, contact.host, contact.port, contact.path, contact.status),
+            f"{contact.reason} " if contact.reason else "",
+            *(contact.sent_bytes, contact.received_bytes, contact.seconds, contact.kernel_id),
+        )
+
+    def _count(self, key: str) -> traffic.Traffic:
+        """Return what a session has used; what is counted longest ago is forgotten."""
+        found = self._traffic.setdefault(key, traffic.Traffic(self._limits))
+        self._traffic.move_to_end(key)
+        if len(self._traffic) > _MOST_KEPT:
+            self._traffic.popitem(last=False)
+        return found
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    config: settings.Settings,
+    environment: Mapping[str, str],
+    *,
+    resolve: connections.Resolve | None = None,
+) -> AsyncIterator[Broker]:
+    """Open a broker; see there. At the end all doors are shut.
+
+    Raises:
+        SettingsError: a rule cannot be used.
+    """
+    broker = Broker(config, environment, resolve=resolve)
+    try:
+        yield broker
+    finally:
+        await broker.close()

@@ -1,0 +1,118 @@
+"""Certificates for connections that the bot reads: an authority for each kernel, which only that
+kernel trusts, and a certificate for each host.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import os
+import ssl
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from interpreter_bot.egress import host_names
+
+_MOST_HOSTS: Final = 256
+_DAYS: Final = 30
+_NAME: Final = "interpreter-bot, for one session"
+_USAGES: Final = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
+
+
+class Authority:
+    """An authority whose key exists in this process only.
+
+    Attributes:
+        certificate: of it, as PEM.
+    """
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
+        self._identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        builder = self._builder(self._name, self._key)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
+        builder = builder.add_extension(_usage("key_cert_sign", "crl_sign"), True)
+        builder = builder.add_extension(self._identifier, False)
+        signed = builder.sign(self._key, hashes.SHA256())
+        self.certificate = signed.public_bytes(serialization.Encoding.PEM).decode("ascii")
+        # One key for all hosts: making one takes longer than all the rest.
+        self._leaf_key = ec.generate_private_key(ec.SECP256R1())
+        self._contexts: collections.OrderedDict[str, ssl.SSLContext] = collections.OrderedDict()
+
+    def context(self, host: str) -> ssl.SSLContext:
+        """Return what TLS needs to answer for a host.
+
+        Args:
+            host: in its one form.
+        """
+        if host not in self._contexts:
+            self._contexts[host] = self._made(host)
+        self._contexts.move_to_end(host)
+        if len(self._contexts) > _MOST_HOSTS:
+            self._contexts.popitem(last=False)
+        return self._contexts[host]
+
+    def _made(self, host: str) -> ssl.SSLContext:
+        address = host_names.literal(host)
+        alternative = x509.DNSName(host) if address is None else x509.IPAddress(address)
+        authority = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._identifier)
+        builder = self._builder(x509.Name([]), self._leaf_key)
+        # Critical, as the subject is empty: a name longer than 64 characters would not fit there.
+        builder = builder.add_extension(x509.SubjectAlternativeName([alternative]), True)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
+        builder = builder.add_extension(_usage("digital_signature"), True)
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        builder = builder.add_extension(usage, False).add_extension(authority, False)
+        signed = builder.sign(self._key, hashes.SHA256())
+        key = self._leaf_key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.set_alpn_protocols(["http/1.1"])
+        _load(context, key + signed.public_bytes(serialization.Encoding.PEM))
+        return context
+
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+    ) -> x509.CertificateBuilder:
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=_DAYS))
+        )
+
+
+def _usage(*names: str) -> x509.KeyUsage:
+    return x509.KeyUsage(**{name: name in names for name in _USAGES})
+
+
+def _load(context: ssl.SSLContext, pem: bytes) -> None:
+    """Load a key and its certificate, which Python reads from files only, and no disk may have."""
+    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, pem)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,101 @@
+"""Connections to the outside: looked up once, checked, and dialled by what was checked."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from interpreter_bot.egress import addresses, policies
+
+_log = logging.getLogger(__name__)
+
+Found: TypeAlias = Sequence[tuple[Any, ...]]
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Found]]
+"""Looks up a host as `socket.getaddrinfo` does."""
+
+# Apart from the threads that all others of the bot share: a name server may be slow.
+_THREADS: Final = 4
+_UNKNOWN: Final = "{host} cannot be found."
+_ELSEWHERE: Final = (
+    "{host} is at no address that code may reach. Whoever runs the bot can list private ones as "
+    "`addresses` of its entry under `egress`."
+)
+_UNREACHABLE: Final = "{host}, port {port}, does not answer."
+_BAD_GATEWAY: Final = 502
+
+
+class Dialler:
+    """Opens connections. Looks names up in threads of its own."""
+
+    def __init__(self, seconds: float, resolve: Resolve | None = None) -> None:
+        """Open nothing yet.
+
+        Args:
+            seconds: that a connection may take, from the name to its being there.
+            resolve: looks up hosts; by default, the system does.
+        """
+        self._seconds = seconds
+        self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS, "names of hosts")
+        self._resolve = resolve or self._look_up
+
+    def close(self) -> None:
+        """End the threads; who waits for a name is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def dial(self, host: str, port: int, rule: policies.Rule) -> socket.socket:
+        """Connect to a host.
+
+        What is checked is what is dialled: a name that leads elsewhere the next moment is not
+        looked up again.
+
+        Args:
+            host: in its one form.
+            port: of it.
+            rule: allows it.
+
+        Raises:
+            Refusal: it is at no allowed address, or does not answer. No address is told.
+        """
+        try:
+            async with asyncio.timeout(self._seconds):
+                found = await self._resolve(host, port)
+                allowed = [
+                    entry for entry in found if addresses.is_allowed(entry[4][0], rule.networks)
+                ]
+                if not allowed:
+                    _log.warning("%s is at no allowed address: %s", host, found)
+                    raise policies.Refusal(_ELSEWHERE.format(host=host))
+                return await self._first(allowed)
+        except socket.gaierror as error:
+            raise policies.Refusal(_UNKNOWN.format(host=host), status=_BAD_GATEWAY) from error
+        except OSError as error:  # Also that its time is over.
+            told = _UNREACHABLE.format(host=host, port=port)
+            raise policies.Refusal(told, status=_BAD_GATEWAY) from error
+
+    async def _first(self, allowed: Found) -> socket.socket:
+        """Connect to the first address that answers."""
+        error: OSError = ConnectionError("no address")
+        for family, kind, protocol, _, address in allowed:
+            endpoint = socket.socket(family, kind, protocol)
+            try:
+                endpoint.setblocking(False)
+                await asyncio.get_running_loop().sock_connect(endpoint, address)
+            except OSError as refused:
+                endpoint.close()
+                error = refused
+            except BaseException:
+                endpoint.close()
+                raise
+            else:
+                endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return endpoint
+        raise error
+
+    async def _look_up(self, host: str, port: int) -> Found:
+        look_up = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, look_up)

@@ -1,0 +1,52 @@
+"""Plain HTTP to hosts under an address of the kernel's own: `/to/HOST/path` on the services' door.
+
+For programs that know no proxy, or trust no authority but their own: the bot speaks TLS for them.
+What is allowed is what the proxy allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Final
+
+import h11
+
+from interpreter_bot import network_reach
+from interpreter_bot.egress import forwarded_requests, http_streams, policies, proxies
+
+PREFIX: Final = b"/to/"
+_ALIAS: Final = re.compile(rb"/to/([^/?#]+)(/[^#]*)")
+_HOW: Final = "What is here is called /to/HOST/path, or /to/HOST:PORT/path."
+
+
+class HostAliases(proxies.Proxy):
+    """Answers requests for `/to/HOST/…` behind one kernel's door."""
+
+    async def _serve_one(
+        self, client: http_streams.HttpStream, contact: network_reach.Contact
+    ) -> None:
+        """Send one request on as what its path says, if that may be done.
+
+        Raises:
+            Refusal: it may not.
+        """
+        async with asyncio.timeout(self._context.limits.idle_seconds):
+            request = await client.request()
+        contact.method = request.method.decode("ascii")
+        self._context.count.admit()
+        alias = _ALIAS.fullmatch(request.target)
+        if alias is None:
+            raise policies.Refusal(_HOW, status=404)
+        host, rule = self._find(alias[1], 443, contact)
+        here = dict(request.headers).get(b"host", b"")
+        there = forwarded_requests.authority(host, contact.port)
+        headers = [(name, value) for name, value in request.headers if name != b"host"]
+        named = h11.Request(
+            method=request.method, target=alias[2], headers=[(b"Host", there), *headers]
+        )
+        contact.path = forwarded_requests.check(named, host, contact.port, rule)
+        async with self._dialled(host, contact.port, rule, is_encrypted=True) as server:
+            # So that what follows a redirect within the host finds the way, too.
+            moved = b"https://" + there + b"/", b"http://" + here + PREFIX + alias[1] + b"/"
+            await self._exchange(client, named, server, rule, contact, moved=moved)

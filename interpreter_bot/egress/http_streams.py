@@ -1,0 +1,182 @@
+"""HTTP/1.1 on streams, by h11, and what h11 lets pass that must not be passed on.
+
+One request a connection: what a client sends behind it is nobody's, and cannot be taken for the
+next request by one side alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+import h11
+
+from interpreter_bot.egress import opaque_tunnels, policies
+
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+HEAD_BYTES: Final = 64 * 1024
+_BAD_REQUEST: Final = 400
+# A line that no carriage return ends, or that goes on on the next one.
+_AMBIGUOUS: Final = re.compile(rb"(?<!\r)\n|\n[ \t]")
+_MALFORMED: Final = "That is no request of HTTP as a proxy can pass it on."
+_LONG: Final = "The head of the request is too long."
+# Of one connection, not of what is passed on.
+_OF_CONNECTION: Final = frozenset(
+    b"""connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer
+    transfer-encoding upgrade expect http2-settings""".split()
+)
+_REASON: Final = re.compile(r"[^\x20-\x7e]")
+_REASON_CHARACTERS: Final = 300
+
+
+class MalformedError(policies.Refusal):
+    """What came is no HTTP that can be passed on."""
+
+    def __init__(self, sentence: str = _MALFORMED) -> None:
+        super().__init__(sentence, status=_BAD_REQUEST)
+
+
+class HttpStream:
+    """One side of HTTP/1.1 for one request and its response.
+
+    Attributes:
+        ends: of the connection.
+        has_body: the request that was read has one.
+    """
+
+    def __init__(
+        self, ends: opaque_tunnels.Ends, role: type[h11.CLIENT] | type[h11.SERVER]
+    ) -> None:
+        self.ends = ends
+        self._protocol = h11.Connection(role, max_incomplete_event_size=HEAD_BYTES)
+        self.has_body = False
+
+    @property
+    def rest(self) -> bytes:
+        """What came behind a request to make a tunnel."""
+        return self._protocol.trailing_data[0]
+
+    async def request(self) -> h11.Request:
+        """Read the head of a request.
+
+        Raises:
+            MalformedError: it is none, or none that both sides read alike.
+            EOFError: the client went.
+        """
+        try:
+            head = await self.ends.reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError as error:
+            raise MalformedError(_LONG) from error
+        if len(head) > HEAD_BYTES:
+            raise MalformedError(_LONG)
+        if _AMBIGUOUS.search(head):
+            raise MalformedError
+        self._protocol.receive_data(head)
+        event = self._event()
+        if not isinstance(event, h11.Request):
+            raise MalformedError
+        # Python's own clients ask for tunnels in the older version.
+        is_current = event.http_version == b"1.1" or event.method == b"CONNECT"
+        names = {name for name, _ in event.headers}
+        if {b"content-length", b"transfer-encoding"} <= names or not is_current:
+            raise MalformedError
+        self.has_body = not names.isdisjoint((b"content-length", b"transfer-encoding"))
+        return event
+
+    def _event(self) -> Any:  # noqa: ANN401 - h11 says so.
+        try:
+            return self._protocol.next_event()
+        except h11.RemoteProtocolError as error:
+            raise MalformedError from error
+
+    async def receive(self) -> Any:  # noqa: ANN401 - h11's events share no type.
+        """Return the next event of h11's.
+
+        Raises:
+            MalformedError: what came is no HTTP.
+        """
+        while (event := self._event()) is h11.NEED_DATA:
+            if self._protocol.they_are_waiting_for_100_continue:
+                await self.send(h11.InformationalResponse(status_code=100, headers=[]))
+            self._protocol.receive_data(await self.ends.reader.read(opaque_tunnels.CHUNK_BYTES))
+        return event
+
+    async def send(self, *events: Any) -> None:
+        """Send events of h11's.
+
+        Raises:
+            MalformedError: they do not follow each other, as where a body is not of its length.
+        """
+        for event in events:
+            try:
+                data = self._protocol.send(event)
+            except h11.LocalProtocolError as error:
+                raise MalformedError from error
+            if data:
+                self.ends.writer.write(data)
+        await self.ends.writer.drain()
+
+    @property
+    def can_refuse(self) -> bool:
+        """Whether a response can still begin."""
+        return self._protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE)
+
+    async def refuse(self, refusal: policies.Refusal) -> None:
+        """Answer a request with why it is refused, where every client shows some of it."""
+        sentence = str(refusal)
+        reason = _REASON.sub("?", sentence)[:_REASON_CHARACTERS].encode("ascii")
+        body = f"{sentence}\n".encode()
+        headers = [
+            (b"Content-Type", b"text/plain; charset=utf-8"),
+            (b"Content-Length", str(len(body)).encode()),
+            (b"X-Proxy-Error", reason),
+            (b"Connection", b"close"),
+        ]
+        if self._protocol.our_state is h11.IDLE:
+            # Of what could not be read, h11 lets nothing be answered.
+            lines = [b"HTTP/1.1 %d %s" % (refusal.status, reason)]
+            lines += [b"%s: %s" % header for header in headers]
+            self.ends.writer.write(b"\r\n".join([*lines, b"", body]))
+            await self.ends.writer.drain()
+            return
+        response = h11.Response(status_code=refusal.status, headers=headers, reason=reason)
+        await self.send(response, h11.Data(data=body), h11.EndOfMessage())
+
+
+def passed_on(headers: Iterable[tuple[bytes, bytes]], *, without: Collection[str] = ()) -> Headers:
+    """Return the headers that are not of one connection.
+
+    Args:
+        headers: as they came, their names in small letters.
+        without: further names that are left out, however their words are joined.
+    """
+    found = list(headers)
+    listed = {
+        name.strip().lower()
+        for key, value in found
+        if key == b"connection"
+        for name in value.split(b",")
+    }
+    folded = {fold(name.encode("ascii")) for name in without}
+    return [
+        (name, value)
+        for name, value in found
+        if name not in _OF_CONNECTION | listed and fold(name) not in folded
+    ]
+
+
+def fold(name: bytes) -> bytes:
+    """Write a header's name so that those are equal that some server takes for the same."""
+    return re.sub(rb"[-_.]", b"", name.lower())
+
+
+def framing(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
+    """Return how the length of a message's body is told, so that it is told once."""
+    for name, value in headers:
+        if name == b"content-length":
+            return [(b"Content-Length", value)]
+    chunked = any(name == b"transfer-encoding" for name, _ in headers)
+    return [(b"Transfer-Encoding", b"chunked")] if chunked else []

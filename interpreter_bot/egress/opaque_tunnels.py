@@ -1,0 +1,180 @@
+"""Tunnels of TLS that nobody reads: only the name in its first message is compared.
+
+What is let through is encrypted for the host that was allowed, as far as that name says. The name
+is read by OpenSSL, in a handshake that never ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+
+from interpreter_bot import network_reach, settings
+from interpreter_bot.egress import host_names, policies, traffic
+
+CHUNK_BYTES: Final = 128 * 1024
+_HELLO_BYTES: Final = 16 * 1024
+_CLOSING_SECONDS: Final = 2.0
+_NO_TLS: Final = "What was sent to {host} is not TLS, and nothing else is passed on there."
+_OTHER_NAME: Final = "A connection to {host} asked for another host by its first message."
+_SILENT: Final = "Nothing came for {seconds:g} seconds."
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ends:
+    """Both ends of one connection of streams."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    @classmethod
+    async def open(cls, endpoint: socket.socket, **options: Any) -> Ends:
+        """Take over a connected socket; `options` are those of TLS."""
+        try:
+            return cls(*await asyncio.open_connection(sock=endpoint, limit=CHUNK_BYTES, **options))
+        except BaseException:
+            endpoint.close()
+            raise
+
+    @classmethod
+    async def accepted(cls, endpoint: socket.socket) -> Ends:
+        """Take over an accepted socket, whose writer can start TLS as a server.
+
+        Raises:
+            OSError: it is gone.
+        """
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[Ends] = loop.create_future()
+        protocol = asyncio.StreamReaderProtocol(
+            asyncio.StreamReader(limit=CHUNK_BYTES),
+            lambda reader, writer: ready.set_result(cls(reader, writer)),
+        )
+        try:
+            await loop.connect_accepted_socket(lambda: protocol, endpoint)
+            return await ready
+        except BaseException:
+            endpoint.close()
+            raise
+
+    async def close(self) -> None:
+        """Send what waits, and close; a side that takes nothing is not waited for."""
+        self.writer.close()
+        # Where the other side has gone, nothing is left to be told.
+        try:
+            with contextlib.suppress(OSError):  # TimeoutError is one.
+                async with asyncio.timeout(_CLOSING_SECONDS):
+                    await self.writer.wait_closed()
+        finally:
+            self.writer.transport.abort()
+
+
+async def read_hello(client: Ends, host: str, begun: bytes) -> bytes:
+    """Read the first message of a client of TLS, and check whom it is for.
+
+    Args:
+        client: that is to speak TLS.
+        host: that it may speak to, in its one form.
+        begun: what it sent already.
+
+    Returns:
+        What it sent, to be passed on.
+
+    Raises:
+        Refusal: it is for another host, or is no TLS; the client is told by an alert.
+        EOFError: it went.
+    """
+    named: list[str | None] = []
+
+    def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> int:
+        named.append(name)
+        return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sni_callback = note
+    incoming, alert = ssl.MemoryBIO(), ssl.MemoryBIO()
+    handshake = context.wrap_bio(incoming, alert, server_side=True)
+    raw = b""
+    while not named:
+        data, begun = begun or await client.reader.read(_HELLO_BYTES), b""
+        if not data:
+            raise EOFError
+        raw += data
+        incoming.write(data)
+        try:
+            handshake.do_handshake()
+        except ssl.SSLWantReadError:
+            if len(raw) < _HELLO_BYTES:
+                continue
+        except ssl.SSLError:
+            pass  # It ends so in any case.
+        if not named:
+            raise policies.Refusal(_NO_TLS.format(host=host))
+    if not _is_for(named[0], host):
+        client.writer.write(alert.read())
+        raise policies.Refusal(_OTHER_NAME.format(host=host))
+    return raw
+
+
+def _is_for(name: str | None, host: str) -> bool:
+    """Whether the name in a first message is a host's; one that is an address has none."""
+    if name is None:
+        return host_names.literal(host) is not None
+    try:
+        return host_names.normalized(name) == host
+    except host_names.NameRefusedError:
+        return False
+
+
+async def relay(
+    client: Ends,
+    server: Ends,
+    limits: settings.EgressLimits,
+    *,
+    count: traffic.Traffic,
+    contact: network_reach.Contact,
+) -> None:
+    """Pass on what both sides send until both have ended, or one of them breaks off.
+
+    Raises:
+        Refusal: it was too much, or took too long.
+        OSError: a side is gone.
+    """
+    loop = asyncio.get_running_loop()
+    idle = asyncio.timeout(limits.idle_seconds)
+
+    def sent(number: int) -> None:
+        idle.reschedule(loop.time() + limits.idle_seconds)
+        count.sent(contact, number)
+
+    def received(number: int) -> None:
+        idle.reschedule(loop.time() + limits.idle_seconds)
+        count.received(contact, number)
+
+    both = (
+        asyncio.create_task(_copy(client, server, sent), name="egress up"),
+        asyncio.create_task(_copy(server, client, received), name="egress down"),
+    )
+    try:
+        async with asyncio.timeout(limits.request_seconds), idle:
+            await asyncio.gather(*both)
+    except TimeoutError as error:
+        raise policies.Refusal(_SILENT.format(seconds=limits.idle_seconds)) from error
+    finally:
+        for one in both:
+            one.cancel()
+        await asyncio.wait(both)
+
+
+async def _copy(source: Ends, target: Ends, count: Callable[[int], None]) -> None:
+    while data := await source.reader.read(CHUNK_BYTES):
+        count(len(data))
+        target.writer.write(data)
+        # One that reads slowly is read from slowly.
+        await target.writer.drain()
+    if target.writer.can_write_eof():
+        target.writer.write_eof()

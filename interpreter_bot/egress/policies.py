@@ -1,0 +1,153 @@
+"""What one conversation may reach: the rules of the settings that hold where it takes place."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.egress import addresses, host_names
+
+_METHOD: Final = re.compile(r"[A-Z]{1,20}", re.ASCII)
+_FIELD: Final = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
+_VALUE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?", re.ASCII)
+_NOT_LISTED: Final = (
+    "{host}, port {port}, cannot be reached from here: {what} not on the list of what code may "
+    "use. Whoever runs the bot can add it under `egress` in its settings."
+)
+_NO_HOST: Final = "That is no host that code could reach."
+
+
+class Refusal(errors.BotError):
+    """Code may not reach that.
+
+    Attributes:
+        status: of HTTP.
+    """
+
+    def __init__(self, sentence: str | None = None, *, status: int = 403) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """A host that may be reached, as the settings say it.
+
+    Attributes:
+        pattern: a name, an address, or `*.` and a name.
+        ports: its ports.
+        places: where the rule holds, each as the beginning parts of a session's key; none means
+            everywhere.
+        networks: where it may be, beside public addresses.
+        methods: that are let through; none means all.
+        paths: beginnings of those that are let through; none means all.
+        headers: added to each request. Nothing else than the request may get to know them.
+    """
+
+    pattern: str
+    ports: frozenset[int]
+    places: tuple[tuple[str, ...], ...]
+    networks: tuple[addresses.Network, ...]
+    methods: frozenset[str]
+    paths: tuple[str, ...]
+    headers: Mapping[str, str] = dataclasses.field(repr=False)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether requests have to be read, rather than passed on encrypted."""
+        return bool(self.methods or self.paths or self.headers)
+
+    def holds_in(self, key: values.SessionKey) -> bool:
+        """Whether the rule holds for a conversation."""
+        parts = (key.platform, key.workspace, key.channel, key.thread)
+        return not self.places or any(parts[: len(place)] == place for place in self.places)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Policy:
+    """What one conversation may reach."""
+
+    rules: tuple[Rule, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def find(self, host: str, port: int) -> tuple[str, Rule]:
+        """Return the one form of a host's name, and the first rule for it. Nothing is looked up.
+
+        Raises:
+            Refusal: there is none.
+        """
+        try:
+            name = host_names.normalized(host)
+        except host_names.NameRefusedError as error:
+            raise Refusal(_NO_HOST) from error
+        named = [rule for rule in self.rules if host_names.matches(name, rule.pattern)]
+        for rule in named:
+            if port in rule.ports:
+                return name, rule
+        what = "that port is" if named else "it is"
+        raise Refusal(_NOT_LISTED.format(host=name, port=port, what=what))
+
+
+def of(rules: Iterable[Rule], key: values.SessionKey) -> Policy:
+    """Return the policy of a conversation."""
+    return Policy(tuple(rule for rule in rules if rule.holds_in(key)))
+
+
+def compiled(listed: Sequence[settings.Egress], environment: Mapping[str, str]) -> tuple[Rule, ...]:
+    """Make rules of the settings.
+
+    Args:
+        listed: what the settings list.
+        environment: holds what `headers` name.
+
+    Raises:
+        SettingsError: one cannot be used; the sentence says why, and no secret.
+    """
+    return tuple(_compiled(entry, environment) for entry in listed)
+
+
+def _compiled(entry: settings.Egress, environment: Mapping[str, str]) -> Rule:
+    pattern = host_names.pattern(entry.host)
+    networks = addresses.networks(entry.addresses)
+    is_whole = all(path.startswith("/") for path in entry.paths)
+    for is_wrong, what in (
+        (pattern.startswith("*") and networks, "a host with `*` can have no `addresses`"),
+        (not all(map(_METHOD.fullmatch, entry.methods)), "`methods` are written as GET"),
+        ("CONNECT" in entry.methods or "TRACE" in entry.methods, "that method is never allowed"),
+        (not is_whole, "`paths` begin with /"),
+        (bool(entry.headers) and not entry.paths, "`headers` need `paths`"),
+        (bool(entry.headers) and pattern.startswith("*"), "`headers` need one host, without `*`"),
+    ):
+        if is_wrong:
+            raise errors.SettingsError(f"egress, {entry.host}: {what}.")
+    return Rule(
+        pattern=pattern,
+        ports=frozenset(entry.ports),
+        places=tuple(tuple(place.split("/")) for place in entry.places),
+        networks=networks,
+        methods=frozenset(entry.methods),
+        paths=entry.paths,
+        headers={
+            name: _header(entry.host, name, text, environment)
+            for name, text in entry.headers.items()
+        },
+    )
+
+
+def _header(host: str, name: str, text: str, environment: Mapping[str, str]) -> str:
+    """Return the value of a header that a rule adds."""
+    try:
+        value = string.Template(text).substitute(environment)
+    except KeyError as error:
+        raise errors.SettingsError(f"egress, {host}: {error.args[0]} is not set.") from None
+    except ValueError:
+        raise errors.SettingsError(f"egress, {host}: the header {name} is malformed.") from None
+    if not (_FIELD.fullmatch(name) and _VALUE.fullmatch(value)):
+        raise errors.SettingsError(f"egress, {host}: the header {name} cannot be sent.")
+    return value

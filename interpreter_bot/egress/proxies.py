@@ -1,0 +1,289 @@
+"""The proxy behind one kernel's door: what code asks of it is allowed, or refused with a reason.
+
+Whoever comes through that door is that kernel's code, so nobody proves who they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+import h11
+
+from interpreter_bot import network_reach, settings
+from interpreter_bot.egress import (
+    certificates,
+    connections,
+    forwarded_requests,
+    http_streams,
+    opaque_tunnels,
+    policies,
+    traffic,
+)
+
+_log = logging.getLogger(__name__)
+
+_HANDSHAKE_SECONDS: Final = 10.0
+# So long is whoever is refused kept waiting, who would otherwise ask again at once.
+_REFUSAL_SECONDS: Final = 0.1
+_LINGER_SECONDS: Final = 1.0
+_PAUSE_SECONDS: Final = 1.0
+_NO_TARGET: Final = "Only http:// addresses and CONNECT are understood here."
+_ENCRYPT: Final = "{host}, port {port}, is reached by https only."
+_SLOW: Final = "It took too long."
+_UNPROVEN: Final = "{host} could not prove that it is that host."
+_BROKEN: Final = "The connection broke off."
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyContext:
+    """What all connections of one kernel share.
+
+    Attributes:
+        key: of its session.
+        kernel_id: of it.
+        policy: returns what the session may reach now.
+        limits: of each connection.
+        count: of the session.
+        dialler: opens connections.
+        authority: makes certificates that the kernel trusts.
+        upstream: for TLS to the outside.
+        record: takes what is known of a connection that is over.
+    """
+
+    key: str
+    kernel_id: str
+    policy: Callable[[], policies.Policy]
+    limits: settings.EgressLimits
+    count: traffic.Traffic
+    dialler: connections.Dialler
+    authority: certificates.Authority
+    upstream: ssl.SSLContext
+    record: Callable[[network_reach.Contact], None]
+
+
+class Proxy:
+    """Answers what comes through the door of one kernel, from `serve` to its cancellation."""
+
+    def __init__(self, context: ProxyContext) -> None:
+        self._context = context
+        self._free = asyncio.Semaphore(context.limits.connections)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Accept as many at once as the limits allow; others wait in the kernel's own network.
+
+        Args:
+            listener: bound, and closed by the caller.
+        """
+        listener.setblocking(False)
+        listener.listen(self._context.limits.connections)
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await self._free.acquire()
+                try:
+                    endpoint, _ = await loop.sock_accept(listener)
+                except OSError:
+                    # Out of descriptors at worst: this kernel is not the one to end for it.
+                    _log.exception("no connection of a kernel can be accepted")
+                    self._free.release()
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    continue
+                task = asyncio.create_task(self._answer(endpoint), name="egress connection")
+                self._tasks.add(task)
+                task.add_done_callback(self._over)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._free.release()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a connection of a kernel fell", exc_info=error)
+
+    async def _answer(self, endpoint: socket.socket) -> None:
+        """Serve one connection, and record what became of it."""
+        contact = network_reach.Contact(self._context.key, self._context.kernel_id)
+        began = time.monotonic()
+        try:
+            ends = await opaque_tunnels.Ends.accepted(endpoint)
+        except OSError:
+            return  # It came and went.
+        client = http_streams.HttpStream(ends, h11.SERVER)
+        try:
+            await self._serve_one(client, contact)
+        except policies.Refusal as refusal:
+            contact.status, contact.reason = refusal.status, str(refusal)
+            await asyncio.sleep(_REFUSAL_SECONDS)
+            await _refuse(client, refusal)
+        except TimeoutError:
+            contact.reason = _SLOW
+        except (OSError, EOFError) as error:  # Those of TLS are among them.
+            contact.reason = _BROKEN
+            _log.debug("a connection broke off", exc_info=error)
+        finally:
+            contact.seconds = time.monotonic() - began
+            if contact.host:
+                self._context.record(contact)
+            await client.ends.close()
+
+    async def _serve_one(
+        self, client: http_streams.HttpStream, contact: network_reach.Contact
+    ) -> None:
+        """Read one request, and do what it says if it may be done."""
+        async with asyncio.timeout(self._context.limits.idle_seconds):
+            request = await client.request()
+        contact.method = request.method.decode("ascii")
+        self._context.count.admit()
+        if request.method == b"CONNECT":
+            await self._connect(client, request, contact)
+            return
+        scheme, _, rest = request.target.partition(b"://")
+        if scheme.lower() != b"http":
+            raise policies.Refusal(_NO_TARGET, status=400)
+        place, slash, path = rest.partition(b"/")
+        host, rule = self._find(place, 80, contact)
+        plain = h11.Request(
+            method=request.method, target=slash + path or b"/", headers=request.headers
+        )
+        if rule.headers:
+            # What is added would be there for everybody to read.
+            raise policies.Refusal(_ENCRYPT.format(host=host, port=contact.port))
+        contact.path = forwarded_requests.check(plain, host, contact.port, rule)
+        async with self._dialled(host, contact.port, rule, is_encrypted=False) as server:
+            await self._exchange(client, plain, server, rule, contact)
+
+    def _find(
+        self, place: bytes, port: int, contact: network_reach.Contact
+    ) -> tuple[str, policies.Rule]:
+        """Find the rule for a host and port as they are written."""
+        text = place.decode("latin-1")
+        name, colon, number = text.rpartition(":")
+        if not colon or text.endswith("]"):
+            name, number = text, str(port)
+        is_port = number.isascii() and number.isdigit() and len(number) < 6
+        contact.host, contact.port = name[:253], int(number) if is_port else 0
+        contact.host, rule = self._context.policy().find(name, contact.port)
+        return contact.host, rule
+
+    async def _connect(
+        self, client: http_streams.HttpStream, request: h11.Request, contact: network_reach.Contact
+    ) -> None:
+        """Make a tunnel, opaque or read."""
+        host, rule = self._find(request.target, 443, contact)
+        named = dict(request.headers).get(b"host", b"")
+        if named.lower() not in (b"", request.target.lower(), host.encode("ascii")):
+            raise http_streams.MalformedError
+        done = h11.Response(status_code=200, reason=b"Connection established", headers=[])
+        await client.receive()  # The end of the request.
+        if rule.is_read:
+            await client.send(done)
+            await self._read(client, host, rule, contact)
+            return
+        raw = await self._context.dialler.dial(host, contact.port, rule)
+        server = await opaque_tunnels.Ends.open(raw)
+        try:
+            await client.send(done)
+            contact.status = 200
+            async with asyncio.timeout(_HANDSHAKE_SECONDS):
+                hello = await opaque_tunnels.read_hello(client.ends, host, client.rest)
+            self._context.count.sent(contact, len(hello))
+            server.writer.write(hello)
+            await opaque_tunnels.relay(
+                client.ends,
+                server,
+                self._context.limits,
+                count=self._context.count,
+                contact=contact,
+            )
+        finally:
+            await server.close()
+
+    async def _read(
+        self,
+        outer: http_streams.HttpStream,
+        host: str,
+        rule: policies.Rule,
+        contact: network_reach.Contact,
+    ) -> None:
+        """Answer in the place of a host, whose requests are read."""
+        tls = self._context.authority.context(host)
+        async with asyncio.timeout(_HANDSHAKE_SECONDS):
+            await outer.ends.writer.start_tls(tls)
+        client = http_streams.HttpStream(outer.ends, h11.SERVER)
+        try:
+            async with asyncio.timeout(self._context.limits.idle_seconds):
+                request = await client.request()
+            contact.method = request.method.decode("ascii")
+            contact.path = forwarded_requests.check(request, host, contact.port, rule)
+            async with self._dialled(host, contact.port, rule, is_encrypted=True) as server:
+                await self._exchange(client, request, server, rule, contact)
+        except policies.Refusal as refusal:
+            contact.status, contact.reason = refusal.status, str(refusal)
+            await asyncio.sleep(_REFUSAL_SECONDS)
+            await _refuse(client, refusal)
+
+    @contextlib.asynccontextmanager
+    async def _dialled(
+        self, host: str, port: int, rule: policies.Rule, *, is_encrypted: bool
+    ) -> AsyncIterator[http_streams.HttpStream]:
+        """Connect to a host that is to be sent a request."""
+        raw = await self._context.dialler.dial(host, port, rule)
+        options = {"ssl": self._context.upstream, "server_hostname": host} if is_encrypted else {}
+        try:
+            async with asyncio.timeout(_HANDSHAKE_SECONDS):
+                server = await opaque_tunnels.Ends.open(raw, **options)
+        except OSError as error:
+            _log.info("no TLS with %s", host, exc_info=error)
+            raise policies.Refusal(_UNPROVEN.format(host=host), status=502) from error
+        try:
+            yield http_streams.HttpStream(server, h11.CLIENT)
+        finally:
+            await server.close()
+
+    async def _exchange(
+        self,
+        client: http_streams.HttpStream,
+        request: h11.Request,
+        server: http_streams.HttpStream,
+        rule: policies.Rule,
+        contact: network_reach.Contact,
+        *,
+        moved: tuple[bytes, bytes] | None = None,
+    ) -> None:
+        await forwarded_requests.exchange(
+            client,
+            request,
+            server,
+            host=contact.host,
+            port=contact.port,
+            added=rule.headers,
+            count=self._context.count,
+            contact=contact,
+            limits=self._context.limits,
+            moved=moved,
+        )
+
+
+async def _refuse(client: http_streams.HttpStream, refusal: policies.Refusal) -> None:
+    """Say why a request is refused; where an answer has begun, break it off."""
+    if not client.can_refuse:
+        client.ends.writer.transport.abort()
+        return
+    with contextlib.suppress(OSError):  # TimeoutError is one.
+        async with asyncio.timeout(_LINGER_SECONDS):
+            await client.refuse(refusal)
+            # What is unread when a connection is closed takes the answer with it.
+            while client.has_body and await client.ends.reader.read(opaque_tunnels.CHUNK_BYTES):
+                pass

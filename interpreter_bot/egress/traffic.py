@@ -1,0 +1,76 @@
+"""How much a session exchanges with the outside, and what it tried: counted, bounded, recorded."""
+
+from __future__ import annotations
+
+import collections
+import time
+from typing import Final
+
+from interpreter_bot import network_reach, settings
+from interpreter_bot.egress import policies
+
+_HOUR_SECONDS: Final = 3600.0
+_DAY_SECONDS: Final = 24 * 3600.0
+_TOO_MANY: Final = 429
+_OFTEN: Final = "Code in this conversation has used the network {most:,} times within an hour."
+_MUCH: Final = "Code in this conversation has exchanged as much with the outside today as it may."
+_SENT: Final = "More than the {most:,} bytes were sent that may be sent at a time."
+_RECEIVED: Final = "More than the {most:,} bytes came that may come at a time."
+
+
+class Traffic:
+    """What one session has used, and may."""
+
+    def __init__(self, limits: settings.EgressLimits) -> None:
+        self._limits = limits
+        self._times: collections.deque[float] = collections.deque(maxlen=limits.requests)
+        self._since = time.monotonic()
+        self._bytes = 0
+
+    @property
+    def today_bytes(self) -> int:
+        """What went both ways within the present day, which begins with the first of it."""
+        now = time.monotonic()
+        if now - self._since > _DAY_SECONDS:
+            self._since, self._bytes = now, 0
+        return self._bytes
+
+    def admit(self) -> None:
+        """Count one more attempt.
+
+        Raises:
+            Refusal: there were too many, or was too much.
+        """
+        now = time.monotonic()
+        if len(self._times) == self._limits.requests and now - self._times[0] < _HOUR_SECONDS:
+            raise policies.Refusal(_OFTEN.format(most=self._limits.requests), status=_TOO_MANY)
+        self._times.append(now)
+        self._bound()
+
+    def sent(self, contact: network_reach.Contact, count: int) -> None:
+        """Count what code sends.
+
+        Raises:
+            Refusal: it is too much.
+        """
+        contact.sent_bytes += count
+        self._bytes += count
+        if contact.sent_bytes > self._limits.sent_bytes:
+            raise policies.Refusal(_SENT.format(most=self._limits.sent_bytes), status=413)
+        self._bound()
+
+    def received(self, contact: network_reach.Contact, count: int) -> None:
+        """Count what code receives.
+
+        Raises:
+            Refusal: it is too much.
+        """
+        contact.received_bytes += count
+        self._bytes += count
+        if contact.received_bytes > self._limits.received_bytes:
+            raise policies.Refusal(_RECEIVED.format(most=self._limits.received_bytes), status=502)
+        self._bound()
+
+    def _bound(self) -> None:
+        if self.today_bytes > self._limits.daily_bytes:
+            raise policies.Refusal(_MUCH, status=_TOO_MANY)

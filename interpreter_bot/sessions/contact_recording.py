@@ -1,0 +1,61 @@
+"""Recording of what code tried to reach outside: gathered for a moment, then written together."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import logging
+from typing import Final
+
+from interpreter_bot import errors, network_reach, schedules
+from interpreter_bot.store import contacts
+
+_log = logging.getLogger(__name__)
+
+_WRITE_SECONDS: Final = 2.0
+_TIDY_SECONDS: Final = 3600.0
+_MOST_UNWRITTEN: Final = 10_000
+_BATCH: Final = 500
+
+
+class ContactRecorder:
+    """Writes contacts to the store; what cannot be written is tried again, and is in the log."""
+
+    def __init__(self, table: contacts.Contacts, *, days: float) -> None:
+        """Record nothing yet.
+
+        Args:
+            table: of the store.
+            days: that they are kept.
+        """
+        self._table = table
+        self._age = datetime.timedelta(days=days)
+        self._unwritten: collections.deque[network_reach.Contact] = collections.deque(
+            maxlen=_MOST_UNWRITTEN
+        )
+
+    def take(self, contact: network_reach.Contact) -> None:
+        """Take a contact that is over."""
+        self._unwritten.append(contact)
+
+    async def write(self) -> None:
+        """Write what was taken."""
+        while self._unwritten:
+            batch = [self._unwritten.popleft() for _ in range(min(_BATCH, len(self._unwritten)))]
+            try:
+                await self._table.add(batch)
+            except errors.StoreError:
+                self._unwritten.extendleft(reversed(batch))
+                _log.warning("%d contacts are not recorded yet", len(self._unwritten))
+                return
+
+    async def tidy(self) -> None:
+        """Delete old ones."""
+        await self._table.prune(self._age)
+
+    def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
+        """Return its periodic jobs."""
+        return (
+            schedules.PeriodicJob("record contacts", _WRITE_SECONDS, self.write),
+            schedules.PeriodicJob("delete old contacts", _TIDY_SECONDS, self.tidy),
+        )

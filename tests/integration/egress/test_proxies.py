@@ -1,0 +1,371 @@
+"""The proxy, spoken to byte by byte: each trick that could get more through than is listed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import socket
+import ssl
+
+import pytest
+
+from interpreter_bot import settings, values
+from interpreter_bot.egress import (
+    certificates,
+    connections,
+    host_aliases,
+    policies,
+    proxies,
+    traffic,
+)
+from tests.fakes import outside
+
+HOST = "api.example.org"
+KEY = "a-secret-of-the-bot"
+LISTED = {"addresses": ["127.0.0.1"]}
+
+
+class Door:
+    """A proxy on this machine's loopback, in the place of a kernel's."""
+
+    def __init__(self, context, port):
+        self.context = context
+        self.port = port
+        self.contacts = []
+
+    async def connect(self):
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def ask(self, raw: bytes) -> str:
+        """Send bytes, and return all that comes back."""
+        reader, writer = await self.connect()
+        writer.write(raw)
+        async with asyncio.timeout(30):
+            answer = await reader.read()
+        writer.close()
+        return answer.decode("latin-1")
+
+    async def tunnel(self, target: str, *, name: str | None, trusted=None):
+        """CONNECT, then TLS for a name; returns the streams inside."""
+        reader, writer = await self.connect()
+        try:
+            writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+            async with asyncio.timeout(30):
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert head.startswith(b"HTTP/1.1 200 "), head
+                context = ssl.create_default_context(cadata=trusted)
+                if trusted is None:
+                    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+                await writer.start_tls(context, server_hostname=name or "")
+        except BaseException:
+            writer.transport.abort()
+            raise
+        return reader, writer
+
+    async def inside(self, raw: bytes, *, port: int) -> str:
+        """Send a request in a tunnel that the bot reads."""
+        pem = self.context.authority.certificate
+        reader, writer = await self.tunnel(f"{HOST}:{port}", name=HOST, trusted=pem)
+        writer.write(raw)
+        async with asyncio.timeout(30):
+            answer = await reader.read()
+        writer.close()
+        return answer.decode("latin-1")
+
+
+@contextlib.asynccontextmanager
+async def door(*rules, upstream=None, resolve=None, limits=None, kind=proxies.Proxy):
+    """Open a proxy with these rules."""
+    listed = policies.compiled([settings.Egress(**rule) for rule in rules], {"KEY": KEY})
+    limits = limits or settings.EgressLimits()
+    dialler = connections.Dialler(20, resolve or outside.resolver(["127.0.0.1"]))
+    contacts = []
+    context = proxies.ProxyContext(
+        key="web///x",
+        kernel_id="kernel",
+        policy=lambda: policies.of(listed, values.SessionKey("web", thread="x")),
+        limits=limits,
+        count=traffic.Traffic(limits),
+        dialler=dialler,
+        authority=certificates.Authority(),
+        upstream=ssl.create_default_context(cadata=upstream.authority.certificate)
+        if upstream
+        else ssl.create_default_context(),
+        record=contacts.append,
+    )
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        serving = asyncio.create_task(kind(context).serve(listener))
+        await asyncio.sleep(0)
+        opened = Door(context, listener.getsockname()[1])
+        opened.contacts = contacts
+        try:
+            yield opened
+        finally:
+            serving.cancel()
+            await asyncio.wait({serving})
+            dialler.close()
+
+
+def to(server) -> dict[str, object]:
+    """A rule for one port of one host."""
+    return {"host": HOST, "ports": [server.port], **LISTED}
+
+
+def status(answer: str) -> int:
+    return int(answer.split(" ")[1])
+
+
+def get(path="/ok/x", *headers, method="GET", host=HOST, port=0) -> bytes:
+    place = f"{host}:{port}" if port else host
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {place}", *headers, "", ""]
+    return "\r\n".join(lines).encode("latin-1")
+
+
+AMBIGUOUS = {
+    "two lengths": b"POST http://{h}/ HTTP/1.1\r\nHost: {h}\r\nContent-Length: 4\r\n"
+    b"Content-Length: 5\r\n\r\nabcd",
+    "length and chunks": b"POST http://{h}/ HTTP/1.1\r\nHost: {h}\r\nContent-Length: 4\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a folded header": b"GET http://{h}/ HTTP/1.1\r\nHost: {h}\r\nA: b\r\n c\r\n\r\n",
+    "a bare line feed": b"GET http://{h}/ HTTP/1.1\r\nHost: {h}\nA: b\r\n\r\n",
+    "two hosts": b"GET http://{h}/ HTTP/1.1\r\nHost: {h}\r\nHost: evil.org\r\n\r\n",
+    "a space before the colon": b"GET http://{h}/ HTTP/1.1\r\nHost : {h}\r\n\r\n",
+    "an older version": b"GET http://{h}/ HTTP/1.0\r\nHost: {h}\r\n\r\n",
+    "other codings": b"POST http://{h}/ HTTP/1.1\r\nHost: {h}\r\nTransfer-Encoding: gzip, chunked"
+    b"\r\n\r\n0\r\n\r\n",
+    "no request": b"hello\r\n\r\n",
+    "a long head": b"GET http://{h}/ HTTP/1.1\r\nHost: {h}\r\nA: " + b"x" * 200_000 + b"\r\n\r\n",
+    "a path": b"GET / HTTP/1.1\r\nHost: {h}\r\n\r\n",
+    "another scheme": b"GET ftp://{h}/ HTTP/1.1\r\nHost: {h}\r\n\r\n",
+}
+
+
+async def test_what_two_sides_could_read_differently_is_passed_on_by_nobody():
+    async with outside.Outside.open() as server, door(to(server)) as one:
+        for name, raw in AMBIGUOUS.items():
+            answer = await one.ask(raw.replace(b"{h}", f"{HOST}:{server.port}".encode()))
+            assert status(answer) in (400, 501), name
+        assert server.connections == 0
+
+
+async def test_plain_http_is_made_anew_and_without_what_is_of_one_connection():
+    async with outside.Outside.open() as server, door(to(server)) as one:
+        raw = (
+            f"POST http://{HOST.upper()}:{server.port}/a?b=c HTTP/1.1\r\n"
+            f"Host: {HOST}:{server.port}\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n"
+            "Proxy-Authorization: Basic x\r\nProxy-Connection: keep-alive\r\nTE: trailers\r\n"
+            "X-Kept: 2\r\nContent-Length: 5\r\n\r\nhelloGET /second HTTP/1.1\r\n\r\n"
+        ).encode()
+        answer = await one.ask(raw)
+    assert status(answer) == 200
+    assert answer.endswith("outside")
+    (head,) = server.heads
+    assert head.startswith("POST /a?b=c HTTP/1.1\r\n")
+    names = {line.partition(":")[0].lower() for line in head.strip().splitlines()[1:]}
+    assert names == {"host", "x-kept", "content-length", "connection"}
+    assert server.bodies == [b"hello"]
+    (contact,) = one.contacts
+    assert (contact.method, contact.host, contact.path, contact.status) == ("POST", HOST, "/a", 200)
+    assert (contact.sent_bytes, contact.received_bytes) == (5, 7)
+
+
+async def test_a_tunnel_is_for_the_host_that_its_first_message_names():
+    async with outside.Outside.open(HOST) as server, door(to(server)) as one:
+        reader, writer = await one.tunnel(
+            f"{HOST}:{server.port}", name=HOST, trusted=server.authority.certificate
+        )
+        writer.write(get())
+        assert (await reader.read()).endswith(b"outside")
+        writer.close()
+        for name in ("evil.org", None):
+            with pytest.raises((ssl.SSLError, OSError)):
+                await one.tunnel(f"{HOST}:{server.port}", name=name)
+        reader, writer = await one.connect()
+        target = f"{HOST}:{server.port}"
+        writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(get())
+        assert await reader.read() == b"", "what is no TLS goes nowhere"
+        writer.close()
+        assert len(server.heads) == 1
+        async with asyncio.timeout(30):
+            while len(one.contacts) < 4:  # noqa: ASYNC110 - it is looked up.
+                await asyncio.sleep(0.01)
+        told = sorted(contact.reason for contact in one.contacts)
+        assert told[0] == ""
+        assert [("another host" in reason, "not TLS" in reason) for reason in told[1:]] == [
+            (True, False),
+            (True, False),
+            (False, True),
+        ]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("127.0.0.1:443", "[::1]:443", "localhost:443", "169.254.169.254:80", "2130706433:443"),
+        *(f"{HOST}:22", f"{HOST}:443x", f"x.{HOST}:443", f"{HOST}.evil.org:443", "evil.org:443"),
+        f"{HOST}%2eevil.org:443",
+    ],
+)
+async def test_what_is_not_listed_is_not_even_looked_up(target):
+    resolve = outside.resolver(["127.0.0.1"])
+    async with door({"host": HOST, **LISTED}, resolve=resolve) as one:
+        answer = await one.ask(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+    assert status(answer) == 403
+    assert "X-Proxy-Error: " in answer
+    assert resolve.asked == []
+
+
+async def test_a_name_is_dialled_where_it_was_checked():
+    async with outside.Outside.open() as server:
+        resolve = outside.resolver(["10.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"])
+        raw = get(f"http://{HOST}:{server.port}/", port=server.port)
+        async with door(to(server), resolve=resolve) as one:
+            refused = await one.ask(raw)
+            assert status(refused) == 403
+            assert "10.0.0.1" not in refused
+            assert "127.0.0" not in refused
+            assert server.connections == 0
+            assert status(await one.ask(raw)) == 200, "the one that is allowed of several"
+            assert len(resolve.asked) == 2, "looked up once for each"
+
+
+async def test_what_code_must_not_know_is_added_and_never_comes_back():
+    def answer(head):
+        path = head.split(" ")[1]
+        if path == "/ok/head":
+            return outside.ok(b"", f"X-Echo: {head!r}")
+        if path == "/ok/body":
+            return outside.ok(b"x" * 300_000 + head.encode() + b"y" * 300_000)
+        if path == "/ok/packed":
+            return outside.ok(gzip.compress(head.encode()), "Content-Encoding: gzip")
+        if path == "/ok/moved":
+            return outside.ok(b"", "Location: https://evil.org/", status="302 Found")
+        return outside.ok(b"fine", "Set-Cookie: a=b")
+
+    rule = {"host": HOST, "paths": ["/ok/"], "headers": {"X-Api-Key": "Token ${KEY}"}, **LISTED}
+    async with outside.Outside.open(HOST, answer) as server:
+        rule["ports"] = port = [server.port]
+        async with door(rule, upstream=server) as one:
+            mine = ("x_api.key: forged", "X-API-KEY: forged", "Accept-Encoding: gzip")
+            told = await one.inside(get("/ok/x", *mine, port=port[0]), port=port[0])
+            assert status(told) == 200
+            assert told.endswith("fine")
+            assert server.heads[-1].count(KEY) == 1
+            assert "forged" not in server.heads[-1]
+            assert "gzip" not in server.heads[-1]
+            for path in ("/ok/head", "/ok/body", "/ok/packed"):
+                echoed = await one.inside(get(path, port=port[0]), port=port[0])
+                assert (path == "/ok/body") is (status(echoed) == 200)
+                assert KEY not in echoed
+                assert "forged" not in echoed
+            moved = await one.inside(get("/ok/moved", port=port[0]), port=port[0])
+            assert status(moved) == 302, "the client's to follow, and judged anew"
+            plain = await one.ask(get(f"http://{HOST}:{port[0]}/ok/x", port=port[0]))
+            assert status(plain) == 403, "a secret goes nowhere unencrypted"
+    assert KEY not in repr(one.contacts)
+
+
+async def test_a_host_has_a_plain_address_of_the_kernels_own():
+    def answer(head):
+        if "/ok/moved" in head:
+            return outside.ok(b"", f"Location: https://{HOST}:{port}/ok/new", status="301 Moved")
+        return outside.ok(b"fine")
+
+    async with outside.Outside.open(HOST, answer) as server:
+        port = server.port
+        rule = to(server) | {"paths": ["/ok/"], "headers": {"X-Key": "${KEY}"}}
+        async with door(rule, upstream=server, kind=host_aliases.HostAliases) as one:
+            place = f"/to/{HOST}:{port}"
+            assert (await one.ask(get(f"{place}/ok/x?y=z", host="127.0.0.1"))).endswith("fine")
+            assert server.heads[-1].startswith("GET /ok/x?y=z HTTP/1.1\r\n")
+            assert f"Host: {HOST}:{port}\r\n" in server.heads[-1]
+            assert KEY in server.heads[-1]
+            moved = await one.ask(get(f"{place}/ok/moved", host="127.0.0.1:61081"))
+            assert f"http://127.0.0.1:61081{place}/ok/new" in moved.lower()
+            for path, expected in (
+                (f"{place}/other", 403),
+                (f"{place}/ok/../other", 403),
+                (f"/to/evil.org:{port}/ok/x", 403),
+                (f"/to/{HOST}:{port}", 404),
+                (f"/to/{HOST}:{port}@evil.org/ok/x", 403),
+                ("/", 404),
+                (f"http://{HOST}:{port}/ok/x", 404),
+            ):
+                assert status(await one.ask(get(path, host="127.0.0.1"))) == expected, path
+            assert len(server.heads) == 2
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (get("/other"), 403),
+        (get("/ok/../other"), 403),
+        (get("/ok/%2e%2e/other"), 403),
+        (get("/ok/..%2fother"), 403),
+        (get("/ok/\\..\\other"), 403),
+        (get("//ok/x"), 403),
+        (get("/ok//x"), 403),
+        (get("/ok/..;/other"), 403),
+        (get("/ok/x", method="DELETE"), 405),
+        (get("/ok/x", method="TRACE"), 405),
+        (get("evil.org:443", method="CONNECT"), 405),
+        (get("http://evil.org/ok/"), 400),
+        (get("*", method="OPTIONS"), 405),
+        (get("/ok/x", "Upgrade: websocket", "Connection: Upgrade"), 501),
+        (get("/ok/x", "Upgrade: h2c", "HTTP2-Settings: x"), 501),
+        (get("/ok/x", host="evil.org"), 421),
+        (get("/ok/x", host=f"{HOST}.evil.org"), 421),
+        (get("/ok/x", host="127.0.0.1"), 421),
+        (get("/ok/x", port=80), 421),
+    ],
+)
+async def test_a_request_beside_its_rule_is_refused_in_the_place_of_the_host(raw, expected):
+    rule = {"host": HOST, "paths": ["/ok/"], "methods": ["GET"], **LISTED}
+    resolve = outside.resolver(["127.0.0.1"])
+    async with door(rule, resolve=resolve) as one:
+        assert status(await one.inside(raw, port=443)) == expected
+    assert resolve.asked == [], "what is refused reaches nobody"
+
+
+async def test_a_host_that_cannot_prove_its_name_gets_nothing():
+    rule = {"host": HOST, "paths": ["/ok/"], "headers": {"A": "${KEY}"}, **LISTED}
+    async with (
+        outside.Outside.open("other.example.org") as server,
+        door({**rule, "ports": [server.port]}, upstream=server) as one,
+    ):
+        told = await one.inside(get(port=server.port), port=server.port)
+    assert status(told) == 502
+    assert "could not prove" in told
+    assert server.heads == []
+
+
+async def test_limits_end_what_is_too_much_and_too_often():
+    limits = settings.EgressLimits(requests=3, sent_bytes=10, received_bytes=1000)
+    answers = iter([b"x" * 1001, b"x" * 1000])
+    async with outside.Outside.open(answer=lambda _: outside.ok(next(answers))) as server:
+        async with door(to(server), limits=limits) as one:
+            url = f"http://{HOST}:{server.port}/"
+            assert "xxx" not in await one.ask(get(url, port=server.port))
+            assert (await one.ask(get(url, port=server.port))).count("x") >= 1000
+            raw = get(url, "Content-Length: 11", method="POST", port=server.port) + b"x" * 11
+            assert status(await one.ask(raw)) == 413
+            assert status(await one.ask(get(url, port=server.port))) == 429
+        spent = [contact.reason for contact in one.contacts]
+    assert "may come" in spent[0]
+    assert "may be sent" in spent[2]
+
+
+async def test_no_more_are_served_at_once_than_may_be():
+    limits = settings.EgressLimits(connections=2)
+    async with door({"host": HOST, **LISTED}, limits=limits) as one:
+        silent = [await one.connect() for _ in range(2)]
+        waiting = asyncio.create_task(one.ask(b"CONNECT evil.org:443 HTTP/1.1\r\nHost: x\r\n\r\n"))
+        done, _ = await asyncio.wait({waiting}, timeout=0.3)
+        assert not done
+        silent[0][1].close()
+        assert status(await waiting) == 403
+        silent[1][1].close()

@@ -1,0 +1,61 @@
+"""Which addresses may be dialled, in every way of writing them."""
+
+import socket
+
+import pytest
+
+from interpreter_bot import errors
+from interpreter_bot.egress import addresses
+
+PUBLIC = ("1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808")
+PRIVATE = (
+    *("10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "fc00::1", "fd12::1"),
+    *("::ffff:10.0.0.1", "64:ff9b::a00:1", "64:ff9b:1::a00:1", "2002:a00:1::", "fec0::1"),
+)
+NEVER = (
+    *("0.0.0.0", "0.1.2.3", "169.254.169.254", "224.0.0.1", "255.255.255.255", "::", "fe80::1"),
+    *("ff02::1", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"),
+    *("::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::", "::ffff:0:169.254.1.1"),
+    *("::169.254.169.254", "fe80::1%lo", "localhost", "127.1", "2130706433", ""),
+)
+LOOPBACK = (
+    *("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::"),
+    "::127.0.0.1",
+)
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_a_public_one_may(address):
+    assert addresses.is_allowed(address)
+
+
+@pytest.mark.parametrize("address", PRIVATE + LOOPBACK + NEVER)
+def test_no_other_may(address):
+    assert not addresses.is_allowed(address)
+
+
+@pytest.mark.parametrize("address", NEVER + LOOPBACK)
+def test_no_network_of_the_settings_opens_what_is_never_open(address):
+    assert not addresses.is_allowed(address, addresses.networks(["0.0.0.0/0", "::/0"]))
+
+
+def test_a_private_one_may_where_it_is_listed():
+    listed = addresses.networks(["10.0.0.0/16"])
+    assert addresses.is_allowed("10.0.3.4", listed)
+    assert addresses.is_allowed("::ffff:10.0.3.4", listed)
+    assert not addresses.is_allowed("10.1.0.1", listed)
+    assert not addresses.is_allowed("64:ff9b::a01:1", listed)
+
+
+def test_one_of_this_machine_may_only_where_it_is_listed_by_itself():
+    assert addresses.is_allowed("127.0.0.1", addresses.networks(["127.0.0.1"]))
+    assert not addresses.is_allowed("127.0.0.2", addresses.networks(["127.0.0.1"]))
+    assert not addresses.is_allowed("127.0.0.1", addresses.networks(["127.0.0.0/8"]))
+    found = {entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None)}
+    for own in found:
+        assert not addresses.is_allowed(own, addresses.networks(["0.0.0.0/0", "::/0"]))
+
+
+def test_what_is_no_network_is_refused_at_the_start():
+    with pytest.raises(errors.SettingsError, match="no address"):
+        addresses.networks(["10.0.0.1/8"])

@@ -1,0 +1,70 @@
+"""Policies: what holds where, what is refused at the start, and what is not told."""
+
+import pytest
+
+from interpreter_bot import errors, settings, values
+from interpreter_bot.egress import policies
+
+THREAD = values.SessionKey("slack", "T1", "C1", "1.2")
+
+
+def rules(*listed, environment=None):
+    return policies.compiled([settings.Egress(**one) for one in listed], environment or {})
+
+
+def test_a_rule_holds_in_the_places_it_names():
+    every = rules(
+        {"host": "all.org"},
+        {"host": "workspace.org", "places": ["slack/T1"]},
+        {"host": "channel.org", "places": ["slack/T1/C1"]},
+        {"host": "other.org", "places": ["slack/T1/C2", "slack/T2", "discord", "slack/T"]},
+    )
+    found = policies.of(every, THREAD)
+    assert [rule.pattern for rule in found.rules] == ["all.org", "workspace.org", "channel.org"]
+
+
+def test_what_is_not_listed_is_refused_with_how_to_list_it():
+    policy = policies.of(rules({"host": "a.org", "ports": [443, 8443]}), THREAD)
+    assert policy.find("A.org.", 8443)[0] == "a.org"
+    for host, port, told in (
+        ("b.org", 443, "it is not on the list"),
+        ("a.org", 22, "that port is not on the list"),
+        ("127.1", 443, "no host"),
+    ):
+        with pytest.raises(policies.Refusal, match=told) as refused:
+            policy.find(host, port)
+        assert refused.value.status == 403
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ({"host": "*.a.org", "addresses": ["10.0.0.0/8"]}, "no `addresses`"),
+        ({"host": "a.org", "headers": {"A": "x"}}, "need `paths`"),
+        ({"host": "*.a.org", "paths": ["/"], "headers": {"A": "x"}}, "one host"),
+        ({"host": "a.org", "methods": ["get"]}, "written as GET"),
+        ({"host": "a.org", "methods": ["CONNECT"]}, "never allowed"),
+        ({"host": "a.org", "paths": ["a"]}, "begin with /"),
+        ({"host": "a.org", "paths": ["/"], "headers": {"A": "${NONE}"}}, "NONE is not set"),
+        ({"host": "a.org", "paths": ["/"], "headers": {"A": "$"}}, "malformed"),
+        ({"host": "a.org", "paths": ["/"], "headers": {"A b": "x"}}, "cannot be sent"),
+    ],
+)
+def test_a_rule_that_cannot_hold_ends_the_start_with_a_sentence(rule, told):
+    with pytest.raises(errors.SettingsError, match=told):
+        rules(rule)
+
+
+def test_a_secret_shows_in_no_description_and_no_complaint():
+    (rule,) = rules(
+        {"host": "a.org", "paths": ["/"], "headers": {"Authorization": "Bearer ${TOKEN}"}},
+        environment={"TOKEN": "very secret"},
+    )
+    assert rule.headers == {"Authorization": "Bearer very secret"}
+    assert "secret" not in repr(rule)
+    with pytest.raises(errors.SettingsError) as refused:
+        rules(
+            {"host": "a.org", "paths": ["/"], "headers": {"A": "${TOKEN}"}},
+            environment={"TOKEN": "secret\r\nX: y"},
+        )
+    assert "secret" not in str(refused.value)
