@@ -9,7 +9,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Final
 
-from interpreter_bot import settings
+from interpreter_bot import network_reach, settings
 from interpreter_bot.text import quantities
 
 # Imports that models try of themselves, if no list tells them better.
@@ -19,10 +19,16 @@ _OFTEN_TRIED: Final = (
 )
 # Packages used by the displays; code has no use for them.
 _UNSEEN: Final = frozenset({"folium-offline", "mplfonts", "resvg-py", "vl-convert-python"})
-_NO_NETWORK: Final = "There is no network: nothing can be downloaded or installed."
+_NOTHING: Final = "nothing can be downloaded or installed."
 _INSTALLABLE: Final = (
-    "There is no network: nothing can be downloaded. A package that is missing can be installed: "
-    "%pip install NAME, on a line of its own. Variables stay."
+    "A package that is missing can be installed: %pip install NAME, on a line of its own. "
+    "Variables stay."
+)
+_NO_DOWNLOADS: Final = f"nothing can be downloaded. {_INSTALLABLE}"
+_NOT_INSTALLABLE: Final = "Nothing can be installed."
+_REACHED: Final = (
+    "Of the network only these hosts can be reached, through the proxy that HTTPS_PROXY names: "
+    "{hosts}. For another one the person can ask whoever runs the bot. {others}"
 )
 _FFMPEG: Final = "imageio-ffmpeg"
 
@@ -41,6 +47,7 @@ def system(
     packages: Mapping[str, str] = MappingProxyType({}),
     can_install: bool = False,
     added: Sequence[str] = (),
+    reach: network_reach.Reach = network_reach.NOWHERE,
     note: str = "",
     is_planned: bool = False,
     is_small: bool = False,
@@ -53,6 +60,7 @@ def system(
         packages: versions of what is installed, by name; empty if unknown.
         can_install: whether code can have packages installed.
         added: what the channel has besides, as requirements of packages.
+        reach: what code may reach outside.
         note: the operator's addition.
         is_planned: a person allows a plan before anything runs.
         is_small: the model is, and writes the better code the less it has read.
@@ -63,12 +71,31 @@ def system(
         workspace=quantities.size(limits.workspace_bytes),
         output=quantities.size(limits.output_bytes),
         packages=_installed(packages, added, can_install=can_install),
-        network=_INSTALLABLE if can_install else _NO_NETWORK,
+        network=_network(reach, can_install=can_install),
     )
     plan = read("plan") if is_planned else ""
     # Every further sentence makes a small model's code worse; it can ask Python for the date.
     day = "" if is_small else f"Today is {today:%A, %d %B %Y}."
     return "\n\n".join(filter(None, (text, plan, note, day)))
+
+
+def _network(reach: network_reach.Reach, *, can_install: bool) -> str:
+    """Return the sentences about what can be reached outside, and be installed."""
+    if not reach.hosts:
+        downloads = _NO_DOWNLOADS if can_install else _NOTHING
+        return f"There is no network: {downloads}"
+    hosts = "; ".join(
+        " ".join(
+            [
+                f"{one.host} (port {', '.join(map(str, one.ports))})",
+                *([f"with {', '.join(one.methods)}"] if one.methods else []),
+                *([f"below {', '.join(one.paths)}"] if one.paths else []),
+                *(["without a key, which is added"] if one.has_secret else []),
+            ]
+        )
+        for one in reach.hosts
+    )
+    return _REACHED.format(hosts=hosts, others=_INSTALLABLE if can_install else _NOT_INSTALLABLE)
 
 
 def _installed(packages: Mapping[str, str], added: Sequence[str], *, can_install: bool) -> str:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from interpreter_bot import encryption, session_variables, settings, values
+from interpreter_bot import encryption, network_reach, session_variables, settings, values
 from interpreter_bot.sessions import (
     approval_policy,
     exports,
@@ -93,6 +93,10 @@ class SessionQueries:
     async def variables(self, key: values.SessionKey) -> session_variables.HeldVariables:
         """Return the variables that a session has, and those that are saved."""
         return await self._services.hosts.variables(values.text(key))
+
+    def reach(self, key: values.SessionKey) -> network_reach.Reach:
+        """Return what code of a session may reach outside."""
+        return self._services.hosts.reach(values.text(key))
 
     @contextlib.asynccontextmanager
     async def reading(

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from interpreter_bot import errors, settings, values
+from interpreter_bot import errors, network_reach, settings, values
 from interpreter_bot.agent import chat_messages, observations, prompt_texts
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
@@ -62,6 +62,7 @@ def system_prompt(
     model: settings.Model,
     *,
     packages: Mapping[str, str],
+    reach: network_reach.Reach,
     is_planned: bool,
 ) -> str:
     """Return the system prompt of a turn.
@@ -71,6 +72,7 @@ def system_prompt(
         request: what is asked, and where.
         model: which is asked.
         packages: versions of what all kernels have, by name.
+        reach: what code may reach outside.
         is_planned: a person allows a plan before anything runs.
     """
     key = request.key
@@ -79,6 +81,7 @@ def system_prompt(
         config.limits,
         today=datetime.datetime.now(datetime.UTC).date(),
         packages=packages,
+        reach=reach,
         can_install=bool(config.package_index.url),
         added=[name for one in added for name in one.names],
         note=config.agent.note,

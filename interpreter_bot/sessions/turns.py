@@ -347,6 +347,7 @@ class _Work:
                 self._request,
                 model,
                 packages=services.hosts.packages,
+                reach=services.hosts.reach(values.text(self._request.key)),
                 is_planned=environment.approval == "plan",
             ),
             transcript=memory.transcript,

@@ -30,8 +30,8 @@ as long as a conversation lasts.
 • `/py code:` runs code as it is; `/py` alone opens an editor and takes files.
 • On any message: Apps → *Run this message* or *Ask about this message*.
 • Edit your message, and it is run again.
-• `/interpreter` has: reset, undo, fork, again, files, variables, limits, model, notebook, usage, \
-settings."""
+• `/interpreter` has: reset, undo, fork, again, files, variables, limits, network, model, \
+notebook, usage, settings."""
 _NO_CONTENT: Final = (
     "🔹 This bot was not given the message-content intent: in channels I read only messages that "
     "mention me or reply to me, commands, and what you choose from Apps."
@@ -138,8 +138,14 @@ class CommandEffects:
         queries, place = self._service.queries, channels_and_threads.of_interaction(interaction)
         sent = usage_and_limits.Fact("A file I send here", quantities.size(place.file_bytes))
         told = _listed("What your code may use", [*usage_and_limits.limits(queries.limits), sent])
-        walls = "network: none" if queries.is_sandboxed else "⚠️ **there is no sandbox**"
-        await self._handler.tell(interaction, f"{told}\n• {walls}")
+        walls = "" if queries.is_sandboxed else "\n• ⚠️ **there is no sandbox**"
+        await self._handler.tell(interaction, f"{told}{walls}")
+
+    async def network(self, interaction: _Interaction) -> None:
+        """Show what code may reach outside."""
+        place = channels_and_threads.of_interaction(interaction)
+        found = usage_and_limits.network(self._service.queries.reach(place.key))
+        await self._handler.tell(interaction, _cut(_listed("Network", found)))
 
     async def variables(self, interaction: _Interaction) -> None:
         """Show what the session has of variables."""

@@ -152,6 +152,11 @@ def _add_session(
         if await handler.begins(interaction):
             await actions.limits(interaction)
 
+    @group.command(name="network", description="What code may reach outside")
+    async def network(interaction: _Interaction) -> None:
+        if await handler.begins(interaction):
+            await actions.network(interaction)
+
     @group.command(name="variables", description="What Python has, and what is saved of it")
     async def variables(interaction: _Interaction) -> None:
         if await handler.begins(interaction):

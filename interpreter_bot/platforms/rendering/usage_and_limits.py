@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from interpreter_bot import session_variables, settings, values
+from interpreter_bot import network_reach, session_variables, settings, values
 from interpreter_bot.text import quantities
 
 if TYPE_CHECKING:
@@ -133,6 +133,24 @@ def variables(of: session_variables.HeldVariables) -> list[Fact]:
     if saved.lost:
         facts.append(Fact("Once that is lost", "“again” runs the cells that made it"))
     return facts
+
+
+def network(of: network_reach.Reach) -> list[Fact]:
+    """Describe what code may reach outside."""
+    if not of.hosts:
+        return [Fact("Network", "none", "Whoever runs the bot can list hosts under `egress`.")]
+    facts = [_reachable(one) for one in of.hosts]
+    used = f"{quantities.size(of.bytes)} of {quantities.size(of.most_bytes)}"
+    return [*facts, Fact("Exchanged today", used)]
+
+
+def _reachable(one: network_reach.Reachable) -> Fact:
+    numbers = ", ".join(map(str, one.ports))
+    told = [f"port {numbers}" if len(one.ports) == 1 else f"ports {numbers}"]
+    told += [f"{', '.join(one.methods)} only"] if one.methods else []
+    told += [f"below {', '.join(one.paths)}"] if one.paths else []
+    note = "The bot adds what gives access; code does not see it." if one.has_secret else ""
+    return Fact(one.host, "; ".join(told), note)
 
 
 def files(

@@ -22,6 +22,7 @@ _COMMANDS: Final = frozenset(
         "help",
         "limits",
         "model",
+        "network",
         "notebook",
         "py",
         "reset",

@@ -22,6 +22,7 @@ HELP: Final = (
     ("/files", "Show the files of this conversation."),
     ("/variables", "Show what Python has, and what is saved of it for the next one."),
     ("/limits", "Show what one conversation may use."),
+    ("/network", "Show what code may reach outside."),
     ("/model [NAME]", "Show the models, or choose one for this conversation."),
     ("/approval [never|plan|every]", "Show or choose whether you are asked before code runs."),
     ("/usage", "Show what was spent."),
@@ -36,7 +37,9 @@ HELP: Final = (
 """Every command, with what it does."""
 
 _NAMES: Final = frozenset(command.split()[0].removeprefix("/") for command, _ in HELP)
-NAMES: Final = frozenset({"files", "variables", "limits", "model", "approval", "usage", "help"})
+NAMES: Final = frozenset(
+    {"files", "variables", "limits", "network", "model", "approval", "usage", "help"}
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,6 +115,8 @@ async def panel(
                 "rows": usage_and_limits.limits(service.queries.limits),
                 "is_sandboxed": service.queries.is_sandboxed,
             }
+        case "network":
+            return {"rows": usage_and_limits.network(service.queries.reach(key))}
         case "variables":
             rows = usage_and_limits.variables(await service.queries.variables(key))
             return {"rows": rows, "lost_cells": await _lost_cells(service, key)}

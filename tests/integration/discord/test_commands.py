@@ -171,6 +171,7 @@ SAID = {
     "help": "Mention me in a channel",
     "files": "There are no files",
     "variables": "• In Python now: ",
+    "network": "• Network: none",
     "model": "• small: in use",
     "settings": "approval",
 }

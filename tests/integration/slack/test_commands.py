@@ -92,6 +92,7 @@ async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, service, app
         ("model none", "There is no such model. There are: good, cheap."),
         ("usage", "You, today: 1,234 tokens (50,000 allowed)"),
         ("variables", "In Python now: "),
+        ("network", "- Network: none"),
         ("files", "There are no files in /mnt/data."),
         ("files a.csv", "There is no such file"),
         ("reset", "Started anew"),

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from interpreter_bot import settings, values
+from interpreter_bot import network_reach, settings, values
 from interpreter_bot.agent import observations, prompt_texts, tool_execution
 from interpreter_bot.text import output_screens
 from tests.unit.agent import scripts
@@ -124,6 +124,15 @@ def test_system_prompt_says_what_is_installed_and_what_is_not():
     assert "Installed: pandas 3.0, torch 2.13. The program ffmpeg is there too." in text
     assert "Nothing else is, such as geopandas, " in text
     assert "transformers, xgboost." in text
+
+
+def test_system_prompt_says_what_can_be_reached():
+    day = datetime.date(2026, 11, 21)
+    assert "There is no network:" in prompt_texts.system(settings.Limits(), today=day)
+    one = network_reach.Reachable("a.org", (443,), ("GET",), ("/x/",), has_secret=True)
+    text = prompt_texts.system(settings.Limits(), today=day, reach=network_reach.Reach((one,)))
+    assert "There is no network" not in text
+    assert "a.org (port 443) with GET below /x/ without a key, which is added." in text
 
 
 def test_guard_lets_code_run_again_after_other_code():

@@ -1,4 +1,4 @@
-// What is shown beside a conversation: files, variables, limits, models, usage, help.
+// What is shown beside a conversation: files, variables, limits, network, models, usage, help.
 
 import { count, el, plain, size } from "./dom.js";
 import { closePanel, openPanel } from "./dialogs.js";
@@ -29,7 +29,7 @@ const DRAWERS = {
 
   limits({ rows: all, is_sandboxed: isSandboxed }) {
     const walls = isSandboxed
-      ? "Code runs in a sandbox without a network. This is what one conversation may use:"
+      ? "Code runs in a sandbox. This is what one conversation may use:"
       : "Code runs without a sandbox: it can do whatever the bot can. This is what one conversation may use:";
     openPanel("Limits", el("p", { class: "muted" }, walls), rows(all));
   },
@@ -55,6 +55,10 @@ const DRAWERS = {
     const again = () => (closePanel(), runAgain());
     const more = cells ? [el("button", { type: "button", class: "quiet", onclick: again }, `Run again: ${count(cells, "cell", "cells")}`)] : [];
     openPanel("Variables", rows(all), ...more);
+  },
+
+  network({ rows: all }) {
+    openPanel("Network", el("p", { class: "muted" }, "What code may reach outside:"), rows(all));
   },
 
   usage({ rows: all }) {

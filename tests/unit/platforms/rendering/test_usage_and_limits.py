@@ -1,6 +1,6 @@
 import decimal
 
-from interpreter_bot import session_variables, settings, values
+from interpreter_bot import network_reach, session_variables, settings, values
 from interpreter_bot.platforms.rendering import usage_and_limits
 from interpreter_bot.sessions import past_turns
 
@@ -68,3 +68,25 @@ def test_variables_are_listed_with_those_that_could_not_be_saved():
     ]
     nothing = usage_and_limits.variables(session_variables.HeldVariables())
     assert [fact.value for fact in nothing] == ["nothing", "nothing"]
+
+
+def test_what_code_may_reach_is_listed_with_how():
+    reach = network_reach.Reach(
+        (
+            network_reach.Reachable("*.example.org", (443, 8443)),
+            network_reach.Reachable("a.org", (443,), ("GET",), ("/x/", "/y/"), has_secret=True),
+        ),
+        bytes=3_000_000,
+        most_bytes=2**30,
+    )
+    assert usage_and_limits.network(reach) == [
+        ("*.example.org", "ports 443, 8443", ""),
+        (
+            "a.org",
+            "port 443; GET only; below /x/, /y/",
+            "The bot adds what gives access; code does not see it.",
+        ),
+        ("Exchanged today", "2.86 MiB of 1 GiB", ""),
+    ]
+    (nothing,) = usage_and_limits.network(network_reach.NOWHERE)
+    assert nothing[:2] == ("Network", "none")
