@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from bench import (
     bursts,
     crowds,
+    doors,
     efforts,
     fairness,
     figures,
@@ -35,6 +36,7 @@ _Run = Callable[[efforts.Effort], Awaitable[list[figures.Measure]]]
 # By the group whose results share a file.
 _GROUPS: dict[str, dict[str, _Run]] = {
     "kernels": {"warm": warm.run, "memory": memory.run, "many": many.run, "flood": floods.run},
+    "outside": {"doors": doors.run},
     "hosts": {"host_process": host_process.run},
     "packages": {"packages": packages.run},
     "hostility": {"fuzz": fuzz.run},
