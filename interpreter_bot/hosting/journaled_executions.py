@@ -255,8 +255,9 @@ class JournaledExecutions:
             is_complete = True
             if not self.is_draining:
                 async with self._taking_over:
-                    is_complete = await asyncio.to_thread(self._directory.take_over)
-                    await self._journals.recover()
+                    taken, is_complete = await asyncio.to_thread(self._directory.take_over)
+                    # Nothing else: what is acknowledged meanwhile is being removed.
+                    await self._journals.recover(taken)
                     self._end_lost()
             journal = self._journals.find(execution_id)
             if journal is None and (is_complete or time.monotonic() > give_up):

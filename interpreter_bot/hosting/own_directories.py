@@ -38,15 +38,16 @@ class OwnDirectory:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.take_over()
 
-    def take_over(self) -> bool:
+    def take_over(self) -> tuple[set[str], bool]:
         """Move here what hosts that ended have left. Blocks.
 
         Returns:
-            whether there is no other host that may leave something yet.
+            The names of those files, and whether no other host is there that may leave more.
 
         Raises:
             OSError: the disk refuses.
         """
+        taken: set[str] = set()
         is_complete = True
         with _alone(self._parent):
             for other in self._parent.iterdir():
@@ -57,9 +58,10 @@ class OwnDirectory:
                     continue
                 for path in other.glob("*.journal"):
                     path.rename(self.path / path.name)
+                    taken.add(path.name)
                 shutil.rmtree(other)
                 os.close(lock)
-        return is_complete
+        return taken, is_complete
 
     def __enter__(self) -> OwnDirectory:
         return self

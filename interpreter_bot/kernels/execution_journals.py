@@ -19,7 +19,7 @@ import operator
 import pathlib
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Container, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from interpreter_bot import cancellation, settings
@@ -375,10 +375,10 @@ class Journals:
             except Exception:
                 _log.exception("a journal could not be written to its end")
 
-    async def recover(self) -> None:
-        """Take over what was put into the directory; what cannot be read is removed."""
+    async def recover(self, names: Iterable[str] = (f"*{_SUFFIX}",)) -> None:
+        """Take over files of the directory, by default all; what cannot be read is removed."""
         found: dict[str, list[journal_files.Segment]] = {}
-        for path, one in await cancellation.in_thread(_segments, self._directory, self._journals):
+        for path, one in await cancellation.in_thread(_segments, self._directory, names):
             id = path.name.partition(".")[0]
             if one is not None and _ID.fullmatch(id):
                 found.setdefault(id, []).append(one)
@@ -392,9 +392,9 @@ class Journals:
 
 
 def _segments(
-    directory: pathlib.Path, known: Container[str]
+    directory: pathlib.Path, names: Iterable[str]
 ) -> list[tuple[pathlib.Path, journal_files.Segment | None]]:
-    """Read the files of a directory, made if missing, but those of known journals. Blocks."""
+    """Read the files of a directory, which is created if missing. Blocks."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = (one for one in directory.glob(f"*{_SUFFIX}") if one.name.partition(".")[0] not in known)
-    return [(path, journal_files.recovered(path)) for path in sorted(new)]
+    paths = sorted(path for name in names for path in directory.glob(name))
+    return [(path, journal_files.recovered(path)) for path in paths]
