@@ -89,11 +89,11 @@ class Branches:
         kernel, workspace = launched.kernel, launched.workspace
         if not saved.is_used or kernel.runs != kernel.kept_runs:
             return
-        async with saved.lock(workspace):
-            try:
-                await copies_in_and_out.file_work(self._note, workspace, name)
-            except errors.BotError:
-                _log.exception("a checkpoint could not be written")
+        try:
+            # Not under the lock: files may be copied meanwhile, and the person waits for this.
+            await copies_in_and_out.file_work(self._note, workspace, name)
+        except errors.BotError:
+            _log.exception("a checkpoint could not be written")
 
     @property
     def _most(self) -> int:
@@ -122,8 +122,6 @@ class Branches:
             WorkspaceError: the operating system refuses.
         """
         launched, saved = self._pool.live.get(key), self._pool.snapshots
-        if launched is not None and not saved.interrupt(launched) and launched.kernel.is_busy:
-            raise errors.KernelError(_BUSY)
         workspace, work = await self._pool.workspace(key), copies_in_and_out.file_work
         checkpoint = await work(checkpoints.read, workspace, name)
         snapshot = None
@@ -135,6 +133,8 @@ class Branches:
                 raise errors.KernelError(_NOT_WHOLE)
         limits = self._pool.settings.limits
         await work(checkpoints.plan, workspace, checkpoint, limits)
+        if launched is not None and not saved.interrupt(launched) and launched.kernel.is_busy:
+            raise errors.KernelError(_BUSY)
 
         def change() -> None:
             # Once more: code may have gone on in the background until its kernel was closed.

@@ -455,10 +455,15 @@ async def test_a_session_goes_back_to_what_it_was_and_is_copied(hosts, key):
     async with hosts.lease(key) as lease:
         await run(await lease.kernel(), "x = 1\nopen('f', 'w').write('old')")
     for _ in range(3000):
-        if (await hosts.variables(key)).saved is not None:
+        await hosts.note_checkpoint(key, "0")
+        try:
+            await hosts.go_back(key, "0")
             break
-        await asyncio.sleep(0.02)
+        except errors.KernelError:
+            # It is not saved yet.
+            await asyncio.sleep(0.02)
     async with hosts.lease(key) as lease:
+        assert (await lease.kernel()).restored.names == ("x",)
         await hosts.note_checkpoint(key, "1")
         await run(await lease.kernel(), "x = 2\nopen('g', 'w').close()")
         saved = await hosts.go_back(key, "1")
