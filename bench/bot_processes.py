@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 
 from interpreter_bot import errors, settings
-from interpreter_bot.hosts import host_processes
+from interpreter_bot.hosts import host_processes, host_sockets
 from interpreter_bot.kernels.metering import procfs
 
 _ADDRESS = re.compile(r"http://\S+/\?token=\S+")
@@ -94,7 +94,7 @@ class BotProcess:
     async def host_pid(self) -> int:
         """Return the process of the newest host; 0 where there is none just now."""
         try:
-            return (await host_processes.status(self.paths)).pid
+            return (await host_processes.status(host_sockets.newest(self.paths))).pid
         except errors.BotError:
             return 0
 
