@@ -27,7 +27,7 @@ REFUSED = frozenset({"EPERM", "EACCES", "EROFS"})
 MISSING = frozenset({"ENOENT", "ENOTDIR", "ESRCH"})
 LIMITS = settings.Limits(
     execution_seconds=10,
-    input_seconds=5,
+    input_seconds=2,
     memory_bytes=512 * MIB,
     processes=64,
     workspace_bytes=64 * MIB,
@@ -285,7 +285,7 @@ def status(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-async def until(condition, seconds: float = 2.0) -> bool:
+async def until(condition, seconds: float = 20.0) -> bool:
     """Wait for something to become true; says whether it did."""
     for _ in range(int(seconds / 0.02)):
         if condition():

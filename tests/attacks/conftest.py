@@ -32,7 +32,7 @@ async def bot(shared_bot, request):
     items = request.session.items
     following = items[items.index(request.node) + 1 :][:1]
     if not any(item.function is request.function for item in following):
-        answer = await shared_bot.run("1 + 1", key=f"after {request.node.nodeid}", seconds=5)
+        answer = await shared_bot.run("1 + 1", key=f"after {request.node.nodeid}")
         assert answer.plain == "2", answer
     await shared_bot.forget_all()
 

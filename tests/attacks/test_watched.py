@@ -363,7 +363,7 @@ async def test_all_processes_that_a_session_may_have_leave_a_neighbour_its_share
         return
 
     workspace = await bot.pool.workspace(key_of("busy"))
-    assert await boxes.until((workspace.directory / "going").exists, seconds=10)
+    assert await boxes.until((workspace.directory / "going").exists)
     pids = [bot.pids(key_of(key)) for key in keys]
     before = list(map(_processor_seconds, pids))
     assert (await run(BURN, key="neighbour", seconds=15)).ending is Ending.OK

@@ -248,7 +248,7 @@ async def test_what_is_acknowledged_or_never_was_cannot_be_followed(hosts, key):
             await asyncio.sleep(0.01)
 
     with pytest.raises(errors.ExecutionMissingError):
-        await asyncio.wait_for(until_missing(), 10)
+        await asyncio.wait_for(until_missing(), 30)
     with pytest.raises(errors.ExecutionMissingError):
         await hosts.follow("never", show=Heard(), ask=None)
 

@@ -55,8 +55,12 @@ async def run(
     return "".join(one.plain for one in shown).strip(), finished.ending
 
 
-async def wait_until(is_so, seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
+# How long a check waits for what is promised.
+PATIENCE = {"seconds": 30.0}
+
+
+async def wait_until(is_so) -> None:
+    deadline = time.monotonic() + PATIENCE["seconds"]
     while not is_so():
         assert time.monotonic() < deadline, "it did not come about"
         await asyncio.sleep(0.02)
@@ -96,7 +100,7 @@ async def signals_the_kernel_alone(pool, kernel, files):
     while not await files.list():  # noqa: ASYNC110 - it is looked up.
         await asyncio.sleep(0.05)
     await kernel.provisioner.send_signal(signal.SIGINT)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE["seconds"]):
         said, ending = await running
     assert ending is values.Ending.ERROR
     assert "KeyboardInterrupt" in said
@@ -117,7 +121,7 @@ async def counts_what_a_session_uses(pool, kernel, files):
             seen = await asyncio.to_thread(usage.clocks)
             await asyncio.sleep(0.1)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE["seconds"]):
         await rest()
     before = memory_bytes(), usage.cpu_seconds(), usage.written_bytes()
     clocks = await asyncio.to_thread(usage.clocks)
@@ -152,7 +156,7 @@ async def kills_what_is_frozen_and_says_that_it_ended(pool, kernel, files):
     provisioner = kernel.provisioner
     await provisioner.freeze()
     await provisioner.kill()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE["seconds"]):
         await provisioner.ended.wait()
     await provisioner.wait_status()
     await provisioner.send_signal(signal.SIGINT)
@@ -176,7 +180,7 @@ async def starts_for_plain_jupyter_too(pool, kernel, files):
     try:
         shown = []
         reply = await client.execute_interactive(
-            "print(6 * 7)", allow_stdin=False, output_hook=shown.append, timeout=5
+            "print(6 * 7)", allow_stdin=False, output_hook=shown.append, timeout=30
         )
         assert reply["content"]["status"] == "ok"
         assert [one["content"]["text"] for one in shown if "text" in one["content"]] == ["42\n"]
@@ -251,6 +255,8 @@ async def test_a_broken_one_is_found_out(pool, check, monkeypatch):
     kernel = await pool.take(key)
     if name != "attach":
         monkeypatch.setattr(kernel.provisioner, name, wrong)
+    # Here nothing comes.
+    monkeypatch.setitem(PATIENCE, "seconds", 3.0)
     with pytest.raises((AssertionError, TimeoutError, pytest.fail.Exception)):
         await CHECKS[check](pool, kernel, await pool.workspace(key))
     monkeypatch.undo()

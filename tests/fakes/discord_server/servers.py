@@ -269,7 +269,7 @@ class Server:
 
     async def _answered(self, made: interactions.Interaction) -> interactions.Interaction:
         self._interact(made)
-        await rules.wait_until(lambda: made.answer, seconds=5, what=f"answer to {made.data}")
+        await rules.wait_until(lambda: made.answer, seconds=30, what=f"answer to {made.data}")
         return made
 
     async def command(

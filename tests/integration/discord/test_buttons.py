@@ -202,10 +202,13 @@ async def test_passwords_are_not_repeated(discord_server, lab, connect, until):
 
 
 async def test_a_question_that_nobody_answers_is_closed(discord_server, lab, connect, until):
+    patience = None
+
     async def impatient(turn):
+        nonlocal patience
         await turn.reply.code(0, "input()")
         try:
-            async with asyncio.timeout(0.5):
+            async with asyncio.timeout(30) as patience:
                 await turn.reply.ask(0, values.InputRequested("", is_password=False))
         except TimeoutError:
             turn.reply.finished(0, values.Finished(values.Ending.STOPPED, 0.5, "No answer came."))
@@ -217,6 +220,7 @@ async def test_a_question_that_nobody_answers_is_closed(discord_server, lab, con
         thread = await steps.thread_in(channel)
         question = await _asked(until, thread)
         components = question.components
+        patience.reschedule(0)
         await steps.answered(thread)
         question.components = components
         late = await discord_server.click(alice, question, "Answer")

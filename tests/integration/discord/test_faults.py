@@ -76,7 +76,7 @@ async def test_a_deleted_channel_stops_the_turn(discord_server, lab, connect, un
         discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
         await until(lambda: channel.of_bots)
         channel.is_deleted = True
-        await asyncio.wait_for(stopped.wait(), 10)
+        await asyncio.wait_for(stopped.wait(), 30)
 
 
 async def test_an_archived_thread_is_opened_again_by_answering(discord_server, lab, connect):
@@ -249,7 +249,7 @@ async def test_where_threads_are_limited_for_minutes_it_answers_by_a_reply(
     )
     async with connect():
         asked = discord_server.say(alice, channel, f"{discord_server.bot.mention} hello")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await steps.answered(channel)
     assert fault.times == 0
     assert channel.of_bots[0].content == "You said: hello"
@@ -261,7 +261,7 @@ async def test_a_thread_is_used_before_the_next_one_may_be_opened(discord_server
     alice, channel = lab.person("alice"), lab.channel("general")
     discord_server.rest.buckets.most_threads = 1
     async with connect(closing_seconds=0.5):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await steps.ask_in_thread(discord_server, alice, channel)
 
 

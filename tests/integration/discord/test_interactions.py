@@ -122,7 +122,7 @@ async def test_who_takes_no_direct_messages_is_not_run_for(discord_server, conne
     discord_server.direct(alice).is_closed = True
     async with connect(endless, user_install=True):
         await discord_server.command(alice, channel, "py", {"code": "1"}, is_user_install=True)
-        await asyncio.wait_for(stopped.wait(), 10)
+        await asyncio.wait_for(stopped.wait(), 30)
     assert "ended in an error" not in caplog.text
 
 

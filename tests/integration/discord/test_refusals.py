@@ -85,7 +85,7 @@ async def test_in_a_locked_thread_nothing_is_run_on(discord_server, lab, connect
     thread = discord_server.thread(starter, "ours", discord_server.bot)
     async with connect(script):
         discord_server.say(alice, thread, "go")
-        await asyncio.wait_for(stopped.wait(), 10)
+        await asyncio.wait_for(stopped.wait(), 30)
 
 
 async def test_a_request_that_waits_where_nothing_can_be_shown_is_withdrawn(

@@ -168,9 +168,9 @@ async def test_ask_about_message_asks_in_its_thread_with_its_files(slack, servic
 async def test_modal_opens_though_everything_else_is_slow(slack, service, app):
     from tests.fakes.slack_server.servers import Fault
 
-    slack.fail("users.info", *[Fault("slow", seconds=5)] * 3)
+    slack.fail("users.info", *[Fault("slow", seconds=20)] * 3)
     slack.command("U1", "C1", "/py")
-    await slack.until(lambda: slack.world.modals, seconds=1)
+    await slack.until(lambda: slack.world.modals)
 
 
 async def test_two_runs_in_one_channel_take_turns(slack, service, app):

@@ -63,7 +63,7 @@ class Tab:
         """The next message of a kind; what comes before it is passed over."""
         while True:
             if not self._unread:
-                self._unread = await self.socket.receive_json(timeout=10)
+                self._unread = await self.socket.receive_json(timeout=30)
             message = self._unread.pop(0)
             self.heard.append(message)
             if message["kind"] == kind:

@@ -44,7 +44,7 @@ async def test_a_sign_of_life_comes_at_once(serving_fake, browsing):
     async with serving_fake({"slow": slow}) as (_, client), browsing() as browser:
         page = await visits.opened(browser, client)
         milliseconds = []
-        for number in range(1, 4):
+        for number in range(1, 11):
             await page.value("document.getElementById('message').focus()")
             await page.type("slow one")
             milliseconds.append(
@@ -61,6 +61,8 @@ async def test_a_sign_of_life_comes_at_once(serving_fake, browsing):
             for _ in range(2):
                 await page.press("Escape")
             await visits.answered(page, number)
+            if milliseconds[-1] <= 50:
+                break
         # The quickest, because the machine does other things too.
         assert min(milliseconds) <= 50, milliseconds
         assert "Stopped" in await page.text(".turn")

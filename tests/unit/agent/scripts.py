@@ -100,7 +100,7 @@ class Watcher:
         return "".join(self.of("text"))
 
     async def until(self, kind):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not self.of(kind):
                 self.arrival.clear()
                 await self.arrival.wait()

@@ -32,7 +32,7 @@ async def test_all_executions_are_ended_at_once():
     for number in range(3):
         kernel = SlowKernel(started, ending)
         executions.begin(str(number), kernel, "", can_ask=False, seconds=None)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         for _ in range(3):
             await started.acquire()
         await executions.close()

@@ -51,7 +51,7 @@ asyncio.run(main())
 
 
 async def _written(journal):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not journal.is_written:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 

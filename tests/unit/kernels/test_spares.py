@@ -20,7 +20,7 @@ async def one():
     one = spares.Spares(1, launch=launch, may_launch=lambda: True, end=None)
     one.started = started
     one.refill_soon()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not one.places:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
     yield one

@@ -144,7 +144,7 @@ async def watched(tmp_path, live, **kernels):
 
 
 async def until(condition):
-    for _ in range(1000):
+    for _ in range(6000):
         if condition():
             return
         await asyncio.sleep(0.005)

@@ -264,7 +264,7 @@ async def test_an_audience_that_is_gone_ends_the_code_at_once(pool_of):
     pool = pool_of(Step("a", outputs=(values.Text("stdout", "x"),) * 3, hangs=True))
     audience = audiences.Audience(faults={"output": BrokenPipeError()})
     with pytest.raises(BrokenPipeError):
-        await asyncio.wait_for(session_of(pool, audience).run(["a", "b"]), 5)
+        await asyncio.wait_for(session_of(pool, audience).run(["a", "b"]), 30)
     assert len(pool.stopped) == 1
 
 

@@ -570,7 +570,7 @@ async def test_words_that_were_held_back_are_heard_when_the_turn_is_stopped():
     slow = server.text("The mean ", "is 15.", fault="stall")
     async with scripts.stage([slow], protocol="fenced", question=DATA) as stage:
         running = asyncio.create_task(stage.run(stop=stop))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await stage.server.stalled.wait()
         # What was sent has arrived by then: both ends are on this event loop.
         await asyncio.sleep(0.2)

@@ -109,7 +109,7 @@ def test_hard_link_is_refused(place, root):
 
 
 @pytest.mark.usefixtures("_way")
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 def test_fifo_socket_and_device_are_refused_at_once(place, root, monkeypatch):
     monkeypatch.chdir(place)  # a socket's path is short
     os.mkfifo("fifo")

@@ -231,7 +231,7 @@ async def test_large_files_stream_through_little_memory(tmp_path):
     assert peak_bytes < 4 * MIB
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 async def test_only_regular_files_are_listed_and_read(workspace):
     os.mkfifo(workspace.directory / "fifo")
     (workspace.directory / "link").symlink_to("/etc/passwd")

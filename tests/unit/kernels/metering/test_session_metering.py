@@ -13,13 +13,36 @@ from interpreter_bot.kernels.metering import memory, procfs, session_metering
 MIB = 1024 * 1024
 
 
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def at_rest(found):
+    """Wait until nothing runs in a session; returns its clocks then."""
+    clocks = {}
+
+    def is_at_rest():
+        clocks.clear()
+        clocks.update(found.clocks())
+        time.sleep(0.05)
+        return not found.have_moved(clocks)
+
+    until(is_at_rest)
+    return clocks
+
+
 def test_children_of_threads_count(session):
     code = (
+        "forked = threading.Event()\n"
         "def run():\n"
         "    if os.fork() == 0: time.sleep(60)\n"
+        "    forked.set()\n"
         "    time.sleep(60)\n"
         "threading.Thread(target=run, daemon=True).start()\n"
-        "time.sleep(0.2)"
+        "forked.wait()"
     )
     assert len(session(code).pids()) == 2
 
@@ -39,9 +62,7 @@ def test_what_is_gone_uses_nothing(session):
     found.process.kill()
     gone = session_metering.Reading(0, found.cpu_seconds(), 0)
     for _ in range(2):
-        deadline = time.monotonic() + 5
-        while found.pids() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: not found.pids())
         assert found.reading() == gone
         found.process.wait()
 
@@ -144,8 +165,8 @@ def test_init_may_hide_because_it_is_ours(session, monkeypatch):
 
 
 def test_too_many_descriptors_to_look_at_is_hiding(session, monkeypatch):
-    found = session("if os.fork() == 0: x = [os.dup(0) for _ in range(50)]; time.sleep(60)")
-    time.sleep(0.2)
+    opened = "x = [os.dup(0) for _ in range(50)]; os.write(tell, b'.'); time.sleep(60)"
+    found = session(f"told, tell = os.pipe()\nif os.fork() == 0: {opened}\nos.read(told, 1)")
     monkeypatch.setattr(memory, "_MOST_DESCRIPTORS", 20)
     assert found.reading().hidden == 1
 
@@ -160,7 +181,9 @@ def test_another_thread_may_read_meanwhile(session):
 
 
 def test_a_child_that_nobody_waits_for_neither_counts_nor_hides(session, monkeypatch):
-    found = session("if os.fork() == 0: os._exit(0)\ntime.sleep(0.2)")
+    found = session(
+        "child = os.fork() or os._exit(0)\nos.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)"
+    )
     zombie = found.pids()[1]
     real = os.listdir
 
@@ -227,46 +250,45 @@ if os.fork() == 0:
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call's number is of x86-64")
 @pytest.mark.parametrize("what", MOVES)
-def test_whatever_runs_in_a_session_moves_its_clocks(session, what):
+def test_whatever_runs_in_a_session_moves_its_clocks(session, tmp_path, what):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
     # As the first process of a session is, orphans are its children.
     code = "ctypes.CDLL(None).prctl(36, 1)\n"
-    code += "def later():\n    time.sleep(0.7)\n    sum(range(1000))\n    time.sleep(60)\n"
-    found = session(code + MOVES[what] + "\ntime.sleep(0.2)")
-    time.sleep(0.1)
-    clocks = found.clocks()
-    assert not found.have_moved(clocks), "it rests"
-    deadline = time.monotonic() + 5
-    while not found.have_moved(clocks) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert found.have_moved(clocks)
-    assert not found.have_moved(found.clocks())
+    wait = f"open({str(gate)!r}).read()"
+    code += f"def later():\n    {wait}\n    sum(range(1000))\n    time.sleep(60)\n"
+    found = session(code + MOVES[what])
+    # Opened once the other end is; what waits there goes on when it is closed.
+    with gate.open("w"):
+        clocks = at_rest(found)
+    until(lambda: found.have_moved(clocks))
+    at_rest(found)
 
 
 SIBLING = """
+told, tell = os.pipe()
 def fork(*_):
     # Beside its parent, by CLONE_PARENT: neither that nor the first process has it for a child.
     ctypes.CDLL(None).syscall(56, 0x8000 | signal.SIGCHLD, 0, 0, 0, 0)
 if os.fork() == 0:
     signal.signal(signal.SIGUSR1, fork)
+    os.write(tell, b".")
     while True: time.sleep(60)
-time.sleep(0.2)
+os.read(told, 1)
 """
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call's number is of x86-64")
 def test_a_sibling_that_comes_between_list_and_clock_is_not_taken_to_rest(session, monkeypatch):
     found = session("import signal\n" + SIBLING)
-    time.sleep(0.1)
-    assert not found.have_moved(found.clocks()), "it rests"
+    at_rest(found)
     init, child = found.pids()
     read = procfs.clock_nanoseconds
 
     def read_after_a_fork(pid):
         if pid == child and len(procfs.children(init)) == 1:
             os.kill(child, signal.SIGUSR1)
-            deadline = time.monotonic() + 5
-            while len(procfs.children(init)) == 1 and time.monotonic() < deadline:
-                time.sleep(0.01)
+            until(lambda: len(procfs.children(init)) == 2)
             time.sleep(0.1)
         return read(pid)
 
@@ -275,17 +297,17 @@ def test_a_sibling_that_comes_between_list_and_clock_is_not_taken_to_rest(sessio
         clocks = found.clocks()
     assert len(found.pids()) == 3
     assert found.have_moved(clocks)
-    assert not found.have_moved(found.clocks())
+    at_rest(found)
 
 
-def test_an_end_is_a_move(session):
-    found = session("if os.fork() == 0: time.sleep(0.6); os._exit(0)")
-    clocks = found.clocks()
-    assert len(clocks) == 2
-    deadline = time.monotonic() + 5
-    while not found.have_moved(clocks) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert found.have_moved(clocks)
+def test_an_end_is_a_move(session, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    found = session(f"if os.fork() == 0: open({str(gate)!r}).read(); os._exit(0)")
+    with gate.open("w"):
+        clocks = at_rest(found)
+        assert len(clocks) == 2
+    until(lambda: found.have_moved(clocks))
     found.process.kill()
     found.process.wait()
     assert found.have_moved(found.clocks()), "nobody is left to rest"

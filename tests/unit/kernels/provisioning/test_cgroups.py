@@ -62,7 +62,7 @@ def places(groups):
 
 
 def wait_for(condition):
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -176,7 +176,7 @@ async def test_kill_reaches_everybody_and_remove_waits_for_them(groups, start):
     inside = cgroup_files.processes(group._places["pids"])
     assert len(inside) == 4
     assert await group.remove()
-    assert process.wait(5) == -signal.SIGKILL
+    assert process.wait(30) == -signal.SIGKILL
     assert not any(place.exists() for place in map(pathlib.Path, group._directories))
     assert await group.remove(), "removing what is gone is no fault"
 
@@ -258,7 +258,7 @@ def test_frozen_processes_do_not_run_and_can_be_killed(request, start, kind):
     wait_for(lambda: clocks() != before)
     assert group.set_frozen(True)
     assert group.remove_now()
-    assert process.wait(1) == -signal.SIGKILL
+    assert process.wait(30) == -signal.SIGKILL
     assert not group.set_frozen(True)
 
 
@@ -280,7 +280,7 @@ async def test_close_removes_what_is_left(groups, start):
     process = start("import time; time.sleep(60)")
     group.add(process.pid)
     await groups.close()
-    assert process.wait(5) == -signal.SIGKILL
+    assert process.wait(30) == -signal.SIGKILL
     assert not any(place.exists() for place in places(groups))
 
 

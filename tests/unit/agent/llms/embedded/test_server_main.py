@@ -104,14 +104,14 @@ child = subprocess.Popen([sys.executable, "-S", {str(SCRIPT)!r}], stdin=r, stdou
     env={{"PYTHONPATH": {str(tmp_path)!r}}})
 os.write(w, json.dumps({ORDER!r}).encode() + b"\\n")
 child.stdout.readline()
-keeper = subprocess.Popen(["sleep", "20"], pass_fds=[w], stdout=subprocess.DEVNULL)
+keeper = subprocess.Popen(["sleep", "120"], pass_fds=[w], stdout=subprocess.DEVNULL)
 print(child.pid, keeper.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
     child, keeper = map(int, done.stdout.split())
     try:
-        give_up = time.monotonic() + 5
+        give_up = time.monotonic() + 30
         while time.monotonic() < give_up and _runs(child):
             time.sleep(0.02)
         assert not _runs(child)
