@@ -37,6 +37,7 @@ from interpreter_bot.setting_groups.sessions_and_storage import (
     Paths,
     Retention,
     Sessions,
+    Skills,
     Snapshots,
     Store,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "Sandbox",
     "Sessions",
     "Settings",
+    "Skills",
     "Slack",
     "Snapshots",
     "Store",
@@ -150,6 +152,8 @@ class Settings(pydantic_settings.BaseSettings):
     """Conversations: how many at once, and how they end."""
     retention: Retention = Retention()
     """How long files are kept."""
+    skills: Skills = Skills()
+    """What the operator teaches models."""
     store: Store = Store()
     """What is remembered, and where."""
     encryption: Encryption = Encryption()

@@ -48,6 +48,7 @@ def system(
     can_install: bool = False,
     added: Sequence[str] = (),
     reach: network_reach.Reach = network_reach.NOWHERE,
+    skills: str = "",
     note: str = "",
     is_planned: bool = False,
     is_small: bool = False,
@@ -61,6 +62,7 @@ def system(
         can_install: whether code can have packages installed.
         added: what the channel has besides, as requirements of packages.
         reach: what code may reach outside.
+        skills: the operator's, and how they are used.
         note: the operator's addition.
         is_planned: a person allows a plan before anything runs.
         is_small: the model is, and writes the better code the less it has read.
@@ -76,7 +78,7 @@ def system(
     plan = read("plan") if is_planned else ""
     # Every further sentence makes a small model's code worse; it can ask Python for the date.
     day = "" if is_small else f"Today is {today:%A, %d %B %Y}."
-    return "\n\n".join(filter(None, (text, plan, note, day)))
+    return "\n\n".join(filter(None, (text, skills, plan, note, day)))
 
 
 def _network(reach: network_reach.Reach, *, can_install: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import pathlib
 import shutil
@@ -25,6 +26,7 @@ from interpreter_bot.sessions import (
     session_service,
     turns,
 )
+from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases, engines
 
 if TYPE_CHECKING:
@@ -98,8 +100,12 @@ async def open_conversations(
         memory = _temporary(stack) if is_ephemeral else open_database(config)
         database = await stack.enter_async_context(memory)
         catalogue, notice = await _models(config, environment, stack)
+        skills = accepted_skills.AcceptedSkills(config.skills.directories, config.paths.data)
+        if not is_ephemeral:
+            # Others may run beside it, with other settings, and the bot's are what counts.
+            await asyncio.to_thread(skills.refresh)
         services = turns.TurnServices(
-            config=config, hosts=hosts, database=database, catalogue=catalogue
+            config=config, hosts=hosts, database=database, catalogue=catalogue, skills=skills
         )
         service = await stack.enter_async_context(
             session_service.SessionService.open(services, model_notice=notice)

@@ -54,6 +54,14 @@ is set; each needs a token.
   interpreter-bot mcp add NAME       let a client in, and print its token
   interpreter-bot mcp remove NAME    refuse its token from now on
   interpreter-bot mcp clients        print who may"""
+_SKILLS: Final = """\
+Without a verb: list the skills of skills.directories, whether each is used, and what has changed.
+One is used once it was accepted, and as long as it stays as it was then.
+
+  interpreter-bot skills accept NAME…   use them as they are now
+  interpreter-bot skills refuse NAME…   use them no more
+
+Exit status: 0 if all are used, or it was done; 1 if some are not; 2 if it could not be done."""
 _MODULES: Final = {"exec": "execute", "rotate-keys": "rotate_keys"}
 
 
@@ -76,6 +84,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         ("exec", _add_exec, "run cells in one sandboxed session", _EXEC),
         ("host", _add_host, "keep kernels for bots, or ask a host what it does", _HOST),
         ("mcp", _add_mcp, "give other agents this sandbox as tools", _MCP),
+        ("skills", _add_skills, "list what the operator teaches models, accept it", _SKILLS),
         ("doctor", _add_json, "say which walls stand on this machine", ""),
         ("limits", _add_json, "print the limits of a session", ""),
         ("rotate-keys", _add_nothing, "encrypt stored secrets with a new key", _ROTATE),
@@ -128,6 +137,12 @@ def _add_mcp(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--unsafe-no-sandbox", action="store_true", help="run the code with your own rights"
     )
+
+
+def _add_skills(command: argparse.ArgumentParser) -> None:
+    verbs = ("list", "accept", "refuse")
+    command.add_argument("verb", nargs="?", choices=verbs, default="list")
+    command.add_argument("names", nargs="*", metavar="NAME", help="of a skill")
 
 
 def _add_nothing(command: argparse.ArgumentParser) -> None:

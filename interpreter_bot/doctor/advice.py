@@ -119,6 +119,10 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         "Raise the hard limit of open files: systemd: `LimitNOFILE=65536`; Docker: `--ulimit "
         "nofile=65536`.",
     ),
+    "skills": (
+        "Neither models nor kernels see those that are off.",
+        "Read what has changed, then: interpreter-bot skills accept NAME.",
+    ),
     "runtime directory": (
         "No kernel can be reached: socket paths end at 107 bytes.",
         "Set paths.runtime to a shorter path that the bot may write to, such as "

@@ -2,6 +2,8 @@
 
 Two small kernels are started and try to get through every wall. Each wall gets a finding: whether
 it holds, what is lost without it, how to get it, and what was seen.
+
+Above 300 lines: all findings, each a few lines, as one report has them.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import os
 import pathlib
 import resource
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from interpreter_bot import errors, settings, values
@@ -22,6 +24,7 @@ from interpreter_bot.doctor import advice, trial_kernels
 from interpreter_bot.kernels import memory_reserve
 from interpreter_bot.kernels.files import copies_in_and_out, directory_contents
 from interpreter_bot.kernels.metering import session_metering
+from interpreter_bot.skills import accepted_skills
 from interpreter_bot.text import quantities
 
 _SOCKET_PATH_BYTES: Final = 107
@@ -95,7 +98,10 @@ def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
 
     The walls are tried even where `sandbox.enabled` is false. Runs an event loop of its own.
     """
-    about_host = (_disk(config), _reserve(config), _runtime(config), _open_files(config))
+    about_host = (
+        *(_disk(config), _reserve(config), _runtime(config), _open_files(config)),
+        *_skills(config),
+    )
     told = _Complaints()
     logger = logging.getLogger("interpreter_bot.kernels")
     logger.addHandler(told)
@@ -290,6 +296,22 @@ def _open_files(config: settings.Settings) -> Finding:
     is_active = most == resource.RLIM_INFINITY or most >= needed
     detail = f"at most {most}; {_SESSIONS_OF_FILES} times that of a session is {needed}"
     return _finding("open files of the bot", is_active, detail)
+
+
+def _skills(config: settings.Settings) -> Iterator[Finding]:
+    """Say which skills are used, where there are any."""
+    if not config.skills.directories:
+        return
+    skills = accepted_skills.AcceptedSkills(config.skills.directories, config.paths.data)
+    try:
+        statuses = skills.statuses()
+    except errors.BotError as error:
+        yield _finding("skills", False, str(error))
+        return
+    off = [one for one in statuses if one.standing is not accepted_skills.Standing.ON]
+    detail = f"{len(statuses) - len(off)} of {quantities.count(len(statuses), 'skill')} are on"
+    listed = ", ".join(f"{one.name!r} ({one.reason or one.standing})" for one in off[:_SHOWN])
+    yield _finding("skills", not off, f"{detail}; off: {listed}" if off else detail)
 
 
 def _existing(path: pathlib.Path) -> pathlib.Path:

@@ -80,7 +80,11 @@ class _ForkServer:
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
         start = self._start
         trees = rootfs.MountTrees(
-            start["readable"], start["hidden"], start["workspaces"], layers=start["layers"]
+            start["readable"],
+            start["hidden"],
+            start["workspaces"],
+            skills=start["skills"],
+            layers=start["layers"],
         )
         os.close(place)
         # Until here a root's user id could walk into closed homes. From here on it has no rights.
@@ -99,6 +103,8 @@ class _ForkServer:
         rootfs.cover_uv()
         # With an editable installation, these entries name the bot's own directory.
         sys.path[:] = [entry for entry in sys.path if os.path.exists(entry)]
+        # Last, so that no skill's module stands before another one.
+        sys.path.append(rootfs.SKILL_MODULES)
         self._workspaces = rootfs.WORKSPACES
 
     def _become_first(self) -> None:

@@ -21,6 +21,8 @@ HOST_PROC = HOST + "/proc"
 GUEST = HOST + "/guest"
 DATA = "/mnt/data"
 VARIABLES = "/var/lib/variables"
+SKILLS = "/skills"
+SKILL_MODULES = SKILLS + "/.python"
 TOOLS = "/opt/bin"
 LAYERS = "/opt/packages"
 HOME = "/tmp/home"
@@ -55,7 +57,7 @@ _FILES = {
     "/etc/resolv.conf": "",
 }
 
-SHOWN = (*_SYSTEM, "/etc", "/proc", "/sys", "/var", TOOLS, LAYERS)
+SHOWN = (*_SYSTEM, "/etc", "/proc", "/sys", "/var", SKILLS, TOOLS, LAYERS)
 """What every kernel may read, beside its Python and its own files."""
 
 
@@ -68,7 +70,7 @@ class MountTrees:
     """Mount trees cloned from the host, opened while its paths can still be walked."""
 
     def __init__(
-        self, readable: list[str], hidden: list[str], workspaces: str, *, layers: str
+        self, readable: list[str], hidden: list[str], workspaces: str, *, skills: str, layers: str
     ) -> None:
         """Open everything that the new root will show.
 
@@ -77,6 +79,7 @@ class MountTrees:
             hidden: directories below those that are to look empty (the bot's own package).
             workspaces: host directory that holds every session's workspace.
             layers: host directory that holds what sessions installed; may be empty.
+            skills: host directory of the operator's skills; what comes into it later is seen.
 
         Raises:
             OSError: a path cannot be walked to, or the machine forbids mounting.
@@ -96,6 +99,7 @@ class MountTrees:
         }
         self._workspaces = syscalls.open_tree(workspaces)
         self._layers = syscalls.open_tree(layers) if layers else -1
+        self._skills = syscalls.open_tree(skills)
         # By its real path: the descriptor this was imported through is of a namespace already left.
         self._guest = syscalls.open_tree(os.path.dirname(os.path.realpath(__file__)))
         # A new /proc may only be mounted where an unmasked one is still visible.
@@ -114,11 +118,13 @@ class MountTrees:
         root = "/tmp"
         syscalls.mount("root", root, "tmpfs", syscalls.MS_NOSUID, "size=16m,mode=0755")
         os.chdir(root)
-        shown = self._readable | ({LAYERS: self._layers} if self._layers >= 0 else {})
+        shown = self._readable | {SKILLS: self._skills}
+        shown |= {LAYERS: self._layers} if self._layers >= 0 else {}
         for path, tree in shown.items():
             flags = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
             syscalls.set_mount_flags(tree, flags | syscalls.MOUNT_ATTR_NODEV)
-            _attach(tree, root + path, is_directory=path in {LAYERS, *self._directories})
+            is_directory = path in {SKILLS, LAYERS, *self._directories}
+            _attach(tree, root + path, is_directory=is_directory)
         for path, target in self._links.items():
             _link(target, root + path)
         for path in self._hidden:

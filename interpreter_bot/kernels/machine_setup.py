@@ -29,6 +29,7 @@ from interpreter_bot.kernels.provisioning import (
     start_parameters,
     subordinate_ids,
 )
+from interpreter_bot.skills import accepted_skills
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class MachineSetup:
             raise errors.SettingsError(f"{config.paths.runtime} is too long a path for sockets.")
         groups = await _swept_groups(config.sandbox)
         await asyncio.to_thread(_make_workspaces, directory)
+        skills = await asyncio.to_thread(accepted_skills.prepare, config.paths.data)
         await files.sweep()
         has_own_ids = await asyncio.to_thread(_has_own_ids, config.sandbox, groups, directory)
         kept = package_installations.directory(config) if config.package_index.url else None
@@ -86,6 +88,7 @@ class MachineSetup:
             limits=config.limits,
             sandbox=config.sandbox,
             workspaces=directory,
+            skills=skills,
             has_own_ids=has_own_ids,
             layers=layers.directory(kept) if kept is not None else None,
             private=config.private_paths,

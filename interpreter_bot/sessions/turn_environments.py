@@ -26,11 +26,13 @@ from interpreter_bot.sessions import (
     turn_stops,
     variable_losses,
 )
+from interpreter_bot.skills import accepted_skills, skill_catalogue
 from interpreter_bot.store import records
 
 _log = logging.getLogger(__name__)
 
 _SECONDS: Final = 20.0
+_SKILLS: Final = f"{skill_catalogue.MOUNTED}/"
 _CODE: Final = (
     "get_ipython().show_scaled({names!r}, {contents!r}, most_side={side}, most_bytes={most})"
 )
@@ -67,6 +69,7 @@ class SessionEnvironment:
 
     Attributes:
         workspace: the files.
+        skills: the operator's, which can be read too.
         approval: whether a person is asked before the model's code runs.
         kernel_id: of the kernel that ran code last; empty if none did.
         mark: of the files before code ran first; None if none did.
@@ -81,12 +84,14 @@ class SessionEnvironment:
         events: turn_events.TurnEvents,
         *,
         held: variable_losses.Variables,
+        skills: accepted_skills.AcceptedSkills,
         approval: requests.Approval,
         stop: turn_stops.StopSignal,
         checkpoint: tuple[str, str],
     ) -> None:
         """Args: `checkpoint` is the session's key, and what it is called before the first code."""
         self.workspace = workspace
+        self.skills = skills
         self._hosts = hosts
         self._lease = lease
         self._events = events
@@ -175,7 +180,10 @@ class SessionEnvironment:
         return await self.workspace.list()
 
     async def read_file(self, name: str, *, start: int, most_bytes: int) -> bytes:
-        """Return part of a file."""
+        """Return part of a file, which may be one of a skill."""
+        if name.startswith(_SKILLS):
+            read, path = self.skills.content, name.removeprefix(_SKILLS)
+            return await asyncio.to_thread(read, path, start=start, most_bytes=most_bytes)
         part = b""
         async with self.workspace.read(name, start=start) as content:
             async for chunk in content:

@@ -6,6 +6,7 @@ the session's own kernel: the bot itself never parses a file from outside.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import datetime
 import inspect
@@ -56,14 +57,14 @@ class StoredAttachment:
     refusals: tuple[str, ...] = ()
 
 
-def system_prompt(
+async def system_prompt(
     config: settings.Settings,
     request: requests.Request,
     model: settings.Model,
     *,
     packages: Mapping[str, str],
     reach: network_reach.Reach,
-    is_planned: bool,
+    environment: turn_environments.SessionEnvironment,
 ) -> str:
     """Return the system prompt of a turn.
 
@@ -73,10 +74,11 @@ def system_prompt(
         model: which is asked.
         packages: versions of what all kernels have, by name.
         reach: what code may reach outside.
-        is_planned: a person allows a plan before anything runs.
+        environment: of the turn.
     """
     key = request.key
     added = config.packages_in(key.platform, key.workspace, key.channel)
+    most = config.skills.prompt_characters
     return prompt_texts.system(
         config.limits,
         today=datetime.datetime.now(datetime.UTC).date(),
@@ -84,8 +86,9 @@ def system_prompt(
         reach=reach,
         can_install=bool(config.package_index.url),
         added=[name for one in added for name in one.names],
+        skills=await asyncio.to_thread(environment.skills.catalogue, most),
         note=config.agent.note,
-        is_planned=is_planned,
+        is_planned=environment.approval == "plan",
         is_small=model.is_small,
     )
 

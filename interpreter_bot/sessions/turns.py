@@ -41,6 +41,7 @@ from interpreter_bot.sessions import (
     variable_losses,
 )
 from interpreter_bot.sessions import write_retries as retries
+from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases, preferences, records
 
 _log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class TurnServices:
     hosts: host_ports.Hosts
     database: databases.Database
     catalogue: catalogues.Catalogue
+    skills: accepted_skills.AcceptedSkills
     id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
     daily_usage: quotas.DailyUsage = dataclasses.field(default_factory=quotas.DailyUsage)
     write_retries: retries.WriteRetries = dataclasses.field(default_factory=retries.WriteRetries)
@@ -201,6 +203,7 @@ class _Work:
                 await services.hosts.workspace(key),
                 self.events,
                 held=held,
+                skills=services.skills,
                 approval=approval_policy.of_request(
                     self._request, self._chosen, services.config.sessions.approval
                 ),
@@ -342,13 +345,13 @@ class _Work:
             llm=services.catalogue.llm(model.title),
             model=model,
             limits=services.config.turn,
-            system=turn_inputs.system_prompt(
+            system=await turn_inputs.system_prompt(
                 services.config,
                 self._request,
                 model,
                 packages=services.hosts.packages,
                 reach=services.hosts.reach(values.text(self._request.key)),
-                is_planned=environment.approval == "plan",
+                environment=environment,
             ),
             transcript=memory.transcript,
             environment=environment,

@@ -1,4 +1,4 @@
-"""Settings of conversations, and of what is stored: where, for how long, with which keys."""
+"""Settings of conversations and skills, and of what is stored: where, how long, by which keys."""
 
 from __future__ import annotations
 
@@ -88,6 +88,18 @@ class Snapshots(fields.Group):
     """How long they are kept after they were last saved or brought back."""
     disk_share: Annotated[float, pydantic.Field(gt=0, le=1)] = 0.2
     """Of the disk, for those of all sessions; the least recently used go first."""
+
+
+class Skills(fields.Group):
+    """Instructions and modules of the operator, for models and kernels.
+
+    None is used before `interpreter-bot skills accept NAME`, and none that has changed since.
+    """
+
+    directories: tuple[pathlib.Path, ...] = ()
+    """Directories of skills in the format of agentskills: in each, a directory for each skill."""
+    prompt_characters: Annotated[int, pydantic.Field(ge=0)] = 8_000
+    """What a model is told of all of them together; of those beyond it only the names."""
 
 
 class Encryption(fields.Group):

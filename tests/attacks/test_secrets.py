@@ -204,11 +204,11 @@ async def test_control_groups_do_not_name_the_bot(run):
 
 
 async def test_nothing_in_the_process_names_the_place_of_the_bot(bot, run):
-    """But its environment, which is that of the kernel, too, and the session's own files."""
+    """But its environment, which is that of the kernel, too, and files that are mounted."""
     ran = await run(
         boxes.code("""
         import gc, json
-        own = lambda line: line.split()[4] in ("/mnt/data", "/var/lib/variables")
+        own = lambda line: line.split()[4] in ("/mnt/data", "/var/lib/variables", "/skills")
         told = [open(f"/proc/{pid}/cmdline").read() for pid in ("1", "self")]
         told += [*sys.argv, *sys.orig_argv, *sys.path, *os.environ.values()]
         told += [str(getattr(module, "__file__", "")) for module in list(sys.modules.values())]

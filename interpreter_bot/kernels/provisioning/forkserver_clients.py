@@ -67,6 +67,7 @@ class ForkServer:
         limits: settings.Limits,
         sandbox: settings.Sandbox,
         workspaces: pathlib.Path,
+        skills: pathlib.Path,
         has_own_ids: bool,
         layers: pathlib.Path | None = None,
         private: Sequence[pathlib.Path] = (),
@@ -78,6 +79,7 @@ class ForkServer:
             limits: of each kernel.
             sandbox: whether kernels are confined, and their user ids.
             workspaces: the directory of all workspaces.
+            skills: what all kernels see at /skills, now and later.
             has_own_ids: kernels get the ids that `sandbox` names, rather than the bot's.
             layers: the directory of what sessions install; None where nothing can be installed.
             private: paths that kernels must not see.
@@ -88,6 +90,7 @@ class ForkServer:
         self._sandbox = sandbox
         self._workspaces = workspaces
         self._layers = layers
+        self._skills = skills
         self._has_own_ids = has_own_ids
         self._turn = asyncio.Lock()
         self._unanswered: set[object] = set()
@@ -176,6 +179,7 @@ class ForkServer:
             "packages": list(environment.packages),
             "workspaces": str(self._workspaces),
             "layers": str(self._layers or ""),
+            "skills": str(self._skills),
             "cores": self._cores,
             "preload": list(self._settings.preload),
             "temporary_bytes": self._limits.temporary_bytes,

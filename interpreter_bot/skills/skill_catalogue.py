@@ -1,0 +1,53 @@
+"""The catalogue of skills, as a model is told of it. Pure.
+
+Descriptions come from files: each stands in a list of its own, which its words cannot end.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Final
+
+from interpreter_bot.skills import skill_files
+
+MOUNTED: Final = "/skills"
+"""Where kernels see them; `guest.rootfs` knows it too."""
+_INTRODUCTION: Final = (
+    f"Your operator has written skills: instructions and files, read-only in {MOUNTED} of the "
+    "kernel. When a task fits a skill's description, first read its SKILL.md, with read_file or in "
+    "code, and follow it. Their modules can be imported."
+)
+_MORE: Final = "Further ones, in {mounted} too: {names}."
+
+
+def written(skills: Sequence[skill_files.Skill], *, most_characters: int) -> str:
+    """Write the catalogue; empty if there are none.
+
+    Args:
+        skills: all that are used.
+        most_characters: of those beyond it, only the names are told.
+    """
+    if not skills:
+        return ""
+    entries: list[str] = []
+    names: list[str] = []
+    for skill in skills:
+        entry = _entry(skill)
+        most_characters -= len(entry)
+        if most_characters >= 0:
+            entries.append(entry)
+        else:
+            names.append(skill.name)
+    listed = "\n".join(["<available_skills>", *entries, "</available_skills>"])
+    more = _MORE.format(mounted=MOUNTED, names=", ".join(names)) if names else ""
+    return "\n".join(filter(None, (_INTRODUCTION, listed, more)))
+
+
+def _entry(skill: skill_files.Skill) -> str:
+    modules = "".join(f"<module>{name}</module>" for name in skill.modules)
+    return (
+        f"<skill><name>{skill.name}</name>"
+        f"<description>{html.escape(skill.description, quote=False)}</description>"
+        f"<location>{MOUNTED}/{skill.name}/{skill_files.HEAD_FILE}</location>{modules}</skill>"
+    )

@@ -1,0 +1,200 @@
+"""Files of one skill: read once, bounded, without following a link; and what its head says.
+
+What is accepted is what was read here, so that nothing can be changed in between.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+import re
+import stat
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import yaml
+
+from interpreter_bot import errors
+from interpreter_bot.text import quantities, safe_text
+
+HEAD_FILE: Final = "SKILL.md"
+MODULES: Final = "python"
+"""Directory of a skill whose modules can be imported."""
+_NAME: Final = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
+_NAME_CHARACTERS: Final = 64
+_DESCRIPTION_CHARACTERS: Final = 1024
+_AUTHOR_CHARACTERS: Final = 100
+_HEAD_BYTES: Final = 16 * 1024
+_SKILL_BYTES: Final = 16 * 1024 * 1024
+_MOST_FILES: Final = 500
+_DEEPEST: Final = 8
+_LEFT_OUT: Final = frozenset({"__pycache__", ".git", ".DS_Store"})
+
+
+class SkillError(errors.BotError):
+    """That is no skill that can be used."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Skill:
+    """A skill as it was read.
+
+    Attributes:
+        name: of its directory too.
+        description: what it does and when to use it, one line.
+        author: as its metadata says; may be empty.
+        files: contents by relative path.
+        programs: those of the files that may be executed.
+    """
+
+    name: str
+    description: str
+    author: str
+    files: Mapping[str, bytes]
+    programs: frozenset[str]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all files, with their names, lower-case hex."""
+        whole = hashlib.sha256()
+        for path, content in sorted(self.files.items()):
+            head = f"{path}\0{path in self.programs}\0{len(content)}\0"
+            whole.update(head.encode("utf-8", "surrogateescape") + content)
+        return whole.hexdigest()
+
+    @property
+    def modules(self) -> Mapping[str, str]:
+        """Modules and packages that it offers: their paths, by name."""
+        found = {}
+        for path in self.files:
+            parts = pathlib.PurePosixPath(path).parts
+            if parts[0] != MODULES or len(parts) < 2:
+                continue
+            is_package = len(parts) == 3 and parts[2] == "__init__.py"
+            name = parts[1] if is_package else parts[1].removesuffix(".py")
+            if name.isidentifier() and (is_package or (len(parts) == 2 and name != parts[1])):
+                found[name] = "/".join(parts[:2])
+        return dict(sorted(found.items()))
+
+
+def find(directories: Sequence[pathlib.Path]) -> dict[str, pathlib.Path]:
+    """Find what may be skills in the directories of the settings: the first of a name counts.
+
+    Raises:
+        SkillError: a directory cannot be read.
+    """
+    found: dict[str, pathlib.Path] = {}
+    for directory in directories:
+        try:
+            for path in sorted(directory.iterdir()):
+                if (path / HEAD_FILE).is_file():
+                    found.setdefault(path.name, path)
+        except OSError as error:
+            raise SkillError(f"{directory} cannot be read: {error.strerror}.") from error
+    return found
+
+
+def read(directory: pathlib.Path) -> Skill:
+    """Read a skill.
+
+    Raises:
+        SkillError: it is none, it holds a link, or it is too large; the sentence says which.
+    """
+    files: dict[str, bytes] = {}
+    programs = set()
+    left_bytes = _SKILL_BYTES
+    try:
+        root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            for path, descriptor in _walk(root, ""):
+                with os.fdopen(descriptor, "rb") as file:
+                    content = file.read(left_bytes + 1)
+                    is_program = os.fstat(file.fileno()).st_mode & 0o111 != 0
+                left_bytes -= len(content)
+                if left_bytes < 0 or len(files) >= _MOST_FILES:
+                    size = quantities.size(_SKILL_BYTES)
+                    raise SkillError(f"It has more than {_MOST_FILES} files or {size}.")
+                files[path] = content
+                if is_program:
+                    programs.add(path)
+        finally:
+            os.close(root)
+    except OSError as error:
+        raise SkillError(f"It cannot be read: {error.strerror}.") from error
+    name, description, author = _head(files.get(HEAD_FILE, b""))
+    if name != directory.name:
+        raise SkillError(f"Its name must be that of its directory, {directory.name!r}.")
+    return Skill(name, description, author, files, frozenset(programs))
+
+
+def _walk(directory: int, before: str) -> Iterator[tuple[str, int]]:
+    """Open all files of a directory: paths, and descriptors, which are the caller's to close.
+
+    Raises:
+        SkillError: there is something else than files and directories.
+    """
+    if before.count("/") > _DEEPEST:
+        raise SkillError("Its directories are too deep.")
+    for name in sorted(os.listdir(directory)):
+        if name in _LEFT_OUT:
+            continue
+        path = before + name
+        mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+        # A name that is no text could neither be shown nor asked for.
+        if not path.isprintable() or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise SkillError(
+                f"{safe_text.harmless(safe_text.encodable(path))} is no plain file: links and "
+                "devices are refused."
+            )
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(name, flags, dir_fd=directory)
+        if stat.S_ISREG(mode):
+            yield path, descriptor
+            continue
+        try:
+            yield from _walk(descriptor, f"{path}/")
+        finally:
+            os.close(descriptor)
+
+
+def _head(content: bytes) -> tuple[str, str, str]:
+    """Read name, description and author from the front matter; other keys are ignored.
+
+    Raises:
+        SkillError: there is none, or it is not as the format says.
+    """
+    text = content[:_HEAD_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
+    before, mark, rest = text.partition("---\n")
+    matter, end, _ = rest.partition("\n---")
+    if before or not mark or not end:
+        raise SkillError(f"{HEAD_FILE} must begin with front matter between lines of ---.")
+    try:
+        fields = yaml.safe_load(matter)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SkillError(f"The front matter of {HEAD_FILE} is no YAML.") from error
+    if not isinstance(fields, dict):
+        raise SkillError(f"The front matter of {HEAD_FILE} has no fields.")
+    name, description = fields.get("name"), fields.get("description")
+    if not isinstance(name, str) or not _is_name(name):
+        raise SkillError(
+            "Its name must be of lower-case letters, digits and single hyphens, at most "
+            f"{_NAME_CHARACTERS}."
+        )
+    if not isinstance(description, str) or not 0 < len(description) <= _DESCRIPTION_CHARACTERS:
+        raise SkillError(f"Its description must have 1 to {_DESCRIPTION_CHARACTERS} characters.")
+    metadata = fields.get("metadata")
+    author = metadata.get("author", "") if isinstance(metadata, dict) else ""
+    said = author if isinstance(author, str) else ""
+    return (
+        name,
+        quantities.one_line(safe_text.harmless(description), _DESCRIPTION_CHARACTERS),
+        quantities.one_line(safe_text.harmless(said), _AUTHOR_CHARACTERS),
+    )
+
+
+def _is_name(name: str) -> bool:
+    is_plain = name == name.lower() == unicodedata.normalize("NFKC", name)
+    return is_plain and len(name) <= _NAME_CHARACTERS and _NAME.fullmatch(name) is not None

@@ -1,0 +1,69 @@
+"""Skills in conversations: what the model is told of them, and what kernels see."""
+
+import pytest
+
+from interpreter_bot import settings
+from interpreter_bot.skills import accepted_skills
+from tests.fakes import openai_server
+
+pytestmark = pytest.mark.kernel
+
+HEAD = "---\nname: acme\ndescription: How Acme counts quarters.\n---\nUse fiscal.quarter.\n"
+# What is to fail, whoever tries: the files, and the mount beneath them.
+ATTACK = """
+import os, pathlib
+faults = []
+for attempt in (
+    lambda: pathlib.Path("/skills/acme/SKILL.md").write_text("obey"),
+    lambda: os.unlink("/skills/acme/SKILL.md"),
+    lambda: os.mkdir("/skills/mine"),
+    lambda: os.symlink("/mnt/data", "/skills/.python/mine"),
+    lambda: os.chmod("/skills/acme", 0o777),
+):
+    try:
+        attempt()
+        faults.append("it went through")
+    except OSError:
+        pass
+print(faults, sorted(os.listdir("/skills")))
+"""
+
+
+@pytest.fixture
+def skills(tmp_path):
+    sources = tmp_path / "sources"
+    (sources / "acme" / "python").mkdir(parents=True)
+    (sources / "acme" / "SKILL.md").write_text(HEAD)
+    (sources / "acme" / "python" / "fiscal.py").write_text("def quarter(): return 'Q7'\n")
+    return accepted_skills.AcceptedSkills([sources], tmp_path / "data")
+
+
+async def test_an_accepted_skill_is_told_of_read_and_imported(opened, skills, tmp_path):
+    script = [
+        openai_server.text("Nothing."),
+        openai_server.call("read_file", {"name": "/skills/acme/SKILL.md"}),
+        openai_server.text("Read."),
+        openai_server.text("None."),
+    ]
+    config = settings.Skills(directories=(tmp_path / "sources",))
+    async with opened(*script, skills=config) as house:
+        await house.ask("What do you know?")
+        before = await house.run("import fiscal")
+        assert before.of("output")[-1].name == "ModuleNotFoundError"
+        # While the bot runs, and the kernel lives.
+        skills.accept("acme")
+        await house.ask("And now?")
+        after = await house.run("import fiscal; print(fiscal.quarter())")
+        assert [one.plain for one in after.of("output")] == ["Q7\n"]
+        attacked = await house.run(ATTACK)
+        assert [one.plain for one in attacked.of("output")] == ["[] ['.python', 'acme']\n"]
+        # What the operator changes counts for nobody until it is accepted.
+        (tmp_path / "sources" / "acme" / "SKILL.md").write_text(HEAD + "Obey.")
+        skills.refresh()
+        await house.ask("And now?")
+        gone = await house.run("import os; print(os.listdir('/skills'))")
+        assert [one.plain for one in gone.of("output")] == ["['.python']\n"]
+        requests = house.server.requests
+    systems = [one.messages[0]["content"] for one in requests]
+    assert ["How Acme counts quarters." in one for one in systems] == [False, True, True, False]
+    assert HEAD.strip() in requests[2].messages[-1]["content"]
