@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import TypeAlias
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,6 +30,23 @@ class SavedVariables:
     lost_count: int = 0
     partly: tuple[tuple[str, str], ...] = ()
     partly_count: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SnapshotSize:
+    """What the saved variables of a session use of the disk.
+
+    Attributes:
+        bytes: as files.
+        at: when they were saved or brought back last, in seconds since the epoch.
+    """
+
+    bytes: int
+    at: float
+
+
+SnapshotSizes: TypeAlias = Mapping[str, SnapshotSize]
+"""Of sessions by their keys; one of which nothing is saved is missing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -156,11 +156,12 @@ def _temporary(
 
 
 def open_database(
-    config: settings.Settings,
+    config: settings.Settings, *, takes_orphans: bool = True
 ) -> AbstractAsyncContextManager[databases.Database]:
-    """Open the database of the settings."""
+    """Open the database of the settings; see `databases.Database.open`."""
     url = config.store.url or engines.default(config.paths.data)
-    return databases.Database.open(url, files=config.paths.data / "kept")
+    kept = config.paths.data / "kept"
+    return databases.Database.open(url, files=kept, takes_orphans=takes_orphans)
 
 
 def _keys(

@@ -62,7 +62,20 @@ One is used once it was accepted, and as long as it stays as it was then.
   interpreter-bot skills refuse NAME…   use them no more
 
 Exit status: 0 if all are used, or it was done; 1 if some are not; 2 if it could not be done."""
-_MODULES: Final = {"exec": "execute", "rotate-keys": "rotate_keys"}
+_SESSIONS: Final = """\
+  interpreter-bot sessions                      list those with a Python or saved variables
+  interpreter-bot sessions save 3fa2b1c0        save the variables of one now
+  interpreter-bot sessions end 3fa2 77c1        save the variables of two, and end their Python
+  interpreter-bot sessions forget 3fa2b1c0      delete its Python, variables and files
+
+A name may be shortened as long as it stays the name of one. What was said is kept.
+
+Exit status: 0 if all was done; 1 if some was not; 2 if nothing was."""
+_MODULES: Final = {
+    "exec": "execute",
+    "rotate-keys": "rotate_keys",
+    "sessions": "session_operations",
+}
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
@@ -86,6 +99,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         ("mcp", _add_mcp, "give other agents this sandbox as tools", _MCP),
         ("skills", _add_skills, "list what the operator teaches models, accept it", _SKILLS),
         ("doctor", _add_json, "say which walls stand on this machine", ""),
+        ("sessions", _add_sessions, "list, save, end or forget sessions", _SESSIONS),
         ("limits", _add_json, "print the limits of a session", ""),
         ("rotate-keys", _add_nothing, "encrypt stored secrets with a new key", _ROTATE),
     ):
@@ -143,6 +157,21 @@ def _add_skills(command: argparse.ArgumentParser) -> None:
     verbs = ("list", "accept", "refuse")
     command.add_argument("verb", nargs="?", choices=verbs, default="list")
     command.add_argument("names", nargs="*", metavar="NAME", help="of a skill")
+
+
+def _add_sessions(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--all", action="store_true", help="list those with files only, too")
+    _add_json(command)
+    verbs = command.add_subparsers(dest="verb", metavar="VERB")
+    for verb, about in (
+        ("save", "save variables now"),
+        ("end", "save variables and end Python"),
+        ("forget", "delete Python, variables and files"),
+    ):
+        parser = verbs.add_parser(verb, help=about)
+        parser.add_argument("names", nargs="+", metavar="NAME", help="as the list shows it")
+        if verb == "forget":
+            parser.add_argument("--yes", action="store_true", help="without being asked")
 
 
 def _add_nothing(command: argparse.ArgumentParser) -> None:

@@ -33,7 +33,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 
 async def _encrypt(config: settings.Settings, keys: encryption.KeyRing) -> int:
-    async with service_startup.open_database(config) as database:
+    async with service_startup.open_database(config, takes_orphans=False) as database:
         tables = third_party_tables.LibraryTables(database.engine, keys)
         # With the present keys first: should one be missing, no key is added.
         await installations.store(config.slack, tables)

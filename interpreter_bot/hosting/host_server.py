@@ -28,7 +28,7 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors
-from interpreter_bot.hosting import bot_connections, journaled_executions
+from interpreter_bot.hosting import bot_connections, journaled_executions, operator_requests
 from interpreter_bot.hosts import ports, wire_messages
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class HostServer:
 
     def __init__(
         self,
-        host: ports.Hosts,
+        host: operator_requests.OperatedHost,
         begun: journaled_executions.JournaledExecutions,
         *,
         allowed_uids: Collection[int],
@@ -83,7 +83,7 @@ class HostServer:
     @contextlib.asynccontextmanager
     async def open(
         cls,
-        host: ports.Hosts,
+        host: operator_requests.OperatedHost,
         begun: journaled_executions.JournaledExecutions,
         path: pathlib.Path,
         *,
@@ -154,6 +154,7 @@ class HostServer:
                 web.post("/v1/stop", self._stop),
                 web.post("/v1/acknowledge", self._acknowledge),
                 web.post("/v1/release", self._release),
+                *operator_requests.routes(self._host),
                 web.post("/v1/forget", self._forget),
                 web.post("/v1/stored_bytes", self._stored_bytes),
                 web.get("/v1/files", self._list),

@@ -35,6 +35,9 @@ _LONGEST_WAIT_SECONDS: Final = 1.0
 _HEARTBEAT_SECONDS: Final = 20.0
 # Whatever is no file, of which each takes as long as it is long.
 _ANSWER_SECONDS: Final = 120.0
+# A file takes as long as it is long, and as whoever reads it is slow; variables until they are
+# saved (`snapshots.seconds`).
+_LONG: Final = frozenset({"/v1/file", "/v1/save", "/v1/end"})
 
 
 Revive: TypeAlias = Callable[[], Awaitable[None]]
@@ -192,8 +195,7 @@ class HostConnection:
         assert self._session is not None, "use it inside `async with`"  # noqa: S101
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._is_connected.wait(), self._patience_seconds)
-        # A file takes as long as it is long, and as whoever reads it is slow.
-        answer_seconds = None if path == "/v1/file" else _ANSWER_SECONDS
+        answer_seconds = None if path in _LONG else _ANSWER_SECONDS
         timeout = aiohttp.ClientTimeout(total=None, sock_read=answer_seconds)
         try:
             async with self._session.request(method, path, timeout=timeout, **options) as response:

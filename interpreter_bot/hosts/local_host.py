@@ -1,4 +1,7 @@
-"""The host that is in this process: its kernels end with it."""
+"""The host that is in this process: its kernels end with it.
+
+Above 300 lines: one port, all of it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,14 @@ from typing import Final
 
 from interpreter_bot import errors, network_reach, schedules, session_variables, settings
 from interpreter_bot.hosts import kernel_doors, local_executions, ports
-from interpreter_bot.kernels import branches, leases, live_kernels, pools, snapshot_expiry
+from interpreter_bot.kernels import (
+    branches,
+    leases,
+    live_kernels,
+    pools,
+    snapshot_expiry,
+    snapshot_sizes,
+)
 from interpreter_bot.kernels.files import workspaces
 
 _log = logging.getLogger(__name__)
@@ -268,12 +278,35 @@ class LocalHost:
                     idle_seconds=0.0 if kernel.is_busy else now - kernel.last_used,
                     memory_bytes=launched.provisioner.usage().counted_bytes(),
                     loss_reason="" if kernel.is_alive else kernel.loss_reason,
+                    is_frozen=kernel.is_frozen,
                 )
         return found
 
     async def release(self, key: str) -> None:
         """End a session's kernel, at a person's request."""
         await self.pool.release(key)
+
+    async def save(self, key: str) -> bool:
+        """Save a session's variables now; say whether all is saved."""
+        if (launched := self.pool.live.get(key)) is not None:
+            await self.pool.save_variables(key)
+        saved = await self.pool.saved_variables(key)
+        if launched is None or not launched.kernel.is_alive:
+            return saved is not None
+        state = launched.kernel.id, launched.kernel.runs
+        return saved is not None and (saved.kernel, saved.runs) == state
+
+    async def end(self, key: str, reason: str) -> None:
+        """Save a session's variables if nobody uses them, and end its kernel."""
+        await self.save(key)
+        launched = self.pool.live.get(key)
+        await self.pool.let_go(key, _keep)
+        if launched is not None:
+            await self._lose(key, launched.kernel, reason)
+
+    async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
+        """Return what is saved of sessions."""
+        return await snapshot_sizes.measure(await self.pool.stored_workspaces(), keys)
 
     async def forget(self, key: str) -> None:
         """End a session's kernel and delete its files."""
@@ -298,3 +331,7 @@ class LocalHost:
         named = {key: workspaces.Workspaces.name_of(key) for key in keys}
         by_key = {key: sizes.pop(name) for key, name in named.items() if name in sizes}
         return ports.StoredBytes(by_key, sum(sizes.values()))
+
+
+async def _keep(_: workspaces.Workspace) -> None:
+    """Leave the files of a session whose kernel is gone as they are."""

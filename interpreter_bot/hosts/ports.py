@@ -68,6 +68,7 @@ class KernelStatus:
         memory_bytes: as counted against its limit; None where that is not known.
         loss_reason: a sentence why it is gone, if it ended by itself and nobody has asked for
             another one since; empty as long as it lives.
+        is_frozen: it stands still until it is used again.
     """
 
     kernel_id: str
@@ -75,6 +76,7 @@ class KernelStatus:
     idle_seconds: float
     memory_bytes: int | None
     loss_reason: str = ""
+    is_frozen: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -86,12 +86,7 @@ class RemoteLease:
 
 
 class RemoteHost:
-    """A host in another process; implements `ports.Hosts`. Use `open`.
-
-    Attributes:
-        connection: to the host.
-        outlives_bot: true; what runs there goes on, at least for the time that it lingers.
-    """
+    """A host in another process, by its connection; implements `ports.Hosts`. Use `open`."""
 
     outlives_bot = True
 
@@ -116,7 +111,6 @@ class RemoteHost:
         is_ephemeral: bool = False,
     ) -> AsyncIterator[RemoteHost]:
         """Connect to the host behind a socket; see `host_connection.HostConnection.open`.
-
         Where it is ephemeral, the host forgets its sessions with the connection, however it ends.
 
         Raises:
@@ -169,8 +163,7 @@ class RemoteHost:
 
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return what a session has of variables."""
-        said = await self._post("variables", key=key)
-        return _read(session_variables.HeldVariables, said)
+        return _read(session_variables.HeldVariables, await self._post("variables", key=key))
 
     async def fork(self, key: str, new_key: str) -> None:
         """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
@@ -241,6 +234,19 @@ class RemoteHost:
     async def release(self, key: str) -> None:
         """End a session's kernel, at a person's request."""
         await self._post("release", key=key)
+
+    async def save(self, key: str) -> bool:
+        """Save a session's variables now; say whether all is saved."""
+        return _read(bool, await self._post("save", key=key))
+
+    async def end(self, key: str, reason: str) -> None:
+        """Save a session's variables if nobody uses them, and end its kernel."""
+        await self._post("end", key=key, reason=reason)
+
+    async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
+        """Return what is saved of sessions."""
+        kind = dict[str, session_variables.SnapshotSize]
+        return _read(kind, await self._post("snapshot_sizes", keys=list(keys)))
 
     async def forget(self, key: str) -> None:
         """End a session's kernel and delete its files."""

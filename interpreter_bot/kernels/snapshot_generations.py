@@ -256,9 +256,7 @@ class Generations:
 
     def held(self, workspace: workspaces.Workspace, *, has_kernel: bool) -> Held | None:
         """Measure what is saved of a session; None if nothing counts."""
-        try:
-            used = _pointer(workspace).stat().st_mtime
-        except FileNotFoundError:
+        if (used := used_at(workspace)) is None:
             return None
         with copies_in_and_out.opened(workspace.variables) as root:
             usage = directory_contents.measure(
@@ -285,6 +283,14 @@ class Generations:
 def new_key() -> str:
     """Make a key that signs."""
     return secrets.token_hex(32)
+
+
+def used_at(workspace: workspaces.Workspace) -> float | None:
+    """Return when a session's snapshot was saved or brought back last; None if there is none."""
+    try:
+        return _pointer(workspace).stat().st_mtime
+    except FileNotFoundError:
+        return None
 
 
 def touch(workspace: workspaces.Workspace) -> None:

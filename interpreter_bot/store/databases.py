@@ -165,12 +165,15 @@ class Database:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, url: str, *, files: pathlib.Path) -> AsyncIterator[Database]:
+    async def open(
+        cls, url: str, *, files: pathlib.Path, takes_orphans: bool = True
+    ) -> AsyncIterator[Database]:
         """Open a database: upgrade its schema, and interrupt the turns of dead bots.
 
         Args:
             url: `sqlite:////absolute/file.db` or `postgresql://…`; see `engines.default`.
             files: directory for what is too large for a database, made when needed.
+            takes_orphans: whether turns of dead bots are taken; else a bot does that, and tells.
 
         Raises:
             SettingsError: the URL cannot be used.
@@ -186,7 +189,8 @@ class Database:
             engine = engines.make(address)
             stack.push_async_callback(_close, engine)
             database = cls(engine, instance, blobs.Blobs(files))
-            database.orphans = await database.turns.take_orphans()
+            if takes_orphans:
+                database.orphans = await database.turns.take_orphans()
             if database.orphans:
                 _log.warning("%d turns were left behind by a bot that died", len(database.orphans))
             yield database

@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import pathlib
 import tempfile
+import time
 
 import pytest
 import pytest_asyncio
@@ -373,6 +374,24 @@ async def test_releasing_ends_the_kernel_and_forgetting_the_files_too(hosts, key
     await hosts.forget(key)
     assert await hosts.statuses({key}) == {}
     assert await (await hosts.workspace(key)).list() == ()
+
+
+async def test_a_session_is_saved_ended_for_a_reason_and_measured(hosts, key):
+    assert await hosts.snapshot_sizes({key}) == {}
+    assert not await hosts.save(key)
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        await run(kernel, "kept = b'x' * 100_000")
+        assert await hosts.save(key)
+        assert (await hosts.variables(key)).saved.names == ("kept",)
+        await run(kernel, "later = 2")
+    await hosts.end(key, "An operator ended it.")
+    assert await hosts.statuses({key}) == {}
+    [(found, size)] = (await hosts.snapshot_sizes({key, "nobody"})).items()
+    assert (found, size.bytes > 100_000, abs(size.at - time.time()) < 60) == (key, True, True)
+    async with hosts.lease(key) as lease:
+        again = await lease.kernel()
+        assert (await run(again, "print(len(kept), later)"))[1] == "100000 2\n"
 
 
 async def test_files_come_whole_under_safe_names_and_are_never_replaced(hosts, key):

@@ -1,0 +1,197 @@
+"""What is known of sessions to an operator: of the database, of hosts, and of the disk.
+
+Titles and ids come from people: they are printed harmless, and no session goes by them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+import pathlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Final
+
+from interpreter_bot import errors, session_variables, settings, values
+from interpreter_bot.hosts import host_sockets, ports, remote_host
+from interpreter_bot.kernels import snapshot_sizes
+from interpreter_bot.kernels.files import workspaces
+from interpreter_bot.store import columns, databases, records
+from interpreter_bot.text import quantities, safe_text
+
+_DAY_SECONDS: Final = 86_400.0
+_NAME_CHARACTERS: Final = 12
+_TITLE_CHARACTERS: Final = 40
+_KEY_CHARACTERS: Final = 80
+_NOTHING: Final = "-"
+COLUMNS: Final = (
+    *("name", "title", "session", "person", "state"),
+    *("memory", "age", "unused", "saved"),
+)
+"""Titles of what `Entry.cells` returns."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What is known of one session.
+
+    Attributes:
+        key: as hosts know it.
+        session: None where the database does not know it.
+        person: who began it.
+        host: that keeps its kernel, or would; None where there is none.
+        status: of its kernel, if it has one.
+        saved: on the disk, if there is anything.
+    """
+
+    key: str
+    session: records.Session | None
+    person: str
+    host: remote_host.RemoteHost | None
+    status: ports.KernelStatus | None
+    saved: session_variables.SnapshotSize | None
+
+    @property
+    def name(self) -> str:
+        """By which people call it here: hexadecimal digits."""
+        return workspaces.Workspaces.name_of(self.key)
+
+    @property
+    def short_name(self) -> str:
+        """As much of the name as is mostly enough."""
+        return self.name[:_NAME_CHARACTERS]
+
+    @property
+    def state(self) -> str:
+        """In a word."""
+        if self.status is None:
+            return "saved" if self.saved else "files"
+        if self.status.is_busy:
+            return "running"
+        return "frozen" if self.status.is_frozen else "live"
+
+    @property
+    def idle_seconds(self) -> float | None:
+        """Since it was used last, as far as anybody knows."""
+        if self.status is not None:
+            return self.status.idle_seconds
+        return _since(self.session.used) if self.session is not None else None
+
+    def facts(self) -> dict[str, object]:
+        """Return all of it, for programs."""
+        status, saved, session = self.status, self.saved, self.session
+        return {
+            "name": self.name,
+            "key": self.key,
+            "title": session.title if session else "",
+            "person": self.person,
+            "state": self.state,
+            "memory_bytes": status.memory_bytes if status else None,
+            "age_seconds": _since(session.created) if session else None,
+            "idle_seconds": self.idle_seconds,
+            "saved_bytes": saved.bytes if saved else 0,
+            "saved_at": saved.at if saved else None,
+        }
+
+    def cells(self) -> list[str]:
+        """Return it in words, one for each column."""
+        title = self.session.title if self.session else ""
+        return [
+            self.short_name,
+            quantities.one_line(safe_text.harmless(title), _TITLE_CHARACTERS) or _NOTHING,
+            quantities.one_line(self.key, _KEY_CHARACTERS),
+            quantities.one_line(safe_text.harmless(self.person), _TITLE_CHARACTERS),
+            self.state,
+            _size(self.status.memory_bytes if self.status else None),
+            _ago(_since(self.session.created) if self.session else None),
+            _ago(self.idle_seconds),
+            _size(self.saved.bytes if self.saved else None),
+        ]
+
+
+@contextlib.asynccontextmanager
+async def opened_hosts(config: settings.Settings) -> AsyncIterator[list[remote_host.RemoteHost]]:
+    """Connect to all hosts of the settings, the newest first.
+
+    Raises:
+        HostUnusableError: one of them does not answer, or is of another release.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        hosts = []
+        for path in await asyncio.to_thread(_sockets, config):
+            try:
+                opened = await stack.enter_async_context(remote_host.RemoteHost.open(path))
+            except errors.HostUnusableError:
+                raise
+            except errors.KernelError:
+                continue
+            hosts.append(opened)
+        yield hosts
+
+
+def _sockets(config: settings.Settings) -> list[pathlib.Path]:
+    first = host_sockets.target(host_sockets.newest(config.paths))
+    found = host_sockets.listening(host_sockets.directory(config.paths))
+    return sorted(found, key=lambda path: path != first)
+
+
+async def known(
+    config: settings.Settings,
+    database: databases.Database,
+    hosts: Sequence[remote_host.RemoteHost],
+) -> list[Entry]:
+    """Return all sessions that the database or a host knows, the latest used first."""
+    owned = {values.text(one.key): (one, person) for one, person in await database.sessions.owned()}
+    kernels: dict[str, tuple[remote_host.RemoteHost, ports.KernelStatus]] = {}
+    for host in hosts:
+        for key, status in (await host.statuses()).items():
+            if not status.loss_reason:
+                kernels[key] = host, status
+    keys = owned.keys() | kernels.keys()
+    sizes = await _sizes(config, keys, hosts)
+    entries = []
+    for key in keys:
+        session, person = owned.get(key, (None, ""))
+        found = kernels.get(key)
+        entries.append(
+            Entry(
+                key=key,
+                session=session,
+                person=person,
+                host=found[0] if found else next(iter(hosts), None),
+                status=found[1] if found else None,
+                saved=sizes.get(key),
+            )
+        )
+    return sorted(entries, key=lambda one: (one.idle_seconds or 0.0, one.name))
+
+
+async def _sizes(
+    config: settings.Settings, keys: set[str], hosts: Sequence[remote_host.RemoteHost]
+) -> Mapping[str, session_variables.SnapshotSize]:
+    # Hosts of one data directory have the same; they may read it where we may not.
+    if hosts:
+        return await hosts[0].snapshot_sizes(keys)
+    everyone = await stored_workspaces(config).existing()
+    return await snapshot_sizes.measure(everyone, keys)
+
+
+def stored_workspaces(config: settings.Settings) -> workspaces.Workspaces:
+    """Return the files of sessions on this disk."""
+    return workspaces.Workspaces(config.paths.data / "workspaces", config.limits)
+
+
+def _since(moment: datetime.datetime) -> float:
+    return max((columns.now() - moment).total_seconds(), 0.0)
+
+
+def _ago(seconds: float | None) -> str:
+    if seconds is None:
+        return _NOTHING
+    days = seconds / _DAY_SECONDS
+    return quantities.count(int(days), "day") if days >= 2 else quantities.duration(seconds)
+
+
+def _size(count_bytes: int | None) -> str:
+    return _NOTHING if count_bytes is None else quantities.size(count_bytes)

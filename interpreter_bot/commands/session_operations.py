@@ -1,0 +1,197 @@
+"""`interpreter-bot sessions`: list what is kept of conversations; end, save or forget some.
+
+Hosts of kernels are asked over their sockets. Where none answers, only what lies on the disk is
+known, and nothing but forgetting can be done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+import rich.box
+import rich.console
+import rich.table
+import rich.text
+
+from interpreter_bot import errors, settings
+from interpreter_bot.app import service_startup
+from interpreter_bot.commands import session_entries
+from interpreter_bot.hosts import remote_host
+from interpreter_bot.kernels.files import session_locks, workspaces
+from interpreter_bot.platforms.console import terminal_input
+from interpreter_bot.store import columns, databases
+from interpreter_bot.text import quantities, safe_text
+
+_FAILED: Final = 1
+_ENDED: Final = "An operator ended the Python of this conversation."
+_DELETED: Final = (
+    "An operator deleted the files of this conversation in /mnt/data, its variables and the "
+    "pictures shown in it. What was said is kept."
+)
+_NO_HOST: Final = (
+    "No process that keeps Python kernels answers here, so only what lies on the disk is known; "
+    "kernels inside a bot's own process are out of reach."
+)
+_INSIDE: Final = "A bot is using it whose kernels are in its own process; end that first."
+_UNASKED: Final = "Nobody can be asked here; --yes says that it is meant."
+_QUESTION: Final = "Forget {what}: Python, variables and files in /mnt/data? [y/N] "
+
+
+def run(config: settings.Settings, options: argparse.Namespace) -> int:
+    """List sessions, or end, save or forget some.
+
+    Raises:
+        BotError: nothing was done; the sentence says why.
+    """
+    return asyncio.run(_run(config, options))
+
+
+async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
+    opening = service_startup.open_database(config, takes_orphans=False)
+    async with opening as database, session_entries.opened_hosts(config) as hosts:
+        everyone = await session_entries.known(config, database, hosts)
+        if options.verb is None:
+            held = [one for one in everyone if one.status or one.saved or options.all]
+            _print(held, is_json=options.json)
+            if not (hosts or options.json):
+                sys.stderr.write(f"{_NO_HOST}\n")
+            return 0
+        chosen = _chosen(everyone, options.names)
+        if options.verb == "forget" and not options.yes:
+            await _ask_first(chosen)
+        act = _verbs(config, database)[options.verb]
+        failures = 0
+        for entry in chosen:
+            try:
+                said = await act(entry)
+            except errors.BotError as error:
+                said, failures = str(error), failures + 1
+            sys.stdout.write(f"{entry.short_name}: {said}\n")
+        return _FAILED if failures else 0
+
+
+def _chosen(
+    everyone: Sequence[session_entries.Entry], names: Sequence[str]
+) -> list[session_entries.Entry]:
+    """Return the sessions of those names.
+
+    Raises:
+        BotError: a name is that of none, or of several.
+    """
+    chosen = {}
+    for name in names:
+        found = [one for one in everyone if name and name in (one.key, one.name[: len(name)])]
+        if len(found) != 1:
+            shown = safe_text.harmless(name)
+            several = ", ".join(one.short_name for one in found)
+            raise errors.BotError(
+                f"{shown} begins several names: {several}."
+                if found
+                else f"There is no session of the name {shown}."
+            )
+        chosen[found[0].key] = found[0]
+    return list(chosen.values())
+
+
+async def _ask_first(chosen: Sequence[session_entries.Entry]) -> None:
+    """Ask whether sessions are to be forgotten.
+
+    Raises:
+        BotError: they are not.
+    """
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise errors.BotError(_UNASKED)
+    for one in chosen:
+        sys.stdout.write("  ".join(one.cells()[:5]) + "\n")
+    sys.stdout.write(_QUESTION.format(what=quantities.count(len(chosen), "session")))
+    sys.stdout.flush()
+    if not await terminal_input.StdinAnswers(is_script=False).agrees():
+        raise errors.BotError("Nothing was forgotten.")
+
+
+def _verbs(
+    config: settings.Settings, database: databases.Database
+) -> Mapping[str, Callable[[session_entries.Entry], Awaitable[str]]]:
+    async def save(entry: session_entries.Entry) -> str:
+        host = _host(entry)
+        if entry.status is None:
+            raise errors.KernelError("It has no Python now; what is saved stays.")
+        is_saved = await host.save(entry.key)
+        saved = (await host.variables(entry.key)).saved
+        if not is_saved or saved is None:
+            raise errors.KernelError("It was not saved: it is in use, or nothing can be kept.")
+        lost = f", {saved.lost_count:,} cannot be" if saved.lost_count else ""
+        return f"{quantities.count(saved.kept, 'variable')} saved{lost}."
+
+    async def end(entry: session_entries.Entry) -> str:
+        host = _host(entry)
+        if entry.status is None:
+            return "It has no Python now."
+        await host.end(entry.key, _ENDED)
+        is_saved = (await host.variables(entry.key)).saved is not None
+        return f"Its Python is ended; {'some' if is_saved else 'none'} of its variables are saved."
+
+    async def forget(entry: session_entries.Entry) -> str:
+        session = entry.session
+        if session is not None:
+            # First: a bot that comes in between says why they are gone.
+            row = {"gone": _DELETED, "at": columns.now().isoformat()}
+            await database.sessions.note_files(session.id, row)
+        if entry.host is not None:
+            await entry.host.forget(entry.key)
+        else:
+            await _remove(await session_entries.stored_workspaces(config).of(entry.key))
+        if session is not None:
+            await database.parts.let_go_files(session.id)
+        return "Its Python, variables and files are gone."
+
+    return {"save": save, "end": end, "forget": forget}
+
+
+async def _remove(workspace: workspaces.Workspace) -> None:
+    """Delete what lies on the disk of a session without a host.
+
+    Raises:
+        KernelError: a bot has its kernel.
+    """
+    locks = session_locks.SessionLocks()
+    if await locks.is_elsewhere(workspace):
+        raise errors.KernelError(_INSIDE)
+    try:
+        await locks.take(workspace)
+        await workspace.remove()
+    finally:
+        locks.close()
+
+
+def _host(entry: session_entries.Entry) -> remote_host.RemoteHost:
+    """Return what keeps a session's kernel.
+
+    Raises:
+        KernelError: nothing that answers.
+    """
+    if entry.host is None:
+        raise errors.KernelError(_NO_HOST)
+    return entry.host
+
+
+def _print(entries: Sequence[session_entries.Entry], *, is_json: bool) -> None:
+    if is_json:
+        sys.stdout.write(json.dumps({"sessions": [one.facts() for one in entries]}) + "\n")
+        return
+    table = rich.table.Table(*session_entries.COLUMNS, box=rich.box.SIMPLE_HEAD)
+    for one in entries:
+        # As texts: words in brackets would be rich's markup.
+        table.add_row(*map(rich.text.Text, one.cells()))
+    rich.console.Console(soft_wrap=True).print(table)
+    memory = sum(one.status.memory_bytes or 0 for one in entries if one.status)
+    saved = sum(one.saved.bytes for one in entries if one.saved)
+    sys.stdout.write(
+        f"{quantities.count(len(entries), 'session')}, {quantities.size(memory)} of memory, "
+        f"{quantities.size(saved)} saved.\n"
+    )

@@ -1,0 +1,59 @@
+"""What an operator asks of a host over its socket, and no session does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from aiohttp import web
+
+from interpreter_bot import session_variables
+from interpreter_bot.hosts import ports, wire_messages
+
+
+class OperatedHost(ports.Hosts, Protocol):
+    """A host that an operator may look into, and take kernels from."""
+
+    async def save(self, key: str) -> bool:
+        """Save a session's variables now, if nobody uses them; say whether all is saved."""
+
+    async def end(self, key: str, reason: str) -> None:
+        """Save a session's variables if nobody uses them, and end its kernel.
+
+        Args:
+            key: of the session.
+            reason: a sentence for people; they are told it as of a kernel that is lost.
+        """
+
+    async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
+        """Return what is saved of sessions."""
+
+
+def routes(host: OperatedHost) -> list[web.RouteDef]:
+    """Return the requests; what is wrong with one is told as of all others.
+
+    Args:
+        host: that they are about.
+    """
+
+    async def save(request: web.Request) -> web.Response:
+        return _json(await host.save(str((await request.json())["key"])))
+
+    async def end(request: web.Request) -> web.Response:
+        said = await request.json()
+        await host.end(str(said["key"]), str(said["reason"]))
+        return _json({})
+
+    async def snapshot_sizes(request: web.Request) -> web.Response:
+        keys = list(map(str, (await request.json())["keys"]))
+        return _json(await host.snapshot_sizes(keys))
+
+    return [
+        web.post("/v1/save", save),
+        web.post("/v1/end", end),
+        web.post("/v1/snapshot_sizes", snapshot_sizes),
+    ]
+
+
+def _json(value: object) -> web.Response:
+    return web.Response(body=wire_messages.document(value), content_type="application/json")
