@@ -6,11 +6,12 @@ import argparse
 import functools
 import itertools
 import os
+import pathlib
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
-from interpreter_bot import settings, values
+from interpreter_bot import session_variables, settings, values
 from interpreter_bot.app import service_startup
 from interpreter_bot.commands import interrupt_signals
 from interpreter_bot.platforms.console import (
@@ -20,10 +21,12 @@ from interpreter_bot.platforms.console import (
     terminal_replies,
     threaded_stdout,
 )
+from interpreter_bot.platforms.rendering import usage_and_limits
 from interpreter_bot.sessions import ports, requests
 
 _NAME = "you"
 _CODE = "/py"
+_VARIABLES = "/variables"
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -41,12 +44,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         prompts = [question if one == "-" else one for one in prompts or ["-"]]
     elif prompts:
         piped = terminal_input.opened()
-    attachments = [
-        requests.Attachment(path.name, functools.partial(interrupt_signals.chunks, path))
-        for path in options.file
-    ]
-    if piped is not None:
-        attachments.append(requests.Attachment(piped.name, piped.chunks))
+    attachments = _attachments(options.file, piped)
     keeper = saved_files.SavedFiles(options.keep) if options.keep is not None else None
     answers = terminal_input.StdinAnswers(is_script=is_question or piped is not None)
     writer = threaded_stdout.StdoutWriter()
@@ -76,6 +74,10 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 service.queries.check_model(options.model)
             key = values.SessionKey("console", thread=uuid.uuid4().hex)
             async for prompt in asked():
+                if not prompts and prompt.strip() == _VARIABLES:
+                    out.write(_listed(await service.queries.variables(key)))
+                    out.flush()
+                    continue
                 interrupter.stop_by(functools.partial(service.stop, key))
                 request = _request(key, prompt, options, tuple(attachments))
                 end = await service.handle(request, new_reply())
@@ -86,6 +88,22 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         return 0 if is_answered or not prompts else interrupt_signals.FAILED
 
     return interrupt_signals.run(work, writer, keeper)
+
+
+def _attachments(
+    files: Sequence[pathlib.Path], piped: terminal_input.Piped | None
+) -> list[requests.Attachment]:
+    attachments = [
+        requests.Attachment(path.name, functools.partial(interrupt_signals.chunks, path))
+        for path in files
+    ]
+    if piped is not None:
+        attachments.append(requests.Attachment(piped.name, piped.chunks))
+    return attachments
+
+
+def _listed(held: session_variables.HeldVariables) -> str:
+    return "".join(f"{fact.label}: {fact.value}\n" for fact in usage_and_limits.variables(held))
 
 
 def _request(

@@ -238,6 +238,8 @@ async def test_without_a_prompt_a_terminal_is_a_chat(ask):
         (b"It is set.", b""),
         (PROMPT, b"/py print(x + 2)\r"),
         (b"42\r\n", b""),
+        (PROMPT, b"/variables\r"),
+        (b"In Python now: x\r\nSaved: nothing\r\n", b""),
         (PROMPT, b"\x03"),
         (PROMPT, b"fail\r"),
         (b"refused our API key", b""),
