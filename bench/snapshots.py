@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Final
 
-from bench import bots, efforts, figures
+from bench import bots, efforts, figures, odd_objects
 from interpreter_bot import values
 from interpreter_bot.kernels import branches, live_kernels, pools
 
@@ -77,6 +77,8 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
     size = f"{32 * 10 * rows / bots.MEGABYTE:.0f} MB"
     models = f"{rows:,} rows and 6 models"
     return [
+        await _odd(),
+        *await _encrypted(effort, size, saved, back),
         figures.Measure(f"{size}: saved", "ms", saved),
         figures.Measure(f"{size}: checkpoint with nothing new", "CPU ms", nothing, bar=300.0),
         figures.Measure(f"{size}: who comes then waits to have it noted", "ms", noted, bar=20.0),
@@ -95,6 +97,49 @@ async def run(effort: efforts.Effort) -> list[figures.Measure]:
             alternative=figures.Alternative("cloudpickle", theirs_back),
         ),
     ]
+
+
+async def _encrypted(
+    effort: efforts.Effort, size: str, saved: list[float], back: list[float]
+) -> list[figures.Measure]:
+    """Measure the large frame once more, with what is saved of it encrypted."""
+    own_saved, own_back = [], []
+    async with bots.pool(spares=2, is_encrypted=True) as pool:
+        for turn in range(effort.snapshots):
+            key = f"frame {turn}"
+            await bots.execute(await pool.take(key), _FRAME.format(rows=10 * effort.rows))
+            own_saved.append(await _save(pool, key))
+            own_back.append(await _bring_back(pool, key, "frame.iat[0, 0] > threshold"))
+            await pool.forget(key)
+    clear = "in the clear"
+    return [
+        figures.Measure(
+            f"{size}, encrypted: saved",
+            "ms",
+            own_saved,
+            alternative=figures.Alternative(clear, saved),
+        ),
+        figures.Measure(
+            f"{size}, encrypted: back",
+            "ms",
+            own_back,
+            alternative=figures.Alternative(clear, back),
+        ),
+    ]
+
+
+async def _odd() -> figures.Measure:
+    """Count the odd objects that do not come back in a real kernel, each with its reason."""
+    async with bots.pool(spares=2) as pool:
+        await bots.execute(await pool.take("odd"), odd_objects.CODE)
+        await _save(pool, "odd")
+        await _bring_back(pool, "odd", "Plain")
+        saved = pool.live["odd"].kernel.restored
+    assert saved is not None, "nothing came back"
+    lost = {name: why for name, why in saved.lost if name in odd_objects.NAMES}
+    every = len(odd_objects.NAMES)
+    name = f"{every} odd objects: lost, each with its reason"
+    return figures.Measure(name, "objects", [len(lost)], bar=every - 86, notes={"lost": lost})
 
 
 async def _save(pool: pools.Pool, key: str) -> float:

@@ -197,13 +197,14 @@ class Settings(pydantic_settings.BaseSettings):
             host_sockets=self.paths.host_sockets and self.paths.host_sockets.absolute(),
             private=self.private_paths,
         )
+        key_file = self.snapshots.key_file and self.snapshots.key_file.absolute()
         # What was taken of the machine, or turned off by a flag, is not handed on as a setting.
         sandbox = self.sandbox.model_copy(update={"enabled": True})
         groups: dict[str, pydantic.BaseModel] = {
             "limits": self.limits,
             "kernels": self.kernels.model_copy(update={"doors": self.has_doors}),
             "sandbox": sandbox,
-            "snapshots": self.snapshots,
+            "snapshots": self.snapshots.model_copy(update={"key_file": key_file}),
             "package_index": self.package_index,
             "host": self.host,
             "paths": paths,
@@ -232,7 +233,7 @@ class Settings(pydantic_settings.BaseSettings):
         files = (pathlib.Path(".env"), pathlib.Path(str(self.model_config["toml_file"])))
         named = [self.paths.data, self.paths.runtime, *(path for path in files if path.exists())]
         secret = [self.web.token_file, self.encryption.key_file, self.package_index.netrc_file]
-        named += filter(None, [*secret, *self.paths.private])
+        named += filter(None, [*secret, self.snapshots.key_file, *self.paths.private])
         if self.store.url.startswith("sqlite"):
             named.append(pathlib.Path(self.store.url.partition(":///")[2]))
         return tuple(path.absolute() for path in named)

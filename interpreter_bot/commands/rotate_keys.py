@@ -12,6 +12,7 @@ import sys
 
 from interpreter_bot import encryption, settings
 from interpreter_bot.app import service_startup
+from interpreter_bot.kernels import snapshot_keys
 from interpreter_bot.platforms.slack import installations
 from interpreter_bot.store import third_party_tables
 from interpreter_bot.text import quantities
@@ -29,6 +30,11 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         f"{quantities.count(count, 'installation')} of Slack encrypted anew. Once the bot was "
         f"started again, only backups need the older keys of {keys.where}.\n"
     )
+    if snapshot_keys.rotate(config):
+        sys.stdout.write(
+            "What encrypts saved variables was encrypted anew. Only backups need the older keys "
+            f"of {config.snapshots.key_file}.\n"
+        )
     return 0
 
 

@@ -214,12 +214,22 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         shown = [name for name in names if len(name) <= _NAME_CHARACTERS]
         return {"names": shown[:_SHOWN_NAMES], "count": len(names)}
 
-    def save_variables(self, number: int, seconds: float, most_bytes: int) -> None:
-        """Begin to save all variables as a new generation; the bot calls it by this name."""
+    def save_variables(self, number: int, seconds: float, most_bytes: int, key: str) -> None:
+        """Begin to save all variables as a new generation; the bot calls it by this name.
+
+        Args:
+            number: of the generation.
+            seconds: after which no further variable is begun.
+            most_bytes: that it may have.
+            key: encrypts it, in hexadecimal digits; empty for none.
+        """
         names = snapshots.names_of(self.user_ns, self.user_ns_hidden)
         where = rootfs.VARIABLES
         self._saving = snapshots.begin(
-            self.user_ns, names, where, number, seconds=seconds, most_bytes=most_bytes
+            *(self.user_ns, names, where, number),
+            seconds=seconds,
+            most_bytes=most_bytes,
+            key=bytes.fromhex(key),
         )
 
     def end_saving(self) -> None:
@@ -231,9 +241,9 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
             self._ended.append(child)
         self._ended[:] = [child for child in self._ended if not snapshots.is_gone(child)]
 
-    def restore_variables(self, number: int) -> None:
+    def restore_variables(self, number: int, key: str) -> None:
         """Bring a generation back, and write beside it what failed; the bot calls it so."""
-        snapshots.restore(self.user_ns, rootfs.VARIABLES, number)
+        snapshots.restore(self.user_ns, rootfs.VARIABLES, number, bytes.fromhex(key))
 
     def show_scaled(self, names: list[str], contents: list[str], **bounds: int) -> None:
         """Display pictures scaled down for a model; the bot calls it by this name."""

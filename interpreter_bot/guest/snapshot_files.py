@@ -9,7 +9,10 @@ file of variables is a sequence of records::
     for each buffer: bytes, offset in this file or 0, digest of the blob or zeros
 
 Buffers in the file are aligned. Reading maps everything privately: arrays are there at once, pages
-come when they are touched, and writing to them copies the page.
+come when they are touched, and writing to them copies the page. With a key, all of these files are
+encrypted (`snapshot_encryption`), and what is read is in memory at once.
+
+Above 300 lines: what writes a format and what reads it.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ import os
 import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+from . import snapshot_encryption
 
 VARIABLE, SOURCE, MODULE = b"VAR.", b"SRC.", b"MOD."
 APART_BYTES = 64 * 1024
@@ -51,6 +56,7 @@ class Record(NamedTuple):
         payload: a pickle; a source or a module's name in UTF-8.
         buffers: out of band, writable unless the file was opened to check it.
         objects: how many objects the pickler had numbered after it.
+        is_damaged: a buffer cannot be read; there are fewer then.
     """
 
     kind: bytes
@@ -58,6 +64,7 @@ class Record(NamedTuple):
     payload: memoryview
     buffers: list[memoryview]
     objects: int
+    is_damaged: bool
 
 
 def names(directory: str, number: int) -> tuple[str, str]:
@@ -74,14 +81,16 @@ class Writer:
         written_bytes: what it wrote, new blobs among it.
     """
 
-    def __init__(self, directory: str, number: int, most_bytes: int) -> None:
+    def __init__(self, directory: str, number: int, most_bytes: int, key: bytes = b"") -> None:
         """Create the file.
 
         Args:
             directory: of the session's snapshots.
             number: of the generation.
             most_bytes: of the file and the blobs it refers to.
+            key: encrypts them, if there is one.
         """
+        self._key = key
         self._blobs_directory = os.path.join(directory, "blobs")
         os.makedirs(self._blobs_directory, mode=0o700, exist_ok=True)
         path, _ = names(directory, number)
@@ -93,6 +102,10 @@ class Writer:
         self._used_bytes = 0
         self.written_bytes = 0
         self.blobs: dict[str, int] = {}
+        self._cipher: snapshot_encryption.FileCipher | None = None
+        if key:
+            self._cipher = snapshot_encryption.FileCipher(key, f"{number}/variables")
+            _write_all(self._file, [memoryview(self._cipher.head)])
         self._write([_MAGIC])
 
     def record(
@@ -107,7 +120,7 @@ class Writer:
         size = len(payload) + sum(buffer.nbytes for buffer in buffers)
         if self._used_bytes + size > self._most_bytes:
             raise TooLargeError
-        begin = self._position
+        begin, begin_stored = self._position, os.lseek(self._file, 0, os.SEEK_CUR)
         encoded = name.encode("utf-8", "surrogatepass")
         at = begin + _HEADER.size + len(encoded) + len(payload) + _BUFFER.size * len(buffers)
         table, inline = [], []
@@ -123,23 +136,27 @@ class Writer:
             header = _HEADER.pack(kind, len(encoded), len(payload), len(buffers), objects)
             self._write([header, encoded, payload, *table, *inline])
         except OSError:
-            os.ftruncate(self._file, begin)
-            self._position = os.lseek(self._file, begin, os.SEEK_SET)
+            os.ftruncate(self._file, begin_stored)
+            os.lseek(self._file, begin_stored, os.SEEK_SET)
+            self._position = begin
             raise
         self._used_bytes += size
 
     def _write_blob(self, buffer: memoryview) -> bytes:
-        digest = hashlib.sha256(buffer)
-        name = digest.hexdigest()
+        digest, stored = hashlib.sha256(buffer).digest(), buffer.nbytes
+        if self._key:
+            digest = snapshot_encryption.blob_name(self._key, digest)
+            stored = snapshot_encryption.stored_bytes(stored)
+        name = digest.hex()
         self.blobs[name] = buffer.nbytes
         path = os.path.join(self._blobs_directory, name)
         with contextlib.suppress(FileNotFoundError):
-            if os.stat(path).st_size == buffer.nbytes:
-                return digest.digest()
+            if os.stat(path).st_size == stored:
+                return digest
         partial = f"{path}.{os.getpid()}"
         try:
             with open(partial, "wb", buffering=0) as file:
-                _write_all(file.fileno(), [buffer])
+                self._write_buffer(file.fileno(), name, buffer)
                 os.fsync(file.fileno())
             os.rename(partial, path)
         except OSError:
@@ -147,10 +164,25 @@ class Writer:
                 os.unlink(partial)
             raise
         self.written_bytes += buffer.nbytes
-        return digest.digest()
+        return digest
+
+    def _write_buffer(self, file: int, name: str, buffer: memoryview) -> None:
+        if not self._key:
+            _write_all(file, [buffer])
+            return
+        cipher = snapshot_encryption.FileCipher(self._key, name)
+        _write_all(file, [memoryview(cipher.head)])
+        for piece in cipher.pieces([buffer], 0):
+            _write_all(file, [memoryview(piece)])
 
     def _write(self, parts: list[Any]) -> None:
-        size = _write_all(self._file, [memoryview(part).cast("B") for part in parts if len(part)])
+        views = [memoryview(part).cast("B") for part in parts if len(part)]
+        size = sum(view.nbytes for view in views)
+        if self._cipher is None:
+            _write_all(self._file, views)
+        else:
+            for piece in self._cipher.pieces(views, self._position):
+                _write_all(self._file, [memoryview(piece)])
         self._position += size
         self.written_bytes += size
 
@@ -161,14 +193,35 @@ class Writer:
         _fsync_directory(self._blobs_directory)
 
 
-def write_whole(path: str, content: bytes) -> None:
-    """Write a file that is there as a whole, or not at all; after a power cut as well."""
+def write_document(directory: str, name: str, content: bytes, key: bytes) -> None:
+    """Write a file that is there as a whole, or not at all; after a power cut as well.
+
+    Args:
+        directory: of the session's snapshots.
+        name: of the file below it.
+        content: what it is to hold.
+        key: encrypts it, if there is one.
+    """
+    path = os.path.join(directory, name)
+    content = snapshot_encryption.seal(key, name, content) if key else content
     with open(f"{path}.new", "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     os.rename(f"{path}.new", path)
     _fsync_directory(os.path.dirname(path))
+
+
+def read_document(directory: str, name: str, key: bytes) -> bytes:
+    """Read what `write_document` wrote.
+
+    Raises:
+        OSError: there is no such file.
+        DamagedError: it was not written with this key.
+    """
+    with open(os.path.join(directory, name), "rb") as file:
+        content = file.read()
+    return snapshot_encryption.unseal(key, name, content) if key else content
 
 
 def _fsync_directory(path: str) -> None:
@@ -179,32 +232,39 @@ def _fsync_directory(path: str) -> None:
         os.close(directory)
 
 
-def _write_all(file: int, parts: list[memoryview]) -> int:
-    total = 0
+def _write_all(file: int, parts: list[memoryview]) -> None:
     while parts:
         written = os.writev(file, parts[:_MOST_PARTS])
-        total += written
         while parts and written >= parts[0].nbytes:
             written -= parts.pop(0).nbytes
         if written:
             parts[0] = parts[0][written:]
-    return total
 
 
-def read(directory: str, number: int, *, is_check: bool = False) -> Iterator[Record]:
+def read(
+    directory: str, number: int, *, key: bytes = b"", is_check: bool = False
+) -> Iterator[Record]:
     """Yield the records of a generation, up to the first one that was not written whole.
 
     Args:
         directory: of the session's snapshots.
         number: of the generation.
-        is_check: buffers are read-only, which counts against no limit of memory.
+        key: that it was written with.
+        is_check: buffers are read-only, which counts against no limit of memory. Large ones that
+            were encrypted are zeros: for them there might be no room beside the variables, and
+            what makes objects of buffers looks at their size.
 
     Raises:
         OSError: there is no such file.
         ValueError: the file is none of ours.
+        DamagedError: it was not written with this key.
     """
     path, _ = names(directory, number)
-    view = _map(path, is_check=is_check)
+    if key:
+        name = f"{number}/variables"
+        view = snapshot_encryption.read(path, key, name, is_check=is_check)
+    else:
+        view = _map(path, is_check=is_check)
     if view[: len(_MAGIC)] != _MAGIC:
         raise ValueError("this is no file of variables")
     blobs: dict[str, memoryview] = {}
@@ -216,22 +276,46 @@ def read(directory: str, number: int, *, is_check: bool = False) -> Iterator[Rec
         end = table + count * _BUFFER.size
         if end > len(view):
             return
-        buffers = []
+        buffers: list[memoryview] = []
+        is_damaged = False
         for index in range(count):
             size, offset, digest = _BUFFER.unpack_from(view, table + index * _BUFFER.size)
             if not offset:
-                blob = os.path.join(directory, "blobs", digest.hex())
-                if blob not in blobs:
-                    blobs[blob] = _map(blob, is_check=is_check)
-                buffers.append(blobs[blob])
+                blob = digest.hex()
+                try:
+                    if blob not in blobs:
+                        blobs[blob] = _read_blob(directory, blob, size, key, is_check=is_check)
+                    buffers.append(blobs[blob])
+                except (OSError, snapshot_encryption.DamagedError):
+                    is_damaged = True
                 continue
             end = offset + size
             if end > len(view):
                 return
             buffers.append(view[offset:end])
         name = str(view[at : at + name_bytes], "utf-8", "surrogatepass")
-        yield Record(kind, name, view[at + name_bytes : table], buffers, objects)
+        payload = view[at + name_bytes : table]
+        yield Record(kind, name, payload, buffers, objects, is_damaged)
         position = end
+
+
+def _read_blob(directory: str, name: str, size: int, key: bytes, *, is_check: bool) -> memoryview:
+    """Read a large buffer.
+
+    Raises:
+        OSError: it is missing.
+        DamagedError: it is not as long as it was, or was not written with this key.
+    """
+    path = os.path.join(directory, "blobs", name)
+    if key and is_check:
+        return snapshot_encryption.blank(size)
+    if key:
+        view = snapshot_encryption.read(path, key, name, is_check=is_check)
+    else:
+        view = _map(path, is_check=is_check)
+    if len(view) != size:
+        raise snapshot_encryption.DamagedError
+    return view
 
 
 def _map(path: str, *, is_check: bool) -> memoryview:

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Container, Iterator
 from typing import Any
 
-from . import process_state, snapshot_files, variable_pickler
+from . import process_state, snapshot_encryption, snapshot_files, variable_pickler
 
 STATE = "process state"
 # What makes code of bytes, which mean something else to another minor Python.
@@ -63,6 +63,7 @@ class SnapshotReader:
         number: int,
         namespace: dict[str, Any],
         *,
+        key: bytes = b"",
         skipped: Container[str] = (),
         is_check: bool = False,
         is_other_python: bool = False,
@@ -73,6 +74,7 @@ class SnapshotReader:
             directory: of the session's snapshots.
             number: of the generation.
             namespace: takes the variables.
+            key: that it was written with.
             skipped: variables that must not be read.
             is_check: as in `snapshot_files.read`.
             is_other_python: another minor version than the one that saved them.
@@ -80,7 +82,7 @@ class SnapshotReader:
         self._skipped = skipped
         self.failed: dict[str, str] = {}
         self._namespace = namespace
-        self._records = snapshot_files.read(directory, number, is_check=is_check)
+        self._records = snapshot_files.read(directory, number, key=key, is_check=is_check)
         self._source = _Source()
         self._buffers: list[memoryview] = []
         self._kind = _OtherPythonsUnpickler if is_other_python else pickle.Unpickler
@@ -107,7 +109,9 @@ class SnapshotReader:
                 self._run_source(record)
             elif record.kind == snapshot_files.VARIABLE:
                 yield record.name
-                if record.name in self._skipped:
+                if record.is_damaged:
+                    self.failed[record.name] = str(snapshot_encryption.DamagedError())
+                if record.is_damaged or record.name in self._skipped:
                     self._refill(record, objects)
                 else:
                     self._read(record, objects)

@@ -44,6 +44,7 @@ _LISTED = (200, 50, 10, 0)
 _LISTED_CHARACTERS = 40
 
 _DIED = "saving it ended Python"
+_MISSING = "its file was cut off, changed or damaged"
 _UNREADABLE = "reading it back ended Python"
 
 Namespace = dict[str, Any]
@@ -76,6 +77,7 @@ def begin(
     *,
     seconds: float,
     most_bytes: int,
+    key: bytes = b"",
 ) -> int:
     """Begin to save variables as they are now.
 
@@ -88,6 +90,7 @@ def begin(
         number: of the generation; it must be new.
         seconds: after which no further variable is begun.
         most_bytes: that all pickles and buffers may have.
+        key: encrypts all of it, if there is one.
 
     Returns:
         The process that does it, for `end`; it leads a group of processes.
@@ -97,7 +100,7 @@ def begin(
         try:
             os.setpgid(0, 0)
             _leave_kernel(_LONGEST * seconds)
-            _save_and_check(namespace, names, directory, number, seconds, most_bytes)
+            _save_and_check(namespace, names, directory, number, seconds, most_bytes, key)
         finally:
             try:
                 os.close(os.open(f"{os.path.join(directory, str(number))}.ended", os.O_CREAT))
@@ -145,13 +148,14 @@ def _save_and_check(
     number: int,
     seconds: float,
     most_bytes: int,
+    key: bytes,
 ) -> None:
     deadline = time.monotonic() + seconds
     lost: dict[str, str] = {}
     for _ in range(_MOST_ATTEMPTS):
 
         def write(tell: snapshot_writers.Tell) -> None:
-            files = snapshot_files.Writer(directory, number, most_bytes)
+            files = snapshot_files.Writer(directory, number, most_bytes, key)
             writer = snapshot_writers.SnapshotWriter(namespace, names, files, tell)
             writer.write(lost, deadline)
 
@@ -161,14 +165,14 @@ def _save_and_check(
             lost[died_at] = snapshot_writers.TOO_LATE if is_late else _DIED
             if not is_late:
                 continue
-        checked = _ask_child(lambda tell: _check(directory, number, tell), seconds)
+        checked = _ask_child(lambda tell: _check(directory, number, key, tell), seconds)
         failed: dict[str, str] = {}
         for message in checked:
             failed |= message.get("failed", {})
         if died_at := _died_at(checked):
             failed = {died_at: _UNREADABLE}
         if is_late or not failed:
-            _write_manifest(directory, number, messages, lost, failed)
+            _write_manifest(directory, number, messages, lost, failed, key)
             return
         name, why = next(iter(failed.items()))
         lost[name] = why
@@ -222,27 +226,35 @@ def _died_at(messages: _Messages) -> str:
     return next((one["at"] for one in reversed(messages) if "at" in one), snapshot_readers.STATE)
 
 
-def _check(directory: str, number: int, tell: snapshot_writers.Tell) -> None:
+def _check(directory: str, number: int, key: bytes, tell: snapshot_writers.Tell) -> None:
     """Read a generation into a namespace of its own, as another kernel will."""
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
-    reader = snapshot_readers.SnapshotReader(directory, number, module.__dict__, is_check=True)
+    reader = snapshot_readers.SnapshotReader(
+        directory, number, module.__dict__, key=key, is_check=True
+    )
     for name in reader.variables():
         tell({"at": name})
     tell({"failed": reader.failed})
 
 
 def _write_manifest(
-    directory: str, number: int, messages: _Messages, lost: dict[str, str], failed: dict[str, str]
+    directory: str,
+    number: int,
+    messages: _Messages,
+    lost: dict[str, str],
+    failed: dict[str, str],
+    key: bytes,
 ) -> None:
     kept = [one for one in messages if "kept" in one and one["kept"] not in failed]
     details = {
         "python": platform.python_version_tuple()[:2],
         "skipped": list(failed),
+        "kept": [one["kept"] for one in kept],
         "cells": {one["cell"]: one["text"] for one in messages if "cell" in one},
     }
-    own = os.path.join(directory, str(number))
-    snapshot_files.write_whole(os.path.join(own, "details.json"), json.dumps(details).encode())
+    content = json.dumps(details).encode()
+    snapshot_files.write_document(directory, f"{number}/details.json", content, key)
     gone = {one["lost"]: one["why"] for one in messages if "lost" in one} | lost | failed
     partly = {one["kept"]: ", ".join(one["partly"]) for one in kept if one["partly"]}
     for most in _LISTED:
@@ -259,7 +271,7 @@ def _write_manifest(
         content = json.dumps(manifest, ensure_ascii=False).encode("utf-8", "backslashreplace")
         if len(content) <= _MANIFEST_BYTES:
             break
-    snapshot_files.write_whole(os.path.join(own, snapshot_files.MANIFEST), content)
+    snapshot_files.write_document(directory, f"{number}/{snapshot_files.MANIFEST}", content, key)
 
 
 def _listed(names: Iterable[str], most: int) -> list[str]:
@@ -271,13 +283,14 @@ def _shortened(told: dict[str, str], most: int) -> Iterator[tuple[str, str]]:
         yield name[:_LISTED_CHARACTERS], words[: variable_pickler.REASON_CHARACTERS]
 
 
-def restore(namespace: Namespace, directory: str, number: int) -> dict[str, str]:
+def restore(namespace: Namespace, directory: str, number: int, key: bytes = b"") -> dict[str, str]:
     """Bring variables back, in a kernel that has run nothing yet; what failed is written as well.
 
     Args:
         namespace: the session's.
         directory: of its snapshots.
         number: of the generation.
+        key: that it was written with.
 
     Returns:
         What did not come back although it had been kept, and why.
@@ -285,23 +298,26 @@ def restore(namespace: Namespace, directory: str, number: int) -> dict[str, str]
     Raises:
         OSError: there is no such generation.
         ValueError: its files are none of ours.
+        DamagedError: they were not written with this key.
     """
-    own = os.path.join(directory, str(number))
-    with open(os.path.join(own, "details.json")) as file:
-        details = json.load(file)
+    details = json.loads(snapshot_files.read_document(directory, f"{number}/details.json", key))
     reader = snapshot_readers.SnapshotReader(
         directory,
         number,
         namespace,
+        key=key,
         skipped=details["skipped"],
         is_other_python=tuple(details["python"]) != platform.python_version_tuple()[:2],
     )
-    for _ in reader.variables():
-        pass
+    missing = dict.fromkeys(details.get("kept", ()), _MISSING)
+    for name in reader.variables():
+        missing.pop(name, None)
+    reader.failed.update(missing)
     for file_name, text in details["cells"].items():
         lines = text.splitlines(keepends=True)
         linecache.cache[file_name] = (len(text), None, lines, file_name)
     failed = dict(_shortened(reader.failed, _LISTED[0]))
     content = json.dumps(failed, ensure_ascii=False).encode("utf-8", "backslashreplace")
-    snapshot_files.write_whole(os.path.join(own, "failed.json"), content[:_MANIFEST_BYTES])
+    failures = content[:_MANIFEST_BYTES]
+    snapshot_files.write_document(directory, f"{number}/failed.json", failures, key)
     return reader.failed

@@ -17,14 +17,13 @@ import json
 import logging
 import os
 import pathlib
-import secrets
 import shutil
 import time
 from collections.abc import Collection, Container, Iterable
 from typing import Any, Final
 
 from interpreter_bot import private_files, session_variables, settings
-from interpreter_bot.kernels import checkpoints, snapshot_manifests
+from interpreter_bot.kernels import checkpoints, snapshot_keys, snapshot_manifests
 from interpreter_bot.kernels.files import (
     copies_in_and_out,
     directory_contents,
@@ -52,6 +51,7 @@ class Snapshot:
         number: of the generation.
         summary: what is in it, and since when.
         deaths: how often Python died of reading it.
+        data_key: decrypts it; empty if it is not encrypted.
         blobs: names of the large buffers that it needs.
     """
 
@@ -59,6 +59,7 @@ class Snapshot:
     number: int
     summary: session_variables.SavedVariables
     deaths: int
+    data_key: str = dataclasses.field(repr=False)
     blobs: Collection[str]
 
 
@@ -84,10 +85,10 @@ class Generations:
 
     Args:
         config: their limits.
-        key: signs which of them count.
+        key: signs which of them count, and may encrypt them.
     """
 
-    def __init__(self, config: settings.Snapshots, key: bytes) -> None:
+    def __init__(self, config: settings.Snapshots, key: snapshot_keys.SnapshotKey) -> None:
         self._config = config
         self._key = key
 
@@ -104,14 +105,23 @@ class Generations:
         told = self._told(workspace, pointer)
         if told is None:
             return None
-        manifest = snapshot_manifests.manifest(workspace, told["number"])
+        data_key = self._key.data_key(told.get("seal", ""))
+        manifest = snapshot_manifests.manifest(workspace, told["number"], data_key)
         if manifest is None or _digest(manifest) != told["digest"]:
             return None
         at = told["number"] / 1e9
         summary = snapshot_manifests.summary(
             manifest, kernel=told["kernel"], runs=told["runs"], at=at
         )
-        return Snapshot(workspace, told["number"], summary, told["deaths"], manifest.blobs.keys())
+        return Snapshot(
+            *(workspace, told["number"], summary, told["deaths"], data_key), manifest.blobs.keys()
+        )
+
+    def seal(self, workspace: workspaces.Workspace) -> tuple[str, str]:
+        """Return what to note of a session's next generation, and what encrypts it; or nothing."""
+        told = self._told(workspace) if self._key.encrypts else None
+        seal = (told or {}).get("seal") or self._key.new_seal()
+        return seal, self._key.data_key(seal)
 
     def _told(
         self, workspace: workspaces.Workspace, pointer: str | None = None
@@ -121,15 +131,12 @@ class Generations:
         content, _, signature = text.rpartition("\n")
         if not content:
             return None
-        if not hmac.compare_digest(self._sign(workspace, content).encode(), signature.encode()):
+        signed = self._key.sign(workspace.name, content)
+        if not hmac.compare_digest(signed.encode(), signature.encode()):
             _log.error("the snapshot of session %s is not its own", workspace.name)
             return None
         told: dict[str, Any] = json.loads(content)
         return told
-
-    def _sign(self, workspace: workspaces.Workspace, content: str) -> str:
-        text = f"{workspace.name} {content}"
-        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
     def adopt(
         self, workspace: workspaces.Workspace, told: dict[str, Any], counted: set[int]
@@ -142,7 +149,8 @@ class Generations:
             counted: the generations that its kernel began with or wrote, 0 for none. Another one
                 is of another kernel, and stays. What counts now is added.
         """
-        manifest = snapshot_manifests.manifest(workspace, told["number"])
+        data_key = self._key.data_key(told.get("seal", ""))
+        manifest = snapshot_manifests.manifest(workspace, told["number"], data_key)
         if manifest is None:
             _log.warning("nothing was saved of session %s: no valid manifest", workspace.name)
             return False
@@ -164,7 +172,8 @@ class Generations:
 
     def _point(self, workspace: workspaces.Workspace, told: dict[str, Any]) -> None:
         content = json.dumps(told)
-        private_files.replace(_pointer(workspace), f"{content}\n{self._sign(workspace, content)}")
+        signature = self._key.sign(workspace.name, content)
+        private_files.replace(_pointer(workspace), f"{content}\n{signature}")
 
     def note_death(self, snapshot: Snapshot) -> None:
         """Count that Python died of a snapshot, and give that up which it died of repeatedly."""
@@ -250,7 +259,7 @@ class Generations:
             file_copies.copy_files(
                 root, copies, entries, most_bytes=self._most_bytes, reserve_bytes=reserve_bytes
             )
-        manifest = snapshot_manifests.manifest(target, snapshot.number)
+        manifest = snapshot_manifests.manifest(target, snapshot.number, snapshot.data_key)
         if manifest is not None and _digest(manifest) == told["digest"]:
             self._point(target, told | {"deaths": 0})
 
@@ -278,11 +287,6 @@ class Generations:
             if (one.used < oldest or room < 0) and not one.has_kernel:
                 found.append(one.workspace)
         return found
-
-
-def new_key() -> str:
-    """Make a key that signs."""
-    return secrets.token_hex(32)
 
 
 def used_at(workspace: workspaces.Workspace) -> float | None:

@@ -21,6 +21,8 @@ from interpreter_bot.text import safe_text
 _log = logging.getLogger(__name__)
 
 _BYTES: Final = 256 * 1024
+# Encrypted, it is longer by a third.
+_READ_BYTES: Final = 384 * 1024
 _MOST_LISTED: Final = 200
 _MOST_BLOBS: Final = 1000
 _MOST_COUNTED: Final = 10**6
@@ -57,9 +59,15 @@ class Manifest(pydantic.BaseModel):
     blobs: _Blobs
 
 
-def manifest(workspace: workspaces.Workspace, number: int) -> Manifest | None:
-    """Read the manifest of a generation; None if it has no valid one."""
-    told = _read(workspace, f"{number}/manifest.json")
+def manifest(workspace: workspaces.Workspace, number: int, data_key: str = "") -> Manifest | None:
+    """Read the manifest of a generation; None if it has no valid one.
+
+    Args:
+        workspace: of the session.
+        number: of the generation.
+        data_key: decrypts it; empty where it is not encrypted.
+    """
+    told = _read(workspace, f"{number}/manifest.json", data_key)
     if told is None:
         return None
     try:
@@ -69,9 +77,9 @@ def manifest(workspace: workspaces.Workspace, number: int) -> Manifest | None:
         return None
 
 
-def failures(workspace: workspaces.Workspace, number: int) -> dict[str, str]:
-    """Read what a kernel could not bring back of a generation, and why."""
-    told = _read(workspace, f"{number}/failed.json")
+def failures(workspace: workspaces.Workspace, number: int, data_key: str = "") -> dict[str, str]:
+    """Read what a kernel could not bring back of a generation, and why; as `manifest` does."""
+    told = _read(workspace, f"{number}/failed.json", data_key)
     if not isinstance(told, dict):
         return {}
     return {f"{name}": f"{why}" for name, why in list(told.items())[:_MOST_LISTED]}
@@ -111,7 +119,7 @@ def summary(
     )
 
 
-def _read(workspace: workspaces.Workspace, name: str) -> object:
+def _read(workspace: workspaces.Workspace, name: str, data_key: str) -> object:
     """Return the content of a JSON file that a kernel wrote; None if there is no valid one.
 
     Raises:
@@ -123,7 +131,12 @@ def _read(workspace: workspaces.Workspace, name: str) -> object:
         return None
     try:
         with os.fdopen(safe_open.open_file(root, name.encode()), "rb") as file:
-            content = file.read(_BYTES + 1)
+            content = file.read(_READ_BYTES + 1)
+        if data_key and len(content) <= _READ_BYTES:
+            # Imported here: where nothing is encrypted, no kernel waits for it.
+            from interpreter_bot import encryption
+
+            content = encryption.unseal(bytes.fromhex(data_key), name, content)
         return json.loads(content) if len(content) <= _BYTES else None
     except (errors.FileMissingError, ValueError, RecursionError):
         return None

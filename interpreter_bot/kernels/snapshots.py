@@ -24,12 +24,13 @@ import weakref
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
-from interpreter_bot import errors, private_files, settings, values
+from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import (
     checkpoints,
     launchers,
     live_kernels,
     snapshot_generations,
+    snapshot_keys,
     snapshot_manifests,
 )
 from interpreter_bot.kernels.files import (
@@ -39,7 +40,6 @@ from interpreter_bot.kernels.files import (
 
 _log = logging.getLogger(__name__)
 
-_KEY_FILE: Final = "snapshot-key"
 _IDLE_SECONDS: Final = 30.0
 # After code, where saving is cheap: what comes at once would only interrupt it.
 _PAUSE_SECONDS: Final = 1.0
@@ -68,10 +68,10 @@ class Snapshots:
         busy_count: in how many kernels code runs now, as their watchdog says.
     """
 
-    def __init__(self, config: settings.Settings, key: bytes) -> None:
+    def __init__(self, config: settings.Settings, key: snapshot_keys.SnapshotKey) -> None:
         self._config, self._limits = config.snapshots, config.limits
         self._idle_seconds = config.kernels.freeze_seconds or _IDLE_SECONDS
-        self._is_used = bool(key)
+        self._key = key
         self.generations = snapshot_generations.Generations(config.snapshots, key)
         self.busy_count = 0
         self._saving: dict[str, asyncio.Task[None]] = {}
@@ -81,7 +81,7 @@ class Snapshots:
 
     @classmethod
     async def open(cls, config: settings.Settings, *, is_used: bool) -> Snapshots:
-        """Read the key that signs, or make it.
+        """Read the key of snapshots, or make it.
 
         Args:
             config: the settings in effect.
@@ -91,17 +91,13 @@ class Snapshots:
             SettingsError: the key cannot be used.
         """
         if not (is_used and config.sandbox.enabled and config.snapshots.enabled):
-            return cls(config, b"")
-        file = config.paths.data / _KEY_FILE
-        key = await asyncio.to_thread(
-            private_files.read_or_create, file, snapshot_generations.new_key
-        )
-        return cls(config, key.encode())
+            return cls(config, snapshot_keys.SnapshotKey())
+        return cls(config, await asyncio.to_thread(snapshot_keys.load, config))
 
     @property
     def is_used(self) -> bool:
         """Whether any are taken."""
-        return self._is_used
+        return bool(self._key.secret)
 
     def is_due(self, launched: launchers.LaunchedKernel) -> bool:
         """Return whether an idle session is to be saved now."""
@@ -164,7 +160,7 @@ class Snapshots:
     async def _find(
         self, workspace: workspaces.Workspace | None
     ) -> snapshot_generations.Snapshot | None:
-        if not self.is_used or workspace is None:
+        if not (self.is_used or self._key.fault) or workspace is None:
             return None
         return await copies_in_and_out.file_work(self.generations.find, workspace)
 
@@ -177,6 +173,8 @@ class Snapshots:
 
     async def tidy_locked(self, workspace: workspaces.Workspace) -> None:
         """Do the same, inside `lock`."""
+        if self._key.fault:
+            return
         try:
             work = self.generations.prune if self.is_used else snapshot_generations.forget
             await copies_in_and_out.file_work(work, workspace)
@@ -197,12 +195,12 @@ class Snapshots:
             snapshot = await self._find(launched.workspace)
         except errors.BotError:
             _log.exception("it is not known what is saved of a session")
-            _give_up(launched, "They cannot be read now.")
+            _give_up(launched, self._key.fault or "They cannot be read now.")
             return True
         kernel.generations.add(snapshot.number if snapshot is not None else 0)
         if snapshot is None:
             return True
-        code = f"get_ipython().restore_variables({snapshot.number})"
+        code = f"get_ipython().restore_variables({snapshot.number}, {snapshot.data_key!r})"
         finished = await kernel.execute(
             code, show=_ignore, seconds=self._config.seconds, is_own=True
         )
@@ -244,7 +242,7 @@ class Snapshots:
     ) -> None:
         """Note in a kernel which variables it has back."""
         failed = await copies_in_and_out.file_work(
-            snapshot_manifests.failures, snapshot.workspace, snapshot.number
+            snapshot_manifests.failures, snapshot.workspace, snapshot.number, snapshot.data_key
         )
         told = snapshot_manifests.harmless(failed)
         saved = snapshot.summary
@@ -299,8 +297,10 @@ class Snapshots:
             number = time.time_ns()
             try:
                 try:
-                    if await self._is_written(launched, workspace, number, seconds):
+                    seal, key = await copies_in_and_out.file_work(self.generations.seal, workspace)
+                    if await self._is_written(launched, workspace, number, seconds, key):
                         told = {"number": number, "kernel": kernel.id, "runs": runs, "deaths": 0}
+                        told["seal"] = seal
                         await self._settle(launched, workspace, told)
                 finally:
                     kernel.saving_seconds = time.monotonic() - begun
@@ -352,11 +352,13 @@ class Snapshots:
         workspace: workspaces.Workspace,
         number: int,
         seconds: float,
+        key: str,
     ) -> bool:
         """Let a kernel write a generation; False if it did not, or if somebody uses it again."""
         kernel = launched.kernel
         runs = kernel.runs
-        code = f"get_ipython().save_variables({number}, {seconds}, {self._config.bytes})"
+        most = self._config.bytes
+        code = f"get_ipython().save_variables({number}, {seconds}, {most}, {key!r})"
         until = time.monotonic() + _LONGEST * seconds + _LATE_SECONDS
         try:
             finished = await kernel.execute(code, show=_ignore, seconds=_BEGIN_SECONDS, is_own=True)

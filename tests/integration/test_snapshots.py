@@ -12,7 +12,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.kernels import pools, snapshot_expiry
+from interpreter_bot.kernels import pools, snapshot_expiry, snapshot_keys
 from interpreter_bot.kernels.files import safe_open
 
 pytestmark = pytest.mark.kernel
@@ -133,6 +133,49 @@ async def test_variables_survive_an_orderly_end_of_the_bot(opened):
         assert await run(await pool.take("a"), "'limit' in dir()") == "False"
 
 
+OLD = """
+class Stays: x = 1
+class Goes: pass
+class Changes:
+    def __init__(self): self.a = 1
+"""
+NEW = """
+class Stays: x = 'new'
+class Changes:
+    def __setstate__(self, state): raise KeyError('b')
+"""
+USING = f"""
+import sys
+sys.path.insert(0, "/mnt/data")
+open("/mnt/data/library.py", "w").write({OLD!r})
+import library
+stays, goes, changes, plain = library.Stays(), library.Goes(), library.Changes(), [1, 2]
+both = [goes, plain]
+open("/mnt/data/library.py", "w").write({NEW!r})
+"""
+
+
+async def test_a_reboot_keeps_variables_and_a_new_release_names_what_it_cannot_read(
+    opened, short_path
+):
+    async with opened() as pool:
+        await run(await pool.take("a"), USING)
+        assert (await saved(pool)).lost == ()
+        await kill(pool)
+    # All that does not lie on a disk; no process, group or number of this boot is asked for.
+    shutil.rmtree(short_path)
+    async with opened() as pool:
+        kernel = await pool.take("a")
+        assert await run(kernel, "stays.x, plain, both[1] is plain, 'goes' in dir()") == (
+            "('new', [1, 2], True, False)"
+        )
+        lost = dict(kernel.restored.lost)
+        assert lost.keys() == {"goes", "changes"}
+        assert ("KeyError" in lost["changes"], "Goes" in lost["goes"]) == (True, True)
+        for name in lost:
+            assert f"{name} (" in kernel.unrestored
+
+
 async def test_the_end_of_the_bot_waits_no_longer_than_said(opened):
     slow = "class Slow:\n def __reduce__(self):\n  while True: pass\ngood = 1\nslow = Slow()"
     async with opened(end_seconds=1.5) as pool:
@@ -186,6 +229,60 @@ async def test_a_session_that_grows_too_large_by_being_saved_is_not_ended_for_it
         assert not pool.snapshots.interrupt(pool.live["a"])
         assert not any(variables.iterdir()), "the next check would end it for what is left"
         assert await run(kernel, "type(slow).__name__") == "'Slow'"
+
+
+async def test_what_is_saved_is_encrypted_where_a_key_file_is_named(opened, tmp_path):
+    keys, other = tmp_path / "keys", tmp_path / "other"
+    secret = b"a secret of somebody's"
+
+    def readable():
+        return [
+            path
+            for path in (tmp_path / "data").rglob("*")
+            if path.is_file() and (secret in path.read_bytes() or b"kept_name" in path.read_bytes())
+        ]
+
+    async with opened() as pool:
+        await run(await pool.take("a"), f"kept_name = [{secret.decode()!r}]; count = 1")
+    assert readable(), "nothing was encrypted"
+    async with opened(key_file=keys) as pool:
+        kernel = await pool.take("a")
+        assert await run(kernel, "count") == "1", "what was saved before comes back"
+        await run(kernel, "count = 2; large = bytearray(kept_name[0].encode()) * 1_000_000")
+        first = await saved(pool)
+        assert (set(first.names), first.lost) == ({"kept_name", "count", "large"}, ())
+        own = (await pool.workspace("a")).variables.parent
+        shutil.copytree(own, tmp_path / "older", dirs_exist_ok=True)
+        assert not readable()
+        await run(kernel, "count = 3")
+    # Another key, none, and one in a file that others may read.
+    other.write_text(keys.read_text())
+    other.chmod(0o644)
+    for wrong in ({"key_file": tmp_path / "new"}, {}, {"key_file": other}):
+        async with opened(**wrong) as pool:
+            kernel = await pool.take("a")
+            assert kernel.unrestored.count("They are encrypted, and the key for that is missing.")
+            assert await run(kernel, "count = 9; 'kept_name' in dir()") == "False"
+            assert not (await pool.take("b")).unrestored
+            everyone = await pool.stored_workspaces()
+            await snapshot_expiry.expire(pool.snapshots, everyone, tuple)
+    config = settings.Settings(
+        snapshots=settings.Snapshots(key_file=keys), paths=settings.Paths(data=tmp_path / "data")
+    )
+    assert snapshot_keys.rotate(config)
+    [new, _] = keys.read_text().split()
+    keys.write_text(new)
+    async with opened(key_file=keys) as pool:
+        assert await run(await pool.take("a"), "count, len(large)") == "(3, 22000000)"
+    # The whole of an older state in the place of the newer one: it is said to be older.
+    shutil.rmtree(own / "variables")
+    for name in ("variables", "snapshot"):
+        (tmp_path / "older" / name).rename(own / name)
+    async with opened(key_file=keys) as pool:
+        kernel = await pool.take("a")
+        assert await run(kernel, "count") == "2"
+        assert (kernel.restored.kernel, kernel.restored.runs) == (first.kernel, first.runs)
+    assert not readable()
 
 
 @pytest.mark.parametrize("swapped", [True, False])

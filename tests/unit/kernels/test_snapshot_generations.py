@@ -13,6 +13,7 @@ from interpreter_bot.kernels import (
     checkpoints,
     snapshot_expiry,
     snapshot_generations,
+    snapshot_keys,
     snapshots,
 )
 from interpreter_bot.kernels.files import safe_open, workspaces
@@ -25,7 +26,7 @@ MANIFEST = {
 
 @pytest.fixture
 def generations():
-    return snapshot_generations.Generations(settings.Snapshots(), b"key")
+    return snapshot_generations.Generations(settings.Snapshots(), snapshot_keys.SnapshotKey(b"key"))
 
 
 @pytest.fixture

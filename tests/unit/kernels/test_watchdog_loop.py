@@ -19,6 +19,7 @@ from interpreter_bot.kernels import (
     kernel_loss_reasons,
     person_shares,
     session_monitors,
+    snapshot_keys,
     snapshots,
     watchdog_loop,
 )
@@ -126,7 +127,7 @@ def configured(tmp_path, **kernels):
 
 
 def not_saving(config):
-    return snapshots.Snapshots(config, b"")
+    return snapshots.Snapshots(config, snapshot_keys.SnapshotKey())
 
 
 @contextlib.asynccontextmanager
