@@ -18,7 +18,7 @@ CGROUPS = pathlib.Path("/sys/fs/cgroup")
 GONE_SECONDS = 20.0
 # Says when two kernels live and one of them computes; ends in order when its input does.
 BOT = """
-import asyncio, json, pathlib, sys
+import asyncio, json, os, pathlib, sys
 from interpreter_bot import settings
 from interpreter_bot.kernels import pools
 from interpreter_bot.kernels.provisioning import cgroups
@@ -38,7 +38,13 @@ async def main(root, groups):
             spares=1, concurrent=4, preload=(), freeze_seconds=0 if is_second else 0.3
         ),
     )
-    async with pools.Pool.open(bot) as pool, pool.lease("quiet") as one, pool.lease("busy") as two:
+    # Sessions of its own: one that another bot has would be refused.
+    own = os.getpid()
+    async with (
+        pools.Pool.open(bot) as pool,
+        pool.lease(f"quiet-{own}") as one,
+        pool.lease(f"busy-{own}") as two,
+    ):
         quiet, busy = await one.kernel(), await two.kernel()
         await quiet.execute(LEAVE, show=lambda _: None)
         begun = asyncio.Event()
