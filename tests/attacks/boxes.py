@@ -191,6 +191,8 @@ class Bot:
             paths=settings.Paths(data=root / "data", runtime=root / "run"),
             limits=limits,
             sandbox=settings.Sandbox(cgroups=groups),
+            # Nothing runs in a kernel but what attacks it.
+            snapshots=settings.Snapshots(checkpoints=0),
             kernels=settings.Kernels(
                 **{
                     "interrupt_grace_seconds": _GRACE_SECONDS,

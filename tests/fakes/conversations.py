@@ -20,6 +20,7 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
+import pathlib
 import types
 from unittest import mock
 
@@ -28,6 +29,7 @@ from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.hosts import local_host
 from interpreter_bot.kernels.files import workspaces
 from interpreter_bot.sessions import ports, session_service, suspended_turns, turn_inputs, turns
+from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases, engines
 from tests.fakes import pools
 
@@ -185,6 +187,9 @@ class _ScriptedWork(turns._Work):
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Services(turns.TurnServices):
     service: object = None
+    skills: accepted_skills.AcceptedSkills = dataclasses.field(
+        default_factory=lambda: accepted_skills.AcceptedSkills((), pathlib.Path("/nowhere"))
+    )
 
 
 class _Pool(pools.Pool):

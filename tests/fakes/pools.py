@@ -58,6 +58,7 @@ class Kernel:
     """See the module."""
 
     provisioner = types.SimpleNamespace(usage=Usage)
+    is_frozen = False
     namespace = variable_names.VariableNames()
     loss_reason = "It crashed."
     restored = None

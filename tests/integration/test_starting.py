@@ -121,7 +121,7 @@ async def test_files_that_are_not_attached_in_time_end_the_kernel(bot, monkeypat
         ("no-such-provisioner", "called no-such-provisioner is installed"),
         (
             "local-provisioner",
-            "lacks attach, connect, ended, freeze, host_context, set_weight, thaw, usage, "
+            "lacks attach, connect, doors, ended, freeze, host_context, set_weight, thaw, usage, "
             r"wait_status\. It must do what ForkProvisioner does",
         ),
     ],
