@@ -14,6 +14,8 @@ import h11
 from interpreter_bot import network_reach, settings
 from interpreter_bot.egress import host_names, http_streams, policies, traffic
 
+# Of what code asks for, as much is recorded.
+_NOTED_CHARACTERS: Final = 1000
 _TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
 # What servers resolve in different ways: a path that a rule allows may be another one to them.
 _AMBIGUOUS_PATH: Final = re.compile(r"//|\\|%2e|%2f|%5c|%00|;|(?:^|/)\.{1,2}(?:/|$)", re.IGNORECASE)
@@ -108,10 +110,10 @@ def check(request: h11.Request, host: str, port: int, rule: policies.Rule) -> st
         raise policies.Refusal(_TARGETLESS, status=400)
     path = request.target.decode("ascii").partition("?")[0]
     if rule.paths:
-        is_below = any(path.startswith(one) for one in rule.paths)
+        is_below = any(f"{path}/".startswith(f"{one.rstrip('/')}/") for one in rule.paths)
         if not is_below or _AMBIGUOUS_PATH.search(path):
             raise policies.Refusal(_PATH.format(host=host, paths=", ".join(rule.paths)))
-    return path
+    return path[:_NOTED_CHARACTERS]
 
 
 def _is_named(value: bytes, host: str, port: int) -> bool:

@@ -28,6 +28,11 @@ _OF_CONNECTION: Final = frozenset(
     b"""connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer
     transfer-encoding upgrade expect http2-settings""".split()
 )
+# By which a server might do another thing than what was checked, or believe another caller.
+_OVERRIDING: Final = frozenset(
+    b"""x-http-method-override x-http-method x-method-override x-original-url x-rewrite-url
+    forwarded x-forwarded-for x-forwarded-host x-forwarded-proto x-real-ip""".split()
+)
 _REASON: Final = re.compile(r"[^\x20-\x7e]")
 _REASON_CHARACTERS: Final = 300
 
@@ -147,7 +152,7 @@ class HttpStream:
 
 
 def passed_on(headers: Iterable[tuple[bytes, bytes]], *, without: Collection[str] = ()) -> Headers:
-    """Return the headers that are not of one connection.
+    """Return the headers that are not of one connection, and make no other request of it.
 
     Args:
         headers: as they came, their names in small letters.
@@ -160,7 +165,8 @@ def passed_on(headers: Iterable[tuple[bytes, bytes]], *, without: Collection[str
         if key == b"connection"
         for name in value.split(b",")
     }
-    folded = {fold(name.encode("ascii")) for name in without}
+    folded = {fold(name) for name in _OVERRIDING}
+    folded |= {fold(name.encode("ascii")) for name in without}
     return [
         (name, value)
         for name, value in found

@@ -144,7 +144,7 @@ class Proxy:
         """Read one request, and do what it says if it may be done."""
         async with asyncio.timeout(self._context.limits.idle_seconds):
             request = await client.request()
-        contact.method = request.method.decode("ascii")
+        contact.method = request.method[:40].decode("ascii")
         self._context.count.admit()
         if request.method == b"CONNECT":
             await self._connect(client, request, contact)
@@ -225,7 +225,7 @@ class Proxy:
         try:
             async with asyncio.timeout(self._context.limits.idle_seconds):
                 request = await client.request()
-            contact.method = request.method.decode("ascii")
+            contact.method = request.method[:40].decode("ascii")
             contact.path = forwarded_requests.check(request, host, contact.port, rule)
             async with self._dialled(host, contact.port, rule, is_encrypted=True) as server:
                 await self._exchange(client, request, server, rule, contact)

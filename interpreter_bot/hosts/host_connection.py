@@ -36,8 +36,8 @@ _HEARTBEAT_SECONDS: Final = 20.0
 # Whatever is no file, of which each takes as long as it is long.
 _ANSWER_SECONDS: Final = 120.0
 # A file takes as long as it is long, and as whoever reads it is slow; variables until they are
-# saved (`snapshots.seconds`).
-_LONG: Final = frozenset({"/v1/file", "/v1/save", "/v1/end"})
+# saved (`snapshots.seconds`), or files copied.
+_LONG: Final = frozenset({"/v1/file", "/v1/save", "/v1/end", "/v1/fork", "/v1/go_back"})
 
 
 Revive: TypeAlias = Callable[[], Awaitable[None]]

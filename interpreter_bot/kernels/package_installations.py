@@ -159,6 +159,9 @@ class Installations:
         recorded = await asyncio.to_thread(_recorded, launched)
         for lock in filter(None, [*wanted, *recorded]):
             try:
+                if lock in recorded:
+                    # The operator may have denied it since.
+                    locks.check_names([one.name for one in lock], self._config)
                 launched.layers[await self._layers.obtain(lock)] = lock
             except errors.PackagesError as error:
                 fault = error
