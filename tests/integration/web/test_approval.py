@@ -78,7 +78,10 @@ async def test_a_person_chooses_and_the_operator_may_want_more(serving_fake, bro
     ):
         page = await visits.opened(browser, client)
         await page.click("#more summary")
-        await page.click("#more .list button:nth-child(3)")
+        await page.value(
+            "[...document.querySelectorAll('#more .list button')]"
+            ".find(one => one.innerText.startsWith('Approval')).click()"
+        )
         await page.until("document.getElementById('panel').open")
         assert "Who runs this bot wants more" in await page.text("#panel")
         await page.click("#panel label:last-of-type")

@@ -250,7 +250,7 @@ async def test_the_menu_is_used_by_keys(serving_fake, browsing):
         await page.press("ArrowDown")
         assert await page.value(focused) == "Download as notebook"
         await page.press("ArrowDown")
-        assert await page.value(focused) == "Model"
+        assert await page.value(focused) == "Fork conversation"
         await page.press("End")
         assert await page.value(focused) == "Reset Python…"
         await page.press("ArrowDown")
