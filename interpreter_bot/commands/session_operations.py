@@ -138,14 +138,19 @@ def _verbs(
 
     async def forget(entry: session_entries.Entry) -> str:
         session = entry.session
+        row = {"gone": _DELETED, "at": columns.now().isoformat()}
         if session is not None:
             # First: a bot that comes in between says why they are gone.
-            row = {"gone": _DELETED, "at": columns.now().isoformat()}
             await database.sessions.note_files(session.id, row)
-        if entry.host is not None:
-            await entry.host.forget(entry.key)
-        else:
-            await _remove(await session_entries.stored_workspaces(config).of(entry.key))
+        try:
+            if entry.host is not None:
+                await entry.host.forget(entry.key)
+            else:
+                await _remove(await session_entries.stored_workspaces(config).of(entry.key))
+        except errors.BotError:
+            if session is not None:
+                await database.sessions.note_files(session.id, session.files, instead_of=row)
+            raise
         if session is not None:
             await database.parts.let_go_files(session.id)
         return "Its Python, variables and files are gone."

@@ -241,7 +241,8 @@ class HostServer:
                 "packages": dict(self._host.packages),
                 "is_draining": self.is_draining,
                 "is_lingering": self._is_lingering,
-                "bots": len(self.connections),
+                # Commands are connected too, and go; a host that waited for them would not save.
+                "bots": sum(one.listens for one in self.connections),
                 "kernels": len(kernels),
                 "executions": len(self.executions),
             }

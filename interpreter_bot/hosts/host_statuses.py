@@ -42,7 +42,7 @@ class HostStatus:
         packages: that code may import, with their versions.
         is_draining: it takes no more, and ends.
         is_lingering: it ends by itself when no bot needs it.
-        bots: that are connected.
+        bots: that are connected and want to hear of kernels; commands are none.
         kernels: that live.
         executions: that run.
     """

@@ -222,7 +222,11 @@ class MessageEvents:
         thread = await self._read_thread(workspace, message)
         key = message_requests.session_key(workspace, message, is_channels=thread.is_channels)
         if incoming.command.name == "again":
-            return await self._cells_again(key, place, profile, message.id)
+            try:
+                return await self._cells_again(key, place, profile, message.id)
+            except errors.BotError:
+                # Nothing is lost: it is meant for the model, as any other word is.
+                return await self._request(incoming, place, profile)
         return functools.partial(self._commands.run, incoming.command, key, place, profile)
 
     async def _cells_again(

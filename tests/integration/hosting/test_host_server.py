@@ -17,6 +17,7 @@ from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import (
     execution_runs,
     host_connection,
+    host_processes,
     local_host,
     remote_host,
     wire_messages,
@@ -418,3 +419,5 @@ async def test_loss_of_a_kernel_is_told_to_a_bot_that_listens_whoever_came_first
                 await host.pool.reap()
                 await asyncio.sleep(0.01)
         assert told.result() == "lost"
+        # The other one is no bot for which the host must stay.
+        assert (await host_processes.status(path)).bots == 1

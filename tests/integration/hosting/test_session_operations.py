@@ -120,6 +120,8 @@ async def test_without_a_host_what_is_saved_is_listed_and_can_be_forgotten(
         # A bot of its own has the session, without a process that could be asked.
         status, shown = await call("forget", "--yes", name)
         assert (status, "is using it" in shown) == (1, True)
+    async with service_startup.open_database(config) as database:
+        assert not (await database.sessions.find(values.key(key))).files
     ours, theirs = pty.openpty()
     with os.fdopen(theirs) as terminal:
         monkeypatch.setattr(sys, "stdin", terminal)

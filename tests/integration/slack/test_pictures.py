@@ -89,7 +89,7 @@ async def test_where_no_block_shows_pictures_they_are_files_in_their_places(
     assert [len(batch["files"]) for batch in slack.world.batches] == [1, 2]
     service.script = drawing()
     kept = len(slack.called("files.completeUploadExternal"))
-    again = await answered(slack, channel, "<@UBOT> once more")
+    again = await answered(slack, channel, "<@UBOT> again")
     assert read(slack, channel, again) == IN_ORDER
     # That it cannot be is remembered: no picture is brought there twice.
     assert len(slack.called("files.completeUploadExternal")) == kept + 2
