@@ -27,6 +27,23 @@ class Reachable:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Offer:
+    """Something that the bot offers to code in its own network, such as a data connection.
+
+    Attributes:
+        kind: what it is, as its service is called.
+        name: of it.
+        description: a line for people and models.
+        detail: for models only; may be long.
+    """
+
+    kind: str
+    name: str
+    description: str = ""
+    detail: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Reach:
     """What code of a session may reach outside, and has exchanged there today.
 
@@ -34,11 +51,13 @@ class Reach:
         hosts: that it may reach; none means that it has no network.
         bytes: that went either way, since this bot began or the day did.
         most_bytes: that may.
+        offers: what the bot itself offers to code.
     """
 
     hosts: tuple[Reachable, ...] = ()
     bytes: int = 0
     most_bytes: int = 0
+    offers: tuple[Offer, ...] = ()
 
 
 NOWHERE: Final = Reach()

@@ -8,13 +8,14 @@ import contextlib
 import functools
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from interpreter_bot import logs, network_reach, settings, values
 from interpreter_bot.egress import (
     certificates,
     connections,
+    door_services,
     forwarded_requests,
     host_aliases,
     policies,
@@ -27,7 +28,8 @@ _log = logging.getLogger(__name__)
 
 _MOST_KEPT: Final = 10_000
 _CODE: Final = (
-    "get_ipython().open_doors(proxy={proxy}, services={services}, authority={authority!r})"
+    "get_ipython().open_doors("
+    "proxy={proxy}, services={services}, authority={authority!r}, offered={offered!r})"
 )
 
 
@@ -39,6 +41,7 @@ class Broker:
         config: settings.Settings,
         environment: Mapping[str, str],
         *,
+        services: Sequence[door_services.DoorService] = (),
         resolve: connections.Resolve | None = None,
     ) -> None:
         """Open nothing yet.
@@ -46,6 +49,7 @@ class Broker:
         Args:
             config: the settings in effect.
             environment: holds what the settings name of secrets.
+            services: what is offered beside the outside.
             resolve: looks up hosts; by default, the system does.
 
         Raises:
@@ -55,6 +59,7 @@ class Broker:
         for rule in self._rules:
             logs.redact(forwarded_requests.secrets_of(rule.headers))
         self._limits = config.egress_limits
+        self._services = services
         self.on_contact: Callable[[network_reach.Contact], None] | None = None
         """Takes what code tried, once that is over."""
         self._dialler = connections.Dialler(self._limits.connect_seconds, resolve)
@@ -82,7 +87,10 @@ class Broker:
         )
         counted = self._traffic.get(key)
         used = 0 if counted is None else counted.today_bytes
-        return network_reach.Reach(hosts, used, self._limits.daily_bytes)
+        return network_reach.Reach(hosts, used, self._limits.daily_bytes, tuple(self._offers(key)))
+
+    def _offers(self, key: str) -> list[network_reach.Offer]:
+        return [offer for service in self._services for offer in service.offers(key)]
 
     async def open(
         self,
@@ -91,7 +99,9 @@ class Broker:
         doors: Callable[[], Awaitable[kernel_doors.Doors | None]],
     ) -> str:
         """Open the doors of a kernel, once; see `kernel_doors.Doorkeeper.open`."""
-        if kernel_id in self._opening | self._kernels.keys() or not self.policy(key):
+        if kernel_id in self._opening | self._kernels.keys():
+            return ""
+        if not (self.policy(key) or self._offers(key)):
             return ""
         self._opening.add(kernel_id)
         try:
@@ -123,7 +133,11 @@ class Broker:
             self._serve(kernel_id, found, context), name=f"doors of {kernel_id}"
         )
         ports = {name: getattr(found, name).getsockname()[1] for name in ("proxy", "services")}
-        return _CODE.format(authority=authority.certificate, **ports)
+        if not self.policy(key):
+            # Programs are refused sooner if they know of no proxy.
+            ports["proxy"] = 0
+        offered = sorted({offer.kind for offer in self._offers(key)})
+        return _CODE.format(authority=authority.certificate, offered=offered, **ports)
 
     async def close(self) -> None:
         """Shut all doors."""
@@ -148,7 +162,8 @@ class Broker:
         loop.add_reader(doors.process, end)
         try:
             async with asyncio.TaskGroup() as both:
-                proxy, aliases = proxies.Proxy(context), host_aliases.HostAliases(context)
+                proxy = proxies.Proxy(context)
+                aliases = host_aliases.HostAliases(context, self._services)
                 both.create_task(proxy.serve(doors.proxy), name="proxy of a kernel")
                 both.create_task(aliases.serve(doors.services), name="aliases of a kernel")
         finally:
@@ -181,6 +196,7 @@ async def opened(
     config: settings.Settings,
     environment: Mapping[str, str],
     *,
+    services: Sequence[door_services.DoorService] = (),
     resolve: connections.Resolve | None = None,
 ) -> AsyncIterator[Broker]:
     """Open a broker; see there. At the end all doors are shut.
@@ -188,7 +204,7 @@ async def opened(
     Raises:
         SettingsError: a rule cannot be used.
     """
-    broker = Broker(config, environment, resolve=resolve)
+    broker = Broker(config, environment, services=services, resolve=resolve)
     try:
         yield broker
     finally:

@@ -1,19 +1,26 @@
-"""Plain HTTP to hosts under an address of the kernel's own: `/to/HOST/path` on the services' door.
+"""The services' door: plain HTTP to hosts as `/to/HOST/path`, and what the bot itself offers.
 
-For programs that know no proxy, or trust no authority but their own: the bot speaks TLS for them.
-What is allowed is what the proxy allows.
+The former is for programs that know no proxy, or trust no authority but their own: the bot speaks
+TLS for them. What is allowed is what the proxy allows.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import h11
 
 from interpreter_bot import network_reach
-from interpreter_bot.egress import forwarded_requests, http_streams, policies, proxies
+from interpreter_bot.egress import (
+    door_services,
+    forwarded_requests,
+    http_streams,
+    policies,
+    proxies,
+)
 
 PREFIX: Final = b"/to/"
 _ALIAS: Final = re.compile(rb"/to/([^/?#]+)(/[^#]*)")
@@ -21,18 +28,32 @@ _HOW: Final = "What is here is called /to/HOST/path, or /to/HOST:PORT/path."
 
 
 class HostAliases(proxies.Proxy):
-    """Answers requests for `/to/HOST/…` behind one kernel's door."""
+    """Answers requests for `/to/HOST/…`, and to services, behind one kernel's door."""
+
+    def __init__(
+        self,
+        context: proxies.ProxyContext,
+        services: Sequence[door_services.DoorService] = (),
+    ) -> None:
+        super().__init__(context)
+        self._services = {service.name: service for service in services}
 
     async def _serve_one(
         self, client: http_streams.HttpStream, contact: network_reach.Contact
     ) -> None:
-        """Send one request on as what its path says, if that may be done.
+        """Answer one request, or send it on as what its path says, if that may be done.
 
         Raises:
             Refusal: it may not.
         """
         async with asyncio.timeout(self._context.limits.idle_seconds):
             request = await client.request()
+        name, _, path = request.target.decode("latin-1").removeprefix("/").partition("/")
+        service, key = self._services.get(name), self._context.key
+        if service is not None and service.offers(key):
+            kernel_id = self._context.kernel_id
+            await service.answer(door_services.ServiceCall(key, kernel_id, path, client))
+            return
         contact.method = request.method[:40].decode("ascii")
         self._context.count.admit()
         alias = _ALIAS.fullmatch(request.target)

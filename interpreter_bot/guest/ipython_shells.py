@@ -255,9 +255,15 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         """Let imports find packages of the session; the bot calls it by this name."""
         package_requests.use(paths)
 
-    def open_doors(self, **told: Any) -> None:
-        """Let programs find what the bot offers in this network; the bot calls it by this name."""
-        network_variables.set_for(**told)
+    def open_doors(self, *, offered: list[str], **told: Any) -> None:
+        """Let code find what the bot offers in this network; the bot calls it by this name.
+
+        Args:
+            offered: kinds of what is behind the services' door, beside hosts.
+            told: of the doors; `proxy` is 0 where nothing outside may be reached.
+        """
+        if told["proxy"]:
+            network_variables.set_for(**told)
 
     def init_environment(self) -> None:
         """Set no colour variables, which ipykernel would do for every program that code starts."""
