@@ -16,7 +16,7 @@ from interpreter_bot.egress import (
     certificates,
     connections,
     door_services,
-    forwarded_requests,
+    echoed_secrets,
     host_aliases,
     policies,
     proxies,
@@ -57,12 +57,13 @@ class Broker:
         """
         self._rules = policies.compiled(config.egress, environment)
         for rule in self._rules:
-            logs.redact(forwarded_requests.secrets_of(rule.headers))
+            logs.redact(echoed_secrets.secrets_of(rule.headers))
         self._limits = config.egress_limits
         self._services = services
         self.on_contact: Callable[[network_reach.Contact], None] | None = None
         """Takes what code tried, once that is over."""
-        self._dialler = connections.Dialler(self._limits.connect_seconds, resolve)
+        self._names = connections.NameLookups()
+        self._resolve = resolve
         self._upstream = ssl.create_default_context()
         self._upstream.set_alpn_protocols(["http/1.1"])
         self._opening: set[str] = set()
@@ -124,7 +125,9 @@ class Broker:
             policy=functools.partial(self.policy, key),
             limits=self._limits,
             count=self._count(key),
-            dialler=self._dialler,
+            dialler=connections.Dialler(
+                self._limits.connect_seconds, self._resolve or self._names.of_one()
+            ),
             authority=authority,
             upstream=self._upstream,
             record=self._record,
@@ -146,7 +149,7 @@ class Broker:
             task.cancel()
         if serving:
             await asyncio.wait(serving)
-        self._dialler.close()
+        self._names.close()
 
     async def _serve(
         self, kernel_id: str, doors: kernel_doors.Doors, context: proxies.ProxyContext

@@ -19,7 +19,8 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Found]]
 """Looks up a host as `socket.getaddrinfo` does."""
 
 # Apart from the threads that all others of the bot share: a name server may be slow.
-_THREADS: Final = 4
+_THREADS: Final = 32
+_THREADS_OF_ONE: Final = 2
 _UNKNOWN: Final = "{host} cannot be found."
 _ELSEWHERE: Final = (
     "{host} is at no address that code may reach. Whoever runs the bot can list private ones as "
@@ -29,23 +30,43 @@ _UNREACHABLE: Final = "{host}, port {port}, does not answer."
 _BAD_GATEWAY: Final = 502
 
 
-class Dialler:
-    """Opens connections. Looks names up in threads of its own."""
+class NameLookups:
+    """Looks names up by the system, in threads that many share."""
 
-    def __init__(self, seconds: float, resolve: Resolve | None = None) -> None:
-        """Open nothing yet.
-
-        Args:
-            seconds: that a connection may take, from the name to its being there.
-            resolve: looks up hosts; by default, the system does.
-        """
-        self._seconds = seconds
+    def __init__(self) -> None:
         self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS, "names of hosts")
-        self._resolve = resolve or self._look_up
 
     def close(self) -> None:
         """End the threads; who waits for a name is not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def of_one(self) -> Resolve:
+        """Return a way to look names up for one session, which takes few of the threads at once."""
+        turns = asyncio.Semaphore(_THREADS_OF_ONE)
+
+        async def look_up(host: str, port: int) -> Found:
+            await turns.acquire()
+            asked = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+            looking = asyncio.get_running_loop().run_in_executor(self._threads, asked)
+            # Whoever gives up leaves the thread to wait: it is the session's until it is free.
+            looking.add_done_callback(lambda _: turns.release())
+            return await asyncio.shield(looking)
+
+        return look_up
+
+
+class Dialler:
+    """Opens connections."""
+
+    def __init__(self, seconds: float, resolve: Resolve) -> None:
+        """Open nothing yet.
+
+        Args:
+            seconds: that a connection may take, from the name to its being there.
+            resolve: looks up hosts.
+        """
+        self._seconds = seconds
+        self._resolve = resolve
 
     async def dial(self, host: str, port: int, rule: policies.Rule) -> socket.socket:
         """Connect to a host.
@@ -95,7 +116,3 @@ class Dialler:
                 endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return endpoint
         raise error
-
-    async def _look_up(self, host: str, port: int) -> Found:
-        look_up = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, look_up)

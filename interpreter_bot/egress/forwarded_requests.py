@@ -5,14 +5,15 @@ know; their responses, in which that must not come back.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import h11
 
 from interpreter_bot import network_reach, settings
-from interpreter_bot.egress import host_names, http_streams, policies, traffic
+from interpreter_bot.egress import echoed_secrets, host_names, http_streams, policies, traffic
 
 # Of what code asks for, as much is recorded.
 _NOTED_CHARACTERS: Final = 1000
@@ -25,66 +26,9 @@ _METHOD: Final = "{host} may be asked here with {methods} only, not with {method
 _PATH: Final = "Of {host}, only what is below {paths} may be asked for here."
 _MISDIRECTED: Final = "The request names another host than the one it is sent to."
 _UPGRADE: Final = "Changing the protocol of a connection is not passed on."
-_ECHO: Final = "{host} sent back what only the bot may know; the answer is not passed on."
-_SHORTEST_SECRET: Final = 6
-_PACKED: Final = "{host} packs what the bot has to look into; the answer is not passed on."
 _NO_ANSWER: Final = "What the host answered is no HTTP that can be passed on."
 _TARGETLESS: Final = "The request asks for something else than a path."
-
-
-class SecretsSieve:
-    """Finds in a stream what must not be passed on, also where it comes in pieces."""
-
-    def __init__(self, secrets: Sequence[str], host: str) -> None:
-        self._secrets = [secret.encode("ascii") for secret in secrets]
-        self._host = host
-        self._held = b""
-
-    def check(self, *texts: bytes) -> None:
-        """Look into whole texts.
-
-        Raises:
-            Refusal: one holds a secret.
-        """
-        if any(secret in text for secret in self._secrets for text in texts):
-            raise policies.Refusal(_ECHO.format(host=self._host), status=502)
-
-    def check_head(self, response: h11.Response) -> None:
-        """Look into the head of a response, and see that the rest can be looked into.
-
-        Raises:
-            Refusal: it holds a secret, or the body is packed.
-        """
-        self.check(bytes(response.reason), *(value for _, value in response.headers))
-        codings = {value.lower() for name, value in response.headers if name == b"content-encoding"}
-        if self._secrets and codings - {b"identity"}:
-            raise policies.Refusal(_PACKED.format(host=self._host), status=502)
-
-    def passed(self, data: bytes) -> bytes:
-        """Return what may be passed on of a stream so far; the rest may be a secret's beginning.
-
-        Raises:
-            Refusal: there is a secret.
-        """
-        if not self._secrets:
-            return data
-        data = self._held + data
-        self.check(data)
-        keep = max(_overlap(data, secret) for secret in self._secrets)
-        self._held = data[len(data) - keep :]
-        return data[: len(data) - keep]
-
-    def rest(self) -> bytes:
-        """Return what is held back, at the end of the stream."""
-        return self._held
-
-
-def _overlap(data: bytes, secret: bytes) -> int:
-    """Return how much of a secret's beginning ends the data."""
-    for length in range(min(len(data), len(secret) - 1), 0, -1):
-        if data.endswith(secret[:length]):
-            return length
-    return 0
+_SLOW: Final = "{host} took too long to answer, or the request to be sent."
 
 
 def check(request: h11.Request, host: str, port: int, rule: policies.Rule) -> str:
@@ -175,84 +119,104 @@ async def exchange(
         headers = [entry for entry in headers if entry[0].lower() != b"accept-encoding"]
         headers.append((b"Accept-Encoding", b"identity"))
     headers.append((b"Connection", b"close"))
-    await server.send(h11.Request(method=request.method, target=request.target, headers=headers))
-    sieve = SecretsSieve(secrets_of(added), host)
-    sending = asyncio.create_task(_send(client, server, count, contact), name="egress request")
-    receiving = asyncio.create_task(
-        _receive(client, server, request, sieve, count=count, contact=contact, moved=moved),
-        name="egress response",
-    )
-    both = {sending, receiving}
+    passing = _Passing(client, server, count, contact, asyncio.timeout(limits.idle_seconds), limits)
+    sieve = echoed_secrets.SecretsSieve(echoed_secrets.secrets_of(added), host)
     try:
-        async with asyncio.timeout(limits.request_seconds):
+        async with asyncio.timeout(limits.request_seconds), passing.idle:
+            target = request.target
+            await server.send(h11.Request(method=request.method, target=target, headers=headers))
+            await passing.both_ways(request, sieve, moved)
+    except TimeoutError as error:
+        raise policies.Refusal(_SLOW.format(host=host), status=504) from error
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Passing:
+    """One exchange: what passes it on, counts it, and ends it where nothing comes."""
+
+    client: http_streams.HttpStream
+    server: http_streams.HttpStream
+    count: traffic.Traffic
+    contact: network_reach.Contact
+    idle: asyncio.Timeout
+    limits: settings.EgressLimits
+
+    async def both_ways(
+        self,
+        request: h11.Request,
+        sieve: echoed_secrets.SecretsSieve,
+        moved: tuple[bytes, bytes] | None,
+    ) -> None:
+        """Pass on the body of a request, and the response to it."""
+        sending = asyncio.create_task(self._send(), name="egress request")
+        receiving = asyncio.create_task(
+            self._receive(request, sieve, moved), name="egress response"
+        )
+        both = {sending, receiving}
+        try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             # A response may come before the request is whole, and is the better answer then.
             if sending.done() and isinstance(refusal := sending.exception(), policies.Refusal):
                 raise refusal
             await receiving
-    finally:
-        for one in both:
-            one.cancel()
-        await asyncio.wait(both)
+        finally:
+            for one in both:
+                one.cancel()
+            await asyncio.wait(both)
+
+    def _sent(self, number: int) -> None:
+        self._go_on()
+        self.count.sent(self.contact, number)
+
+    def _received(self, number: int) -> None:
+        self._go_on()
+        self.count.received(self.contact, number)
+
+    def _go_on(self) -> None:
+        self.idle.reschedule(asyncio.get_running_loop().time() + self.limits.idle_seconds)
+
+    async def _send(self) -> None:
+        async for data in self.client.body(self._sent):
+            await self.server.send(h11.Data(data=data))
+        await self.server.send(h11.EndOfMessage())
+
+    async def _receive(
+        self,
+        request: h11.Request,
+        sieve: echoed_secrets.SecretsSieve,
+        moved: tuple[bytes, bytes] | None,
+    ) -> None:
+        while isinstance(response := await _heard(self.server), h11.InformationalResponse):
+            if response.status_code == 101:
+                raise policies.Refusal(_UPGRADE, status=502)
+        if not isinstance(response, h11.Response):
+            raise policies.Refusal(_NO_ANSWER, status=502)
+        sieve.check_head(response)
+        self.contact.status = response.status_code
+        await self.client.send(_response(response, request.method, moved))
+        body = self.server.body(self._received)
+        while (data := await _next_of(body)) is not None:
+            if passed := sieve.passed(data):
+                await self.client.send(h11.Data(data=passed))
+        if rest := sieve.rest():
+            await self.client.send(h11.Data(data=rest))
+        await self.client.send(h11.EndOfMessage())
 
 
-def secrets_of(added: Mapping[str, str]) -> list[str]:
-    """Return what nobody may see of added headers: values, and what follows a word like Bearer."""
-    parts = [part for value in added.values() for part in {value, value.rpartition(" ")[2]}]
-    return [part for part in parts if len(part) >= _SHORTEST_SECRET]
-
-
-async def _send(
-    client: http_streams.HttpStream,
-    server: http_streams.HttpStream,
-    count: traffic.Traffic,
-    contact: network_reach.Contact,
-) -> None:
-    """Pass on the body of a request."""
-    while isinstance(event := await client.receive(), h11.Data):
-        count.sent(contact, len(event.data))
-        await server.send(h11.Data(data=bytes(event.data)))
-    # Trailers are dropped.
-    await server.send(h11.EndOfMessage())
-
-
-async def _receive(
-    client: http_streams.HttpStream,
-    server: http_streams.HttpStream,
-    request: h11.Request,
-    sieve: SecretsSieve,
-    *,
-    count: traffic.Traffic,
-    contact: network_reach.Contact,
-    moved: tuple[bytes, bytes] | None,
-) -> None:
-    """Pass back a response."""
-    while isinstance(response := await _heard(server), h11.InformationalResponse):
-        if response.status_code == 101:
-            raise policies.Refusal(_UPGRADE, status=502)
-    if not isinstance(response, h11.Response):
-        raise policies.Refusal(_NO_ANSWER, status=502)
-    sieve.check_head(response)
-    contact.status = response.status_code
+def _response(
+    response: h11.Response, method: bytes, moved: tuple[bytes, bytes] | None
+) -> h11.Response:
+    """Make the head of a response anew for the client."""
     headers = http_streams.passed_on(response.headers, without=["content-length"])
     if moved is not None:
         headers = [(name, _moved(name, value, *moved)) for name, value in headers]
     lengths = http_streams.framing(response.headers)
-    has_body = request.method != b"HEAD" and response.status_code not in (204, 304)
+    has_body = method != b"HEAD" and response.status_code not in (204, 304)
     if not lengths and has_body:
         lengths = [(b"Transfer-Encoding", b"chunked")]
     headers += [*lengths, (b"Connection", b"close")]
     status, reason = response.status_code, response.reason
-    await client.send(h11.Response(status_code=status, headers=headers, reason=reason))
-    while isinstance(event := await _heard(server), h11.Data):
-        count.received(contact, len(event.data))
-        if data := sieve.passed(bytes(event.data)):
-            await client.send(h11.Data(data=data))
-    if not isinstance(event, h11.EndOfMessage):
-        raise policies.Refusal(_NO_ANSWER, status=502)
-    if rest := sieve.rest():
-        await client.send(h11.Data(data=rest))
-    await client.send(h11.EndOfMessage())
+    return h11.Response(status_code=status, headers=headers, reason=reason)
 
 
 def _moved(name: bytes, value: bytes, there: bytes, here: bytes) -> bytes:
@@ -270,5 +234,17 @@ async def _heard(server: http_streams.HttpStream) -> Any:  # noqa: ANN401 - h11'
     """
     try:
         return await server.receive()
+    except http_streams.MalformedError as error:
+        raise policies.Refusal(_NO_ANSWER, status=502) from error
+
+
+async def _next_of(body: AsyncIterator[bytes]) -> bytes | None:
+    """Return the next piece of a response's body; None at its end.
+
+    Raises:
+        Refusal: it is no HTTP.
+    """
+    try:
+        return await anext(body, None)
     except http_streams.MalformedError as error:
         raise policies.Refusal(_NO_ANSWER, status=502) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import h11
@@ -35,6 +35,8 @@ _OVERRIDING: Final = frozenset(
 )
 _REASON: Final = re.compile(r"[^\x20-\x7e]")
 _REASON_CHARACTERS: Final = 300
+# After so many events others have their turn: a body of tiny chunks is an event for each byte.
+_EVENTS_IN_A_ROW: Final = 32
 
 
 class MalformedError(policies.Refusal):
@@ -57,6 +59,8 @@ class HttpStream:
     ) -> None:
         self.ends = ends
         self._protocol = h11.Connection(role, max_incomplete_event_size=HEAD_BYTES)
+        self._events = 0
+        self._uncounted_bytes = 0
         self.has_body = False
 
     @property
@@ -75,6 +79,7 @@ class HttpStream:
             head = await self.ends.reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError as error:
             raise MalformedError(_LONG) from error
+        self._uncounted_bytes += len(head)
         if len(head) > HEAD_BYTES:
             raise MalformedError(_LONG)
         if _AMBIGUOUS.search(head):
@@ -103,11 +108,52 @@ class HttpStream:
         Raises:
             MalformedError: what came is no HTTP.
         """
-        while (event := self._event()) is h11.NEED_DATA:
-            if self._protocol.they_are_waiting_for_100_continue:
-                await self.send(h11.InformationalResponse(status_code=100, headers=[]))
-            self._protocol.receive_data(await self.ends.reader.read(opaque_tunnels.CHUNK_BYTES))
+        while (event := await self._next()) is h11.NEED_DATA:
+            await self._read()
         return event
+
+    async def body(self, count: Callable[[int], None]) -> AsyncIterator[bytes]:
+        """Yield a body, all that has come at a time. Trailers are dropped.
+
+        Args:
+            count: takes how many bytes came since it was called last, with heads and what frames
+                the body.
+
+        Raises:
+            MalformedError: what came is no HTTP.
+        """
+        joined = bytearray()
+        while not isinstance(event := await self._next(), h11.EndOfMessage):
+            if isinstance(event, h11.Data):
+                joined += event.data
+                continue
+            if event is not h11.NEED_DATA:
+                raise MalformedError
+            self._tell(count)
+            if joined:
+                yield bytes(joined)
+                joined.clear()
+            await self._read()
+        self._tell(count)
+        if joined:
+            yield bytes(joined)
+
+    def _tell(self, count: Callable[[int], None]) -> None:
+        number, self._uncounted_bytes = self._uncounted_bytes, 0
+        count(number)
+
+    async def _next(self) -> Any:  # noqa: ANN401 - h11's events share no type.
+        self._events += 1
+        if not self._events % _EVENTS_IN_A_ROW:
+            await asyncio.sleep(0)
+        return self._event()
+
+    async def _read(self) -> None:
+        if self._protocol.they_are_waiting_for_100_continue:
+            await self.send(h11.InformationalResponse(status_code=100, headers=[]))
+        data = await self.ends.reader.read(opaque_tunnels.CHUNK_BYTES)
+        self._uncounted_bytes += len(data)
+        self._protocol.receive_data(data)
 
     async def send(self, *events: Any) -> None:
         """Send events of h11's.

@@ -183,7 +183,8 @@ class Proxy:
         """Make a tunnel, opaque or read."""
         host, rule = self._find(request.target, 443, contact)
         named = dict(request.headers).get(b"host", b"")
-        if named.lower() not in (b"", request.target.lower(), host.encode("ascii")):
+        is_named = named.lower() in (b"", request.target.lower(), host.encode("ascii"))
+        if client.has_body or not is_named:
             raise http_streams.MalformedError
         done = h11.Response(status_code=200, reason=b"Connection established", headers=[])
         await client.receive()  # The end of the request.

@@ -105,7 +105,6 @@ async def door(*rules, upstream=None, resolve=None, limits=None, kind=proxies.Pr
         finally:
             serving.cancel()
             await asyncio.wait({serving})
-            dialler.close()
 
 
 def to(server) -> dict[str, object]:
@@ -168,7 +167,8 @@ async def test_plain_http_is_made_anew_and_without_what_is_of_one_connection():
     assert server.bodies == [b"hello"]
     (contact,) = one.contacts
     assert (contact.method, contact.host, contact.path, contact.status) == ("POST", HOST, "/a", 200)
-    assert (contact.sent_bytes, contact.received_bytes) == (5, 7)
+    received = len(outside.ok(b"outside"))
+    assert (contact.sent_bytes, contact.received_bytes) == (len(raw), received), "heads count too"
 
 
 async def test_a_tunnel_is_for_the_host_that_its_first_message_names():
@@ -344,19 +344,37 @@ async def test_a_host_that_cannot_prove_its_name_gets_nothing():
 
 
 async def test_limits_end_what_is_too_much_and_too_often():
-    limits = settings.EgressLimits(requests=3, sent_bytes=10, received_bytes=1000)
-    answers = iter([b"x" * 1001, b"x" * 1000])
+    limits = settings.EgressLimits(requests=3, sent_bytes=200, received_bytes=1000)
+    answers = iter([b"x" * 1001, b"x" * 900])
     async with outside.Outside.open(answer=lambda _: outside.ok(next(answers))) as server:
         async with door(to(server), limits=limits) as one:
             url = f"http://{HOST}:{server.port}/"
             assert "xxx" not in await one.ask(get(url, port=server.port))
-            assert (await one.ask(get(url, port=server.port))).count("x") >= 1000
-            raw = get(url, "Content-Length: 11", method="POST", port=server.port) + b"x" * 11
+            assert (await one.ask(get(url, port=server.port))).count("x") >= 900
+            raw = get(url, "Content-Length: 200", method="POST", port=server.port) + b"x" * 200
             assert status(await one.ask(raw)) == 413
             assert status(await one.ask(get(url, port=server.port))) == 429
         spent = [contact.reason for contact in one.contacts]
     assert "may come" in spent[0]
     assert "may be sent" in spent[2]
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for_and_the_client_is_told():
+    limits = settings.EgressLimits(idle_seconds=0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        async with door({"host": HOST, "ports": [port], **LISTED}, limits=limits) as one:
+            told = await one.ask(get(f"http://{HOST}:{port}/", port=port))
+    assert status(told) == 504
+    assert "took too long" in told
+
+
+async def test_a_tunnel_is_asked_for_without_a_body():
+    async with outside.Outside.open(HOST) as server, door(to(server)) as one:
+        target = f"{HOST}:{server.port}"
+        head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nContent-Length: 5\r\n\r\n"
+        assert status(await one.ask(head.encode())) == 400
+    assert server.connections == 0
 
 
 async def test_no_more_are_served_at_once_than_may_be():

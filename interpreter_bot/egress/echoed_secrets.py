@@ -1,0 +1,75 @@
+"""Secrets of the bot in what hosts answer: found, so that none of it comes back to code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import h11
+
+from interpreter_bot.egress import policies
+
+_SHORTEST_SECRET: Final = 6
+_ECHO: Final = "{host} sent back what only the bot may know; the answer is not passed on."
+_PACKED: Final = "{host} packs what the bot has to look into; the answer is not passed on."
+
+
+def secrets_of(added: Mapping[str, str]) -> list[str]:
+    """Return what nobody may see of added headers: values, and what follows a word like Bearer."""
+    parts = [part for value in added.values() for part in {value, value.rpartition(" ")[2]}]
+    return [part for part in parts if len(part) >= _SHORTEST_SECRET]
+
+
+class SecretsSieve:
+    """Finds in a stream what must not be passed on, also where it comes in pieces."""
+
+    def __init__(self, secrets: Sequence[str], host: str) -> None:
+        self._secrets = [secret.encode("ascii") for secret in secrets]
+        self._host = host
+        self._held = b""
+
+    def check(self, *texts: bytes) -> None:
+        """Look into whole texts.
+
+        Raises:
+            Refusal: one holds a secret.
+        """
+        if any(secret in text for secret in self._secrets for text in texts):
+            raise policies.Refusal(_ECHO.format(host=self._host), status=502)
+
+    def check_head(self, response: h11.Response) -> None:
+        """Look into the head of a response, and see that the rest can be looked into.
+
+        Raises:
+            Refusal: it holds a secret, or the body is packed.
+        """
+        self.check(bytes(response.reason), *(value for _, value in response.headers))
+        codings = {value.lower() for name, value in response.headers if name == b"content-encoding"}
+        if self._secrets and codings - {b"identity"}:
+            raise policies.Refusal(_PACKED.format(host=self._host), status=502)
+
+    def passed(self, data: bytes) -> bytes:
+        """Return what may be passed on of a stream so far; the rest may be a secret's beginning.
+
+        Raises:
+            Refusal: there is a secret.
+        """
+        if not self._secrets:
+            return data
+        data = self._held + data
+        self.check(data)
+        keep = max(_overlap(data, secret) for secret in self._secrets)
+        self._held = data[len(data) - keep :]
+        return data[: len(data) - keep]
+
+    def rest(self) -> bytes:
+        """Return what is held back, at the end of the stream."""
+        return self._held
+
+
+def _overlap(data: bytes, secret: bytes) -> int:
+    """Return how much of a secret's beginning ends the data."""
+    for length in range(min(len(data), len(secret) - 1), 0, -1):
+        if data.endswith(secret[:length]):
+            return length
+    return 0
