@@ -164,14 +164,10 @@ async def _remove(workspace: workspaces.Workspace) -> None:
     Raises:
         KernelError: a bot has its kernel.
     """
-    locks = session_locks.SessionLocks()
-    if await locks.is_elsewhere(workspace):
-        raise errors.KernelError(_INSIDE)
-    try:
-        await locks.take(workspace)
+    async with session_locks.SessionLocks().unused(workspace) as is_unused:
+        if not is_unused:
+            raise errors.KernelError(_INSIDE)
         await workspace.remove()
-    finally:
-        locks.close()
 
 
 def _host(entry: session_entries.Entry) -> remote_host.RemoteHost:

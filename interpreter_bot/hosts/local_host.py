@@ -157,12 +157,8 @@ class LocalHost:
 
     async def expire_variables(self) -> int:
         """Delete saved variables that are old or too much; returns of how many sessions."""
-        existing = await self.pool.stored_workspaces()
-        # Those that another process has are for that one to tidy.
-        everyone = [one for one in existing if not await self.pool.locks.is_elsewhere(one)]
-        return await snapshot_expiry.expire(
-            self.pool.snapshots, everyone, lambda: self.pool.sessions
-        )
+        everyone = await self.pool.stored_workspaces()
+        return await snapshot_expiry.expire(self.pool.snapshots, everyone, self.pool.locks)
 
     async def reap(self, idle_seconds: float) -> None:
         """Let go of kernels that were idle for so long."""

@@ -3,49 +3,51 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Iterable
 
 from interpreter_bot import errors
 from interpreter_bot.kernels import snapshots
-from interpreter_bot.kernels.files import copies_in_and_out, workspaces
+from interpreter_bot.kernels.files import copies_in_and_out, session_locks, workspaces
+
+_log = logging.getLogger(__name__)
 
 
 async def expire(
     saved: snapshots.Snapshots,
     everyone: Iterable[workspaces.Workspace],
-    in_use: Callable[[], Iterable[str]],
+    locks: session_locks.SessionLocks,
 ) -> int:
     """Delete snapshots that are old, or too much, the least recently used first.
 
-    What is no part of one goes as well, and all of them where none are taken any more.
+    What is no part of one goes as well, and all of them where none are taken any more. Sessions
+    that are in use are left to who uses them, and wait as long as something of them is deleted.
 
     Args:
         saved: the snapshots.
         everyone: the workspaces there are.
-        in_use: returns the sessions that have a kernel now; this takes its time.
+        locks: of this process.
 
     Returns:
         How many were deleted.
     """
-
-    def has_kernel(workspace: workspaces.Workspace) -> bool:
-        return workspace.name in map(workspaces.Workspaces.name_of, in_use())
-
-    found = []
+    work, generations, found = copies_in_and_out.file_work, saved.generations, []
     for workspace in everyone:
-        async with saved.lock(workspace):
-            if not (is_in_use := has_kernel(workspace)):
-                await saved.tidy_locked(workspace)
-        with contextlib.suppress(errors.WorkspaceError):
-            # One that is deleted meanwhile; `tidy_locked` says what else is wrong.
-            held = await copies_in_and_out.file_work(
-                saved.generations.held, workspace, has_kernel=is_in_use
-            )
+        try:
+            async with locks.unused(workspace) as is_unused:
+                if is_unused:
+                    await saved.tidy(workspace)
+                held = await work(generations.held, workspace, has_kernel=not is_unused)
+        except errors.WorkspaceError:
+            # One that is deleted meanwhile, at best.
+            _log.info("nothing of session %s is tidied", workspace.name, exc_info=True)
+        else:
             found += [held] if held is not None else []
     count = 0
-    for workspace in await copies_in_and_out.file_work(saved.generations.to_expire, found):
-        async with saved.lock(workspace):
-            if not has_kernel(workspace):
-                await saved.forget(workspace)
-                count += 1
+    for workspace in await work(generations.to_expire, found):
+        with contextlib.suppress(errors.WorkspaceError):
+            async with locks.unused(workspace) as is_unused, saved.lock(workspace):
+                if is_unused:
+                    await saved.forget(workspace)
+                    count += 1
     return count

@@ -166,20 +166,14 @@ class Snapshots:
 
     async def tidy(self, workspace: workspaces.Workspace | None) -> None:
         """Delete what nobody counts of a session without a kernel: unfinished, or put there."""
-        if workspace is None:
+        if workspace is None or self._key.fault:
             return
+        work = self.generations.prune if self.is_used else snapshot_generations.forget
         async with self.lock(workspace):
-            await self.tidy_locked(workspace)
-
-    async def tidy_locked(self, workspace: workspaces.Workspace) -> None:
-        """Do the same, inside `lock`."""
-        if self._key.fault:
-            return
-        try:
-            work = self.generations.prune if self.is_used else snapshot_generations.forget
-            await copies_in_and_out.file_work(work, workspace)
-        except errors.BotError:
-            _log.exception("variables of session %s cannot be tidied", workspace.name)
+            try:
+                await copies_in_and_out.file_work(work, workspace)
+            except errors.BotError:
+                _log.exception("variables of session %s cannot be tidied", workspace.name)
 
     def lock(self, workspace: workspaces.Workspace) -> asyncio.Lock:
         """Return the lock under which what is kept of a session changes."""

@@ -59,7 +59,7 @@ async def saved(pool, key="a"):
 async def expired(pool):
     """Delete old snapshots; returns how many."""
     everyone = await pool.stored_workspaces()
-    return await snapshot_expiry.expire(pool.snapshots, everyone, lambda: pool.sessions)
+    return await snapshot_expiry.expire(pool.snapshots, everyone, pool.locks)
 
 
 async def lose(pool, key="a"):
@@ -265,7 +265,7 @@ async def test_what_is_saved_is_encrypted_where_a_key_file_is_named(opened, tmp_
             assert await run(kernel, "count = 9; 'kept_name' in dir()") == "False"
             assert not (await pool.take("b")).unrestored
             everyone = await pool.stored_workspaces()
-            await snapshot_expiry.expire(pool.snapshots, everyone, tuple)
+            await snapshot_expiry.expire(pool.snapshots, everyone, pool.locks)
     config = settings.Settings(
         snapshots=settings.Snapshots(key_file=keys), paths=settings.Paths(data=tmp_path / "data")
     )
@@ -514,7 +514,7 @@ async def test_old_snapshots_go_and_too_many_the_least_recently_used_first(opene
             await saved(pool, key)
         own = {key: (await pool.workspace(key)).variables.parent for key in "abcd"}
         for key in "abc":
-            await pool._close_kernel(key, "")
+            await pool._evict(key, "")
         day = 86_400
         for key, days in (("a", 40), ("b", 3), ("c", 1), ("d", 0)):
             os.utime(own[key] / "snapshot", (time.time() - days * day,) * 2)

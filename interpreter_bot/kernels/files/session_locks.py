@@ -7,9 +7,11 @@ however that ends. No kernel has that directory, only what lies in it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import time
+from collections.abc import AsyncIterator
 from typing import Final
 
 from interpreter_bot import errors
@@ -39,7 +41,7 @@ class SessionLocks:
         """
         give_up = time.monotonic() + _MOST_SECONDS
         while workspace.name not in self._descriptors:
-            taken = await copies_in_and_out.file_work(_locked, workspace)
+            taken = await _locked(workspace)
             if taken is not None:
                 self._descriptors[workspace.name] = taken
             elif time.monotonic() > give_up:
@@ -52,14 +54,20 @@ class SessionLocks:
         if (descriptor := self._descriptors.pop(name, None)) is not None:
             os.close(descriptor)
 
-    async def is_elsewhere(self, workspace: workspaces.Workspace) -> bool:
-        """Whether another process has a session now."""
-        if workspace.name in self._descriptors:
-            return False
-        taken = await copies_in_and_out.file_work(_locked, workspace)
-        if taken is not None:
-            os.close(taken)
-        return taken is None
+    @contextlib.asynccontextmanager
+    async def unused(self, workspace: workspaces.Workspace) -> AsyncIterator[bool]:
+        """Keep all from beginning to use a session; says whether nobody does, and waits for nobody.
+
+        Raises:
+            WorkspaceError: its directory cannot be used.
+        """
+        is_ours = workspace.name in self._descriptors
+        taken = None if is_ours else await _locked(workspace)
+        try:
+            yield taken is not None
+        finally:
+            if taken is not None:
+                os.close(taken)
 
     def close(self) -> None:
         """Let others have all sessions."""
@@ -67,19 +75,32 @@ class SessionLocks:
             self.leave(name)
 
 
-def _locked(workspace: workspaces.Workspace) -> int | None:
+async def _locked(workspace: workspaces.Workspace) -> int | None:
     """Lock a session's directory; returns what holds the lock, None if another process does."""
+    taken: list[int] = []
+    try:
+        await copies_in_and_out.file_work(_lock, workspace, taken)
+    except asyncio.CancelledError:
+        # It was done all the same, and nobody would end it.
+        for descriptor in taken:
+            os.close(descriptor)
+        raise
+    return taken[0] if taken else None
+
+
+def _lock(workspace: workspaces.Workspace, taken: list[int]) -> None:
+    """Do that in a thread, and add what holds the lock."""
     path = workspace.directory.parent
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # One that was deleted meanwhile is nobody's.
         if os.path.samestat(os.fstat(descriptor), path.stat()):
-            return descriptor
+            taken.append(descriptor)
+            return
     except (BlockingIOError, FileNotFoundError):
         pass
     except BaseException:
         os.close(descriptor)
         raise
     os.close(descriptor)
-    return None

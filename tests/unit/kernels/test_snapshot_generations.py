@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import json
 import os
 
@@ -16,7 +18,7 @@ from interpreter_bot.kernels import (
     snapshot_keys,
     snapshots,
 )
-from interpreter_bot.kernels.files import safe_open, workspaces
+from interpreter_bot.kernels.files import safe_open, session_locks, workspaces
 
 MANIFEST = {
     **{"format": 1, "kept": ["x"], "kept_count": 1, "lost": {}, "lost_count": 0},
@@ -111,14 +113,27 @@ def opened(tmp_path):
 
 async def test_what_no_pointer_counts_goes_and_what_is_in_use_stays(tmp_path, opened):
     files = workspaces.Workspaces(tmp_path / "workspaces", settings.Limits())
-    for key in "abc":
+    for key in "abcd":
         ((await files.of(key)).variables / "7").mkdir()
     everyone = [
         *await files.existing(),
         workspaces.Workspace(tmp_path / "gone" / "data", None, None),
     ]
-    assert await snapshot_expiry.expire(await opened(), everyone, lambda: ["b"]) == 0
-    assert [_left(await files.of(key)) for key in "abc"] == [[], ["7"], []]
+    locks = session_locks.SessionLocks()
+    await locks.take(await files.of("b"))
+    with _used_elsewhere(await files.of("d")):
+        assert await snapshot_expiry.expire(await opened(), everyone, locks) == 0
+    locks.close()
+    assert [_left(await files.of(key)) for key in "abcd"] == [[], ["7"], [], ["7"]]
+
+
+@contextlib.contextmanager
+def _used_elsewhere(workspace):
+    """Have a session, as another process does."""
+    descriptor = os.open(workspace.directory.parent, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield
+    os.close(descriptor)
 
 
 async def test_who_begins_while_others_are_deleted_keeps_what_is_saved(tmp_path, opened):
@@ -128,14 +143,16 @@ async def test_who_begins_while_others_are_deleted_keeps_what_is_saved(tmp_path,
         _write(own := await files.of(key), 5)
         _adopt(saved.generations, own, 5, {0})
         os.utime(own.variables.parent / "snapshot", (0, 0))
-    in_use: list[str] = []
+    own = await files.of("a")
 
     class Late(list):
         def __iter__(self):
             yield from list.__iter__(self)
-            in_use.append("a")
+            elsewhere.enter_context(_used_elsewhere(own))
 
-    assert await snapshot_expiry.expire(saved, Late(await files.existing()), lambda: in_use) == 1
+    with contextlib.ExitStack() as elsewhere:
+        everyone = Late(await files.existing())
+        assert await snapshot_expiry.expire(saved, everyone, session_locks.SessionLocks()) == 1
     assert (await saved.find(await files.of("a"))).number == 5
     assert await saved.find(await files.of("b")) is None
 
@@ -145,9 +162,11 @@ async def test_what_was_saved_goes_where_none_are_taken_any_more(tmp_path, opene
     own = await files.of("a")
     _write(own, 5)
     _adopt((await opened()).generations, own, 5, {0})
-    await snapshot_expiry.expire(await opened(enabled=False), await files.existing(), lambda: ["a"])
+    locks = session_locks.SessionLocks()
+    with _used_elsewhere(own):
+        await snapshot_expiry.expire(await opened(enabled=False), await files.existing(), locks)
     assert _left(own) == ["5"]
-    await snapshot_expiry.expire(await opened(enabled=False), await files.existing(), list)
+    await snapshot_expiry.expire(await opened(enabled=False), await files.existing(), locks)
     assert _left(own) == []
     assert not (own.variables.parent / "snapshot").exists()
 

@@ -1,0 +1,48 @@
+"""Locks on sessions, which are the system's."""
+
+import asyncio
+import threading
+
+import pytest
+
+from interpreter_bot import settings
+from interpreter_bot.kernels.files import session_locks, workspaces
+
+
+@pytest.fixture
+async def workspace(tmp_path):
+    return await workspaces.Workspaces(tmp_path, settings.Limits()).of("a")
+
+
+async def test_an_unused_session_is_kept_from_others_for_a_while(workspace):
+    locks, others = session_locks.SessionLocks(), session_locks.SessionLocks()
+    async with locks.unused(workspace) as is_unused, others.unused(workspace) as is_unused_there:
+        assert (is_unused, is_unused_there) == (True, False)
+    await locks.take(workspace)
+    for asked in (locks, others):
+        async with asked.unused(workspace) as is_unused:
+            assert not is_unused
+    locks.close()
+    async with others.unused(workspace) as is_unused:
+        assert is_unused
+
+
+async def test_who_no_longer_wants_a_session_does_not_keep_it(workspace, monkeypatch):
+    begun, goes_on = threading.Event(), threading.Event()
+    lock = session_locks._lock
+
+    def slow(*given):
+        begun.set()
+        goes_on.wait(60)
+        lock(*given)
+
+    monkeypatch.setattr(session_locks, "_lock", slow)
+    taking = asyncio.create_task(session_locks.SessionLocks().take(workspace))
+    await asyncio.to_thread(begun.wait, 60)
+    taking.cancel()
+    await asyncio.sleep(0)
+    goes_on.set()
+    await asyncio.wait({taking})
+    assert taking.cancelled()
+    async with session_locks.SessionLocks().unused(workspace) as is_unused:
+        assert is_unused
