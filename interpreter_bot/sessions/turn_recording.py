@@ -349,8 +349,9 @@ class Recorder:
     def _note_written(self, due: _Due) -> None:
         self.is_behind = False
         self._counted = due.used
-        running = {self._execution_id}
-        self._heard = {key: at for key, at in self._heard.items() if key in running}
+        # Of code that ended meanwhile, what it showed last may still be to be written.
+        over = {pair for pair in due.heard.items() if pair[0] != self._execution_id}
+        self._heard = dict(self._heard.items() - over)
         if self._kernel is due.kernel:
             self._kernel = None
         if due.progress is not None:

@@ -1,0 +1,33 @@
+"""What is written of a turn while it goes on, so that the next bot writes nothing of it again."""
+
+import asyncio
+
+from interpreter_bot import values
+from interpreter_bot.sessions import turn_recording
+from interpreter_bot.store import databases
+from tests.integration.sessions.conftest import code
+
+
+async def test_how_much_was_heard_is_written_with_what_was_heard_last(tmp_path):
+    database_opening = databases.Database.open(f"sqlite:///{tmp_path}/bot.db", files=tmp_path)
+    async with database_opening as database:
+        recorder = turn_recording.Recorder(database, lambda _: None)
+        await recorder.begin(code("1"))
+        await recorder.run("1", "hosted")
+        recorder.hear(1)
+        recorder.output(values.Notice("first"))
+        async with database.together(is_writing=True):
+            writing = asyncio.create_task(recorder.flush())
+            # It waits to write the first output; meanwhile the code shows another one, and ends.
+            await asyncio.sleep(0.05)
+            recorder.hear(2)
+            recorder.output(values.Notice("second"))
+            recorder.finished(values.Finished(values.Ending.OK, 0.1))
+        await writing
+        await recorder.flush()
+        await recorder.close()
+        (execution,) = await database.executions.of_turn(recorder.turn_id)
+        shown = [
+            one.output.plain for one in await database.parts.of_turn(recorder.turn_id) if one.output
+        ]
+    assert (execution.heard, shown) == (2, ["first", "second"])
