@@ -157,8 +157,21 @@ class InteractionHandler:
         context: str = "",
     ) -> None:
         """Run a request and show its answer to everybody in the channel, if permitted."""
-        if not await self.begins(interaction, is_public=True):
-            return
+        if await self.begins(interaction, is_public=True):
+            await self.carry_out(
+                interaction, text, attachments=attachments, is_code=is_code, context=context
+            )
+
+    async def carry_out(
+        self,
+        interaction: discord.Interaction[Any],
+        text: str,
+        *,
+        attachments: tuple[discord.Attachment, ...] = (),
+        is_code: bool = False,
+        context: str = "",
+    ) -> None:
+        """Do so for an interaction that has begun already, publicly."""
         place = channels_and_threads.of_interaction(interaction)
         person = channels_and_threads.person(interaction.user)
         chosen = await self.in_flight.chosen_by(place, person)

@@ -187,9 +187,9 @@ def _add_branches(
 
     @group.command(name="again", description="Run the cells again that made what was not kept")
     async def again(interaction: _Interaction) -> None:
-        if await handler.admits(interaction):
+        if await handler.begins(interaction, is_public=True):
             code = await actions.lost_cells(interaction)
-            await handler.request(interaction, code, is_code=True)
+            await handler.carry_out(interaction, code, is_code=True)
 
     @group.command(name="fork", description="Go on in a copy: variables, files and history")
     async def fork(interaction: _Interaction) -> None:

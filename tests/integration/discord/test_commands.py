@@ -6,7 +6,7 @@ import json
 import pytest
 
 from interpreter_bot import values
-from tests.fakes.discord_server import worlds
+from tests.fakes.discord_server import rules, worlds
 from tests.integration.discord import steps
 
 
@@ -66,6 +66,23 @@ async def test_a_slow_start_is_still_answered_within_three_seconds(discord_serve
     async with connect(slow):
         done = await discord_server.command(alice, channel, "py", {"code": "1"})
         assert "2" in await steps.finished(done)
+
+
+async def test_cells_are_looked_for_after_the_first_sign_and_run(
+    discord_server, lab, connect, monkeypatch
+):
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(run_code) as service:
+
+        async def found_late(key):
+            # As from a database that is far; nothing before it could show a message.
+            await rules.wait_until(lambda: begun and begun[0].answer, what="a first sign")
+            return ("x = 1", "y = 2")
+
+        monkeypatch.setattr(service.branches, "lost_cells", found_late)
+        begun = [await discord_server.command(alice, channel, "interpreter again")]
+        await steps.finished(begun[0])
+    assert (service.handled[0].text, service.handled[0].is_code) == ("x = 1\n\ny = 2", True)
 
 
 async def test_run_this_message(discord_server, lab, connect):
