@@ -63,6 +63,10 @@ class ExecutionMissingError(KernelError):
     """What that code showed is not known any more."""
 
 
+class SessionExistsError(KernelError):
+    """There is such a conversation already."""
+
+
 class PackagesError(KernelError):
     """The packages could not be installed."""
 

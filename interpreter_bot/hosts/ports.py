@@ -301,7 +301,7 @@ class Hosts(Protocol):
         """Let a new session begin with the files and variables of another, which share nothing.
 
         Raises:
-            KernelError: code runs in that one, or the new one exists already.
+            KernelError: code runs in that one; a SessionExistsError: there is the new one already.
             WorkspaceError: it cannot be done; of the new one nothing is left.
         """
 

@@ -59,6 +59,7 @@ _ERRORS: Final[Mapping[str, type[errors.BotError]]] = {
         errors.KernelStartError,
         errors.KernelLostError,
         errors.PoolFullError,
+        errors.SessionExistsError,
         errors.WorkspaceError,
         errors.FileNameError,
         errors.FileTooLargeError,

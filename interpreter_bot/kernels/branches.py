@@ -17,7 +17,6 @@ from interpreter_bot.kernels.files import (
 _log = logging.getLogger(__name__)
 
 _BUSY = "Code runs in this conversation. Please try again when it has ended."
-_TAKEN = "There is such a conversation already."
 _NOT_WHOLE = "Not all variables of that time could be kept, so nothing was changed."
 _GONE = "The variables of that time are not kept any more, so nothing was changed."
 
@@ -37,19 +36,25 @@ class Branches:
         """Let a new session begin with the files and variables of another one.
 
         Raises:
-            KernelError: code runs in that one, or the new one exists already.
+            KernelError: code runs in that one.
+            SessionExistsError: the new one exists already.
             WorkspaceError: it cannot be done; of the new one nothing is left.
         """
         source, target = await self._pool.workspace(key), await self._pool.workspace(new_key)
         if new_key in self._pool.sessions or await target.list():
-            raise errors.KernelError(_TAKEN)
+            raise errors.SessionExistsError
         if (launched := self._pool.live.get(key)) is not None and launched.kernel.is_alive:
             await self._pool.snapshots.save(launched)
             if launched.kernel.is_busy:
                 raise errors.KernelError(_BUSY)
-        try:
+
+        async def copy(_: workspaces.Workspace) -> None:
             async with self._pool.snapshots.lock(source):
                 await copies_in_and_out.file_work(self._copy, source, target)
+
+        try:
+            # So that nobody else tidies the new one meanwhile.
+            await self._pool.let_go(new_key, copy)
         except BaseException:
             await cancellation.shielded(self._pool.forget(new_key))
             raise

@@ -10,9 +10,9 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from interpreter_bot import session_variables, settings, values
 from interpreter_bot.kernels import (
@@ -139,7 +139,7 @@ class Pool:
 
     async def workspace(self, key: str) -> workspaces.Workspace:
         """Return a session's files; they outlive its kernels. While they are deleted, it waits."""
-        if (forgetting := self._forgetting.get(key)) is not None:
+        while (forgetting := self._forgetting.get(key)) is not None:
             await asyncio.wait({forgetting})
         return await self._workspaces.of(key)
 
@@ -336,7 +336,7 @@ class Pool:
 
     async def release(self, key: str) -> None:
         """Close a session's kernel, at a person's request."""
-        await self._let_go(key, self._starting.get(key), self._forget)
+        await self._let_go(key, (self._starting.get(key),), self._forget)
         self._leave(key)
 
     async def forget(self, key: str) -> None:
@@ -344,28 +344,29 @@ class Pool:
         await self.let_go(key, self._remove)
 
     async def let_go(self, key: str, work: FileWork) -> None:
-        """Close a session's kernel and do work on its files; of two at once, the first's only."""
-        if (doing := self._forgetting.get(key)) is None:
-            # Later starts wait for this task, so it must not wait for them.
-            starting = self._starting.get(key)
-            doing = asyncio.create_task(self._let_go(key, starting, work), name=f"let go {key}")
-            self._forgetting[key] = doing
-            doing.add_done_callback(lambda _: self._let_be(key))
+        """Close a session's kernel and do work on its files; of several, one after the other."""
+        # Later starts wait for this task, so it must not wait for them.
+        before = self._forgetting.get(key), self._starting.get(key)
+        doing = asyncio.create_task(self._let_go(key, before, work), name=f"let go {key}")
+        self._forgetting[key] = doing
+        doing.add_done_callback(functools.partial(self._let_be, key))
         await asyncio.shield(doing)
 
     async def _let_go(
-        self, key: str, starting: asyncio.Task[launchers.LaunchedKernel] | None, work: FileWork
+        self, key: str, before: Iterable[asyncio.Task[Any] | None], work: FileWork
     ) -> None:
-        if starting is not None:
-            await asyncio.wait({starting})
+        """Wait for what was under way before, and do it."""
+        if waited_for := set(filter(None, before)):
+            await asyncio.wait(waited_for)
         workspace = await self._workspaces.of(key)
         # Another process may have its kernel.
         await self.locks.take(workspace)
         await self._close_kernel(key, "")
         await work(workspace)
 
-    def _let_be(self, key: str) -> None:
-        del self._forgetting[key]
+    def _let_be(self, key: str, done: asyncio.Task[None]) -> None:
+        if self._forgetting[key] is done:
+            del self._forgetting[key]
         self._leave(key)
 
     async def _forget(self, workspace: workspaces.Workspace) -> None:

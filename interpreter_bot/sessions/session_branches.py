@@ -54,19 +54,20 @@ class SessionBranches:
         hosts, database = self._services.hosts, self._services.database
         async with self._to_ourselves(key) as source:
             address = values.text(new_key)
-            await hosts.fork(values.text(key), address)
             row = dict(source.kernel)
             title = f"{source.title[:_TITLE_CHARACTERS]} (copy)" if source.title else ""
-            adding = database.session_copies.add(
-                source,
-                new_key,
-                person=person,
-                notice=_COPY,
-                title=title,
-                kernel=row | {"reason": _COPIED} if row else row,
-            )
             try:
-                await adding
+                await hosts.fork(values.text(key), address)
+                await database.session_copies.add(
+                    source,
+                    new_key,
+                    person=person,
+                    notice=_COPY,
+                    title=title,
+                    kernel=row | {"reason": _COPIED} if row else row,
+                )
+            except errors.SessionExistsError:
+                raise
             except BaseException:
                 await cancellation.shielded(hosts.forget(address))
                 raise
@@ -115,13 +116,27 @@ class SessionBranches:
     ) -> None:
         database = self._services.database
         executions = await database.executions.of_turn(turn.id)
-        if any(one.ending is not values.Ending.REFUSED for one in executions):
-            saved = await self._services.hosts.go_back(
-                values.text(session.key), f"{turn.id}", is_whole=is_whole
-            )
-            row = self._row(saved) if saved is not None else {}
-            await database.sessions.note_kernel(session.id, row)
-        await database.turns.delete(turn.id)
+        if all(one.ending is values.Ending.REFUSED for one in executions):
+            await database.turns.delete(turn.id)
+            return
+        saved = await self._services.hosts.go_back(
+            values.text(session.key), f"{turn.id}", is_whole=is_whole
+        )
+        row = self._row(saved) if saved is not None else {}
+
+        async def write() -> bool:
+            try:
+                async with database.together(is_writing=True):
+                    await database.sessions.note_kernel(session.id, row)
+                    await database.turns.delete(turn.id)
+            except errors.StoreError:
+                _log.exception("that turn %d was undone could not be recorded", turn.id)
+                return False
+            return True
+
+        if not await write():
+            # The host has gone back already.
+            self._services.write_retries.add(write)
 
     def _row(self, saved: session_variables.SavedVariables) -> Mapping[str, Any]:
         """Return the row of `variable_losses` with which the next turn says what is back."""

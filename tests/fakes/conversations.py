@@ -208,6 +208,10 @@ class _Pool(pools.Pool):
         await self.release(key)
         await (await self.workspace(key)).remove()
 
+    async def let_go(self, key, work):
+        await self.release(key)
+        await work(await self.workspace(key))
+
     def _start(self, key):
         super()._start(key)
         kernel = self._live[key]

@@ -366,6 +366,19 @@ async def test_who_comes_while_a_session_is_forgotten_gets_new_files_that_stay(o
         assert [info.name for info in await (await pool.workspace("a")).list()] == ["new"]
 
 
+async def test_what_is_done_to_files_is_done_by_all_who_want_it(opened):
+    async with opened() as pool:
+        done = []
+
+        async def work(_):
+            await asyncio.sleep(0.01)
+            done.append("kept")
+
+        await asyncio.gather(pool.let_go("a", work), pool.let_go("a", work), pool.forget("a"))
+        assert done == ["kept", "kept"]
+        assert not await pool.stored_workspaces()
+
+
 async def test_a_session_is_forgotten_that_is_just_being_started(opened):
     async with opened() as pool, asyncio.timeout(20):
         taking = asyncio.create_task(pool.take("a"))

@@ -1,12 +1,14 @@
 """Conversations as `app` puts them together: real kernels and store, a scripted model."""
 
 import contextlib
+import sqlite3
 
 import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.app import service_startup
 from interpreter_bot.sessions import requests
+from interpreter_bot.store import engines
 from tests.fakes import openai_server, replies
 
 KEY = values.SessionKey("web", thread="t")
@@ -74,3 +76,20 @@ def opened(tmp_path, short_path):
                 yield House(service, server)
 
     return open_house
+
+
+@pytest.fixture
+def locked(tmp_path, monkeypatch):
+    """Lock the database against writers, as somebody's shell or backup would; until `unlock`."""
+    monkeypatch.setattr(engines, "_BUSY_MILLISECONDS", 50)
+    service = []
+
+    def lock():
+        (file,) = (tmp_path / "data").glob("*.db")
+        service.append(sqlite3.connect(file, isolation_level=None))
+        service[-1].execute("BEGIN IMMEDIATE")
+
+    lock.unlock = lambda: service.pop().close()
+    yield lock
+    while service:
+        lock.unlock()

@@ -1,37 +1,18 @@
 """Turns in bad weather: cancelled anywhere, stopped anywhere, without a database, without files."""
 
 import asyncio
-import sqlite3
 
 import pytest
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import budgets
 from interpreter_bot.sessions import past_turns, requests, session_service
-from interpreter_bot.store import engines
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import ANNA, KEY, asked, attachment, code
 
 pytestmark = pytest.mark.kernel
 
 Status = values.TurnStatus
-
-
-@pytest.fixture
-def locked(tmp_path, monkeypatch):
-    """Lock the database against writers, as somebody's shell or backup would; until `unlock`."""
-    monkeypatch.setattr(engines, "_BUSY_MILLISECONDS", 50)
-    service = []
-
-    def lock():
-        (file,) = (tmp_path / "data").glob("*.db")
-        service.append(sqlite3.connect(file, isolation_level=None))
-        service[-1].execute("BEGIN IMMEDIATE")
-
-    lock.unlock = lambda: service.pop().close()
-    yield lock
-    while service:
-        lock.unlock()
 
 
 def stalled(name):

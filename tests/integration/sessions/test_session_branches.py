@@ -105,6 +105,41 @@ async def test_the_last_turn_is_taken_back_with_variables_files_and_words(opened
         assert len(await _asked(house)) == 1
 
 
+async def test_what_a_host_took_back_is_recorded_though_the_database_is_away(opened, locked):
+    async with opened() as house:
+        await house.run("x = 1")
+        await _saved(house)
+        await house.run("x = 2")
+        locked()
+        await house.service.branches.undo(KEY)
+        locked.unlock()
+        reply = await house.run("print(x)")
+        assert _printed(reply) == "1\n"
+        assert await _asked(house) == ["x = 1", "print(x)"]
+
+
+async def test_a_copy_that_was_not_made_leaves_nothing_and_takes_nothing_from_others(
+    opened, monkeypatch
+):
+    async with opened() as house:
+        hosts = house.service._services.hosts
+        await house.run("open('f', 'w').write('mine')")
+        await house.run("open('f', 'w').write('of others')", key=COPY)
+        with pytest.raises(errors.SessionExistsError):
+            await house.service.branches.fork(KEY, COPY, "u2")
+        assert _printed(await house.run("print(open('f').read())", key=COPY)) == "of others\n"
+        new, fork = values.SessionKey("web", thread="new"), hosts.fork
+
+        async def unheard(*keys):
+            await fork(*keys)
+            raise errors.KernelError
+
+        monkeypatch.setattr(hosts, "fork", unheard)
+        with pytest.raises(errors.KernelError):
+            await house.service.branches.fork(KEY, new, "u2")
+        assert await (await hosts.workspace(values.text(new))).list() == ()
+
+
 async def test_without_a_checkpoint_nothing_is_changed_and_that_is_said(opened):
     snapshots = settings.Snapshots(enabled=True, checkpoints=0)
     async with opened(snapshots=snapshots) as house:
