@@ -41,6 +41,7 @@ from interpreter_bot.setting_groups.sessions_and_storage import (
     Snapshots,
     Store,
 )
+from interpreter_bot.setting_groups.tool_servers import McpServer
 
 __all__ = [
     "GIB",
@@ -58,6 +59,7 @@ __all__ = [
     "Limits",
     "Local",
     "Mcp",
+    "McpServer",
     "Model",
     "PackageIndex",
     "Paths",
@@ -131,6 +133,8 @@ class Settings(pydantic_settings.BaseSettings):
     """What code may reach outside; none listed means nothing."""
     egress_limits: EgressLimits = EgressLimits()
     """How much of that."""
+    mcp_servers: tuple[McpServer, ...] = ()
+    """Servers whose tools code can call."""
     host: Host = Host()
     """The process that keeps the kernels."""
     paths: Paths = pydantic.Field(default_factory=Paths)
@@ -233,6 +237,7 @@ class Settings(pydantic_settings.BaseSettings):
         files = (pathlib.Path(".env"), pathlib.Path(str(self.model_config["toml_file"])))
         named = [self.paths.data, self.paths.runtime, *(path for path in files if path.exists())]
         secret = [self.web.token_file, self.encryption.key_file, self.package_index.netrc_file]
+        secret += [server.token_file for server in self.mcp_servers]
         named += filter(None, [*secret, self.snapshots.key_file, *self.paths.private])
         if self.store.url.startswith("sqlite"):
             named.append(pathlib.Path(self.store.url.partition(":///")[2]))

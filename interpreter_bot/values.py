@@ -293,11 +293,13 @@ class InputRequested:
         prompt: what is asked.
         is_password: the answer is not to be shown.
         is_installation: not the code asks but we: whether packages may be installed, yes or no.
+        tool_request: not a person is asked but the bot, for tools: JSON, hostile.
     """
 
     prompt: str
     is_password: bool
     is_installation: bool = False
+    tool_request: str = ""
 
 
 YES: Final = "yes"

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from interpreter_bot import settings
+from interpreter_bot import errors, settings
 from interpreter_bot.hosts import host_sockets, kernel_doors, ports
 
 if TYPE_CHECKING:
     from interpreter_bot.egress import broker
+    from interpreter_bot.mcp_servers import tool_broker
+
+_NO_SDK: Final = (
+    "mcp_servers needs the extra [mcp], which is not installed: pip install 'interpreter-bot[mcp]'."
+)
 
 
 @contextlib.asynccontextmanager
@@ -34,6 +40,31 @@ async def open_broker(
     from interpreter_bot.egress import broker
 
     async with broker.opened(config, environment) as opened:
+        yield opened
+
+
+@contextlib.asynccontextmanager
+async def open_tools(
+    config: settings.Settings, environment: Mapping[str, str]
+) -> AsyncIterator[tool_broker.ToolBroker | None]:
+    """Open the tools of MCP servers; None where the settings list none.
+
+    Args:
+        config: the settings in effect.
+        environment: holds the secrets that `mcp_servers` names.
+
+    Raises:
+        SettingsError: a server cannot be used.
+    """
+    if not config.mcp_servers:
+        yield None
+        return
+    if importlib.util.find_spec("mcp") is None:
+        raise errors.SettingsError(_NO_SDK)
+    # Imported here: without servers, nothing needs the SDK, which is large.
+    from interpreter_bot.mcp_servers import tool_broker
+
+    async with tool_broker.opened(config, environment) as opened:
         yield opened
 
 

@@ -24,7 +24,7 @@ from interpreter_bot.sessions import (
     maintenance,
     retention,
     session_service,
-    turns,
+    turn_services,
 )
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases, engines
@@ -104,23 +104,43 @@ async def open_conversations(
         if not is_ephemeral:
             # Others may run beside it, with other settings, and the bot's are what counts.
             await asyncio.to_thread(skills.refresh)
-        services = turns.TurnServices(
-            config=config, hosts=hosts, database=database, catalogue=catalogue, skills=skills
+        tools = await stack.enter_async_context(
+            host_startup.open_tools(config, environment if secrets is None else secrets)
+        )
+        services = turn_services.TurnServices(
+            config=config,
+            hosts=hosts,
+            database=database,
+            catalogue=catalogue,
+            skills=skills,
+            tools=tools,
         )
         service = await stack.enter_async_context(
             session_service.SessionService.open(services, model_notice=notice)
         )
         upkeep = maintenance.Maintenance(services, service)
         jobs = (*upkeep.jobs(), *retention.Retention(services, service).jobs())
+        if tools is not None:
+            jobs += tools.jobs()
         if broker is not None:
-            days = config.egress_limits.record_days
-            recorder = contact_recording.ContactRecorder(database.contacts, days=days)
-            broker.on_contact = recorder.take
-            stack.push_async_callback(recorder.write)
-            jobs += recorder.jobs()
+            jobs += _recording(broker, config, database, stack)
         await upkeep.take_over(database.orphans)
         await stack.enter_async_context(schedules.run_periodically(*jobs))
         yield service
+
+
+def _recording(
+    broker: Broker,
+    config: settings.Settings,
+    database: databases.Database,
+    stack: contextlib.AsyncExitStack,
+) -> tuple[schedules.PeriodicJob, ...]:
+    """Record what code tries to reach, to the end; return the jobs of that."""
+    days = config.egress_limits.record_days
+    recorder = contact_recording.ContactRecorder(database.contacts, days=days)
+    broker.on_contact = recorder.take
+    stack.push_async_callback(recorder.write)
+    return recorder.jobs()
 
 
 async def _models(

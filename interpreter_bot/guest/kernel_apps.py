@@ -22,7 +22,14 @@ from ipykernel import iostream, ipkernel, kernelapp
 from jupyter_client import session as sessions
 from traitlets import config
 
-from . import html_displays, ipython_shells, preloads, process_state, standard_streams
+from . import (
+    html_displays,
+    ipython_shells,
+    preloads,
+    process_state,
+    standard_streams,
+    tool_functions,
+)
 
 # Cells, and the modules each needs: a cell whose modules are not preloaded is skipped.
 _WARM_UP = (
@@ -116,6 +123,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
     descriptors: standard_streams.Descriptors
     home: str
     is_at_home = False
+    execution = ""
     _supports_kernel_subshells = False
 
     def pre_handler_hook(self) -> None:
@@ -130,9 +138,11 @@ class _GuestKernel(ipkernel.IPythonKernel):
             os.chdir(self.home)
             self.is_at_home = True
             process_state.begin()
-        self.descriptors.begin(self.get_parent("shell"))
+        parent = self.get_parent("shell")
+        self.descriptors.begin(parent)
         try:
             self.shell.end_saving()
+            self.execution = parent["header"]["msg_id"]
             signal.signal(signal.SIGINT, signal.default_int_handler)
             reply = await super().do_execute(code, silent, *args, **options)
         except (Exception, KeyboardInterrupt) as error:
@@ -141,6 +151,7 @@ class _GuestKernel(ipkernel.IPythonKernel):
             reply = _failure(error)
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            self.execution = ""
             if os.getpid() != owner:
                 # A child that the cell forked and that returned here is no kernel.
                 os._exit(0)
@@ -151,6 +162,11 @@ class _GuestKernel(ipkernel.IPythonKernel):
             # Code may have replaced anything in its namespace; its names then remain unknown.
             reply["variables"] = self.shell.variables()
         return reply
+
+    def _input_request(self, *args: Any, **options: Any) -> Any:
+        # Beside a tool's call in a thread, one of them would read the other's answer.
+        with tool_functions.CHANNEL:
+            return super()._input_request(*args, **options)
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
@@ -215,6 +231,7 @@ class _GuestApp(kernelapp.IPKernelApp):
             ipkernel.sys = original
         self.shell.kernel = self.kernel
         self.shell.parent = self.kernel
+        tool_functions.install(self.kernel)
 
     def _kernel_on(self, stream: Any) -> _GuestKernel:
         kernel: _GuestKernel = _GuestKernel.instance(

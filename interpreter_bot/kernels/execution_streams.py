@@ -29,6 +29,8 @@ _MOST_MESSAGES: Final = 100_000
 _MOST_READING_SECONDS: Final = 4.0
 _MOST_MALFORMED: Final = 100
 _MOST_QUESTIONS: Final = 100
+_MOST_TOOL_REQUESTS: Final = 10_000
+_TOOL_REQUEST_CHARACTERS: Final = 256 * 1024
 _PROMPT_CHARACTERS: Final = 2000
 _IDLE_SECONDS: Final = 5.0
 # Where output is known to be lost, the idle status may be, too.
@@ -300,8 +302,13 @@ class ExecutionStream:
         await asyncio.sleep(max(seconds, _FLOOD_PAUSE_SECONDS if is_flood else 0))
 
     async def _hear_questions(self) -> None:
-        for _ in range(_MOST_QUESTIONS):
+        questions = tool_requests = 0
+        while questions < _MOST_QUESTIONS and tool_requests < _MOST_TOOL_REQUESTS:
             message = await self._next("stdin")
+            if _tool_request(message):
+                tool_requests += 1
+            else:
+                questions += 1
             answering = self._answering(message) if message.msg_type == "input_request" else None
             if answering is not None and (answer := await self._answer(answering)) is not None:
                 content: dict[str, object] = {"value": answer, "status": "ok"}
@@ -320,6 +327,8 @@ class ExecutionStream:
             return self._install(words, say=self._say_aloud, ask=self._ask)
         if self._ask is None:
             return None
+        if told := _tool_request(message):
+            return self._ask(values.InputRequested("", False, tool_request=told))
         text = outputs.prompt(prompt)[:_PROMPT_CHARACTERS] if isinstance(prompt, str) else ""
         is_password = message.content.get("password") is True
         return self._ask(values.InputRequested(text, is_password))
@@ -343,3 +352,10 @@ class ExecutionStream:
                 self.answered.set_result(None)
             self.answered = asyncio.get_running_loop().create_future()
         return None
+
+
+def _tool_request(message: jupyter_messages.Message) -> str:
+    """Return what the bot is asked for tools; empty for a question to a person."""
+    prompt = message.content.get("prompt")
+    told = prompt.get("tools") if isinstance(prompt, dict) else None
+    return told if isinstance(told, str) and len(told) <= _TOOL_REQUEST_CHARACTERS else ""

@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 from interpreter_bot import schedules, values
-from interpreter_bot.sessions import session_service, suspended_turns, turn_stops, turns
+from interpreter_bot.sessions import session_service, suspended_turns, turn_services, turn_stops
 from interpreter_bot.store import records
 from interpreter_bot.text import quantities
 
@@ -33,7 +33,7 @@ class Maintenance:
     """Jobs that run by the clock, outside of any turn."""
 
     def __init__(
-        self, services: turns.TurnServices, service: session_service.SessionService
+        self, services: turn_services.TurnServices, service: session_service.SessionService
     ) -> None:
         self._services = services
         self._service = service

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from interpreter_bot import errors, schedules, values
-from interpreter_bot.sessions import lanes, session_service, turns
+from interpreter_bot.sessions import lanes, session_service, turn_services
 from interpreter_bot.store import columns, records
 from interpreter_bot.text import quantities
 
@@ -68,7 +68,7 @@ class Retention:
     """Periodic jobs that bound what files of sessions hold."""
 
     def __init__(
-        self, services: turns.TurnServices, service: session_service.SessionService
+        self, services: turn_services.TurnServices, service: session_service.SessionService
     ) -> None:
         self._services = services
         self._service = service

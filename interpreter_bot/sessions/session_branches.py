@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from interpreter_bot import cancellation, errors, session_variables, values
-from interpreter_bot.sessions import assigned_names, lanes, requests, turns
+from interpreter_bot.sessions import assigned_names, lanes, requests, turn_services
 from interpreter_bot.store import records
 
 _log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _TITLE_CHARACTERS: Final = 190
 class SessionBranches:
     """Copies of sessions, and ways back. What a turn does at the same time is never disturbed."""
 
-    def __init__(self, services: turns.TurnServices, held: lanes.Lanes) -> None:
+    def __init__(self, services: turn_services.TurnServices, held: lanes.Lanes) -> None:
         self._services = services
         self._lanes = held
 

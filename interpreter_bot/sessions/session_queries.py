@@ -15,7 +15,7 @@ from interpreter_bot.sessions import (
     quotas,
     requests,
     turn_inputs,
-    turns,
+    turn_services,
 )
 from interpreter_bot.store import third_party_tables
 
@@ -25,7 +25,7 @@ _NOTEBOOK_TURNS: Final = 500
 class SessionQueries:
     """Queries on all stored sessions."""
 
-    def __init__(self, services: turns.TurnServices) -> None:
+    def __init__(self, services: turn_services.TurnServices) -> None:
         self._services = services
 
     @property

@@ -27,6 +27,7 @@ from interpreter_bot.sessions import (
     stored_transcripts,
     suspended_turns,
     turn_inputs,
+    turn_services,
     turn_stops,
     turns,
     variable_losses,
@@ -55,7 +56,7 @@ class SessionService:
         resumptions: turns that a bot began which is gone.
     """
 
-    def __init__(self, services: turns.TurnServices, *, model_notice: str = "") -> None:
+    def __init__(self, services: turn_services.TurnServices, *, model_notice: str = "") -> None:
         self.queries = session_queries.SessionQueries(services)
         self._services = services
         config = services.config
@@ -79,7 +80,7 @@ class SessionService:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, services: turns.TurnServices, *, model_notice: str = ""
+        cls, services: turn_services.TurnServices, *, model_notice: str = ""
     ) -> AsyncIterator[SessionService]:
         """Open the sessions; at the end they are drained."""
         conversations = cls(services, model_notice=model_notice)

@@ -22,6 +22,7 @@ from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     artifact_collection,
     requests,
+    tool_requests,
     turn_events,
     turn_stops,
     variable_losses,
@@ -87,6 +88,7 @@ class SessionEnvironment:
         skills: accepted_skills.AcceptedSkills,
         approval: requests.Approval,
         stop: turn_stops.StopSignal,
+        tools: tool_requests.ToolRequests | None,
         checkpoint: tuple[str, str],
     ) -> None:
         """Args: `checkpoint` is the session's key, and what it is called before the first code."""
@@ -99,6 +101,7 @@ class SessionEnvironment:
         self.approval = approval
         self._was_asked_for_plan = False
         self._stop = stop
+        self._tools = tools
         self._checkpoint = checkpoint
         self.kernel_id = ""
         self.mark: str | None = None
@@ -159,7 +162,14 @@ class SessionEnvironment:
         return await self._ended(executing, hosted_id)
 
     async def _asked(self, request: values.InputRequested) -> str:
-        """Ask the person, but for packages only where they are asked for code."""
+        """Ask the person, but for packages only where they are asked for code.
+
+        What code wants of tools is no question to a person.
+        """
+        if request.tool_request:
+            if self._tools is None:
+                return tool_requests.NO_TOOLS
+            return await self._tools.answer(request.tool_request)
         if request.is_installation and self.approval == "never":
             return values.YES
         return await self._events.ask(request)

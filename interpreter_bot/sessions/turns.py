@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import logging
 import time
-import uuid
 from collections.abc import Awaitable
 from typing import Final
 
@@ -24,8 +23,6 @@ from interpreter_bot.agent import (
     loops,
     unfounded_claims,
 )
-from interpreter_bot.agent.llms import catalogues
-from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     approval_policy,
     ports,
@@ -33,16 +30,16 @@ from interpreter_bot.sessions import (
     requests,
     stored_transcripts,
     suspended_turns,
+    tool_requests,
     turn_environments,
     turn_events,
     turn_inputs,
     turn_recording,
+    turn_services,
     turn_stops,
     variable_losses,
 )
-from interpreter_bot.sessions import write_retries as retries
-from interpreter_bot.skills import accepted_skills
-from interpreter_bot.store import databases, preferences, records
+from interpreter_bot.store import preferences, records
 
 _log = logging.getLogger(__name__)
 
@@ -57,28 +54,8 @@ _STATUSES: Final = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TurnServices:
-    """What all turns share: made once, by `app`.
-
-    Attributes:
-        id: of this process of the bot.
-        daily_usage: usage of running turns.
-        write_retries: failed writes.
-    """
-
-    config: settings.Settings
-    hosts: host_ports.Hosts
-    database: databases.Database
-    catalogue: catalogues.Catalogue
-    skills: accepted_skills.AcceptedSkills
-    id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
-    daily_usage: quotas.DailyUsage = dataclasses.field(default_factory=quotas.DailyUsage)
-    write_retries: retries.WriteRetries = dataclasses.field(default_factory=retries.WriteRetries)
-
-
 async def run_turn(
-    services: TurnServices,
+    services: turn_services.TurnServices,
     request: requests.Request,
     reply: ports.Reply,
     *,
@@ -130,7 +107,11 @@ async def _catch_all(work: Awaitable[ports.End]) -> ports.End:
 
 
 async def _record_end(
-    services: TurnServices, recorder: turn_recording.Recorder, end: ports.End, *, is_suspended: bool
+    services: turn_services.TurnServices,
+    recorder: turn_recording.Recorder,
+    end: ports.End,
+    *,
+    is_suspended: bool,
 ) -> ports.End:
     """Record how a turn ended; a failed write goes into the retry queue."""
     await recorder.close()
@@ -159,7 +140,7 @@ class _Work:
 
     def __init__(
         self,
-        services: TurnServices,
+        services: turn_services.TurnServices,
         request: requests.Request,
         events: turn_events.TurnEvents,
         recorder: turn_recording.Recorder,
@@ -208,6 +189,7 @@ class _Work:
                     self._request, self._chosen, services.config.sessions.approval
                 ),
                 stop=stop,
+                tools=tool_requests.of_turn(services, self._request, self.events),
                 checkpoint=(key, f"{self._recorder.turn_id}"),
             )
             if self._former is not None:

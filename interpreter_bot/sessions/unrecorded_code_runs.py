@@ -10,7 +10,12 @@ from typing import Final
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosts import execution_runs
 from interpreter_bot.hosts import ports as host_ports
-from interpreter_bot.sessions import artifact_collection, ports, turn_environments
+from interpreter_bot.sessions import (
+    artifact_collection,
+    ports,
+    tool_requests,
+    turn_environments,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -121,6 +126,8 @@ class UnrecordedCodeRun:
                     self._lose_audience(error)
 
         async def ask(request: values.InputRequested) -> str:
+            if request.tool_request:
+                return tool_requests.NO_TOOLS  # Calls are recorded, and nothing is here.
             if request.is_installation:
                 return values.YES  # Who wrote the code wants it.
             try:

@@ -30,6 +30,7 @@ from interpreter_bot.store import (
     records,
     session_copies,
     sessions,
+    tool_audit,
     transactions,
     turn_parts,
     turns,
@@ -162,6 +163,7 @@ class Database:
         self.choices = preferences.Preferences(begin)
         self.events = turns.ClaimedEvents(begin)
         self.contacts = contacts.Contacts(begin)
+        self.tool_audit = tool_audit.ToolAudit(begin)
 
     @classmethod
     @contextlib.asynccontextmanager

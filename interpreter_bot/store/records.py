@@ -162,3 +162,36 @@ class Artifact:
     sha256: str
     media_type: str
     created: datetime.datetime
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call of a tool.
+
+    Attributes:
+        key: of the session.
+        person: who asked what the code runs for.
+        call_id: by which the code knows it.
+        server: whose tool it is.
+        tool: its name.
+        arguments: JSON, shortened.
+        was_approved: a person was asked, and agreed.
+        outcome: begun, done, failed or refused.
+        reason: why it was refused, or failed.
+        sent_bytes: of all arguments.
+        received_bytes: of the result.
+        seconds: that it took.
+    """
+
+    key: values.SessionKey
+    person: str
+    call_id: str
+    server: str
+    tool: str
+    arguments: str
+    was_approved: bool = False
+    outcome: str = "begun"
+    reason: str = ""
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    seconds: float = 0.0

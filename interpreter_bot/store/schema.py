@@ -180,3 +180,26 @@ CONTACTS = _table(
     sa.Column("seconds", sa.Double, nullable=False),
     sa.Column("began", columns.Moment, nullable=False, index=True),
 )
+
+# Tools of MCP servers that code called; it stays when the conversation is deleted.
+TOOL_CALLS = _table(
+    "tool_calls",
+    _name("platform"),
+    _name("workspace"),
+    _name("channel"),
+    _name("thread"),
+    _name("person"),
+    # By which code knows its call: one that is asked for twice is not done twice.
+    _name("call_id"),
+    _name("server"),
+    _name("tool"),
+    _prose("arguments"),
+    sa.Column("was_approved", sa.Boolean, nullable=False),
+    _name("outcome"),
+    _prose("reason"),
+    sa.Column("sent_bytes", sa.BigInteger, nullable=False),
+    sa.Column("received_bytes", sa.BigInteger, nullable=False),
+    sa.Column("seconds", sa.Double, nullable=False),
+    sa.Column("began", columns.Moment, nullable=False, index=True),
+    sa.UniqueConstraint("call_id"),
+)

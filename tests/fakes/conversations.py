@@ -28,7 +28,14 @@ from interpreter_bot import cancellation, settings, values
 from interpreter_bot.agent.llms import catalogues
 from interpreter_bot.hosts import local_host
 from interpreter_bot.kernels.files import workspaces
-from interpreter_bot.sessions import ports, session_service, suspended_turns, turn_inputs, turns
+from interpreter_bot.sessions import (
+    ports,
+    session_service,
+    suspended_turns,
+    turn_inputs,
+    turn_services,
+    turns,
+)
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases, engines
 from tests.fakes import pools
@@ -185,7 +192,7 @@ class _ScriptedWork(turns._Work):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Services(turns.TurnServices):
+class _Services(turn_services.TurnServices):
     service: object = None
     skills: accepted_skills.AcceptedSkills = dataclasses.field(
         default_factory=lambda: accepted_skills.AcceptedSkills((), pathlib.Path("/nowhere"))

@@ -58,7 +58,7 @@ def opened(tmp_path, short_path):
     """Open a house whose kernels import nothing, which is quick; again on the same data."""
 
     @contextlib.asynccontextmanager
-    async def open_house(*script, model=None, no_model=False, serving=None, **groups):
+    async def open_house(*script, model=None, no_model=False, serving=None, keys=None, **groups):
         async with openai_server.Server(script, **(serving or {})) as server:
             listed = settings.Model(
                 **{"name": "scripted", "base_url": server.base_url, **(model or {})}
@@ -71,8 +71,10 @@ def opened(tmp_path, short_path):
                     **groups,
                 },
             )
-            keys = {"OPENAI_API_KEY": server.api_key}
-            async with service_startup.open_conversations(bot, {} if no_model else keys) as service:
+            known = {"OPENAI_API_KEY": server.api_key} | (keys or {})
+            async with service_startup.open_conversations(
+                bot, {} if no_model else known
+            ) as service:
                 yield House(service, server)
 
     return open_house

@@ -1,0 +1,276 @@
+"""Tools of servers outside as Python: `from tools.jira import search_issues`.
+
+What functions there are, and whether one may be called, is the bot's to say: it is asked in the
+channel of `input()`, so that a call waits for a person where it has to, with the clock stopped.
+Nothing here is a wall.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import importlib.abc
+import importlib.machinery
+import inspect
+import json
+import os
+import re
+import secrets
+import sys
+import threading
+import types
+from typing import Any, NamedTuple
+
+import zmq
+
+PACKAGE = "tools"
+CHANNEL = threading.RLock()
+"""Held by whoever asks the bot: one question waits at a time."""
+_POLL_MILLISECONDS = 100
+_MOST_FOUND = 10
+_DISPLAYED = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif"}
+_TYPES = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "array": "list",
+    "object": "dict",
+    "null": "None",
+}
+_NOT_NOW = "Tools can be used only while code runs that a person, or a model for them, sent."
+_NONE = "There is no tool {name!r} here. find_tools('words') finds them."
+
+
+class ToolError(Exception):
+    """A tool could not be called, or says that it failed."""
+
+
+class Data(NamedTuple):
+    """What a tool returned that is neither text nor a picture that can be displayed."""
+
+    media_type: str
+    content: bytes
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds `tools` and its modules, where the bot has any for this conversation."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        self._servers: dict[str, Any] = {}
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """Find a module; a person's own `tools` comes first."""
+        package, _, server = fullname.partition(".")
+        if package != PACKAGE or "." in server:
+            return None
+        if not server:
+            if importlib.machinery.PathFinder.find_spec(PACKAGE, [self._kernel.home]):
+                return None
+            self._refresh()
+        elif server not in self._servers:
+            self._refresh()
+        if not self._servers or (server and server not in self._servers):
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=not server)
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        """Make a module."""
+        return _Module(spec.name, self)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Fill a module."""
+        server = module.__name__.partition(".")[2]
+        if server:
+            self._fill(module, server)
+            return
+        module.__doc__ = f"Tools of servers outside: {', '.join(self._servers)}."
+        vars(module).update(
+            find_tools=self.find, describe_tool=self.describe, ToolError=ToolError, Data=Data
+        )
+
+    def refill(self, module: types.ModuleType) -> None:
+        """Fill a module again: what is allowed may have changed."""
+        self._refresh()
+        self.exec_module(module)
+
+    def find(self, words: str = "") -> list[str]:
+        """Return the tools that fit some words best, each as it is called; all without words."""
+        wanted = set(re.findall(r"\w+", words.lower()))
+        scored = []
+        for server, described in self._servers.items():
+            for tool in described["tools"]:
+                text = f"{server} {tool['function']} {tool['description']}".lower()
+                named = f"{server} {tool['function']}".lower()
+                score = sum((word in text) + 2 * (word in named) for word in wanted)
+                if score or not wanted:
+                    first = tool["description"].strip().partition("\n")[0][:160]
+                    scored.append((-score, f"{_called(server, tool)}: {first}"))
+        scored.sort(key=lambda one: one[0])
+        return [line for _, line in (scored[:_MOST_FOUND] if wanted else scored)]
+
+    def describe(self, name: str) -> str:
+        """Return how a tool is called, and what for; `name` is as `find_tools` writes it."""
+        server, _, function = name.partition("(")[0].removeprefix(f"{PACKAGE}.").partition(".")
+        for tool in self._servers.get(server, {}).get("tools", ()):
+            if tool["function"] == function:
+                return f"{_called(server, tool)}\n\n{_documented(tool)}"
+        raise ToolError(_NONE.format(name=name))
+
+    def _refresh(self) -> None:
+        try:
+            self._servers = ask(self._kernel, {"do": "list"})["servers"]
+        except ToolError:
+            self._servers = {}
+
+    def _fill(self, module: types.ModuleType, server: str) -> None:
+        described = self._servers.get(server, {"instructions": "", "tools": ()})
+        module.__doc__ = described["instructions"]
+        for name, value in list(vars(module).items()):
+            if isinstance(value, types.FunctionType) and hasattr(value, "tool"):
+                delattr(module, name)
+        for tool in described["tools"]:
+            setattr(module, tool["function"], _function(self._kernel, server, tool))
+
+
+class _Module(types.ModuleType):
+    """A module that asks again for a name it has not: it may have been allowed since."""
+
+    def __init__(self, name: str, finder: Finder) -> None:
+        super().__init__(name)
+        self.__dict__["_finder"] = finder
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and "." in self.__name__:
+            self.__dict__["_finder"].refill(self)
+            if name in self.__dict__:
+                return self.__dict__[name]
+        raise AttributeError(f"{self.__name__} has no {name!r}; it has {', '.join(self._names())}")
+
+    def _names(self) -> list[str]:
+        return [name for name in self.__dict__ if not name.startswith("_")]
+
+
+def ask(kernel: Any, wanted: dict[str, Any]) -> Any:
+    """Ask the bot.
+
+    Raises:
+        ToolError: it cannot be asked now, or refuses.
+    """
+    parent = kernel.get_parent("shell")
+    text = json.dumps(wanted, default=_plain)
+    with CHANNEL:
+        answer = _asked(kernel, parent, text)
+    if "error" in answer:
+        raise ToolError(answer["error"])
+    return answer
+
+
+def _asked(kernel: Any, parent: Any, text: str) -> Any:
+    execution = parent.get("header", {}).get("msg_id")
+    if not kernel._allow_stdin or kernel.execution != execution:
+        raise ToolError(_NOT_NOW)
+    content = {"prompt": {"tools": text}, "password": False}
+    channel, identity = kernel.stdin_socket, kernel._parent_ident["shell"]
+    sent = kernel.session.send(channel, "input_request", content, parent, ident=identity)
+    # A thread that waits must not keep the channel from the next execution.
+    while kernel.execution == execution:
+        if channel.poll(_POLL_MILLISECONDS):
+            _, reply = kernel.session.recv(channel, zmq.NOBLOCK)
+            if reply and reply["parent_header"].get("msg_id") == sent["header"]["msg_id"]:
+                return json.loads(reply["content"]["value"])
+    raise ToolError(_NOT_NOW)
+
+
+def _plain(value: Any) -> Any:
+    """Return what stands for a value in JSON: dates as text, numbers and arrays of numpy."""
+    if isinstance(value, datetime.date | datetime.time | os.PathLike):
+        return str(value) if isinstance(value, os.PathLike) else value.isoformat()
+    for method in ("tolist", "item"):
+        if callable(convert := getattr(value, method, None)):
+            return convert()
+    if isinstance(value, set | frozenset):
+        return list(value)
+    raise ToolError(f"A tool cannot be sent a {type(value).__name__}.")
+
+
+def _function(kernel: Any, server: str, tool: dict[str, Any]) -> types.FunctionType:
+    """Make the function of a tool."""
+    signature = _signature(tool)
+    names = {one["parameter"]: one["name"] for one in tool["parameters"]}
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{error}. It is called as {_called(server, tool)}") from None
+        arguments = {names[name]: value for name, value in given.items()}
+        called = {"server": server, "tool": tool["name"], "arguments": arguments}
+        return _result(ask(kernel, {"do": "call", "id": secrets.token_hex(16), **called}))
+
+    function.__name__ = function.__qualname__ = tool["function"]
+    function.__module__ = f"{PACKAGE}.{server}"
+    function.__doc__ = _documented(tool)
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    function.tool = tool["name"]  # type: ignore[attr-defined]
+    return function  # type: ignore[return-value]
+
+
+def _signature(tool: dict[str, Any]) -> inspect.Signature:
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                one["parameter"],
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=inspect.Parameter.empty if one["is_required"] else None,
+            )
+            for one in tool["parameters"]
+        ]
+    )
+
+
+def _called(server: str, tool: dict[str, Any]) -> str:
+    return f"{PACKAGE}.{server}.{tool['function']}{_signature(tool)}"
+
+
+def _documented(tool: dict[str, Any]) -> str:
+    lines = [tool["description"]]
+    if tool["parameters"]:
+        lines += ["", "Args:"]
+    for one in tool["parameters"]:
+        kind = one["kind"] if isinstance(one["kind"], list) else [one["kind"]]
+        said = " | ".join(_TYPES.get(name, "any") for name in kind)
+        lines.append(f"    {one['parameter']} ({said}): {one['description']}")
+    return "\n".join(lines)
+
+
+def _result(answer: dict[str, Any]) -> Any:
+    """Return what a tool returned: its structured value, else its text or picture, or a list."""
+    parts = [_part(part) for part in answer["parts"]]
+    if answer["is_error"]:
+        told = "\n".join(part for part in parts if isinstance(part, str))
+        raise ToolError(told or "The tool failed, and says no more.")
+    if answer["structured"] is not None:
+        value = answer["structured"]
+        # What is no object is wrapped in one by servers.
+        return value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
+    if all(isinstance(part, str) for part in parts):
+        return "\n".join(parts)
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _part(part: dict[str, str]) -> Any:
+    if "text" in part:
+        return part["text"]
+    content = base64.b64decode(part["data"])
+    if shown := _DISPLAYED.get(part["media_type"]):
+        from IPython.display import Image
+
+        return Image(data=content, format=shown)
+    return Data(part["media_type"], content)
+
+
+def install(kernel: Any) -> None:
+    """Let imports find the tools."""
+    sys.meta_path.insert(0, Finder(kernel))

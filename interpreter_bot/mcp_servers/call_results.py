@@ -1,0 +1,51 @@
+"""Results of calls as a kernel is given them: bounded, in few forms. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import mcp_types
+
+from interpreter_bot.mcp_servers import definitions
+from interpreter_bot.text import safe_text
+
+_MOST_PARTS: Final = 100
+_LEFT_OUT: Final = "[There were {count} parts more.]"
+_URL_CHARACTERS: Final = 2_000
+
+
+def read(result: mcp_types.CallToolResult) -> dict[str, Any]:
+    """Return a result as JSON: `structured`, `parts` of text or data, `is_error`, `size_bytes`.
+
+    Its size is bounded by what was read of the server's answer.
+    """
+    parts = [_part(part) for part in result.content[:_MOST_PARTS]]
+    if len(result.content) > _MOST_PARTS:
+        parts.append({"text": _LEFT_OUT.format(count=len(result.content) - _MOST_PARTS)})
+    structured = result.structured_content
+    size_bytes = sum(len(value) for part in parts for value in part.values())
+    return {
+        "structured": structured,
+        "parts": parts,
+        "is_error": bool(result.is_error),
+        "size_bytes": size_bytes + (len(json.dumps(structured)) if structured else 0),
+    }
+
+
+def _part(part: mcp_types.ContentBlock) -> dict[str, str]:
+    match part:
+        case mcp_types.TextContent():
+            return {"text": safe_text.clean(part.text)}
+        case mcp_types.ImageContent() | mcp_types.AudioContent():
+            return {"data": part.data, "media_type": part.mime_type}
+        case mcp_types.EmbeddedResource():
+            resource = part.resource
+            if isinstance(resource, mcp_types.TextResourceContents):
+                return {"text": safe_text.clean(resource.text)}
+            return {
+                "data": resource.blob,
+                "media_type": resource.mime_type or "application/octet-stream",
+            }
+        case mcp_types.ResourceLink():
+            return {"text": definitions.readable(part.uri, _URL_CHARACTERS)}

@@ -1,0 +1,233 @@
+"""What a server says of its tools: bounded, made readable, told apart by digests. Pure.
+
+A digest is of the definition as the server sent it; what people, models and kernels see of it is
+stripped of what hides in text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import keyword
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from interpreter_bot.text import safe_text
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_DESCRIPTION_CHARACTERS: Final = 2_000
+_PARAMETER_CHARACTERS: Final = 300
+_DEFINITION_CHARACTERS: Final = 64 * 1024
+_MOST_PARAMETERS: Final = 64
+_MOST_TOOLS: Final = 500
+_DIFF_LINES: Final = 40
+_RESERVED: Final = frozenset({"find_tools", "describe_tool"})
+_HIDING: Final = re.compile(r"[\u200b-\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a tool.
+
+    Attributes:
+        parameter: what it is called in Python.
+        name: what the server calls it.
+        kind: of JSON's types; several if it may be any of them.
+        description: harmless.
+        is_required: the tool cannot be called without it.
+    """
+
+    parameter: str
+    name: str
+    kind: str | tuple[str, ...]
+    description: str
+    is_required: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Definition:
+    """A tool of a server.
+
+    Attributes:
+        name: what the server calls it.
+        function: what it is called in Python.
+        description: harmless.
+        parameters: those that must be given come first.
+        is_read_only: the server says so.
+        digest: of all that the server says of it.
+    """
+
+    name: str
+    function: str
+    description: str
+    parameters: tuple[Parameter, ...]
+    is_read_only: bool
+    digest: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listing:
+    """What a server says of itself, as it sent it.
+
+    Attributes:
+        instructions: for models.
+        tools: definitions, by the tools' names.
+        left_out: sentences about tools that cannot be used.
+    """
+
+    instructions: str = ""
+    tools: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """The digest of all of it."""
+        parts = [digest(self.instructions), *(digest(self.tools[name]) for name in self.tools)]
+        return digest(sorted(parts))
+
+
+def digest(value: object) -> str:
+    """Return what tells a definition from all others."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def listed(instructions: str, tools: Iterable[Mapping[str, Any]]) -> Listing:
+    """Read what a server sent; what cannot be used is left out, with a sentence."""
+    found: dict[str, Mapping[str, Any]] = {}
+    left_out: list[str] = []
+    functions: dict[str, str] = {}
+    for number, tool in enumerate(tools):
+        name = str(tool.get("name", ""))
+        if number >= _MOST_TOOLS:
+            left_out.append(f"Only the first {_MOST_TOOLS} tools are looked at.")
+            break
+        if not _NAME.fullmatch(name):
+            left_out.append(f"The name of tool {number + 1} is not one that MCP allows.")
+        elif len(json.dumps(tool)) > _DEFINITION_CHARACTERS:
+            left_out.append(f"The definition of {name} is too long.")
+        elif len(_properties(tool)) > _MOST_PARAMETERS:
+            left_out.append(f"{name} has more than {_MOST_PARAMETERS} parameters.")
+        elif (function := python_name(name)) in functions:
+            # None of them: which one came first is the server's to say.
+            left_out.append(f"{name} and {functions[function]} have the same name in Python.")
+            found.pop(functions[function], None)
+        else:
+            functions[function] = name
+            found[name] = tool
+    return Listing(instructions[:_DEFINITION_CHARACTERS], found, tuple(left_out))
+
+
+def read(tool: Mapping[str, Any]) -> Definition:
+    """Read the definition of a tool, as it stands in a listing."""
+    annotations = tool.get("annotations")
+    required = _schema(tool).get("required")
+    needed = {str(name) for name in required} if isinstance(required, list) else set()
+    names: dict[str, Parameter] = {}
+    for name, schema in _properties(tool).items():
+        parameter = python_name(name)
+        while parameter in names:
+            parameter += "_"
+        names[parameter] = _parameter(parameter, name, schema, is_required=name in needed)
+    return Definition(
+        name=str(tool["name"]),
+        function=python_name(str(tool["name"])),
+        description=readable(tool.get("description"), _DESCRIPTION_CHARACTERS),
+        parameters=tuple(sorted(names.values(), key=lambda one: not one.is_required)),
+        is_read_only=isinstance(annotations, dict) and annotations.get("readOnlyHint") is True,
+        digest=digest(tool),
+    )
+
+
+def python_name(name: str) -> str:
+    """Return what something is called in Python."""
+    plain = re.sub(r"[^a-z0-9_]", "_", name, flags=re.IGNORECASE | re.ASCII)[:64].lstrip("_")
+    if not plain or plain[0].isdigit():
+        plain = f"t_{plain}"
+    return f"{plain}_" if keyword.iskeyword(plain) or plain in _RESERVED else plain
+
+
+def readable(text: object, most_characters: int) -> str:
+    """Return foreign text without what hides in it, at a bounded length."""
+    if not isinstance(text, str):
+        return ""
+    # Far more than is shown, so that removing what hides takes a bounded time.
+    shown = _HIDING.sub("", safe_text.harmless(text[: 4 * most_characters])).strip()
+    return shown if len(shown) <= most_characters else f"{shown[:most_characters]} …"
+
+
+def warnings(
+    server: str, tool: Mapping[str, Any], others: Mapping[str, Iterable[str]]
+) -> list[str]:
+    """Say what is suspicious about a definition.
+
+    Args:
+        server: whose it is.
+        tool: the definition.
+        others: names of the tools of all servers, by their server's name.
+    """
+    text = json.dumps(tool, ensure_ascii=False)
+    said = []
+    if _HIDING.search(text) or safe_text.harmless(text) != text:
+        said.append("it has characters that nobody sees")
+    words = set(re.findall(r"[\w.-]+", text))
+    for other, names in others.items():
+        if other == server:
+            continue
+        mentioned = [name for name in names if name in words and len(name) > 3]
+        if other in words or mentioned:
+            named = ", ".join([f"{other}.{name}" for name in mentioned] or [other])
+            said.append(f"it speaks of tools of another server: {named}")
+    return said
+
+
+def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
+    """Show what has changed in a definition, in few lines; all of a new one."""
+    old, new = _lines(before) if before else [], _lines(after)
+    changed = [
+        line
+        for line in difflib.unified_diff(old, new, lineterm="", n=0)
+        if not line.startswith(("---", "+++", "@@"))
+    ]
+    more = len(changed) - _DIFF_LINES
+    return changed[:_DIFF_LINES] + ([f"… and {more} lines more"] if more > 0 else [])
+
+
+def _lines(tool: Mapping[str, Any]) -> list[str]:
+    """Write a definition for people: all of it, with what hides spelled out."""
+    return [
+        safe_text.revealed(f"{path}: {line}").text
+        for path, value in _leaves(tool, "")
+        for line in str(value).splitlines() or [""]
+    ]
+
+
+def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
+    if isinstance(value, Mapping):
+        for name in sorted(value):
+            yield from _leaves(value[name], f"{path}.{name}" if path else str(name))
+    else:
+        yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _schema(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    schema = tool.get("inputSchema")
+    return schema if isinstance(schema, dict) else {}
+
+
+def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    properties = _schema(tool).get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def _parameter(parameter: str, name: str, schema: object, *, is_required: bool) -> Parameter:
+    said = schema if isinstance(schema, dict) else {}
+    kind = said.get("type", "any")
+    kinds = tuple(str(one)[:20] for one in kind[:8]) if isinstance(kind, list) else str(kind)[:20]
+    description = readable(said.get("description"), _PARAMETER_CHARACTERS)
+    if isinstance(choices := said.get("enum"), list):
+        told = readable(json.dumps(choices[:20]), _PARAMETER_CHARACTERS)
+        description = f"{description} One of {told}.".strip()
+    return Parameter(parameter, name, kinds, description, is_required)

@@ -1,0 +1,221 @@
+"""A connection to one MCP server: made when it is needed, made again after it broke."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import string
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import httpx2
+import mcp
+import mcp_types
+import pydantic
+from mcp.client import streamable_http
+from mcp.shared import dispatcher, exceptions
+
+from interpreter_bot import errors, logs, private_files, settings
+from interpreter_bot.mcp_servers import bounded_transport, definitions
+
+_log = logging.getLogger(__name__)
+
+_CONNECT_SECONDS: Final = 20.0
+_FRESH_SECONDS: Final = 300.0
+_FIRST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 60.0
+_MOST_PAGES: Final = 20
+_TERMINATED: Final = "Session terminated"
+_UNREACHABLE: Final = "The tools of {name} cannot be reached right now."
+_SLOW: Final = "{name} did not answer within {seconds:.0f} seconds, and the call was cancelled."
+_BROKEN: Final = "The connection to {name} broke during the call. Whether it was done is not known."
+_REFUSED: Final = "{name} refused the call: {said}"
+_REFUSAL_CHARACTERS: Final = 500
+
+
+class McpServerError(errors.BotError):
+    """A server cannot be used, or refuses a call."""
+
+
+class ServerConnection:
+    """A connection to a server. One task has it, as the SDK wants; all others call through it."""
+
+    def __init__(self, server: settings.McpServer, environment: Mapping[str, str]) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            server: as the settings say.
+            environment: holds what its headers name.
+
+        Raises:
+            SettingsError: a secret is missing.
+        """
+        self._server = server
+        self._headers = {
+            name: _filled(server.name, name, text, environment)
+            for name, text in server.headers.items()
+        }
+        logs.redact(value.removeprefix("Bearer ") for value in self._headers.values())
+        self._order = asyncio.Lock()
+        self._serving: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+        self._client: mcp.Client | None = None
+        self._listing: definitions.Listing | None = None
+        self._listed_at = 0.0
+        self._pause_seconds = 0.0
+        self._failed_at = 0.0
+
+    async def listing(self) -> definitions.Listing:
+        """Return what the server offers, asked for not long ago.
+
+        Raises:
+            McpServerError: it cannot be reached.
+        """
+        async with self._order:
+            age = time.monotonic() - self._listed_at
+            if self._listing is None or age > _FRESH_SECONDS or not self._is_open:
+                client = await self._connected()
+                with self._translated(_CONNECT_SECONDS):
+                    async with asyncio.timeout(_CONNECT_SECONDS):
+                        self._listing = await _listed(client)
+                self._listed_at = time.monotonic()
+            return self._listing
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], *, progress: dispatcher.ProgressFnT
+    ) -> mcp_types.CallToolResult:
+        """Call a tool. Cancelling reaches the server.
+
+        Raises:
+            McpServerError: it could not be done, or nobody knows whether it was.
+        """
+        seconds = self._server.call_seconds
+        for is_again in (False, True):
+            async with self._order:
+                client = await self._connected()
+            try:
+                with self._translated(seconds):
+                    async with asyncio.timeout(seconds):
+                        return await client.call_tool(
+                            tool,
+                            arguments,
+                            read_timeout_seconds=seconds,
+                            progress_callback=progress,
+                        )
+            except McpServerError as error:
+                # The server knows nothing of us any more, so it has not begun.
+                is_lost = _TERMINATED in str(error.__cause__)
+                if is_again or not is_lost:
+                    raise
+                await self.close()
+        raise AssertionError("unreachable")
+
+    async def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        if self._serving is not None:
+            self._closing.set()
+            await asyncio.wait({self._serving}, timeout=_CONNECT_SECONDS)
+            self._serving.cancel()
+            self._serving = self._client = None
+
+    @property
+    def _is_open(self) -> bool:
+        return self._serving is not None and not self._serving.done()
+
+    async def _connected(self) -> mcp.Client:
+        """Return the client, connected."""
+        if self._is_open and self._client is not None:
+            return self._client
+        if time.monotonic() < self._failed_at + self._pause_seconds:
+            raise McpServerError(_UNREACHABLE.format(name=self._server.name))
+        ready: asyncio.Future[mcp.Client] = asyncio.get_running_loop().create_future()
+        self._closing = asyncio.Event()
+        self._serving = asyncio.create_task(
+            self._serve(ready), name=f"MCP server {self._server.name}"
+        )
+        self._client = None
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                either: set[asyncio.Future[Any]] = {ready, self._serving}
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            self._serving.cancel()
+        if ready.done():
+            self._client = ready.result()
+            self._pause_seconds = 0.0
+            return self._client
+        self._failed_at = time.monotonic()
+        longer = max(_FIRST_PAUSE_SECONDS, 2 * self._pause_seconds)
+        self._pause_seconds = min(longer, _LONGEST_PAUSE_SECONDS)
+        raise McpServerError(_UNREACHABLE.format(name=self._server.name))
+
+    async def _serve(self, ready: asyncio.Future[mcp.Client]) -> None:
+        """Hold the connection until it is to be closed, or breaks."""
+        server = self._server
+        try:
+            headers = dict(self._headers)
+            if server.token_file is not None:
+                token = await asyncio.to_thread(private_files.read, server.token_file)
+                logs.redact([token])
+                headers["Authorization"] = f"Bearer {token}"
+            transport = bounded_transport.BoundedTransport(server.url, server.result_bytes)
+            timeout = httpx2.Timeout(_CONNECT_SECONDS, read=server.call_seconds)
+            async with httpx2.AsyncClient(
+                transport=transport, headers=headers, timeout=timeout, trust_env=False
+            ) as http:
+                streams = streamable_http.streamable_http_client(
+                    server.url, http_client=http, max_sse_event_size=server.result_bytes
+                )
+                async with mcp.Client(
+                    streams, read_timeout_seconds=_CONNECT_SECONDS, cache=None
+                ) as client:
+                    ready.set_result(client)
+                    await self._closing.wait()
+        # A defect of a server or of the SDK must not end the bot; the next call connects again.
+        except Exception as error:
+            _log.warning("the MCP server %s is lost: %r", server.name, error)
+
+    @contextlib.contextmanager
+    def _translated(self, seconds: float) -> Iterator[None]:
+        name = self._server.name
+        try:
+            yield
+        except TimeoutError as error:
+            raise McpServerError(_SLOW.format(name=name, seconds=seconds)) from error
+        except exceptions.MCPError as error:
+            if "Timed out" in error.message:
+                raise McpServerError(_SLOW.format(name=name, seconds=seconds)) from error
+            said = definitions.readable(error.message, _REFUSAL_CHARACTERS)
+            raise McpServerError(_REFUSED.format(name=name, said=said)) from error
+        except (httpx2.HTTPError, pydantic.ValidationError, RuntimeError, OSError) as error:
+            _log.info("a call of the MCP server %s failed", name, exc_info=error)
+            raise McpServerError(_BROKEN.format(name=name)) from error
+
+
+async def _listed(client: mcp.Client) -> definitions.Listing:
+    """Read what a server offers."""
+    tools: list[dict[str, Any]] = []
+    cursor: str | None = None
+    for _ in range(_MOST_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        tools += [
+            tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools
+        ]
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return definitions.listed(client.instructions or "", tools)
+
+
+def _filled(server: str, name: str, text: str, environment: Mapping[str, str]) -> str:
+    """Return the value of a header."""
+    try:
+        return string.Template(text).substitute(environment)
+    except KeyError as error:
+        said = f"mcp_servers, {server}: {error.args[0]} is not set."
+        raise errors.SettingsError(said) from None
+    except ValueError:
+        said = f"mcp_servers, {server}: the header {name} is malformed."
+        raise errors.SettingsError(said) from None

@@ -1,0 +1,41 @@
+"""What all turns share."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from typing import TYPE_CHECKING
+
+from interpreter_bot import settings
+from interpreter_bot.agent.llms import catalogues
+from interpreter_bot.hosts import ports as host_ports
+from interpreter_bot.sessions import quotas
+from interpreter_bot.sessions import write_retries as retries
+from interpreter_bot.skills import accepted_skills
+from interpreter_bot.store import databases
+
+if TYPE_CHECKING:
+    # Who has no servers imports nothing of their protocol.
+    from interpreter_bot.mcp_servers.tool_broker import ToolBroker
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TurnServices:
+    """What all turns share: made once, by `app`.
+
+    Attributes:
+        tools: of MCP servers; None if there are none.
+        id: of this process of the bot.
+        daily_usage: usage of running turns.
+        write_retries: failed writes.
+    """
+
+    config: settings.Settings
+    hosts: host_ports.Hosts
+    database: databases.Database
+    catalogue: catalogues.Catalogue
+    skills: accepted_skills.AcceptedSkills
+    tools: ToolBroker | None = None
+    id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
+    daily_usage: quotas.DailyUsage = dataclasses.field(default_factory=quotas.DailyUsage)
+    write_retries: retries.WriteRetries = dataclasses.field(default_factory=retries.WriteRetries)

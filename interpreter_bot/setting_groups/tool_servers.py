@@ -1,0 +1,69 @@
+"""Settings of MCP servers, whose tools code in a kernel can call through the bot."""
+
+from __future__ import annotations
+
+import keyword
+import pathlib
+import urllib.parse
+from typing import Annotated, Literal, TypeAlias
+
+import pydantic
+
+from interpreter_bot.setting_groups import fields
+
+ToolApproval: TypeAlias = Literal["never", "auto", "ask", "off"]
+
+
+class McpServer(fields.Group):
+    """An MCP server, whose tools are Python functions: `from tools.NAME import …`."""
+
+    name: Annotated[str, pydantic.Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
+    """What it is called in Python."""
+    url: str
+    """Its address, such as https://mcp.example.com/mcp."""
+    headers: dict[str, str] = pydantic.Field(default_factory=dict, repr=False)
+    """Sent with each request, such as `Authorization = "Bearer ${JIRA_TOKEN}"`: of the bot's own
+    environment, which code never sees."""
+    token_file: pathlib.Path | None = None
+    """File of a token that is sent instead of an `Authorization`."""
+    places: tuple[str, ...] = ()
+    """Where people may use it: `slack`, `slack/T024BE7LD`, `discord/GUILD/CHANNEL`, `web`,
+    `console`, …; none named means everywhere."""
+    approval: ToolApproval = "ask"
+    """Whether a person is asked before each call. `auto`: not where the tool says that it only
+    reads, which is for servers that you trust. `off`: it cannot be called."""
+    approvals: dict[str, ToolApproval] = pydantic.Field(default_factory=dict)
+    """The same for single tools, by their names."""
+    call_seconds: fields.Seconds = 60.0
+    """How long one call may take."""
+    result_bytes: fields.Positive = 2 * fields.MIB
+    """What one answer of the server may have."""
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def _is_free(cls, name: str) -> str:
+        if keyword.iskeyword(name):
+            raise ValueError("that is a word of Python's")
+        return name
+
+    @pydantic.field_validator("url")
+    @classmethod
+    def _is_address(cls, url: str) -> str:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("it must begin with https:// or http://")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("secrets belong into headers or token_file")
+        return url
+
+    def is_in(self, *place: str) -> bool:
+        """Return whether people may use it in a place: platform, workspace, channel, thread."""
+        named = [tuple(one.split("/")) for one in self.places]
+        return not named or any(place[: len(one)] == one for one in named)
+
+    def approval_of(self, tool: str, *, is_read_only: bool) -> ToolApproval:
+        """Return whether a call of a tool needs a person: never, ask or off."""
+        wanted = self.approvals.get(tool, self.approval)
+        if wanted == "auto":
+            return "never" if is_read_only else "ask"
+        return wanted

@@ -1,0 +1,117 @@
+"""An MCP server on loopback, made with the official SDK: it changes, lies and hangs as told."""
+
+import asyncio
+import contextlib
+import socket
+
+import mcp_types
+import uvicorn
+from mcp.server import lowlevel
+
+
+def tool(name, description="", *, required=(), annotations=None, **properties):
+    """Define a tool; its parameters are strings unless a schema is given."""
+    schemas = {
+        key: value if isinstance(value, dict) else {"type": "string", "description": value}
+        for key, value in properties.items()
+    }
+    schema = {"type": "object", "properties": schemas, "required": list(required)}
+    return mcp_types.Tool(
+        name=name,
+        description=description,
+        input_schema=schema,
+        annotations=annotations and mcp_types.ToolAnnotations(**annotations),
+    )
+
+
+class ToolServer:
+    """A server.
+
+    Attributes:
+        url: of it.
+        tools: what it lists.
+        calls: what was called, with arguments.
+        headers: of the requests that came.
+        cancelled: set once a call was cancelled.
+        answer: makes the result of a call.
+        raw: answers a request instead of the SDK, as an ASGI application; None lets it.
+    """
+
+    def __init__(self, *tools, instructions=""):
+        self.url = ""
+        self.tools = list(tools)
+        self.calls = []
+        self.headers = []
+        self.begun = asyncio.Event()
+        self.cancelled = asyncio.Event()
+        self.raw = None
+        self.answer = self.echo
+        self.server = lowlevel.Server(
+            "test", instructions=instructions, on_list_tools=self._list, on_call_tool=self._call
+        )
+
+    async def echo(self, context, name, arguments):
+        return f"{name} {arguments}"
+
+    async def _list(self, _, __):
+        return mcp_types.ListToolsResult(tools=self.tools)
+
+    async def _call(self, context, wanted):
+        self.calls.append((wanted.name, wanted.arguments))
+        self.begun.set()
+        try:
+            result = await self.answer(context, wanted.name, wanted.arguments)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        if isinstance(result, mcp_types.CallToolResult):
+            return result
+        structured = None if isinstance(result, str) else result
+        text = mcp_types.TextContent(type="text", text=str(result))
+        return mcp_types.CallToolResult(content=[text], structured_content=structured)
+
+    async def app(self, scope, receive, send):
+        """Serve a request."""
+        if scope["type"] == "http":
+            self.headers.append({key.decode(): value.decode() for key, value in scope["headers"]})
+            if self.raw is not None:
+                return await self.raw(scope, receive, send)
+        return await self._inner(scope, receive, send)
+
+    @contextlib.asynccontextmanager
+    async def serving(self):
+        """Serve on loopback."""
+        self._inner = self.server.streamable_http_app()
+        with socket.create_server(("127.0.0.1", 0)) as door:
+            self.url = f"http://127.0.0.1:{door.getsockname()[1]}/mcp"
+            config = uvicorn.Config(
+                self.app, interface="asgi3", log_config=None, timeout_graceful_shutdown=1
+            )
+            server = uvicorn.Server(config)
+            server.capture_signals = contextlib.nullcontext
+            serving = asyncio.create_task(server.serve(sockets=[door]))
+            try:
+                async with asyncio.timeout(30):
+                    while not server.started:  # noqa: ASYNC110 - it tells nobody.
+                        await asyncio.sleep(0.01)
+                yield self
+            finally:
+                server.should_exit = True
+                await serving
+
+
+def body(data, *, status=200, media_type="application/json", **headers):
+    """Return an application that answers everything so; `data` may be chunks without end."""
+
+    async def app(scope, receive, send):
+        fields = {"content-type": media_type} | headers
+        listed = [(key.replace("_", "-").encode(), value.encode()) for key, value in fields.items()]
+        await send({"type": "http.response.start", "status": status, "headers": listed})
+        if isinstance(data, bytes):
+            await send({"type": "http.response.body", "body": data})
+            return
+        for chunk in data:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await asyncio.sleep(0)
+
+    return app
