@@ -1,18 +1,22 @@
-"""Data frames and series as structured data rather than HTML, for platforms with their own tables.
+"""Tables as structured data rather than HTML, for platforms with tables of their own.
 
-Only the head of a table is sent. The whole can be fetched by its handle as long as the frame lives;
-only the last few small frames are kept alive for that.
+Only the head of a table is sent. The whole can be looked at and saved by its handle as long as it
+lives; only the last few small ones are kept alive for that. Results of duckdb are queries, which
+may be large and slow: their first rows are fetched once, when they are shown.
 """
 
 from __future__ import annotations
 
 import collections
+import importlib
 import os
 import secrets
 import weakref
 from typing import Any
 
 from IPython.core import formatters
+
+from . import safe_reprs, table_columns, table_views
 
 MIME = "application/vnd.interpreter-bot.table+json"
 _ROWS = 20
@@ -22,9 +26,12 @@ _CELL_CHARACTERS = 499
 _MOST_HANDLES = 500
 _KEPT = 5
 _KEPT_BYTES = 20_000_000
+_MOST_FETCHED_ROWS = 1_000_000
+_MOST_FETCHED_CELLS = 8_000_000
 
 _frames: collections.OrderedDict[str, weakref.ref[Any]] = collections.OrderedDict()
 _kept: collections.deque[Any] = collections.deque(maxlen=_KEPT)
+_fetched: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 class TableFormatter(formatters.BaseFormatter):
@@ -36,13 +43,19 @@ class TableFormatter(formatters.BaseFormatter):
 
 
 def install(display_formatter: Any) -> None:
-    """Register the table formatter with a shell's formatters; pandas need not be installed."""
+    """Register the table formatter with a shell's formatters; no library need be installed."""
     formatter = TableFormatter(parent=display_formatter)
     formatter.for_type_by_name("pandas", "DataFrame", _frame)
     formatter.for_type_by_name("pandas", "Series", _series)
     # Depending on its version, pandas names these modules as the home of its classes.
     formatter.for_type_by_name("pandas.core.frame", "DataFrame", _frame)
     formatter.for_type_by_name("pandas.core.series", "Series", _series)
+    formatter.for_type_by_name("polars.dataframe.frame", "DataFrame", _head)
+    formatter.for_type_by_name("polars.series.series", "Series", _head)
+    formatter.for_type_by_name("pyarrow.lib", "Table", _head)
+    formatter.for_type_by_name("pyarrow.lib", "RecordBatch", _head)
+    for module in ("duckdb._relation", "duckdb", "_duckdb"):
+        formatter.for_type_by_name(module, "DuckDBPyRelation", _relation)
     display_formatter.formatters[MIME] = formatter
     if display_formatter.active_types:
         display_formatter.active_types = [*display_formatter.active_types, MIME]
@@ -79,31 +92,97 @@ def _frame(frame: Any, source: Any = None) -> dict[str, Any]:
     }
 
 
+def _head(table: Any) -> dict[str, Any]:
+    """Return the head of a table of polars or pyarrow, as `_frame` does."""
+    source = table_columns.read(table)
+    rows = slice(0, min(source.row_count, _ROWS))
+    numbers = range(min(len(source.names), _COLUMNS))
+    columns = [source.column(number).cells(rows) for number in numbers]
+    cells = [[safe_reprs.text(cell) or "null" for cell in column] for column in columns]
+    is_whole = (rows.stop, len(numbers)) == (source.row_count, len(source.names))
+    return {
+        "columns": source.names[:_COLUMNS],
+        "rows": [list(row) for row in zip(*cells, strict=True)],
+        "row_count": source.row_count,
+        "column_count": len(source.names),
+        "index_count": 0,
+        "handle": "" if is_whole else _handle(table),
+    }
+
+
+def _relation(relation: Any) -> dict[str, Any]:
+    """Return the head of a result of duckdb, as `_frame` does."""
+    most = max(min(_MOST_FETCHED_CELLS // len(relation.columns), _MOST_FETCHED_ROWS), _ROWS)
+    if relation not in _fetched:
+        _fetched[relation] = relation.limit(most).to_arrow_table()
+    table = _fetched[relation]
+    told = _head(table)
+    if table.num_rows == most:
+        told["row_count"] = max(relation.count("*").fetchone()[0], most)
+    return told
+
+
 def save(handle: str, name: str) -> bool:
-    """Write the whole of a displayed table as CSV; False if its frame no longer exists.
+    """Write the whole of a displayed table, as CSV or Parquet; False if it no longer exists.
 
     Raises:
         FileExistsError: a file of that name exists.
     """
-    frame = _frames[handle]() if handle in _frames else None
-    if frame is None:
+    table = _table(handle)
+    if table is None:
         return False
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-    with os.fdopen(file, "w", encoding="utf-8", newline="") as opened:
-        frame.to_csv(opened)
+    try:
+        with os.fdopen(file, "wb") as opened:
+            _write(table, opened, is_parquet=name.endswith(".parquet"))
+    except BaseException:
+        # Half of a table is none, and would be taken for it the next time.
+        os.unlink(name)
+        raise
     return True
+
+
+def _write(table: Any, file: Any, *, is_parquet: bool) -> None:
+    library = type(table).__module__.partition(".")[0]
+    if library == "pyarrow":
+        module = importlib.import_module("pyarrow.parquet" if is_parquet else "pyarrow.csv")
+        (module.write_table if is_parquet else module.write_csv)(table, file)
+    elif library == "polars":
+        table = table.to_frame() if hasattr(table, "to_frame") else table
+        (table.write_parquet if is_parquet else table.write_csv)(file)
+    elif is_parquet:
+        frame = table.to_frame() if hasattr(table, "to_frame") else table
+        frame.set_axis([str(name) for name in frame.columns], axis=1).to_parquet(file)
+    else:
+        table.to_csv(file, mode="wb", encoding="utf-8")
+
+
+def look(handle: str, wanted: str, state: int) -> str | None:
+    """Answer a question about a displayed table, see `table_views`; None if it is gone."""
+    table = _table(handle)
+    return None if table is None else table_views.answer(table, wanted, (handle, state))
+
+
+def _table(handle: str) -> Any:
+    return _frames[handle]() if handle in _frames else None
 
 
 def _handle(frame: Any) -> str:
     # Random, not a counter: a button made for an earlier kernel must not find another table.
     handle = f"t{secrets.randbelow(10**12)}"
     _frames[handle] = weakref.ref(frame)
-    size = frame.memory_usage()
-    if (size if isinstance(size, int) else size.sum()) <= _KEPT_BYTES:
+    if _size_bytes(frame) <= _KEPT_BYTES:
         _kept.append(frame)
     while len(_frames) > _MOST_HANDLES:
         _frames.popitem(last=False)
     return handle
+
+
+def _size_bytes(table: Any) -> int:
+    if hasattr(table, "memory_usage"):
+        size = table.memory_usage()
+        return int(size if isinstance(size, int) else size.sum())
+    return int(table.nbytes if hasattr(table, "nbytes") else table.estimated_size())
 
 
 def _heading(name: Any) -> str:

@@ -197,6 +197,12 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         """Write all of a displayed table; the bot calls it by this name."""
         return dataframe_displays.save(handle, name)
 
+    def look_at_table(self, handle: str, wanted: str) -> None:
+        """Show a part of a displayed table; nothing if it is gone. The bot calls it so."""
+        found = dataframe_displays.look(handle, wanted, self.execution_count)
+        if found is not None:
+            self.display_pub.publish({"application/json": found})
+
     def variables(self) -> dict[str, Any]:
         """Return the names that code has defined, newest first, and how many there are.
 

@@ -180,6 +180,7 @@ class BotConnection:
                 str(said["code"]),
                 can_ask=bool(said["asks"]),
                 seconds=None if said["seconds"] is None else float(said["seconds"]),
+                is_own=said.get("is_own") is True,
             )
         await self._follow(said)
 

@@ -2,6 +2,8 @@
 
 They are asked for, followed and acknowledged by bots that come and go. What a host that died has
 left of an execution is followed like any other, up to the sentence that it was lost.
+
+Above 300 lines: one table of executions, from their beginning to what is left of them.
 """
 
 from __future__ import annotations
@@ -192,6 +194,7 @@ class JournaledExecutions:
         *,
         can_ask: bool,
         seconds: float | None,
+        is_own: bool = False,
     ) -> None:
         """Begin an execution; where there is one of that id, it is that one.
 
@@ -206,7 +209,9 @@ class JournaledExecutions:
         if len(self._begun) > _MOST_BEGUN:
             del self._begun[next(iter(self._begun))]
         execution = self._running[execution_id] = Execution(self._input_seconds)
-        running = self._run(journal, execution, kernel, code, can_ask=can_ask, seconds=seconds)
+        running = self._run(
+            *(journal, execution, kernel, code), can_ask=can_ask, seconds=seconds, is_own=is_own
+        )
         task = asyncio.create_task(running, name=f"execution {execution_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -220,6 +225,7 @@ class JournaledExecutions:
         *,
         can_ask: bool,
         seconds: float | None,
+        is_own: bool,
     ) -> None:
         def show(output: values.Output, _: int) -> None:
             journal.append(wire_messages.pack(output))
@@ -233,6 +239,7 @@ class JournaledExecutions:
                 show=show,
                 ask=execution.ask if can_ask else None,
                 seconds=seconds,
+                is_own=is_own,
             )
         except Exception:
             # The last net: followers wait for an end, and nobody else would hear of this.

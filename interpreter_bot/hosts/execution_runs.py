@@ -24,6 +24,7 @@ async def run(
     show: Callable[[values.Output], None],
     ask: ports.Ask | None = None,
     seconds: float | None = None,
+    is_own: bool = False,
     execution_id: str = "",
 ) -> values.Finished:
     """Run code; when cancelled, stop it and return only when it no longer runs. Nothing is kept.
@@ -35,6 +36,7 @@ async def run(
         show: gets each output as it appears.
         ask: answers the code's questions.
         seconds: wall time.
+        is_own: it changes no variable.
         execution_id: by which others may stop it.
     """
     execution_id = execution_id or new_id()
@@ -44,6 +46,7 @@ async def run(
         show=lambda output, _: show(output),
         ask=ask,
         seconds=seconds,
+        is_own=is_own,
     )
     running = asyncio.create_task(executing, name="execution")
     try:

@@ -31,11 +31,13 @@ class Execution:
         order: asyncio.Lock,
         can_ask: bool,
         seconds: float | None,
+        is_own: bool = False,
     ) -> None:
         self._kernel = kernel
         self._code = code
         self._order = order
         self._seconds = seconds
+        self._is_own = is_own
         self._ask = self._answered if can_ask else None
         self._is_running = False
         self._stopped: str | None = None
@@ -89,7 +91,11 @@ class Execution:
             self._is_running = True
             try:
                 finished = await kernel.execute(
-                    self._code, show=self._show, ask=self._ask, seconds=self._seconds
+                    self._code,
+                    show=self._show,
+                    ask=self._ask,
+                    seconds=self._seconds,
+                    is_own=self._is_own,
                 )
             finally:
                 self._is_running = False
@@ -180,6 +186,7 @@ class Executions:
         *,
         can_ask: bool,
         seconds: float | None,
+        is_own: bool = False,
     ) -> Execution:
         """Begin an execution, or return the one of that id."""
         if (known := self._executions.get(execution_id)) is not None:
@@ -188,7 +195,9 @@ class Executions:
         for key in ended[: len(ended) - _MOST_ENDED]:
             del self._executions[key]
         order = self._orders.setdefault(kernel, asyncio.Lock())
-        execution = Execution(kernel, code, order=order, can_ask=can_ask, seconds=seconds)
+        execution = Execution(
+            kernel, code, order=order, can_ask=can_ask, seconds=seconds, is_own=is_own
+        )
         self._executions[execution_id] = execution
         return execution
 

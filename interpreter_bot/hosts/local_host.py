@@ -74,10 +74,14 @@ class LocalKernel:
         show: ports.Show,
         ask: ports.Ask | None = None,
         seconds: float | None = None,
+        is_own: bool = False,
     ) -> ports.ExecutionEnd:
         """Run code and follow it; see `ports.Kernel.execute`."""
         execution = self._executions.begin(
-            execution_id, self._kernel, code, can_ask=ask is not None, seconds=seconds
+            *(execution_id, self._kernel, code),
+            can_ask=ask is not None,
+            seconds=seconds,
+            is_own=is_own,
         )
         return await execution.follow(0, show, ask)
 

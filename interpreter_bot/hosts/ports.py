@@ -27,9 +27,8 @@ Show: TypeAlias = Callable[[values.Output, int], None]
 """Takes an output and its number, in order; is called from the event loop, and must not raise."""
 
 Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
-"""Returns an answer for code that called `input()`; cancelled when it is not wanted any more.
-
-Of a `BotError` the execution is stopped, with its sentence as the reason.
+"""Returns an answer for code that called `input()`; cancelled when it is not wanted any more. Of
+a `BotError` the execution is stopped, with its sentence as the reason.
 """
 
 OnWait: TypeAlias = Callable[[int], None]
@@ -238,6 +237,7 @@ class Kernel(Protocol):
         show: Show,
         ask: Ask | None = None,
         seconds: float | None = None,
+        is_own: bool = False,
     ) -> ExecutionEnd:
         """Run code in it and follow that to its end; never raises for what the code does.
 
@@ -249,11 +249,11 @@ class Kernel(Protocol):
 
         Args:
             code: Python, with IPython's additions.
-            execution_id: chosen by the caller, at most 64 letters and digits, never used before; an
-                execution that the host has by that id already is followed from its beginning.
+            execution_id: new, at most 64 letters and digits; one that the host has is followed.
             show: gets each output as it appears.
             ask: answers the code's questions; without it `input()` raises in the code.
             seconds: wall time, without that of answering; default is the limit of the settings.
+            is_own: it is the bot's own and changes no variable: the session is as idle as before.
         """
 
 

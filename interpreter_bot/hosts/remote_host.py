@@ -59,9 +59,11 @@ class RemoteKernel:
         show: ports.Show,
         ask: ports.Ask | None = None,
         seconds: float | None = None,
+        is_own: bool = False,
     ) -> ports.ExecutionEnd:
         """Run code and follow it; see `ports.Kernel.execute`."""
-        begun = {"lease": self._lease, "kernel": self.id, "code": code, "seconds": seconds}
+        begun = {"lease": self._lease, "kernel": self.id, "code": code}
+        begun |= {"seconds": seconds, "is_own": is_own}
         end = await _followed(
             self._connection, execution_id, after=0, show=show, ask=ask, begun=begun
         )
@@ -185,10 +187,8 @@ class RemoteHost:
         return network_reach.NOWHERE
 
     async def listen(self, told: ports.OnLoss | None) -> None:
-        """Tell this one of lost kernels; see `ports.Hosts.listen`.
-
-        Where it is ephemeral, nobody is told: a session says so itself when it is used again.
-        """
+        """Tell this one of lost kernels; see `ports.Hosts.listen`."""
+        # Where it is ephemeral, a session says so itself when it is used again.
         if not self._is_ephemeral:
             await self.connection.listen(told)
 

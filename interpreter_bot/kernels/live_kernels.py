@@ -141,7 +141,7 @@ class Kernel:
                 if self.is_frozen:
                     self.is_frozen = False
                     await self.provisioner.thaw()
-                return await self._execute(code, show, ask, seconds)
+                return await self._execute(code, show, ask, seconds, is_own=is_own)
         finally:
             if self._stepping_in is stepping_in:
                 self._stepping_in = None
@@ -153,6 +153,8 @@ class Kernel:
         show: execution_streams.Show,
         ask: execution_streams.Ask | None,
         seconds: float | None,
+        *,
+        is_own: bool,
     ) -> values.Finished:
         if not self.is_alive:
             return values.Finished(values.Ending.REFUSED, 0.0, self.loss_reason, kernel_lost=True)
@@ -176,7 +178,7 @@ class Kernel:
             give_up=functools.partial(self.interrupt_with_reason, values.Ending.STOPPED),
         )
         try:
-            over = listener.start(code)
+            over = listener.start(code, is_counted=not is_own)
             limit = self._limits.execution_seconds if seconds is None else seconds
             stepped_in = await self._await_end(over, listener, started + limit, limit)
             if self.provisioner.ended.is_set() or not over.done() or over.exception() is not None:

@@ -26,18 +26,21 @@ _CUT_OFF = {
 _TEXTUAL = ("image/svg+xml", "text/html")
 
 
-async def save_table(hosts: host_ports.Hosts, kernel: host_ports.Kernel, handle: str) -> str:
+async def save_table(
+    hosts: host_ports.Hosts, kernel: host_ports.Kernel, handle: str, suffix: str = "csv"
+) -> str:
     """Let the kernel write a table that it showed; return the file's name.
 
     Args:
         hosts: where it is.
         kernel: the one that showed it, or its successor, which knows nothing of it.
         handle: see `values.Table.handle`.
+        suffix: "csv" or "parquet".
 
     Raises:
         BotError: it cannot be had; the sentence says why.
     """
-    name = f"table-{handle}.csv"
+    name = f"table-{handle}.{suffix}"
     shown: list[values.Output] = []
     code = f"get_ipython().save_table({handle!r}, {name!r})"
     finished = await execution_runs.run(hosts, kernel, code, show=shown.append, seconds=_SECONDS)

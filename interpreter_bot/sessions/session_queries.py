@@ -1,4 +1,4 @@
-"""Read sessions: history, files, models, choices, usage. Nothing is run or changed here."""
+"""Read sessions: history, files, tables, models, choices, usage. Nothing is changed here."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from interpreter_bot import encryption, network_reach, session_variables, settin
 from interpreter_bot.sessions import (
     approval_policy,
     exports,
+    live_tables,
     past_turns,
     quotas,
     requests,
@@ -93,6 +94,24 @@ class SessionQueries:
     async def variables(self, key: values.SessionKey) -> session_variables.HeldVariables:
         """Return the variables that a session has, and those that are saved."""
         return await self._services.hosts.variables(values.text(key))
+
+    async def table(
+        self, key: values.SessionKey, handle: str, wanted: live_tables.View | live_tables.Columns
+    ) -> live_tables.Page | live_tables.Summaries:
+        """Return what somebody wants to see of a table that was shown.
+
+        Raises:
+            BotError: it is gone, or cannot be read; `PythonBusyError` while code runs.
+        """
+        address, hosts = values.text(key), self._services.hosts
+        status = (await hosts.statuses({address})).get(address)
+        if status is None or status.loss_reason:
+            # Another kernel would know nothing of it, and count for nobody.
+            raise live_tables.TableGoneError
+        if status.is_busy:
+            raise live_tables.PythonBusyError
+        async with hosts.lease(address) as lease:
+            return await live_tables.look(hosts, await lease.kernel(), handle, wanted)
 
     def reach(self, key: values.SessionKey) -> network_reach.Reach:
         """Return what code of a session may reach outside."""

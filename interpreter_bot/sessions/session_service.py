@@ -151,8 +151,8 @@ class SessionService:
             await self._services.database.parts.add(turn.id, notice, memory)
             await self._services.database.turns.finish(turn.id, values.TurnStatus.DONE)
 
-    async def save_table(self, key: values.SessionKey, handle: str) -> str:
-        """Save the whole of a table whose head was shown; return its file's name.
+    async def save_table(self, key: values.SessionKey, handle: str, suffix: str = "csv") -> str:
+        """Save the whole of a table whose head was shown, as CSV or Parquet; return its file name.
 
         Raises:
             BotError: it cannot be had, or a turn runs just now.
@@ -165,7 +165,7 @@ class SessionService:
             # Another kernel would know nothing of it, and count for nobody.
             raise errors.BotError(exports.GONE)
         async with self._to_ourselves(key), hosts.lease(address) as lease:
-            return await exports.save_table(hosts, await lease.kernel(), handle)
+            return await exports.save_table(hosts, await lease.kernel(), handle, suffix)
 
     async def delete(self, key: values.SessionKey) -> None:
         """Delete a session: records, variables, files. Its usage stays counted."""

@@ -531,3 +531,14 @@ async def test_a_kernel_begins_with_the_variables_of_the_former_one_and_says_so(
                 assert kernel.runs == 0
                 end, _ = await run(kernel, "x[0] / 0 if x != [1] else None")
                 assert end.finished.ending is values.Ending.OK
+
+
+async def test_the_bots_own_code_is_no_cell_and_counts_as_no_run(hosts, key):
+    number = "print(get_ipython().execution_count)"
+    async with hosts.lease(key) as lease:
+        kernel = await lease.kernel()
+        before, first = await run(kernel, number)
+        own, _ = await run(kernel, "x = 1", is_own=True)
+        after, second = await run(kernel, number)
+    assert int(second) == int(first) + 1
+    assert (own.runs, after.runs) == (before.runs, before.runs + 1)

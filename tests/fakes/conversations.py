@@ -310,15 +310,15 @@ class Conversations(session_service.SessionService):
         await asyncio.sleep(self.claim_seconds)
         return await super().claim(platform, event_id)
 
-    async def save_table(self, key, handle):
-        name = f"table-{handle}.csv"
+    async def save_table(self, key, handle, suffix="csv"):
+        name = f"table-{handle}.{suffix}"
         code = f"get_ipython().save_table({handle!r}, {name!r})"
         step = pools.Step(code)
         if (data := self.tables.get(handle)) is not None:
             step.outputs = (values.Result(plain="True"),)
             step.does = lambda directory: (directory / name).write_bytes(data)
         self._services.hosts.pool.steps[:] = [step]
-        return await super().save_table(key, handle)
+        return await super().save_table(key, handle, suffix)
 
     async def add_turn(self, key, text, *, answer="", person="U1", spent=None):
         """Remember a turn that is over."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final, TypeAlias
 
-from interpreter_bot import values
-from interpreter_bot.sessions import ports
+from interpreter_bot import errors, values
+from interpreter_bot.sessions import live_tables, ports
 from interpreter_bot.text import safe_text
 
 Event: TypeAlias = dict[str, Any]
@@ -181,6 +181,15 @@ def output(cell: int, shown: values.Output) -> Event:
         case values.Result():
             kind = "markdown" if shown.is_markdown else "text"
             return event | {"type": kind, "text": shown.plain}
+
+
+def problem(error: errors.BotError) -> Event:
+    """Say why a live table cannot be looked at, and whether it can be later, or never more."""
+    return {
+        "problem": str(error),
+        "is_busy": isinstance(error, live_tables.PythonBusyError),
+        "is_gone": isinstance(error, live_tables.TableGoneError),
+    }
 
 
 def stored_display(mime: str, sha256: str) -> Event:

@@ -27,7 +27,7 @@ from interpreter_bot.platforms.web import (
     tab_hub,
     validation,
 )
-from interpreter_bot.sessions import approval_policy, requests, session_service
+from interpreter_bot.sessions import approval_policy, live_tables, requests, session_service
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +76,7 @@ class TabConnection:
             "approve": self._approve,
             "show": self._show,
             "save": self._save,
+            "look": self._look,
         }
 
     async def websocket(self, request: web.Request) -> web.WebSocketResponse:
@@ -332,8 +333,28 @@ class TabConnection:
     async def _save(self, tab: tab_hub.Tab, message: _Message) -> None:
         """Save the whole of a table, and let the tab download it."""
         key = validation.key(message.get("thread"))
-        name = await self._service.save_table(key, validation.handle(message.get("table")))
+        handle, suffix = validation.handle(message.get("table")), message.get("suffix", "csv")
+        if suffix not in ("csv", "parquet"):
+            raise validation.MalformedError
+        name = await self._service.save_table(key, handle, suffix)
         tab.send(tab_hub.encoded_message("download", {"what": "file", "name": name}))
+
+    async def _look(self, tab: tab_hub.Tab, message: _Message) -> None:
+        """Look into a live table: beside what else the tab says, as it may take seconds."""
+        key = validation.key(message.get("thread"))
+        handle = validation.handle(message.get("table"))
+        question = validation.whole_number(message, "question")
+        wanted = live_tables.read_question(message.get("wanted"))
+
+        async def look() -> None:
+            try:
+                found = await self._service.queries.table(key, handle, wanted)
+                told = found.model_dump(mode="json")
+            except errors.BotError as error:
+                told = event_json.problem(error)
+            tab.send(tab_hub.encoded_message("looked", told | {"question": question}))
+
+        self._start(look(), f"web: look at table {handle}")
 
 
 async def _send(socket: web.WebSocketResponse, tab: tab_hub.Tab) -> None:

@@ -1,0 +1,117 @@
+"""Texts of values, made without running any method of a user's class.
+
+A subclass of `str` may do anything when it is compared or formatted, and so may a time zone. Only
+values of classes that Python and the libraries here have defined are asked for their text; others
+are shown by the name of their class.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import fractions
+import itertools
+import sys
+import uuid
+import zoneinfo
+from typing import Any
+
+_name_of = type.__dict__["__name__"].__get__
+_module_of = type.__dict__["__module__"].__get__
+_PLAIN = frozenset({bool, complex, datetime.date, datetime.timedelta, decimal.Decimal, uuid.UUID})
+_TIMED = frozenset({datetime.datetime, datetime.time})
+_BRACKETS: dict[type, tuple[str, str]] = {
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    set: ("{", "}"),
+    frozenset: ("{", "}"),
+    dict: ("{", "}"),
+}
+_ZONES = frozenset({type(None), datetime.timezone, zoneinfo.ZoneInfo})
+_MOST_CHARACTERS = 400
+_INT_BITS = 2000
+_DEEPEST = 3
+_MOST_NESTED = 20
+
+
+def class_name(value: object) -> str:
+    """Return the name of a value's class, whatever its metaclass says."""
+    return str(_name_of(type(value)))[:100]
+
+
+def is_from(kind: type, library: str) -> bool:
+    """Say whether a class is one that a module of a library holds by its name."""
+    module = _module_of(kind)
+    if type(module) is not str or module.partition(".")[0] != library:
+        return False
+    return getattr(sys.modules.get(module), str(_name_of(kind)), None) is kind
+
+
+def is_known_zone(zone: object) -> bool:
+    """Say whether a time zone is of a class that no user has written."""
+    kind = type(zone)
+    return kind in _ZONES or is_from(kind, "pytz") or is_from(kind, "dateutil")
+
+
+def text(value: Any, depth: int = 0) -> str | None:
+    """Return the text of a value of a table; None for one that is missing."""
+    kind = type(value)
+    if kind is str:
+        return clipped(value)
+    if value is None or kind is float:
+        return None if value is None or value != value else format(value, ".10g")
+    if kind is int:
+        return str(value) if value.bit_length() < _INT_BITS else "<a long number>"
+    if kind in _PLAIN:
+        return clipped(str(value))
+    if kind is fractions.Fraction or kind in _BRACKETS:
+        return _composed(value, kind, depth)
+    if kind is bytes:
+        return clipped(repr(value[:_MOST_CHARACTERS]))
+    if kind in _TIMED:
+        return str(value) if is_known_zone(value.tzinfo) else f"<{class_name(value)}>"
+    return _of_library(value, kind, depth)
+
+
+def clipped(words: str) -> str:
+    """Return a text, or as much of it as is shown."""
+    return words if len(words) <= _MOST_CHARACTERS else words[:_MOST_CHARACTERS] + "…"
+
+
+def _of_library(value: Any, kind: type, depth: int) -> str | None:
+    name = class_name(value)
+    if is_from(kind, "numpy") and issubclass(
+        kind, sys.modules["numpy"].number | sys.modules["numpy"].bool
+    ):
+        item = value.item()
+        return str(value) if type(item) is kind else text(item, depth)
+    if is_from(kind, "numpy") and name in ("datetime64", "timedelta64"):
+        return None if value != value else str(value)
+    if not is_from(kind, "pandas"):
+        return f"<{name}>"
+    if name in ("NaTType", "NAType"):
+        return None
+    is_plain = name in ("Timedelta", "Period", "Interval")
+    if is_plain or (name == "Timestamp" and is_known_zone(value.tzinfo)):
+        return clipped(str(value))
+    return f"<{name}>"
+
+
+def _composed(value: Any, kind: type, depth: int) -> str:
+    if kind is fractions.Fraction:
+        return f"{text(value.numerator)}/{text(value.denominator)}"
+    if depth >= _DEEPEST:
+        return "…"
+    first = itertools.islice(value.items() if kind is dict else value, _MOST_NESTED)
+    if kind is dict:
+        parts = [f"{_inner(key, depth)}: {_inner(one, depth)}" for key, one in first]
+    else:
+        parts = [_inner(one, depth) for one in first]
+    opening, closing = _BRACKETS[kind]
+    more = ", …" if len(value) > _MOST_NESTED else ""
+    return clipped(f"{opening}{', '.join(parts)}{more}{closing}")
+
+
+def _inner(value: object, depth: int) -> str:
+    words = text(value, depth + 1)
+    return "None" if words is None else repr(words) if type(value) is str else words

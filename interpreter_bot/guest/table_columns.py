@@ -1,0 +1,296 @@
+"""Columns of tables of pandas, polars and pyarrow, read without running a user's code.
+
+Only classes that the libraries themselves have defined are read, never what derives from them. The
+libraries are never imported here: who has a table has its library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+from . import safe_reprs
+
+Kind: TypeAlias = Literal["number", "truth", "time", "text", "other"]
+Rows: TypeAlias = Any
+"""A slice from a row to another one, or a numpy array of positions."""
+
+_MASKED = ("IntegerArray", "FloatingArray", "BooleanArray")
+_OTHERS = ("IntervalArray", "SparseArray", "StringArray")
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys("iuf", "number"),
+    "b": "truth",
+    "M": "time",
+    **dict.fromkeys("OU", "text"),
+}
+
+
+class ForeignTableError(ValueError):
+    """The table is of a class that no library here has defined."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """A column, or a level of an index.
+
+    Attributes:
+        dtype: its type, as its library calls it.
+        kind: what can be done with it.
+        cells: gives the values of some rows, as Python's.
+        array: gives all in a numpy array, and where it has none (None: nowhere, or as the array
+            says). Times are whole numbers; text is objects, each perhaps of a hostile class.
+        moment: gives what a time is in `array`.
+        ranks: gives an array to sort by instead.
+    """
+
+    dtype: str
+    kind: Kind
+    cells: Callable[[Rows], list[Any]]
+    array: Callable[[], tuple[Any, Any]] | None = None
+    moment: Callable[[str], int] | None = None
+    ranks: Callable[[], tuple[Any, Any]] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """A table: how many rows it has, what its columns are called, those of its index first."""
+
+    row_count: int
+    names: list[str]
+    index_count: int
+    column: Callable[[int], Column]
+
+
+def read(table: Any) -> Source:
+    """Return the columns of a table.
+
+    Raises:
+        ForeignTableError: it is of a class of its own.
+    """
+    kind, name = type(table), safe_reprs.class_name(table)
+    if name in ("DataFrame", "Series") and safe_reprs.is_from(kind, "pandas"):
+        return _of_pandas(table, is_series=name == "Series")
+    if name in ("DataFrame", "Series") and safe_reprs.is_from(kind, "polars"):
+        return _of_polars(table if name == "DataFrame" else table.to_frame())
+    if name in ("Table", "RecordBatch") and safe_reprs.is_from(kind, "pyarrow"):
+        columns = [safe_reprs.clipped(one) for one in table.schema.names]
+        return Source(table.num_rows, columns, 0, lambda number: _arrow(table.column(number)))
+    raise ForeignTableError
+
+
+def heading(name: object) -> str:
+    """Return the name of a column, which may have several levels."""
+    parts: Any = name if type(name) is tuple else (name,)
+    return " / ".join(safe_reprs.text(part) or "" for part in parts)
+
+
+def _foreign(name: str) -> Column:
+    def cells(rows: Rows) -> list[Any]:
+        count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+        return [f"<{name}>"] * count
+
+    return Column(name, "other", cells)
+
+
+# ---- pandas
+
+
+def _of_pandas(table: Any, *, is_series: bool) -> Source:
+    pandas = sys.modules["pandas"]
+    index = table.index
+    columns = index if is_series else table.columns
+    if not all(safe_reprs.is_from(type(one), "pandas") for one in (index, columns)):
+        raise ForeignTableError
+    levels = index.nlevels
+    names = ["" if one is None else heading(one) for one in index.names]
+    inner = [table.name] if is_series else columns.tolist()
+    names += ["" if one is None else heading(one) for one in inner]
+
+    def column(number: int) -> Column:
+        if number < levels:
+            return _pandas(index.get_level_values(number).array)
+        if is_series:
+            return _pandas(table.array)
+        # Not by `iloc`, which copies what users have attached to the frame.
+        return _pandas(pandas.DataFrame._get_column_array(table, number - levels))
+
+    return Source(len(index), names, levels, column)
+
+
+def _pandas(array: Any) -> Column:
+    kind, name = type(array), safe_reprs.class_name(array)
+    if name == "ndarray" and safe_reprs.is_from(kind, "numpy"):
+        return _numpy(array)
+    if not safe_reprs.is_from(kind, "pandas"):
+        return _foreign(name)
+    if name == "NumpyExtensionArray":
+        return _numpy(array.to_numpy())
+    if name.startswith("Arrow"):
+        column = _arrow(array._pa_array)
+        return dataclasses.replace(column, dtype="str") if name == "ArrowStringArray" else column
+
+    def cells(rows: Rows) -> list[Any]:
+        return list(array[rows])
+
+    if name in _MASKED:
+        kind_of: Kind = "truth" if name == "BooleanArray" else "number"
+        return Column(f"{array.dtype}", kind_of, cells, lambda: (array._data, array._mask))
+    if name in ("DatetimeArray", "TimedeltaArray", "PeriodArray"):
+        return _pandas_times(array, name, cells)
+    if name == "Categorical":
+        return _categorical(array, cells)
+    if name in _OTHERS:
+        kind_of = "text" if name == "StringArray" else "other"
+        return Column(name.removesuffix("Array").lower(), kind_of, cells, lambda: _objects(array))
+    return _foreign(name)
+
+
+def _numpy(array: Any) -> Column:
+    kind = _KINDS.get(array.dtype.kind, "other")
+
+    def cells(rows: Rows) -> list[Any]:
+        return list(array[rows].tolist() if kind != "time" else array[rows])
+
+    if kind == "time":
+        unit = sys.modules["numpy"].datetime_data(array.dtype)[0]
+        return Column(f"{array.dtype}", kind, cells, lambda: _stamps(array), _moment_in(unit))
+    has_array = kind != "other"
+    return Column(f"{array.dtype}", kind, cells, (lambda: (array, None)) if has_array else None)
+
+
+def _stamps(array: Any) -> tuple[Any, Any]:
+    return array.view("int64"), sys.modules["numpy"].isnat(array)
+
+
+def _moment_in(unit: str) -> Callable[[str], int]:
+    numpy: Any = sys.modules["numpy"]
+    return lambda text: int(numpy.datetime64(text, unit).astype("int64"))
+
+
+def _objects(array: Any) -> tuple[Any, Any]:
+    return sys.modules["numpy"].asarray(array, dtype=object), None
+
+
+def _pandas_times(array: Any, name: str, cells: Callable[[Rows], list[Any]]) -> Column:
+    pandas = sys.modules["pandas"]
+
+    def stamps() -> tuple[Any, Any]:
+        return array.asi8, array.asi8 == pandas.NaT._value
+
+    if name != "DatetimeArray":
+        return Column(name.removesuffix("Array").lower(), "other", cells, stamps)
+    if not safe_reprs.is_known_zone(array.tz):
+        return _foreign(name)
+
+    def moment(text: str) -> int:
+        stamp = pandas.Timestamp(text)
+        stamp = stamp.tz_localize(array.tz) if stamp.tz is None else stamp
+        return int(stamp.as_unit(array.unit).to_datetime64().astype("int64"))
+
+    return Column(f"{array.dtype}", "time", cells, stamps, moment)
+
+
+def _categorical(array: Any, cells: Callable[[Rows], list[Any]]) -> Column:
+    codes = (lambda: (array.codes, array.codes < 0)) if array.ordered else None
+    return Column("category", "text", cells, lambda: _objects(array), ranks=codes)
+
+
+# ---- polars
+
+
+def _of_polars(table: Any) -> Source:
+    polars = sys.modules["polars"]
+    names = [safe_reprs.clipped(one) for one in table.columns]
+    return Source(
+        table.height, names, 0, lambda number: _polars(polars.DataFrame.to_series(table, number))
+    )
+
+
+def _polars(series: Any) -> Column:
+    dtype = series.dtype
+    if not _is_plain_polars(dtype):
+        return _foreign(safe_reprs.class_name(dtype))
+
+    def cells(rows: Rows) -> list[Any]:
+        if isinstance(rows, slice):
+            return list(series.slice(rows.start, rows.stop - rows.start).to_list())
+        return list(series.gather(rows).to_list())
+
+    name, base = safe_reprs.clipped(f"{dtype}"), safe_reprs.class_name(dtype)
+
+    def missing() -> Any:
+        return series.is_null().to_numpy()
+
+    if dtype.is_numeric():
+        cast = sys.modules["polars"].Float64 if base in ("Decimal", "Int128", "UInt128") else dtype
+        return Column(
+            name, "number", cells, lambda: (series.cast(cast).fill_null(0).to_numpy(), missing())
+        )
+    if base == "Boolean":
+        return Column(
+            name, "truth", cells, lambda: (series.fill_null(value=False).to_numpy(), missing())
+        )
+    if dtype.is_temporal():
+        unit = {"Datetime": getattr(dtype, "time_unit", ""), "Date": "D"}.get(base)
+        return Column(
+            *(name, "time" if unit else "other", cells),
+            lambda: (series.to_physical().fill_null(0).to_numpy(), missing()),
+            _moment_in(unit) if unit else None,
+        )
+    if base in ("String", "Categorical", "Enum"):
+        text = sys.modules["polars"].String
+        return Column(name, "text", cells, lambda: _objects(series.cast(text).to_list()))
+    return Column(name, "other", cells)
+
+
+def _is_plain_polars(dtype: Any) -> bool:
+    if not safe_reprs.is_from(type(dtype), "polars"):
+        return False
+    if not dtype.is_nested():
+        return True
+    inner = [dtype.inner] if hasattr(dtype, "inner") else [one.dtype for one in dtype.fields]
+    return all(map(_is_plain_polars, inner))
+
+
+# ---- pyarrow
+
+
+def _arrow(column: Any) -> Column:
+    arrow = sys.modules["pyarrow"]
+    kind, types = column.type, arrow.types
+    if not _is_plain_arrow(kind):
+        return _foreign("extension")
+
+    def cells(rows: Rows) -> list[Any]:
+        part = column[rows] if isinstance(rows, slice) else column.take(arrow.array(rows))
+        return list(part.to_pylist())
+
+    def filled(values: Any) -> tuple[Any, Any]:
+        return values.fill_null(0).to_numpy(), column.is_null().to_numpy(zero_copy_only=False)
+
+    name = safe_reprs.clipped(f"{kind}")
+    if types.is_boolean(kind):
+        return Column(name, "truth", cells, lambda: filled(column.cast(arrow.int8())))
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        cast = arrow.float64() if types.is_decimal(kind) else kind
+        return Column(name, "number", cells, lambda: filled(column.cast(cast)))
+    if types.is_timestamp(kind) or types.is_date(kind):
+        days = types.is_date32(kind)
+        unit = kind.unit if types.is_timestamp(kind) else "D" if days else "ms"
+        whole = arrow.int32() if days else arrow.int64()
+        return Column(name, "time", cells, lambda: filled(column.cast(whole)), _moment_in(unit))
+    decoded = column.cast(kind.value_type) if types.is_dictionary(kind) else column
+    if types.is_string(decoded.type) or types.is_large_string(decoded.type):
+        return Column(name, "text", cells, lambda: _objects(decoded.to_numpy(zero_copy_only=False)))
+    return Column(name, "other", cells)
+
+
+def _is_plain_arrow(kind: Any) -> bool:
+    if isinstance(kind, sys.modules["pyarrow"].BaseExtensionType):
+        return False
+    inner = [kind.field(number).type for number in range(kind.num_fields)]
+    if hasattr(kind, "value_type"):
+        inner.append(kind.value_type)
+    return all(map(_is_plain_arrow, inner))

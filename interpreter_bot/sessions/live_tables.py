@@ -1,0 +1,199 @@
+"""Tables that a live kernel still has: parts of them as a person looks at them.
+
+What is asked goes to the kernel as JSON, and so comes what it found. The kernel is hostile: all of
+that is checked, bounded and made harmless here.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Final, Literal
+
+import pydantic
+
+from interpreter_bot import errors, values
+from interpreter_bot.hosts import execution_runs
+from interpreter_bot.hosts import ports as host_ports
+from interpreter_bot.text import safe_text
+
+_SECONDS: Final = 30.0
+_MOST_ROWS: Final = 200
+_MOST_COLUMNS: Final = 60
+_MOST_FILTERS: Final = 20
+_MOST_SUMMARIES: Final = 20
+_WORDS_CHARACTERS: Final = 200
+_CELL_CHARACTERS: Final = 500
+_FAILED: Final = "The table could not be read: {reason}"
+_STRANGE: Final = "What Python said of the table makes no sense."
+
+
+def _harmless(text: str) -> str:
+    return safe_text.clipped(text, _CELL_CHARACTERS)
+
+
+Count = Annotated[int, pydantic.Field(ge=0, le=10**15)]
+Text = Annotated[str, pydantic.AfterValidator(_harmless)]
+Words = Annotated[str, pydantic.Field(max_length=_WORDS_CHARACTERS)]
+Operator = Literal["contains", "=", "≠", "<", "≤", ">", "≥", "missing", "present"]
+
+
+class TableGoneError(errors.BotError):
+    """Python no longer has this table. Run its code again to look at all of it."""
+
+
+class PythonBusyError(errors.BotError):
+    """Python is busy. The table answers once it is done."""
+
+
+class _Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True, frozen=True, extra="ignore")
+
+
+class View(_Strict):
+    """What is to be seen of a table.
+
+    Attributes:
+        rows: the first one that is wanted, among those found, and how many.
+        columns: likewise; those of the index come first.
+        sort: number of a column, and whether its greatest value comes first.
+        search: words, a number or a date that a row is to have anywhere.
+        filters: number of a column, what is to be true of it, and a text for that.
+    """
+
+    rows: tuple[Count, Annotated[int, pydantic.Field(ge=1, le=_MOST_ROWS)]]
+    columns: tuple[Count, Annotated[int, pydantic.Field(ge=1, le=_MOST_COLUMNS)]]
+    sort: tuple[Count, bool] | None = None
+    search: Words = ""
+    filters: Annotated[
+        tuple[tuple[Count, Operator, Words], ...], pydantic.Field(max_length=_MOST_FILTERS)
+    ] = ()
+
+
+class Columns(_Strict):
+    """Which columns are to be summed up."""
+
+    summaries: Annotated[
+        tuple[Count, ...], pydantic.Field(min_length=1, max_length=_MOST_SUMMARIES)
+    ]
+
+
+class Column(_Strict):
+    """A column: its name, its type as its library calls it, and what can be done with it."""
+
+    name: Text
+    dtype: Text
+    kind: Literal["number", "truth", "time", "text", "other"]
+
+
+class Page(_Strict):
+    """Rows of a table.
+
+    Attributes:
+        first: number of the first one, among those found.
+        found: how many were found.
+        rows: their cells; None where a value is missing.
+        row_count: how many the table has.
+        column_count: likewise, with those of its index.
+        index_count: how many columns are its index.
+        left: number of the first column here.
+        columns: what they are.
+    """
+
+    first: Count
+    found: Count
+    rows: Annotated[tuple[tuple[Text | None, ...], ...], pydantic.Field(max_length=_MOST_ROWS)]
+    row_count: Count
+    column_count: Count
+    index_count: Count
+    left: Count
+    columns: Annotated[tuple[Column, ...], pydantic.Field(max_length=_MOST_COLUMNS)]
+
+    @pydantic.model_validator(mode="after")
+    def _is_even(self) -> Page:
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError
+        return self
+
+
+class Summary(_Strict):
+    """What is in a column: see `guest.table_views`. `is_sampled` says that it is about so."""
+
+    column: Count
+    missing: Count = 0
+    is_sampled: bool = False
+    bins: Annotated[tuple[Count, ...], pydantic.Field(max_length=50)] = ()
+    least: Text = ""
+    most: Text = ""
+    distinct: Count = 0
+    top: Annotated[tuple[tuple[Text, Count], ...], pydantic.Field(max_length=10)] = ()
+
+
+class Summaries(_Strict):
+    """What is in columns."""
+
+    summaries: Annotated[tuple[Summary, ...], pydantic.Field(max_length=_MOST_SUMMARIES)]
+
+
+class _Problem(_Strict):
+    problem: Text
+
+
+_ANSWER: Final[pydantic.TypeAdapter[_Problem | Page | Summaries]] = pydantic.TypeAdapter(
+    _Problem | Page | Summaries
+)
+
+
+def read_question(told: object) -> View | Columns:
+    """Return what somebody wants to see, as JSON has it.
+
+    Raises:
+        BotError: it is no such thing.
+    """
+    is_view = isinstance(told, dict) and "summaries" not in told
+    try:
+        return (View if is_view else Columns).model_validate_json(json.dumps(told))
+    except (pydantic.ValidationError, ValueError) as error:
+        raise errors.BotError("That is nothing that can be asked of a table.") from error
+
+
+async def look(
+    hosts: host_ports.Hosts, kernel: host_ports.Kernel, handle: str, wanted: View | Columns
+) -> Page | Summaries:
+    """Let a kernel say what is in a table that it showed.
+
+    Raises:
+        BotError: it cannot; the sentence says why.
+    """
+    question = json.dumps(wanted.model_dump(mode="json"))
+    code = f"get_ipython().look_at_table({handle!r}, {question!r})"
+    shown: list[values.Output] = []
+    finished = await execution_runs.run(
+        hosts, kernel, code, show=shown.append, seconds=_SECONDS, is_own=True
+    )
+    last = shown[-1] if shown else None
+    if finished.ending is not values.Ending.OK:
+        reason = finished.reason
+        if isinstance(last, values.Error):
+            reason = reason or last.message or last.name
+        raise errors.BotError(_FAILED.format(reason=reason))
+    if not isinstance(last, values.Json):
+        raise TableGoneError
+    return _read(last.json)
+
+
+def _read(told: str) -> Page | Summaries:
+    try:
+        found = _ANSWER.validate_json(_unquoted(told))
+    except (pydantic.ValidationError, ValueError, RecursionError) as error:
+        raise errors.BotError(_STRANGE) from error
+    if isinstance(found, _Problem):
+        raise errors.BotError(found.problem)
+    return found
+
+
+def _unquoted(told: str) -> str:
+    """Take the JSON out of the text in which it comes: so the way of displays leaves it alone."""
+    text: Any = json.loads(told)
+    if not isinstance(text, str):
+        raise TypeError
+    return text

@@ -1,0 +1,116 @@
+"""Tables that a kernel showed, looked into while it lives."""
+
+import pytest
+
+from interpreter_bot import errors, values
+from interpreter_bot.sessions import live_tables
+from tests.integration.sessions.conftest import KEY
+
+pytestmark = pytest.mark.kernel
+
+SHOWN = """
+import duckdb, pandas, polars, pyarrow
+numbers = list(range(1, 41))
+base = {"n": numbers, "s": [None, *(f"w{n % 7}" for n in numbers[1:])]}
+days = pandas.date_range("2026-01-01", periods=40, tz="Europe/Berlin")
+frame = pandas.DataFrame(base | {"t": days})
+for one in (frame, polars.DataFrame(base), pyarrow.table(base), duckdb.sql("from frame")):
+    display(one)
+count = get_ipython().execution_count
+"""
+HOSTILE = """
+import os, pandas
+class Evil(str):
+    def __lt__(self, other): os._exit(1)
+    __gt__ = __eq__ = __hash__ = __repr__ = __str__ = __format__ = casefold = __lt__
+class Worse:
+    def __repr__(self): os._exit(1)
+    __deepcopy__ = __repr__
+    @property
+    def __class__(self): os._exit(1)
+class Own(pandas.DataFrame):
+    pass
+shown = [pandas.DataFrame({"x": range(45)}), Own({"x": range(45)})]
+for one in shown:
+    display(one)
+shown[0].attrs["x"] = Worse()
+shown[0]["x"] = pandas.array([Evil("a"), Worse(), [Worse()], 3, "b"] * 9, dtype=object)
+"""
+ALL = {"rows": [0, 100], "columns": [0, 20]}
+
+
+@pytest.fixture
+def looked():
+    """Look into a table of a house: `page = await looked(house, table, search="x")`."""
+
+    async def looked(house, table, **wanted):
+        question = live_tables.read_question(wanted if "summaries" in wanted else ALL | wanted)
+        return await house.service.queries.table(KEY, table.handle, question)
+
+    return looked
+
+
+async def test_tables_of_all_libraries_are_sorted_filtered_searched_and_summed_up(opened, looked):
+    async with opened() as house:
+        reply = await house.run(SHOWN)
+        tables = [one for one in reply.of("output") if isinstance(one, values.Table)]
+        assert [(one.row_count, bool(one.handle)) for one in tables] == [(40, True)] * 4
+        for table in tables:
+            index = table.index_count
+            page = await looked(house, table, rows=[30, 5])
+            assert (page.first, page.found, page.row_count) == (30, 40, 40)
+            assert [row[index] for row in page.rows] == ["31", "32", "33", "34", "35"]
+            assert [one.kind for one in page.columns[index:]][:2] == ["number", "text"]
+            page = await looked(house, table, sort=[index + 1, True])
+            assert [row[index + 1] for row in page.rows][:6] == ["w6"] * 5 + ["w5"]
+            assert page.rows[-1][index + 1] is None
+            filters = [[index, ">", "7"], [index + 1, "contains", "W6"]]
+            page = await looked(house, table, filters=filters)
+            assert [row[index] for row in page.rows] == ["13", "20", "27", "34"]
+            page = await looked(house, table, filters=[[index + 1, "missing", ""]])
+            assert [row[index] for row in page.rows] == ["1"]
+            assert (await looked(house, table, search="w3")).found == 6
+            numbers, words = (await looked(house, table, summaries=[index, index + 1])).summaries
+            assert (sum(numbers.bins), numbers.least, numbers.most) == (40, "1", "40")
+            assert (words.distinct, words.missing, words.top[0][1]) == (7, 1, 6)
+        for table in (tables[0], tables[3]):
+            last = table.index_count + 2
+            filters = [[last, "≥", "2026-02-01"]]
+            assert (await looked(house, table, filters=filters)).found in (8, 9)
+            with pytest.raises(errors.BotError, match="no date"):
+                await looked(house, table, filters=[[last, "≥", "soon"]])
+        # A look is no cell of the person's.
+        assert (await house.run("print(get_ipython().execution_count - count)")).of("output")[
+            0
+        ].text == "1\n"
+
+
+async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked):
+    async with opened() as house:
+        reply = await house.run(HOSTILE)
+        hostile, own = (one for one in reply.of("output") if isinstance(one, values.Table))
+        page = await looked(house, hostile, sort=[1, False])
+        assert [row[1] for row in page.rows][::9] == ["3", "b", "<Evil>", "<Worse>", "[<Worse>]"]
+        assert (await looked(house, hostile, search="b")).found == 9
+        assert (await looked(house, hostile, filters=[[1, "=", "a"]])).found == 0
+        assert (await looked(house, hostile, summaries=[1])).summaries[0].distinct == 5
+        with pytest.raises(errors.BotError, match="class of its own"):
+            await looked(house, own)
+        await house.run("del shown, frame; import gc; gc.collect()")
+        with pytest.raises(errors.BotError, match="no longer"):
+            await looked(
+                house, values.Table(columns=(), rows=(), row_count=0, column_count=0, handle="t0")
+            )
+        await house.service.reset(KEY)
+        with pytest.raises(live_tables.TableGoneError):
+            await looked(house, hostile)
+        assert not house.service._services.hosts.pool.live
+
+
+async def test_a_table_is_saved_as_parquet(opened):
+    code = "import polars\nshown = polars.DataFrame({'a': range(60)})\nshown"
+    async with opened() as house:
+        (table,) = (await house.run(code)).of("output")
+        name = await house.service.save_table(KEY, table.handle, "parquet")
+        read = f"import pandas; print(pandas.read_parquet({name!r}).a.sum())"
+        assert (await house.run(read)).of("output")[0].text == "1770\n"
