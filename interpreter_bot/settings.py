@@ -206,7 +206,7 @@ class Settings(pydantic_settings.BaseSettings):
         sandbox = self.sandbox.model_copy(update={"enabled": True})
         groups: dict[str, pydantic.BaseModel] = {
             "limits": self.limits,
-            "kernels": self.kernels.model_copy(update={"doors": self.has_doors}),
+            "kernels": self._kernels_with_doors,
             "sandbox": sandbox,
             "snapshots": self.snapshots.model_copy(update={"key_file": key_file}),
             "package_index": self.package_index,
@@ -225,11 +225,17 @@ class Settings(pydantic_settings.BaseSettings):
 
         Nothing that depends on the process, or on how many kernels it keeps.
         """
-        told = self.model_dump_json(
+        told = self.model_copy(update={"kernels": self._kernels_with_doors}).model_dump_json(
             include={"limits", "kernels", "sandbox", "snapshots", "package_index", "packages"},
             exclude={"kernels": {"spares"}, "sandbox": {"enabled", "uid_count"}},
         )
         return hashlib.sha256(told.encode()).hexdigest()
+
+    @property
+    def _kernels_with_doors(self) -> Kernels:
+        """The settings of kernels as a host has them, which knows of no rule of `egress`."""
+        is_wanted = bool(self.egress or self.kernels.doors)
+        return self.kernels.model_copy(update={"doors": is_wanted})
 
     @property
     def private_paths(self) -> tuple[pathlib.Path, ...]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import importlib.util
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
-from interpreter_bot import errors, settings
+from interpreter_bot import errors, private_files, settings
 from interpreter_bot.hosts import host_sockets, kernel_doors, ports
 
 if TYPE_CHECKING:
@@ -18,17 +21,20 @@ if TYPE_CHECKING:
 _NO_SDK: Final = (
     "mcp_servers needs the extra [mcp], which is not installed: pip install 'interpreter-bot[mcp]'."
 )
+_SEED_FILE: Final = "doors.key"
+_SEED_BYTES: Final = 32
 
 
 @contextlib.asynccontextmanager
 async def open_broker(
-    config: settings.Settings, environment: Mapping[str, str]
+    config: settings.Settings, environment: Mapping[str, str], *, kernels_outlive: bool = False
 ) -> AsyncIterator[broker.Broker | None]:
     """Open what lets code reach the outside; None where the settings list nothing.
 
     Args:
         config: the settings in effect.
         environment: holds the secrets that rules of `egress` name.
+        kernels_outlive: kernels may outlive this process, and know the next one's doors.
 
     Raises:
         SettingsError: a rule cannot be used.
@@ -39,7 +45,12 @@ async def open_broker(
     # Imported here: without rules, nothing needs what speaks HTTP and signs certificates.
     from interpreter_bot.egress import broker
 
-    async with broker.opened(config, environment) as opened:
+    seed = b""
+    if kernels_outlive:
+        file = config.paths.data / _SEED_FILE
+        made = functools.partial(secrets.token_hex, _SEED_BYTES)
+        seed = (await asyncio.to_thread(private_files.read_or_create, file, made)).encode()
+    async with broker.opened(config, environment, seed=seed) as opened:
         yield opened
 
 
@@ -79,8 +90,7 @@ def open_hosts(
 
     Args:
         config: the settings in effect.
-        doorkeeper: decides what kernels reach, which are in this process then; None lets them
-            reach nothing.
+        doorkeeper: decides what kernels reach; None lets them reach nothing.
         is_ephemeral: no file of a session outlives it.
         kernels_outlive: kernels are to outlive this process, as far as the settings say so.
 
@@ -90,13 +100,14 @@ def open_hosts(
     if is_ephemeral and doorkeeper is None:
         return _open_ephemeral(config)
     # Imported here: who finds a host needs no kernels, and who has none no client of HTTP.
-    if doorkeeper is not None or not kernels_outlive or config.host.mode == "inside":
+    if not kernels_outlive or config.host.mode == "inside":
         from interpreter_bot.hosts import local_host
 
         return local_host.LocalHost.open(config, is_ephemeral=is_ephemeral, doorkeeper=doorkeeper)
     from interpreter_bot.hosts import host_processes
 
-    return host_processes.open_host(config, may_start=config.host.mode == "own")
+    may_start = config.host.mode == "own"
+    return host_processes.open_host(config, may_start=may_start, doorkeeper=doorkeeper)
 
 
 @contextlib.asynccontextmanager

@@ -76,7 +76,10 @@ async def run_bot(
         BotError: nothing could be opened; the sentence says why.
     """
     async with contextlib.AsyncExitStack() as stack:
-        broker = await stack.enter_async_context(host_startup.open_broker(config, environment))
+        opening_broker = host_startup.open_broker(
+            config, environment, kernels_outlive=kernels_outlive
+        )
+        broker = await stack.enter_async_context(opening_broker)
         opening = host_startup.open_hosts(
             config, doorkeeper=broker, kernels_outlive=kernels_outlive
         )

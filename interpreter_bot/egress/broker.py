@@ -6,7 +6,10 @@ import asyncio
 import collections
 import contextlib
 import functools
+import hashlib
+import hmac
 import logging
+import secrets
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final
@@ -27,6 +30,7 @@ from interpreter_bot.hosts import kernel_doors
 _log = logging.getLogger(__name__)
 
 _MOST_KEPT: Final = 10_000
+_SEED_BYTES: Final = 32
 _CODE: Final = (
     "get_ipython().open_doors("
     "proxy={proxy}, services={services}, authority={authority!r}, offered={offered!r})"
@@ -42,6 +46,7 @@ class Broker:
         environment: Mapping[str, str],
         *,
         services: Sequence[door_services.DoorService] = (),
+        seed: bytes = b"",
         resolve: connections.Resolve | None = None,
     ) -> None:
         """Open nothing yet.
@@ -50,6 +55,8 @@ class Broker:
             config: the settings in effect.
             environment: holds what the settings name of secrets.
             services: what is offered beside the outside.
+            seed: of the authorities of kernels that outlive this process, by which they know
+                the next one's; by default nobody has them again.
             resolve: looks up hosts; by default, the system does.
 
         Raises:
@@ -60,6 +67,7 @@ class Broker:
             logs.redact(echoed_secrets.secrets_of(rule.headers))
         self._limits = config.egress_limits
         self._services = services
+        self._seed = seed or secrets.token_bytes(_SEED_BYTES)
         self.on_contact: Callable[[network_reach.Contact], None] | None = None
         """Takes what code tried, once that is over."""
         self._names = connections.NameLookups()
@@ -98,12 +106,12 @@ class Broker:
         key: str,
         kernel_id: str,
         doors: Callable[[], Awaitable[kernel_doors.Doors | None]],
-    ) -> str:
+    ) -> kernel_doors.Introduction | None:
         """Open the doors of a kernel, once; see `kernel_doors.Doorkeeper.open`."""
         if kernel_id in self._opening | self._kernels.keys():
-            return ""
+            return None
         if not (self.policy(key) or self._offers(key)):
-            return ""
+            return None
         self._opening.add(kernel_id)
         try:
             return await self._opened(key, kernel_id, doors)
@@ -115,10 +123,10 @@ class Broker:
         key: str,
         kernel_id: str,
         doors: Callable[[], Awaitable[kernel_doors.Doors | None]],
-    ) -> str:
+    ) -> kernel_doors.Introduction | None:
         if (found := await doors()) is None:
-            return ""
-        authority = certificates.Authority()
+            return None
+        authority = certificates.Authority(hmac.digest(self._seed, kernel_id.encode(), "sha256"))
         context = proxies.ProxyContext(
             key=key,
             kernel_id=kernel_id,
@@ -140,7 +148,10 @@ class Broker:
             # Programs are refused sooner if they know of no proxy.
             ports["proxy"] = 0
         offered = sorted({offer.kind for offer in self._offers(key)})
-        return _CODE.format(authority=authority.certificate, offered=offered, **ports)
+        # The certificate is another one each time, for the same key.
+        mark = hashlib.sha256(repr((authority.key_identifier, offered, ports)).encode()).hexdigest()
+        code = _CODE.format(authority=authority.certificate, offered=offered, **ports)
+        return kernel_doors.Introduction(code, mark)
 
     async def close(self) -> None:
         """Shut all doors."""
@@ -200,6 +211,7 @@ async def opened(
     environment: Mapping[str, str],
     *,
     services: Sequence[door_services.DoorService] = (),
+    seed: bytes = b"",
     resolve: connections.Resolve | None = None,
 ) -> AsyncIterator[Broker]:
     """Open a broker; see there. At the end all doors are shut.
@@ -207,7 +219,7 @@ async def opened(
     Raises:
         SettingsError: a rule cannot be used.
     """
-    broker = Broker(config, environment, services=services, resolve=resolve)
+    broker = Broker(config, environment, services=services, seed=seed, resolve=resolve)
     try:
         yield broker
     finally:

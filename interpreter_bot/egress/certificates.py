@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import datetime
+import hashlib
 import os
 import ssl
 from typing import Final
@@ -19,6 +20,9 @@ from interpreter_bot.egress import host_names
 
 _MOST_HOSTS: Final = 256
 _DAYS: Final = 30
+_KEY_BYTES: Final = 48
+# Of the curve P-256.
+_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 _NAME: Final = "interpreter-bot, for one session"
 _USAGES: Final = (
     "digital_signature",
@@ -34,16 +38,23 @@ _USAGES: Final = (
 
 
 class Authority:
-    """An authority whose key exists in this process only.
+    """An authority whose key is the same again wherever the seed is.
 
     Attributes:
         certificate: of it, as PEM.
+        key_identifier: the same for the same key.
     """
 
-    def __init__(self) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
+    def __init__(self, seed: bytes = b"") -> None:
+        """Make its key.
+
+        Args:
+            seed: random bytes that nobody else knows; empty for a key that nobody has again.
+        """
+        self._key = _key(seed)
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
         self._identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        self.key_identifier = self._identifier.digest.hex()
         builder = self._builder(self._name, self._key)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
         builder = builder.add_extension(_usage("key_cert_sign", "crl_sign"), True)
@@ -102,6 +113,14 @@ class Authority:
             .not_valid_before(now - datetime.timedelta(days=1))
             .not_valid_after(now + datetime.timedelta(days=_DAYS))
         )
+
+
+def _key(seed: bytes) -> ec.EllipticCurvePrivateKey:
+    if not seed:
+        return ec.generate_private_key(ec.SECP256R1())
+    # So much longer than the order of the curve that no number is likelier than another.
+    wide = hashlib.shake_256(seed).digest(_KEY_BYTES)
+    return ec.derive_private_key(1 + int.from_bytes(wide, "big") % (_ORDER - 1), ec.SECP256R1())
 
 
 def _usage(*names: str) -> x509.KeyUsage:

@@ -28,7 +28,12 @@ from typing import Final
 from aiohttp import web
 
 from interpreter_bot import errors
-from interpreter_bot.hosting import bot_connections, journaled_executions, operator_requests
+from interpreter_bot.hosting import (
+    bot_connections,
+    door_handovers,
+    journaled_executions,
+    operator_requests,
+)
 from interpreter_bot.hosts import ports, wire_messages
 
 _log = logging.getLogger(__name__)
@@ -56,7 +61,7 @@ class HostServer:
 
     def __init__(
         self,
-        host: operator_requests.OperatedHost,
+        host: door_handovers.DooredHost,
         begun: journaled_executions.JournaledExecutions,
         *,
         allowed_uids: Collection[int],
@@ -65,6 +70,7 @@ class HostServer:
         private: Collection[pathlib.Path],
     ) -> None:
         self._host = host
+        self._doors = door_handovers.DoorHandovers(host)
         self.executions = begun
         self._is_lingering = is_lingering
         self._fingerprint = fingerprint
@@ -83,7 +89,7 @@ class HostServer:
     @contextlib.asynccontextmanager
     async def open(
         cls,
-        host: operator_requests.OperatedHost,
+        host: door_handovers.DooredHost,
         begun: journaled_executions.JournaledExecutions,
         path: pathlib.Path,
         *,
@@ -155,6 +161,7 @@ class HostServer:
                 web.post("/v1/acknowledge", self._acknowledge),
                 web.post("/v1/release", self._release),
                 *operator_requests.routes(self._host),
+                *self._doors.routes(),
                 web.post("/v1/forget", self._forget),
                 web.post("/v1/stored_bytes", self._stored_bytes),
                 web.get("/v1/files", self._list),
@@ -204,6 +211,7 @@ class HostServer:
         # The server would wait for them, and they for their bots.
         for connection in tuple(self.connections):
             await connection.close()
+        await self._doors.close()
 
     async def _lose(self, loss: ports.KernelLoss) -> None:
         """Note a lost kernel: nothing here waits for a bot."""

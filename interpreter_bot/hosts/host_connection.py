@@ -36,8 +36,10 @@ _HEARTBEAT_SECONDS: Final = 20.0
 # Whatever is no file, of which each takes as long as it is long.
 _ANSWER_SECONDS: Final = 120.0
 # A file takes as long as it is long, and as whoever reads it is slow; variables until they are
-# saved (`snapshots.seconds`), or files copied.
-_LONG: Final = frozenset({"/v1/file", "/v1/save", "/v1/end", "/v1/fork", "/v1/go_back"})
+# saved (`snapshots.seconds`), or files copied; a kernel that works until it can be told something.
+_LONG: Final = frozenset(
+    {"/v1/file", "/v1/save", "/v1/end", "/v1/fork", "/v1/go_back", "/v1/introduce"}
+)
 
 
 Revive: TypeAlias = Callable[[], Awaitable[None]]
@@ -78,6 +80,7 @@ class HostConnection:
     Attributes:
         status: of the host, as of when it was connected last.
         path: of its socket.
+        on_connect: is called whenever the host listens.
     """
 
     status: host_statuses.HostStatus
@@ -101,6 +104,7 @@ class HostConnection:
         # Kernels that ended, by the host's numbers, of which nobody was told.
         self._losses: dict[int, ports.KernelLoss] = {}
         self._told: ports.OnLoss | None = None
+        self.on_connect: Callable[[], None] | None = None
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -252,6 +256,8 @@ class HostConnection:
             self.send({"do": "listen", "listens": self._told is not None})
             writing = asyncio.create_task(self._write(opened), name="words to a host")
             self._is_connected.set()
+            if self.on_connect is not None:
+                self.on_connect()
             try:
                 async for message in opened:
                     self._take(message)

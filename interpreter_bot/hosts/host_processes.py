@@ -26,6 +26,7 @@ from interpreter_bot import cancellation, errors, settings
 from interpreter_bot.hosts import (
     host_sockets,
     host_statuses,
+    kernel_doors,
     remote_host,
     successive_hosts,
     wire_messages,
@@ -124,13 +125,17 @@ async def open_fitting(config: settings.Settings) -> AsyncIterator[remote_host.R
 
 @contextlib.asynccontextmanager
 async def open_host(
-    config: settings.Settings, *, may_start: bool
+    config: settings.Settings,
+    *,
+    may_start: bool,
+    doorkeeper: kernel_doors.Doorkeeper | None = None,
 ) -> AsyncIterator[successive_hosts.SuccessiveHosts]:
     """Find the host of the settings, or start one; at an orderly end, one that waits for us ends.
 
     Args:
         config: the settings in effect.
         may_start: whether one is started, now and when it is lost.
+        doorkeeper: decides what kernels reach; None lets them reach nothing.
 
     Raises:
         BotError: there is none, and none can be started; the sentence says why.
@@ -144,7 +149,7 @@ async def open_host(
     if may_start:
         await keeper.find_or_start(must_fit=True)
     opening = successive_hosts.SuccessiveHosts.open(
-        host_sockets.newest(config.paths), revive=revive
+        host_sockets.newest(config.paths), revive=revive, doorkeeper=doorkeeper
     )
     try:
         async with opening as hosts:

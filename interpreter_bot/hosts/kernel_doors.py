@@ -6,9 +6,15 @@ import dataclasses
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from interpreter_bot import network_reach, values
+
+HANDED: Final = b"d"
+"""What a host process sends along with the descriptors of doors."""
+
+COUNT: Final = 3
+"""How many descriptors those are, in the order of `Doors`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,17 +27,35 @@ class Doors:
         proxy: for what code wants of the outside.
         services: for what the bot itself offers to code.
         process: a descriptor of the kernel's first process: readable once that has ended.
+        link: to the host process that gave them, for as long as they are held; None if this one
+            did.
     """
 
     proxy: socket.socket
     services: socket.socket
     process: int
+    link: socket.socket | None = None
 
     def close(self) -> None:
         """Close all of them."""
         self.proxy.close()
         self.services.close()
         os.close(self.process)
+        if self.link is not None:
+            self.link.close()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a kernel has to know of its doors.
+
+    Attributes:
+        code: tells it.
+        mark: the same, as long as the kernel needs not be told again.
+    """
+
+    code: str
+    mark: str
 
 
 def show_nobody(_: values.Output) -> None:
@@ -43,7 +67,7 @@ class Doorkeeper(Protocol):
 
     async def open(
         self, key: str, kernel_id: str, doors: Callable[[], Awaitable[Doors | None]]
-    ) -> str:
+    ) -> Introduction | None:
         """Open the doors of a kernel that a session is about to use, if anything is allowed there.
 
         Args:
@@ -52,7 +76,7 @@ class Doorkeeper(Protocol):
             doors: gives its doors, which are the caller's from then on; None if it has none.
 
         Returns:
-            Code that tells the kernel of them; empty if there is nothing to tell.
+            What the kernel is to be told of them; None if there is nothing to tell.
         """
 
     def reach(self, key: str) -> network_reach.Reach:

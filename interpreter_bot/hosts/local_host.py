@@ -17,6 +17,7 @@ from interpreter_bot import errors, network_reach, schedules, session_variables,
 from interpreter_bot.hosts import kernel_doors, local_executions, ports
 from interpreter_bot.kernels import (
     branches,
+    launchers,
     leases,
     live_kernels,
     pools,
@@ -208,10 +209,19 @@ class LocalHost:
 
     async def doors(self, kernel_id: str) -> kernel_doors.Doors | None:
         """Return copies of a kernel's doors; None if it has none, or is gone."""
+        launched = self._launched(kernel_id)
+        found = None if launched is None else launched.provisioner.doors()
+        return None if found is None else kernel_doors.Doors(*found)
+
+    async def introduce(self, kernel_id: str, code: str) -> None:
+        """Run code of the bot's in a kernel that tells it of its doors."""
+        if (launched := self._launched(kernel_id)) is not None:
+            await launched.kernel.execute(code, show=kernel_doors.show_nobody, is_own=True)
+
+    def _launched(self, kernel_id: str) -> launchers.LaunchedKernel | None:
         for launched in self.pool.live.values():
             if launched.kernel.id == kernel_id and launched.kernel.is_alive:
-                found = launched.provisioner.doors()
-                return None if found is None else kernel_doors.Doors(*found)
+                return launched
         return None
 
     def reach(self, key: str) -> network_reach.Reach:
@@ -242,8 +252,8 @@ class LocalHost:
         if self._doorkeeper is None:
             return
         doors = functools.partial(self.doors, kernel.id)
-        if code := await self._doorkeeper.open(key, kernel.id, doors):
-            await kernel.execute(code, show=kernel_doors.show_nobody, is_own=True)
+        if told := await self._doorkeeper.open(key, kernel.id, doors):
+            await kernel.execute(told.code, show=kernel_doors.show_nobody, is_own=True)
 
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None

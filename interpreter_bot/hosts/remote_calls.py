@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import host_connection, ports, wire_messages
 from interpreter_bot.kernels import kernel_loss_reasons
 
+UNREADABLE: Final = "What came from the kernels' process cannot be read."
+"""Sentence: it says what is no message."""
+
 _GONE: Final = f"The process that kept the Python kernel is lost. {kernel_loss_reasons.LOST}"
+
+T = TypeVar("T")
+
+
+def read(kind: type[T], said: object) -> T:
+    """Make a value of what a host said.
+
+    Raises:
+        KernelError: it is none.
+    """
+    try:
+        return wire_messages.read(kind, said)
+    except wire_messages.MalformedError as error:
+        raise errors.KernelError(UNREADABLE) from error
 
 
 class LeaseCall:

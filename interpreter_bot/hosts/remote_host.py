@@ -10,28 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import functools
 import logging
 import pathlib
-from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from typing import Any
 
-import aiohttp
-
-from interpreter_bot import errors, network_reach, session_variables, values
+from interpreter_bot import errors, network_reach, session_variables
 from interpreter_bot.hosts import (
     host_connection,
+    kernel_doors,
     ports,
     remote_calls,
-    wire_messages,
+    remote_doors,
+    remote_workspaces,
 )
 
 _log = logging.getLogger(__name__)
-
-_UNREADABLE: Final = "What came from the kernels' process cannot be read."
-_CHUNK_BYTES: Final = 256 * 1024
-
-T = TypeVar("T")
 
 
 class RemoteKernel:
@@ -74,9 +69,15 @@ class RemoteKernel:
 class RemoteLease:
     """A lease of another process's kernel; implements `ports.Lease`."""
 
-    def __init__(self, connection: host_connection.HostConnection, number: int) -> None:
+    def __init__(
+        self,
+        connection: host_connection.HostConnection,
+        number: int,
+        open_doors: Callable[[str], Awaitable[None]],
+    ) -> None:
         self._connection = connection
         self._number = number
+        self._open_doors = open_doors
 
     async def kernel(self, *, waiting: ports.OnWait | None = None) -> RemoteKernel:
         """Return the session's kernel; see `ports.Lease.kernel`."""
@@ -84,6 +85,7 @@ class RemoteLease:
         call = remote_calls.KernelCall(number, self._number, waiting)
         with self._connection.wanting(number, call):
             beginning = await call.result
+        await self._open_doors(beginning.id)
         return RemoteKernel(self._connection, self._number, beginning)
 
 
@@ -93,9 +95,14 @@ class RemoteHost:
     outlives_bot = True
 
     def __init__(
-        self, connection: host_connection.HostConnection, *, is_ephemeral: bool = False
+        self,
+        connection: host_connection.HostConnection,
+        *,
+        doorkeeper: kernel_doors.Doorkeeper | None = None,
+        is_ephemeral: bool = False,
     ) -> None:
         self.connection = connection
+        self._doors = remote_doors.RemoteDoors(connection, doorkeeper)
         self._is_ephemeral = is_ephemeral
         self._begun: set[str] = set()
         self._stack = contextlib.ExitStack()
@@ -110,10 +117,13 @@ class RemoteHost:
         newest: pathlib.Path | None = None,
         patience_seconds: float = 30.0,
         revive: host_connection.Revive | None = None,
+        doorkeeper: kernel_doors.Doorkeeper | None = None,
         is_ephemeral: bool = False,
     ) -> AsyncIterator[RemoteHost]:
         """Connect to the host behind a socket; see `host_connection.HostConnection.open`.
-        Where it is ephemeral, the host forgets its sessions with the connection, however it ends.
+
+        The doorkeeper decides what code reaches; without one it reaches nothing. Where the
+        connection is ephemeral, the host forgets its sessions with it, however it ends.
 
         Raises:
             KernelError: it cannot be reached, or is of another release.
@@ -122,11 +132,12 @@ class RemoteHost:
             path, newest=newest, patience_seconds=patience_seconds, revive=revive
         )
         async with opening as connection:
-            host = cls(connection, is_ephemeral=is_ephemeral)
+            host = cls(connection, doorkeeper=doorkeeper, is_ephemeral=is_ephemeral)
             try:
                 with host._stack:
                     yield host
             finally:
+                await host._doors.close()
                 if host._tasks:
                     await asyncio.wait(host._tasks)
 
@@ -165,7 +176,9 @@ class RemoteHost:
 
     async def variables(self, key: str) -> session_variables.HeldVariables:
         """Return what a session has of variables."""
-        return _read(session_variables.HeldVariables, await self._post("variables", key=key))
+        return remote_calls.read(
+            session_variables.HeldVariables, await self._post("variables", key=key)
+        )
 
     async def fork(self, key: str, new_key: str) -> None:
         """Let a new session begin as a copy of another; see `ports.Hosts.fork`."""
@@ -180,11 +193,11 @@ class RemoteHost:
     ) -> session_variables.SavedVariables | None:
         """Let a session be what it was; see `ports.Hosts.go_back`."""
         said = await self._post("go_back", key=key, checkpoint=name, is_whole=is_whole)
-        return None if said is None else _read(session_variables.SavedVariables, said)
+        return None if said is None else remote_calls.read(session_variables.SavedVariables, said)
 
     def reach(self, key: str) -> network_reach.Reach:
-        """Return that code of another process reaches nothing outside."""
-        return network_reach.NOWHERE
+        """Return what code of a session may reach outside."""
+        return self._doors.reach(key)
 
     async def listen(self, told: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels; see `ports.Hosts.listen`."""
@@ -198,7 +211,7 @@ class RemoteHost:
         self._begin(key)
         number = self.connection.new_number()
         with self.connection.wanting(number, remote_calls.LeaseCall(number, key, person)):
-            yield RemoteLease(self.connection, number)
+            yield RemoteLease(self.connection, number, functools.partial(self._doors.open, key))
 
     async def follow(
         self, execution_id: str, *, after: int = 0, show: ports.Show, ask: ports.Ask | None
@@ -229,7 +242,7 @@ class RemoteHost:
     ) -> Mapping[str, ports.KernelStatus]:
         """Return the kernels of sessions, by their keys."""
         said = await self._post("statuses", keys=None if keys is None else list(keys))
-        return _read(dict[str, ports.KernelStatus], said)
+        return remote_calls.read(dict[str, ports.KernelStatus], said)
 
     async def release(self, key: str) -> None:
         """End a session's kernel, at a person's request."""
@@ -237,7 +250,7 @@ class RemoteHost:
 
     async def save(self, key: str) -> bool:
         """Save a session's variables now; say whether all is saved."""
-        return _read(bool, await self._post("save", key=key))
+        return remote_calls.read(bool, await self._post("save", key=key))
 
     async def end(self, key: str, reason: str) -> None:
         """Save a session's variables if nobody uses them, and end its kernel."""
@@ -246,116 +259,25 @@ class RemoteHost:
     async def snapshot_sizes(self, keys: Collection[str]) -> session_variables.SnapshotSizes:
         """Return what is saved of sessions."""
         kind = dict[str, session_variables.SnapshotSize]
-        return _read(kind, await self._post("snapshot_sizes", keys=list(keys)))
+        return remote_calls.read(kind, await self._post("snapshot_sizes", keys=list(keys)))
 
     async def forget(self, key: str) -> None:
         """End a session's kernel and delete its files."""
         await self._post("forget", key=key)
 
-    async def workspace(self, key: str) -> RemoteWorkspace:
+    async def workspace(self, key: str) -> remote_workspaces.RemoteWorkspace:
         """Return a session's files."""
         self._begin(key)
-        return RemoteWorkspace(self.connection, key)
+        return remote_workspaces.RemoteWorkspace(self.connection, key)
 
     async def stored_bytes(self, keys: Collection[str]) -> ports.StoredBytes:
         """Measure workspaces, also of sessions without a kernel."""
-        return _read(ports.StoredBytes, await self._post("stored_bytes", keys=list(keys)))
+        return remote_calls.read(
+            ports.StoredBytes, await self._post("stored_bytes", keys=list(keys))
+        )
 
     async def _post(self, name: str, **said: object) -> Any:  # noqa: ANN401
         return await self.connection.request("POST", f"/v1/{name}", said)
-
-
-class RemoteContent:
-    """Bytes of a file that another process reads; implements `ports.Content`."""
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        try:
-            self.info = _read(values.FileInfo, json.loads(response.headers.get("X-File", "")))
-        except ValueError as error:
-            raise errors.KernelError(_UNREADABLE) from error
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield chunks.
-
-        Raises:
-            WorkspaceError: reading failed.
-        """
-        try:
-            async for chunk in self._response.content.iter_chunked(_CHUNK_BYTES):
-                yield chunk
-        except (aiohttp.ClientError, OSError) as error:
-            raise errors.WorkspaceError from error
-
-
-class RemoteWorkspace:
-    """A session's files in another process; implements `ports.Workspace`."""
-
-    def __init__(self, connection: host_connection.HostConnection, key: str) -> None:
-        self._connection = connection
-        self._key = key
-
-    async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
-        """Store a file; see `ports.Workspace.put`."""
-        fault: Exception | None = None
-
-        async def passed_on() -> AsyncIterator[bytes]:
-            nonlocal fault
-            try:
-                async for chunk in chunks:
-                    yield chunk
-            except Exception as error:
-                fault = error
-                raise
-
-        async with _translated():
-            try:
-                async with self._connection.requested(
-                    "PUT", "/v1/file", params={"key": self._key, "name": name}, data=passed_on()
-                ) as response:
-                    said = await response.json()
-            except errors.BotError as error:
-                raise fault or error from error
-        return _read(values.FileInfo, said)
-
-    async def list(self) -> tuple[values.FileInfo, ...]:
-        """List the regular files by name."""
-        return _read(tuple[values.FileInfo, ...], await self._ask("GET", "files"))
-
-    @contextlib.asynccontextmanager
-    async def read(
-        self,
-        name: str,
-        *,
-        start: int = 0,
-        most_bytes: int | None = None,
-        may_be_sparse: bool = True,
-    ) -> AsyncIterator[RemoteContent]:
-        """Open a file; see `ports.Workspace.read`."""
-        asked = {"key": self._key, "name": name, "start": str(start)}
-        asked |= {} if most_bytes is None else {"most": str(most_bytes)}
-        asked |= {"sparse": "1"} if may_be_sparse else {}
-        async with contextlib.AsyncExitStack() as stack:
-            async with _translated():
-                response = await stack.enter_async_context(
-                    self._connection.requested("GET", "/v1/file", params=asked)
-                )
-                content = RemoteContent(response)
-            yield content
-
-    async def mark(self) -> str:
-        """Remember the present files."""
-        return _read(str, await self._ask("POST", "mark"))
-
-    async def changes_since(self, mark: str) -> values.FileChanges:
-        """Return what was created or written since a mark."""
-        return _read(values.FileChanges, await self._ask("GET", "changes", mark=mark))
-
-    async def _ask(self, method: str, name: str, **asked: str) -> Any:  # noqa: ANN401
-        async with _translated():
-            asked["key"] = self._key
-            async with self._connection.requested(method, f"/v1/{name}", params=asked) as response:
-                return await response.json()
 
 
 async def _followed(
@@ -377,24 +299,3 @@ async def _followed(
             return await call.result
     finally:
         call.close()
-
-
-def _read(kind: type[T], said: object) -> T:
-    """Make a value of what a host said.
-
-    Raises:
-        KernelError: it is none.
-    """
-    try:
-        return wire_messages.read(kind, said)
-    except wire_messages.MalformedError as error:
-        raise errors.KernelError(_UNREADABLE) from error
-
-
-@contextlib.asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
-    """Tell a host that cannot be reached as what it is for files."""
-    try:
-        yield
-    except errors.KernelError as error:
-        raise errors.WorkspaceError(str(error)) from error

@@ -26,17 +26,42 @@ _PEER: Final = struct.Struct("3i")
 _STRANGER: Final = "The process that keeps the Python kernels belongs to another user."
 
 
+def trusted(path: pathlib.Path) -> set[int]:
+    """Return who may listen at a socket, in its own directory in that of what belongs to one run:
+    us, root, or whoever its place was made for.
+    """
+    found = {0, os.geteuid()}
+    runtime = path.parent.parent
+    with contextlib.suppress(OSError):
+        if not runtime.parent.stat().st_mode & stat.S_IWOTH:
+            found.add(runtime.lstat().st_uid)
+    return found
+
+
+def check(peer: socket.socket, path: pathlib.Path) -> None:
+    """Check who listens, before anything is said.
+
+    Args:
+        peer: connected to it.
+        path: of its socket.
+
+    Raises:
+        HostUnusableError: a stranger.
+    """
+    raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    _, uid, _ = _PEER.unpack(raw)
+    if uid not in trusted(path):
+        _log.warning("user %d listens at %s", uid, path)
+        raise errors.HostUnusableError(_STRANGER)
+
+
 class Connector(aiohttp.UnixConnector):
-    """Connections to a host that runs as us, as root, or as whoever its place was made for."""
+    """Connections to a host that is no stranger's."""
 
     def __init__(self, path: pathlib.Path) -> None:
-        """Connect to a socket, in its own directory in that of what belongs to one run."""
+        """Connect to a socket; see `check`."""
         super().__init__(str(path), limit=0)
-        self._trusted = {0, os.geteuid()}
-        runtime = path.parent.parent
-        with contextlib.suppress(OSError):
-            if not runtime.parent.stat().st_mode & stat.S_IWOTH:
-                self._trusted.add(runtime.lstat().st_uid)
+        self._socket_path = path
 
     async def _create_connection(self, *args: Any, **kwargs: Any) -> client_proto.ResponseHandler:
         """Connect, and ask who listens before anything is said.
@@ -47,11 +72,9 @@ class Connector(aiohttp.UnixConnector):
         protocol = await super()._create_connection(*args, **kwargs)
         transport = protocol.transport
         if transport is not None:
-            peer = transport.get_extra_info("socket")
-            raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-            _, uid, _ = _PEER.unpack(raw)
-            if uid not in self._trusted:
+            try:
+                check(transport.get_extra_info("socket"), self._socket_path)
+            except errors.HostUnusableError:
                 protocol.close()
-                _log.warning("user %d listens at %s", uid, self.path)
-                raise errors.HostUnusableError(_STRANGER)
+                raise
         return protocol

@@ -14,7 +14,13 @@ import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 
 from interpreter_bot import errors, network_reach, session_variables
-from interpreter_bot.hosts import host_connection, host_sockets, ports, remote_host
+from interpreter_bot.hosts import (
+    host_connection,
+    host_sockets,
+    kernel_doors,
+    ports,
+    remote_host,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -67,9 +73,15 @@ class SuccessiveHosts:
 
     outlives_bot = True
 
-    def __init__(self, newest: pathlib.Path, revive: host_connection.Revive) -> None:
+    def __init__(
+        self,
+        newest: pathlib.Path,
+        revive: host_connection.Revive,
+        doorkeeper: kernel_doors.Doorkeeper | None,
+    ) -> None:
         self._newest = newest
         self._revive = revive
+        self._doorkeeper = doorkeeper
         # The newest first.
         self._hosts: list[remote_host.RemoteHost] = []
         self._stacks: dict[remote_host.RemoteHost, contextlib.AsyncExitStack] = {}
@@ -79,18 +91,23 @@ class SuccessiveHosts:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, newest: pathlib.Path, *, revive: host_connection.Revive
+        cls,
+        newest: pathlib.Path,
+        *,
+        revive: host_connection.Revive,
+        doorkeeper: kernel_doors.Doorkeeper | None = None,
     ) -> AsyncIterator[SuccessiveHosts]:
         """Connect to all hosts there are.
 
         Args:
             newest: the link to the newest one's socket.
             revive: called when a host cannot be reached.
+            doorkeeper: decides what kernels reach; None lets them reach nothing.
 
         Raises:
             KernelError: the newest one cannot be reached, or is of another release.
         """
-        hosts = cls(newest, revive)
+        hosts = cls(newest, revive, doorkeeper)
         try:
             await hosts._join(newest)
             first = hosts._hosts[0].connection.path
@@ -111,7 +128,9 @@ class SuccessiveHosts:
             KernelError: it cannot be reached, or is of another release.
         """
         stack = contextlib.AsyncExitStack()
-        opening = remote_host.RemoteHost.open(path, newest=self._newest, revive=self._revive)
+        opening = remote_host.RemoteHost.open(
+            path, newest=self._newest, revive=self._revive, doorkeeper=self._doorkeeper
+        )
         host = await stack.enter_async_context(opening)
         self._stacks[host] = stack
         self._hosts.insert(0 if path == self._newest else len(self._hosts), host)
@@ -188,8 +207,8 @@ class SuccessiveHosts:
         return await (await self._host_of(key)).go_back(key, name, is_whole=is_whole)
 
     def reach(self, key: str) -> network_reach.Reach:
-        """Return that code of another process reaches nothing outside."""
-        return network_reach.NOWHERE
+        """Return what code of a session may reach outside."""
+        return self._hosts[0].reach(key)
 
     async def listen(self, told: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels; see `ports.Hosts.listen`."""

@@ -105,9 +105,9 @@ async def test_bot_says_nothing_to_a_host_of_another_user(short_path):
     assert (await stranger.communicate())[0] == b"\n"
     # Where the directory was made for that user, and not in one for all, it is no stranger.
     os.chown(config.paths.runtime, 65534, 65534)
-    assert 65534 in socket_owners.Connector(place / "host.sock")._trusted
+    assert 65534 in socket_owners.trusted(place / "host.sock")
     short_path.chmod(0o1777)
-    assert 65534 not in socket_owners.Connector(place / "host.sock")._trusted
+    assert 65534 not in socket_owners.trusted(place / "host.sock")
 
 
 async def test_no_second_host_is_started_beside_one_that_is_stuck(short_path, monkeypatch):

@@ -1,0 +1,198 @@
+"""Doors of kernels, handed to bots over the host's socket: a bot holds them as long as it is there.
+
+Who connects to a door while no bot has it is told so; the next bot takes the doors over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import socket
+from typing import Final, Protocol
+
+from aiohttp import web
+
+from interpreter_bot import errors
+from interpreter_bot.hosting import operator_requests
+from interpreter_bot.hosts import kernel_doors, wire_messages
+
+_NONE: Final = "That Python has no doors."
+_HELD: Final = "Another bot has the doors of that Python."
+_AWAY: Final = (
+    b"The bot that lets code reach the outside is not there just now. Please try again in a moment."
+)
+_ANSWER: Final = (
+    b"HTTP/1.1 503 %b\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nX-Proxy-Error: %b\r\n"
+    b"Connection: close\r\n\r\n%b" % (_AWAY, len(_AWAY), _AWAY, _AWAY)
+)
+_BACKLOG: Final = 8
+_HEAD_BYTES: Final = 64 * 1024
+# One at a time and each so long: whoever asks again at once costs nothing.
+_ANSWER_SECONDS: Final = 0.1
+
+
+class DooredHost(operator_requests.OperatedHost, Protocol):
+    """A host whose kernels have doors."""
+
+    async def doors(self, kernel_id: str) -> kernel_doors.Doors | None:
+        """Return copies of a kernel's doors; None if it has none, or is gone."""
+
+    async def introduce(self, kernel_id: str, code: str) -> None:
+        """Run code of the bot's in a kernel that tells it of its doors."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Handed:
+    """Doors that were handed to a bot at least once.
+
+    Attributes:
+        key: of the session.
+        doors: copies of them.
+        mark: of what the kernel was told of them.
+        is_held: by a bot.
+        answering: tells who connects that no bot has them.
+    """
+
+    key: str
+    doors: kernel_doors.Doors
+    mark: str = ""
+    is_held: bool = True
+    answering: tuple[asyncio.Task[None], ...] = ()
+
+
+class DoorHandovers:
+    """The doors of a host's kernels."""
+
+    def __init__(self, host: DooredHost) -> None:
+        self._host = host
+        self._handed: dict[str, _Handed] = {}
+        self._watching: set[asyncio.Task[None]] = set()
+        self._ended = asyncio.Event()
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the requests; what is wrong with one is told as of all others."""
+        return [
+            web.post("/v1/doors", self._hand_over),
+            web.post("/v1/introduce", self._introduce),
+            web.get("/v1/unheld_doors", self._unheld),
+        ]
+
+    async def close(self) -> None:
+        """Shut all doors, for whoever has them."""
+        self._ended.set()
+        if self._watching:
+            await asyncio.wait(self._watching)
+
+    async def _hand_over(self, request: web.Request) -> web.Response:
+        """Send the descriptors of a kernel's doors; they are the bot's until it disconnects.
+
+        Nothing but them is sent, with one byte: they come outside of HTTP.
+        """
+        handed = await self._taken(request.query["kernel"], request.query["key"])
+        try:
+            if request.transport is None:
+                raise web.HTTPBadRequest
+            transport = request.transport.get_extra_info("socket")
+            with transport.dup() as peer:
+                doors = handed.doors
+                descriptors = [doors.proxy.fileno(), doors.services.fileno(), doors.process]
+                socket.send_fds(peer, [kernel_doors.HANDED], descriptors)
+                await self._until_readable(peer)
+        finally:
+            handed.is_held = False
+            if self._handed.get(request.query["kernel"]) is handed:
+                handed.answering = tuple(
+                    asyncio.create_task(_answer(door), name="a door that no bot has")
+                    for door in (handed.doors.proxy, handed.doors.services)
+                )
+        return web.Response()
+
+    async def _taken(self, kernel_id: str, key: str) -> _Handed:
+        """Hold a kernel's doors.
+
+        Raises:
+            KernelError: it has none, or another bot has them.
+        """
+        handed = self._handed.get(kernel_id)
+        if handed is None:
+            doors = await self._host.doors(kernel_id)
+            if doors is None:
+                raise errors.KernelError(_NONE)
+            if kernel_id in self._handed or self._ended.is_set():
+                doors.close()
+                raise errors.KernelError(_HELD)
+            handed = self._handed[kernel_id] = _Handed(key, doors)
+            watching = asyncio.create_task(self._until_ended(kernel_id), name="end of a kernel")
+            self._watching.add(watching)
+            watching.add_done_callback(self._watching.discard)
+            return handed
+        if handed.is_held:
+            raise errors.KernelError(_HELD)
+        handed.is_held = True
+        await _stopped(handed)
+        return handed
+
+    async def _until_readable(self, descriptor: socket.socket | int) -> None:
+        """Return when the other side of a descriptor has gone, or everything ends."""
+        loop = asyncio.get_running_loop()
+        readable = asyncio.Event()
+        loop.add_reader(descriptor, readable.set)
+        waiting = {asyncio.create_task(event.wait()) for event in (readable, self._ended)}
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            loop.remove_reader(descriptor)
+            for task in waiting:
+                task.cancel()
+
+    async def _until_ended(self, kernel_id: str) -> None:
+        """Shut the doors of a kernel that has ended: they alone would keep its network."""
+        handed = self._handed[kernel_id]
+        try:
+            await self._until_readable(handed.doors.process)
+        finally:
+            del self._handed[kernel_id]
+            await _stopped(handed)
+            handed.doors.close()
+
+    async def _introduce(self, request: web.Request) -> web.Response:
+        said = await request.json()
+        kernel_id, mark = str(said["kernel"]), str(said["mark"])
+        handed = self._handed.get(kernel_id)
+        if handed is not None and handed.mark != mark:
+            await self._host.introduce(kernel_id, str(said["code"]))
+            handed.mark = mark
+        return web.json_response({})
+
+    async def _unheld(self, _: web.Request) -> web.Response:
+        found = {name: one.key for name, one in self._handed.items() if not one.is_held}
+        return web.Response(body=wire_messages.document(found), content_type="application/json")
+
+
+async def _stopped(handed: _Handed) -> None:
+    """Answer at doors no more."""
+    for task in handed.answering:
+        task.cancel()
+    if handed.answering:
+        await asyncio.wait(handed.answering)
+    handed.answering = ()
+
+
+async def _answer(door: socket.socket) -> None:
+    """Tell who connects that no bot is there, until it is cancelled."""
+    loop = asyncio.get_running_loop()
+    door.setblocking(False)
+    door.listen(_BACKLOG)
+    while True:
+        # What code does with its end is no fault here.
+        with contextlib.suppress(OSError):
+            endpoint, _ = await loop.sock_accept(door)
+            with endpoint:
+                await asyncio.sleep(_ANSWER_SECONDS)
+                # What is unread when a connection is closed takes the answer with it.
+                with contextlib.suppress(BlockingIOError):
+                    endpoint.recv(_HEAD_BYTES)
+                endpoint.send(_ANSWER)
+            continue
+        await asyncio.sleep(_ANSWER_SECONDS)

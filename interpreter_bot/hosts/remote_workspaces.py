@@ -1,0 +1,119 @@
+"""Files of sessions behind a wire: read and written in the host process that has them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any, Final
+
+import aiohttp
+
+from interpreter_bot import errors, values
+from interpreter_bot.hosts import host_connection, remote_calls
+
+_CHUNK_BYTES: Final = 256 * 1024
+
+
+class RemoteContent:
+    """Bytes of a file that another process reads; implements `ports.Content`."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        try:
+            self.info = remote_calls.read(
+                values.FileInfo, json.loads(response.headers.get("X-File", ""))
+            )
+        except ValueError as error:
+            raise errors.KernelError(remote_calls.UNREADABLE) from error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield chunks.
+
+        Raises:
+            WorkspaceError: reading failed.
+        """
+        try:
+            async for chunk in self._response.content.iter_chunked(_CHUNK_BYTES):
+                yield chunk
+        except (aiohttp.ClientError, OSError) as error:
+            raise errors.WorkspaceError from error
+
+
+class RemoteWorkspace:
+    """A session's files in another process; implements `ports.Workspace`."""
+
+    def __init__(self, connection: host_connection.HostConnection, key: str) -> None:
+        self._connection = connection
+        self._key = key
+
+    async def put(self, name: str, chunks: AsyncIterable[bytes]) -> values.FileInfo:
+        """Store a file; see `ports.Workspace.put`."""
+        fault: Exception | None = None
+
+        async def passed_on() -> AsyncIterator[bytes]:
+            nonlocal fault
+            try:
+                async for chunk in chunks:
+                    yield chunk
+            except Exception as error:
+                fault = error
+                raise
+
+        async with _translated():
+            try:
+                async with self._connection.requested(
+                    "PUT", "/v1/file", params={"key": self._key, "name": name}, data=passed_on()
+                ) as response:
+                    said = await response.json()
+            except errors.BotError as error:
+                raise fault or error from error
+        return remote_calls.read(values.FileInfo, said)
+
+    async def list(self) -> tuple[values.FileInfo, ...]:
+        """List the regular files by name."""
+        return remote_calls.read(tuple[values.FileInfo, ...], await self._ask("GET", "files"))
+
+    @contextlib.asynccontextmanager
+    async def read(
+        self,
+        name: str,
+        *,
+        start: int = 0,
+        most_bytes: int | None = None,
+        may_be_sparse: bool = True,
+    ) -> AsyncIterator[RemoteContent]:
+        """Open a file; see `ports.Workspace.read`."""
+        asked = {"key": self._key, "name": name, "start": str(start)}
+        asked |= {} if most_bytes is None else {"most": str(most_bytes)}
+        asked |= {"sparse": "1"} if may_be_sparse else {}
+        async with contextlib.AsyncExitStack() as stack:
+            async with _translated():
+                response = await stack.enter_async_context(
+                    self._connection.requested("GET", "/v1/file", params=asked)
+                )
+                content = RemoteContent(response)
+            yield content
+
+    async def mark(self) -> str:
+        """Remember the present files."""
+        return remote_calls.read(str, await self._ask("POST", "mark"))
+
+    async def changes_since(self, mark: str) -> values.FileChanges:
+        """Return what was created or written since a mark."""
+        return remote_calls.read(values.FileChanges, await self._ask("GET", "changes", mark=mark))
+
+    async def _ask(self, method: str, name: str, **asked: str) -> Any:  # noqa: ANN401
+        async with _translated():
+            asked["key"] = self._key
+            async with self._connection.requested(method, f"/v1/{name}", params=asked) as response:
+                return await response.json()
+
+
+@contextlib.asynccontextmanager
+async def _translated() -> AsyncIterator[None]:
+    """Tell a host that cannot be reached as what it is for files."""
+    try:
+        yield
+    except errors.KernelError as error:
+        raise errors.WorkspaceError(str(error)) from error

@@ -1,0 +1,128 @@
+"""Doors of kernels in a host process: the bot has them, and the next bot takes them over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import tempfile
+
+import pytest
+import pytest_asyncio
+
+from interpreter_bot import settings, values
+from interpreter_bot.egress import broker
+from interpreter_bot.hosting import host_server, journaled_executions
+from interpreter_bot.hosts import execution_runs, local_host, remote_host
+from tests.fakes import outside
+
+pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
+
+KEY = values.text(values.SessionKey("web", thread="open"))
+GET = """
+import requests
+try:
+    print(requests.get('https://data.example.org:{port}/x', verify='ca.pem').text)
+except OSError as error:
+    print(error)
+"""
+READ = "print(requests.get('https://read.example.org:{port}/x').text)"
+
+
+class Place:
+    """A host process's server, to which bots come and go."""
+
+    def __init__(self, config, path, server, outer):
+        self.config = config
+        self.path = path
+        self.server = server
+        self.outside = outer
+        self.get = GET.format(port=outer.port)
+
+    @contextlib.asynccontextmanager
+    async def bot(self):
+        resolve = outside.resolver(["127.0.0.1"])
+        opening = broker.opened(self.config, {"KEY": "secret"}, seed=b"seed", resolve=resolve)
+        async with (
+            opening as keeper,
+            remote_host.RemoteHost.open(self.path, doorkeeper=keeper) as host,
+        ):
+            yield host, keeper
+
+    async def run(self, host, code: str, *, waiting=None) -> str:
+        shown: list[values.Output] = []
+        async with host.lease(KEY) as lease:
+            kernel = await lease.kernel()
+            await execution_runs.run(host, kernel, code, show=shown.append)
+        return "".join(one.plain for one in shown).strip()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place():
+    async with contextlib.AsyncExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp"))
+        os.chmod(name, 0o755)
+        outer = await stack.enter_async_context(outside.Outside.open("data.example.org"))
+        rule = {"ports": (outer.port,), "addresses": ("127.0.0.1",)}
+        config = settings.Settings(
+            paths=settings.Paths(data=pathlib.Path(name, "d"), runtime=pathlib.Path(name, "r")),
+            kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=0),
+            limits=settings.Limits(execution_seconds=120),
+            egress=(
+                settings.Egress(host="data.example.org", **rule),
+                settings.Egress(host="read.example.org", methods=("GET",), **rule),
+            ),
+        )
+        path = pathlib.Path(name, "r", "h", "1.sock")
+        host = await stack.enter_async_context(local_host.LocalHost.open(config))
+        path.parent.mkdir(mode=0o700)
+        begun = await stack.enter_async_context(
+            journaled_executions.JournaledExecutions.open(
+                host, pathlib.Path(name, "j"), input_seconds=60
+            )
+        )
+        opening = host_server.HostServer.open(host, begun, path)
+        yield Place(config, path, await stack.enter_async_context(opening), outer)
+
+
+async def until(is_true) -> None:
+    async with asyncio.timeout(30):
+        while not is_true():  # noqa: ASYNC110 - nobody tells of it.
+            await asyncio.sleep(0.01)
+
+
+async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
+    certificate = f"open('ca.pem', 'w').write({place.outside.authority.certificate!r})\n"
+    handed = place.server._doors._handed
+    async with place.bot() as (host, keeper):
+        assert host.reach(KEY).hosts, "people are told of it"
+        assert await place.run(host, certificate + place.get) == "outside"
+        assert "could not prove" in await place.run(host, READ.format(port=place.outside.port))
+        (kernel_id,) = handed
+        async with place.bot() as (other, idle):
+            assert await place.run(other, place.get) == "outside", "the first bot serves on"
+            assert not idle._kernels
+    await until(lambda: not handed[kernel_id].is_held)
+    async with remote_host.RemoteHost.open(place.path) as nobody:
+        told = await place.run(nobody, place.get)
+    assert "not there just now" in told
+    mark = handed[kernel_id].mark
+    async with place.bot() as (host, keeper):
+        await until(lambda: kernel_id in keeper._kernels)
+        assert await place.run(host, place.get) == "outside"
+        # Its certificates are signed by a key that the kernel knows from the former bot.
+        assert "could not prove" in await place.run(host, READ.format(port=place.outside.port))
+        assert handed[kernel_id].mark == mark
+        await host.forget(KEY)
+        await until(lambda: not (handed or keeper._kernels))
+
+
+async def test_doors_that_there_are_none_of_are_given_to_nobody(place):
+    async with place.bot() as (host, keeper):
+        told = await host._doors._fetched(KEY, "no-such-kernel")
+        assert told is None
+        assert await place.run(host, "print(1)") == "1"
+        (kernel_id,) = keeper._kernels
+        assert await host._doors._fetched(KEY, kernel_id) is None, "one bot has them"
+        await host.forget(KEY)
