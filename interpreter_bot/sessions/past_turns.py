@@ -22,6 +22,7 @@ class SessionOverview:
         title: empty until a person sets it.
         model: title of the chosen model; empty for the default.
         used: when it was last used.
+        mark: "pinned" or "archived" in lists; empty for most.
         is_busy: a turn runs or waits in it.
         has_kernel: a live kernel holds its variables.
         memory_bytes: of that kernel, if known.
@@ -32,6 +33,7 @@ class SessionOverview:
     title: str
     model: str
     used: datetime.datetime
+    mark: str
     is_busy: bool
     has_kernel: bool
     memory_bytes: int | None = None
@@ -48,6 +50,7 @@ class SessionOverview:
             title=session.title,
             model=session.model or "",
             used=session.used,
+            mark=session.mark,
             is_busy=is_busy,
             has_kernel=live is not None,
             memory_bytes=live.memory_bytes if live else None,

@@ -15,6 +15,7 @@ from interpreter_bot.sessions import (
     past_turns,
     quotas,
     requests,
+    session_search,
     turn_inputs,
     turn_services,
 )
@@ -62,6 +63,14 @@ class SessionQueries:
         if session is None:
             return ()
         return await past_turns.load(self._services.database, session.id, most=most)
+
+    async def search(
+        self, platform: str, workspace: str, text: str, *, most: int = 50
+    ) -> tuple[session_search.Found, ...]:
+        """Find sessions by what was said in them; see `session_search`."""
+        return await session_search.search(
+            self._services.database, platform, workspace, text, most=most
+        )
 
     async def notice(self, key: values.SessionKey) -> str:
         """Return what is to be said of a session's files: about to go, or gone; mostly nothing."""

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from interpreter_bot import cancellation, errors, values
 from interpreter_bot.sessions import (
@@ -208,15 +208,12 @@ class SessionService:
         *,
         channel: str | None = None,
         person: str = "",
+        mark: str | None = None,
         most: int = 50,
     ) -> tuple[past_turns.SessionOverview, ...]:
-        """Return the most recently used sessions, the latest first.
-
-        Args:
-            person: only those in which this person asked something.
-        """
+        """Return the latest used sessions, the latest first; of one person, or mark, if named."""
         found = await self._services.database.sessions.recent(
-            platform, workspace, channel=channel, person=person, most=most
+            platform, workspace, channel=channel, person=person, mark=mark, most=most
         )
         addresses = {values.text(session.key) for session in found}
         statuses = await self._services.hosts.statuses(addresses)
@@ -231,6 +228,10 @@ class SessionService:
         """Set the title of a session for lists."""
         session = await self._services.database.sessions.open(key)
         await self._services.database.sessions.set_title(session.id, title)
+
+    async def mark(self, key: values.SessionKey, mark: Literal["", "pinned", "archived"]) -> None:
+        """Set the mark of a session for lists, if there is one."""
+        await self._services.database.sessions.set_mark(key, mark)
 
     async def put(self, key: values.SessionKey, attachment: requests.Attachment) -> str:
         """Put a file into a session's workspace; return its name there.

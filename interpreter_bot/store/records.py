@@ -24,6 +24,7 @@ class Session:
         kernel: hints for finding the kernel or explaining its loss, as stored.
         files: sentences about its files, by what happened: "warned" (they are about to go) or
             "gone", and "at", when it was said (ISO 8601); empty if there is nothing to say.
+        mark: "pinned" or "archived" in lists; empty for most.
         used: when the session was last opened or asked something.
     """
 
@@ -33,6 +34,7 @@ class Session:
     model: str | None
     kernel: Mapping[str, Any]
     files: Mapping[str, str]
+    mark: str
     created: datetime.datetime
     used: datetime.datetime
 

@@ -64,12 +64,15 @@ SESSIONS = _table(
     sa.Column("model", columns.Name),
     sa.Column("kernel", columns.Document),
     sa.Column("files", columns.Document),
+    sa.Column("mark", sa.String(16), nullable=False, server_default=""),
     _moment("created"),
     _moment("used"),
     sa.UniqueConstraint("platform", "workspace", "channel", "thread"),
     sa.Index(None, "platform", "workspace", "used"),
 )
 
+# Its words are indexed by what migration 0005 makes: on SQLite by triggers, which go with the table
+# if a migration copies it.
 TURNS = _table(
     "turns",
     _of("sessions"),

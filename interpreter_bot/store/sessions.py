@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -11,6 +11,9 @@ from interpreter_bot import values
 from interpreter_bot.store import columns, records, schema, transactions
 
 _T = schema.SESSIONS
+
+SEARCHED_CHARACTERS: Final = 50_000
+"""Of a request, and of an answer; PostgreSQL indexes no text of more than a million bytes."""
 
 
 class Sessions:
@@ -53,18 +56,72 @@ class Sessions:
         *,
         channel: str | None = None,
         person: str = "",
+        mark: str | None = None,
         most: int = 50,
     ) -> tuple[records.Session, ...]:
-        """Return the latest used sessions, the latest first; those of one person, if named."""
+        """Return the latest used sessions, the latest first; those of one person or with one mark,
+        if named.
+        """
         query = sa.select(_T).where(_T.c.platform == platform, _T.c.workspace == workspace)
         if person:
             asked = sa.select(schema.TURNS.c.session_id).where(schema.TURNS.c.person == person)
             query = query.where(_T.c.id.in_(asked))
         if channel is not None:
             query = query.where(_T.c.channel == channel)
+        if mark is not None:
+            query = query.where(_T.c.mark == mark)
         query = query.order_by(_T.c.used.desc(), _T.c.id.desc()).limit(most)
         async with self._begin.reading() as transaction:
             return tuple(map(_record, await transaction.execute(query)))
+
+    async def search(
+        self, platform: str, workspace: str, words: Sequence[str], *, most: int
+    ) -> tuple[tuple[records.Session, str], ...]:
+        """Find sessions whose title, or one of whose turns, has all words, or words that begin so.
+
+        Args:
+            platform: of the sessions.
+            workspace: of the sessions.
+            words: of letters, digits and underscores; at least one.
+            most: sessions, the latest used first.
+
+        Returns:
+            Each with the words of its latest turn that was found, cut after `SEARCHED_CHARACTERS`
+            of request and of answer; empty if only its title has them.
+        """
+        turns = schema.TURNS
+        hit = (
+            sa.select(turns.c.session_id, sa.func.max(turns.c.id).label("turn_id"))
+            .where(self._has(words))
+            .group_by(turns.c.session_id)
+            .subquery()
+        )
+        said = sa.func.coalesce(_said(turns), "").label("said")
+        is_titled = sa.and_(*(_T.c.title.icontains(word, autoescape=True) for word in words))
+        query = (
+            sa.select(_T, said)
+            .outerjoin(hit, hit.c.session_id == _T.c.id)
+            .outerjoin(turns, turns.c.id == hit.c.turn_id)
+            .where(_T.c.platform == platform, _T.c.workspace == workspace)
+            .where(is_titled | turns.c.id.is_not(None))
+            .order_by(_T.c.used.desc())
+            .limit(most)
+        )
+        async with self._begin.reading() as transaction:
+            found = await transaction.execute(query)
+            return tuple((_record(row), row.said) for row in found)
+
+    def _has(self, words: Sequence[str]) -> sa.ColumnElement[bool]:
+        """Build the condition that a turn has all words, by the index of this database."""
+        if self._begin.is_sqlite:
+            index = sa.table("turn_words", sa.column("rowid"), sa.column("turn_words"))
+            wanted = " ".join(f'"{word}"*' for word in words)
+            rows = sa.select(index.c.rowid).where(index.c.turn_words.match(wanted))
+            return schema.TURNS.c.id.in_(rows)
+        wanted = " & ".join(f"{word}:*" for word in words)
+        simple: sa.ColumnElement[str] = sa.literal_column("'simple'::regconfig")
+        indexed = sa.func.to_tsvector(simple, _said(schema.TURNS))
+        return indexed.bool_op("@@")(sa.func.to_tsquery(simple, wanted))
 
     async def choose_model(self, session_id: int, model: str | None) -> None:
         """Set the model; None goes back to the default."""
@@ -73,6 +130,10 @@ class Sessions:
     async def set_title(self, session_id: int, title: str) -> None:
         """Set the title."""
         await self._set(session_id, title=title)
+
+    async def set_mark(self, key: values.SessionKey, mark: str) -> None:
+        """Set the mark for lists, if there is such a session."""
+        await self._update(*_is(key), mark=mark)
 
     async def note_kernel(
         self,
@@ -158,6 +219,14 @@ def _is(key: values.SessionKey) -> tuple[sa.ColumnElement[bool], ...]:
     )
 
 
+def _said(turns: sa.Table) -> sa.ColumnElement[str]:
+    """Build what both said in a turn, exactly as the index of PostgreSQL has it."""
+    most: sa.ColumnElement[int] = sa.literal_column(str(SEARCHED_CHARACTERS))
+    parts = (turns.c.request, turns.c.answer)
+    first, second = (sa.func.substr(part, sa.literal_column("1"), most) for part in parts)
+    return first.concat(sa.literal_column("' '")).concat(second)
+
+
 def _record(row: sa.Row[Any]) -> records.Session:
     return records.Session(
         id=row.id,
@@ -166,6 +235,7 @@ def _record(row: sa.Row[Any]) -> records.Session:
         model=row.model,
         kernel=row.kernel or {},
         files=row.files or {},
+        mark=row.mark,
         created=row.created,
         used=row.used,
     )

@@ -115,18 +115,29 @@ def greeting(service: session_service.SessionService) -> str:
 
 
 async def listing(service: session_service.SessionService) -> event_json.Event:
-    """List the sessions, the one used last first."""
-    found = await service.recent("web", most=_MOST_LISTED)
+    """List the sessions, the one used last first; pinned ones however old they are."""
+    pinned = await service.recent("web", mark="pinned", most=_MOST_LISTED)
+    recent = await service.recent("web", most=_MOST_LISTED)
     listed = [
         {
             "thread": one.key.thread,
             "title": one.title,
             "used": one.used.timestamp(),
+            "mark": one.mark,
             "is_busy": one.is_busy,
         }
-        for one in found
+        for one in (*pinned, *(one for one in recent if one.mark != "pinned"))
     ]
     return {"conversations": listed}
+
+
+async def search(service: session_service.SessionService, text: str) -> event_json.Event:
+    """List the sessions in which something was said."""
+    listed = [
+        {"thread": one.key.thread, "title": one.title, "excerpt": one.excerpt}
+        for one in await service.queries.search("web", "", text)
+    ]
+    return {"text": text, "conversations": listed}
 
 
 async def keep_listed(service: session_service.SessionService, hub: tab_hub.Hub) -> None:

@@ -72,6 +72,8 @@ class TabConnection:
             "undo": self._undo,
             "delete": self._delete,
             "rename": self._rename,
+            "mark": self._mark,
+            "search": self._search,
             "choose": self._choose,
             "approve": self._approve,
             "show": self._show,
@@ -307,6 +309,18 @@ class TabConnection:
             raise errors.BotError("A name cannot be empty.")
         await self._service.rename(key, title)
         self._hub.is_changed.set()
+
+    async def _mark(self, _: tab_hub.Tab, message: _Message) -> None:
+        """Pin or archive a session, or take that back."""
+        mark = message.get("mark")
+        if mark not in ("", "pinned", "archived"):
+            raise validation.MalformedError
+        await self._service.mark(validation.key(message.get("thread")), mark)
+        self._hub.is_changed.set()
+
+    async def _search(self, tab: tab_hub.Tab, message: _Message) -> None:
+        text = validation.text(message, "text", most=_MOST_TITLE_CHARACTERS)
+        tab.send(tab_hub.encoded_message("found", await initial_events.search(self._service, text)))
 
     async def _choose(self, _: tab_hub.Tab, message: _Message) -> None:
         key = validation.key(message.get("thread"))

@@ -268,6 +268,14 @@ async def test_conversations_are_renamed_reset_and_deleted(serving_fake):
             pass
         await tab.say("rename", title=" ")
         await tab.next("refused")
+        for mark in ("pinned", "archived", ""):
+            await tab.say("mark", mark=mark)
+            while (await tab.next("conversations"))["conversations"][0]["mark"] != mark:
+                pass
+        await tab.say("mark", mark="lost")
+        await tab.next("refused")
+        await tab.say("search", text="other")
+        assert [one["title"] for one in (await tab.next("found"))["conversations"]] == ["Other"]
         await tab.say("reset")
         await tab.next("reset")
         await tab.say("watch", most=1)

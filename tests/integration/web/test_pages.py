@@ -379,7 +379,7 @@ async def test_several_conversations_stay_apart(serving_fake, browsing):
     async def echo(turn):
         return f"You said: {turn.request.text}"
 
-    async with serving_fake({"echo": echo}) as (_, client), browsing() as browser:
+    async with serving_fake({"echo": echo}) as (bot, client), browsing() as browser:
         page = await visits.opened(browser, client)
         await visits.say(page, "echo one")
         await visits.answered(page)
@@ -393,14 +393,60 @@ async def test_several_conversations_stay_apart(serving_fake, browsing):
         await page.value("history.back()")
         await page.until("document.getElementById('message').value === 'unsent draft'")
         assert "You said" not in await page.text("#turns")
-        await page.click("#conversations [aria-label^=Rename]")
+        await chosen(page, "Rename")
         await page.until("document.querySelector('dialog[open] input')")
         await page.type("Better name")
         await page.press("Enter")
         await page.until("document.getElementById('conversations').innerText.includes('Better')")
-        await page.click("#conversations [aria-label^=Delete]")
-        await page.click("dialog[open] .strong")
-        await page.until("!document.getElementById('conversations').innerText.includes('Better')")
+        for name, group in (("Pin", "Pinned"), ("Unpin", "Today"), ("Archive", "Archived (1)")):
+            await chosen(page, name)
+            heading = "document.querySelector('#conversations :is(h2, summary)')?.textContent"
+            await page.until(f"{heading} === '{group}'")
+        await page.value("document.getElementById('archived').open = true")
+        await chosen(page, "Delete")
+        listed = "document.getElementById('conversations').textContent.includes('Better')"
+        await page.until(f"!{listed}")
+        await page.click("#undo button")
+        await page.until(listed)
+        assert await bot.queries.history(bot.requests[0].key)
+        await page.value("document.getElementById('archived').open = true")
+        await chosen(page, "Delete")
+        # Whoever leaves the page does not take it back any more.
+        await page.value("location.reload()")
+        await page.until("document.getElementById('conversations')?.childElementCount === 0")
+
+
+async def chosen(page, name):
+    """Choose what to do with the only conversation in the list."""
+    await page.click("#conversations [aria-haspopup]")
+    await page.until("document.querySelector('#actions:popover-open button')")
+    await page.value(
+        "[...document.querySelectorAll('#actions button')]"
+        f".find((one) => one.textContent.startsWith('{name}')).click()"
+    )
+
+
+async def test_conversations_are_found_by_what_was_said(serving_fake, browsing):
+    async def echo(turn):
+        return f"You said: {turn.request.text}"
+
+    async with serving_fake({"echo": echo}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "echo of the <b>volcano</b>")
+        await visits.answered(page)
+        await page.click("#new")
+        await visits.say(page, "echo of the sea")
+        await visits.answered(page)
+        await page.value("document.getElementById('search').focus()")
+        await page.type("volc")
+        await page.until("document.getElementById('found').textContent === '1 found'")
+        shown = await page.text("#conversations")
+        assert ("<b>volcano</b>" in shown, "sea" in shown) == (True, False)
+        await page.click("#conversations a")
+        await page.until("document.getElementById('turns').innerText.includes('volcano')")
+        await page.value("document.getElementById('search').focus()")
+        await page.press("Escape")
+        await page.until("document.getElementById('conversations').innerText.includes('sea')")
 
 
 async def test_everything_is_done_by_keys(serving_fake, browsing):

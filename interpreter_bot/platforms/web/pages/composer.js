@@ -48,10 +48,10 @@ export class Composer {
   }
 
   /** Forget what was written in a conversation that is deleted, and stop what goes there. */
-  forget() {
-    this.uploads.drop(this.thread);
-    sessionStorage.removeItem(`draft-${this.thread}`);
-    this.thread = "";
+  forget(thread) {
+    this.uploads.drop(thread);
+    sessionStorage.removeItem(`draft-${thread}`);
+    if (thread === this.thread) this.thread = "";
   }
 
   get isUsuallyCode() {

@@ -5,6 +5,7 @@ import { Connection } from "./connection.js";
 import { Conversation, FIRST_TURNS } from "./conversation.js";
 import { askedToReset, closePanel, confirmed } from "./dialogs.js";
 import { $, address, download, el, icon, madeUp, plain } from "./dom.js";
+import { moveByArrows } from "./menus.js";
 import { showPanel } from "./panels.js";
 import { Sidebar } from "./sidebar.js";
 import { takeDrops } from "./uploads.js";
@@ -23,7 +24,7 @@ let speaking;
 const say = (message) => connection.say({ thread, ...message }) || composer.complain(OFFLINE, "connection");
 const composer = new Composer({ send, stop: () => say({ do: "stop" }), say });
 const conversation = new Conversation({ say, spoke, again, changed, isWriting: () => $("message").value !== "" });
-const sidebar = new Sidebar({ say, begin: () => go(madeUp()) });
+const sidebar = new Sidebar({ say, begin: () => go(madeUp()), leave: (left) => composer.forget(left) });
 const connection = new Connection({ opened, closed, heard });
 
 function spoke(words) {
@@ -128,6 +129,9 @@ const hear = {
     sidebar.all = message.conversations;
     redrawList();
   },
+  found(message) {
+    sidebar.showFound(message);
+  },
   conversation(message) {
     conversation.load(message, new Set(pending.keys()));
     $("model").value = message.model;
@@ -167,7 +171,7 @@ const hear = {
     go(to);
   },
   deleted() {
-    composer.forget();
+    composer.forget(thread);
     history.replaceState(null, "", "/");
     arrive();
   },
@@ -237,13 +241,8 @@ function menuOf(entries) {
   addEventListener("click", (event) => $("more").contains(event.target) || close());
   $("more").addEventListener("focusout", (event) => event.relatedTarget && !$("more").contains(event.relatedTarget) && close());
   $("more").addEventListener("keydown", (event) => {
-    const items = [...list.children];
-    const at = items.indexOf(document.activeElement);
-    const to = { ArrowDown: at + 1, ArrowUp: at < 0 ? -1 : at - 1, Home: 0, End: -1 }[event.key];
-    if (to === undefined) return;
-    event.preventDefault();
-    $("more").open = true;
-    items.at(to % items.length).focus();
+    if (event.key.startsWith("Arrow")) $("more").open = true;
+    moveByArrows(list, event);
   });
 }
 
@@ -254,6 +253,7 @@ function closeMenu() {
 
 $("files").append(icon("folder"), el("span", {}, "Files"));
 $("files").addEventListener("click", () => say({ do: "show", panel: "files" }));
+$("actions").addEventListener("keydown", (event) => moveByArrows($("actions"), event));
 $("panel-close").append(icon("close"));
 $("panel-close").addEventListener("click", closePanel);
 $("panel").addEventListener("click", (event) => event.target === $("panel") && closePanel());
@@ -288,7 +288,7 @@ addEventListener("hashchange", arrive);
 addEventListener("popstate", arrive);
 addEventListener("resize", () => composer.fit());
 addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
+  if (event.key !== "Escape" || document.querySelector("dialog[open], :popover-open")) return;
   if ($("more").open) closeMenu();
   else if (sidebar.isShown) sidebar.show(false);
   else if (conversation.running && !composer.isEditing(event.target)) stopOnSecond();

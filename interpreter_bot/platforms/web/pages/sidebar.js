@@ -1,12 +1,19 @@
-// The list of conversations.
+// The list of conversations, and what is found in them.
 
 import { $, el, icon, plain } from "./dom.js";
-import { confirmed, asked } from "./dialogs.js";
+import { asked } from "./dialogs.js";
+import { openMenu } from "./menus.js";
+
+const UNDO_MILLISECONDS = 8000;
+const TYPING_MILLISECONDS = 150;
 
 export class Sidebar {
-  constructor({ say, begin }) {
-    this.say = say;
+  constructor({ say, begin, leave }) {
+    Object.assign(this, { say, begin, leave });
     this.all = [];
+    this.current = "";
+    this.found = null;
+    this.doomed = new Map();
     $("new").append(icon("plus"), el("span", {}, "New conversation"));
     $("new").addEventListener("click", () => {
       this.show(false);
@@ -15,6 +22,10 @@ export class Sidebar {
     $("menu").append(icon("menu"));
     $("menu").addEventListener("click", () => this.show(true));
     $("shade").addEventListener("click", () => this.show(false));
+    $("search").addEventListener("input", () => this.searched());
+    $("search").addEventListener("keydown", (event) => event.key === "Escape" && $("search").value && this.endSearch(event));
+    // What was to be deleted is: whoever closes the page does not take it back any more.
+    addEventListener("pagehide", () => [...this.doomed].forEach(([thread, { told }]) => told.isConnected && this.finishDeletion(thread)));
   }
 
   /** On a small screen the list lies over the page. */
@@ -34,28 +45,49 @@ export class Sidebar {
   }
 
   draw(all, current) {
-    this.all = all;
+    Object.assign(this, { all, current });
     const focused = document.activeElement?.closest?.("[data-thread]")?.dataset.thread;
     const list = $("conversations");
     const scrolled = list.scrollTop;
-    const groups = new Map();
-    for (const one of all) {
-      const day = dayOf(one.used);
-      groups.set(day, [...(groups.get(day) ?? []), one]);
-    }
-    list.replaceChildren(...[...groups].flatMap(([day, some]) => [
-      el("h2", {}, day), el("ul", {}, some.map((one) => this.entry(one, one.thread === current)))]));
+    list.replaceChildren(...(this.found === null ? this.groups() : this.results()));
     list.scrollTop = scrolled;
     if (focused) list.querySelector(`[data-thread="${CSS.escape(focused)}"] a`)?.focus();
   }
 
-  entry(one, isCurrent) {
+  groups() {
+    const groups = new Map();
+    for (const one of this.all.filter(({ thread }) => !this.doomed.has(thread)).sort((one, other) => rank(one) - rank(other))) {
+      const name = { pinned: "Pinned", archived: "Archived" }[one.mark] ?? dayOf(one.used);
+      groups.set(name, [...(groups.get(name) ?? []), one]);
+    }
+    return [...groups].flatMap(([name, some]) => {
+      const entries = el("ul", {}, some.map((one) => this.entry(one)));
+      if (name !== "Archived") return [el("h2", {}, name), entries];
+      const isOpen = $("archived")?.open || some.some(({ thread }) => thread === this.current);
+      return [el("details", { id: "archived", open: isOpen }, el("summary", {}, `Archived (${some.length})`), entries)];
+    });
+  }
+
+  entry(one) {
+    const { thread, is_busy: isBusy } = one;
     const title = plain(one.title || "New conversation");
-    const busy = one.is_busy ? el("span", { class: "pulse", role: "img", "aria-label": "at work" }) : null;
-    const link = el("a", { href: `#${one.thread}`, "aria-current": isCurrent ? "page" : null, title, onclick: () => this.show(false) }, el("bdi", {}, title));
-    return el("li", { "data-thread": one.thread, class: isCurrent ? "current" : null }, link, busy,
-      el("button", { type: "button", class: "icon", "aria-label": `Rename ${title}`, title: "Rename", onclick: () => this.rename(one) }, icon("pen")),
-      el("button", { type: "button", class: "icon", "aria-label": `Delete ${title}`, title: "Delete", onclick: () => this.delete(one) }, icon("bin")));
+    const busy = isBusy ? el("span", { class: "pulse", role: "img", "aria-label": "at work" }) : null;
+    return el("li", { "data-thread": thread, class: thread === this.current ? "current" : null }, this.link(thread, title), busy,
+      el("button", { type: "button", class: "icon", "aria-label": `More about ${title}`, "aria-haspopup": "menu", onclick: (event) => openMenu(event.currentTarget, this.actions(one)) }, icon("more")));
+  }
+
+  link(thread, title, ...more) {
+    return el("a", { href: `#${thread}`, "aria-current": thread === this.current ? "page" : null, title, onclick: () => this.show(false) }, el("bdi", {}, title), ...more);
+  }
+
+  actions(one) {
+    const mark = (wanted) => () => this.say({ do: "mark", thread: one.thread, mark: wanted });
+    return [
+      one.mark === "pinned" ? ["Unpin", mark("")] : ["Pin", mark("pinned")],
+      ["Rename…", () => this.rename(one)],
+      one.mark === "archived" ? ["Bring back", mark("")] : ["Archive", mark("archived")],
+      ["Delete", () => this.delete(one)],
+    ];
   }
 
   async rename({ thread, title }) {
@@ -63,10 +95,69 @@ export class Sidebar {
     if (given?.trim()) this.say({ do: "rename", thread, title: given.trim().slice(0, 200) });
   }
 
-  async delete({ thread, title }) {
-    const told = `“${plain(title || "New conversation")}” is deleted with everything in it: what was said, its variables and its files.`;
-    if (await confirmed("Delete the conversation?", told, { action: "Delete", isBad: true })) this.say({ do: "delete", thread });
+  // ---- deletion, which can be taken back for a while
+
+  delete({ thread, title }) {
+    if (thread === this.current) this.begin();
+    const undo = el("button", { type: "button", class: "small strong", onclick: () => this.takeBack(thread) }, "Undo");
+    const told = el("p", {}, el("span", {}, `“${plain(title || "New conversation")}” is deleted, with its variables and files.`), undo);
+    this.doomed.set(thread, { told, timer: setTimeout(() => this.finishDeletion(thread), UNDO_MILLISECONDS) });
+    $("undo").append(told);
+    this.searched();
+    this.draw(this.all, this.current);
   }
+
+  finishDeletion(thread) {
+    this.leave(thread);
+    if (!this.say({ do: "delete", thread })) return this.takeBack(thread);
+    // It stays out of this list until the server's has it no more.
+    this.endNotice(thread);
+  }
+
+  takeBack(thread) {
+    this.endNotice(thread);
+    this.doomed.delete(thread);
+    this.draw(this.all, this.current);
+  }
+
+  endNotice(thread) {
+    const { told, timer } = this.doomed.get(thread);
+    clearTimeout(timer);
+    told.remove();
+  }
+
+  // ---- search
+
+  searched() {
+    clearTimeout(this.typing);
+    const text = $("search").value.trim();
+    if (!text) return this.showFound({ text, conversations: null });
+    this.typing = setTimeout(() => this.say({ do: "search", text: text.slice(0, 200) }), TYPING_MILLISECONDS);
+  }
+
+  /** An answer to other words than those that stand there now is out of date. */
+  showFound({ text, conversations }) {
+    if (text !== $("search").value.trim().slice(0, 200)) return;
+    this.found = conversations?.filter(({ thread }) => !this.doomed.has(thread)) ?? null;
+    const told = this.found?.length ? `${this.found.length} found` : "Nothing found. Code and outputs are not searched.";
+    $("found").textContent = this.found === null ? "" : told;
+    this.draw(this.all, this.current);
+  }
+
+  results() {
+    return [el("ul", {}, this.found.map(({ thread, title, excerpt }) =>
+      el("li", { "data-thread": thread }, this.link(thread, plain(title || "New conversation"), excerpt ? el("small", { dir: "auto" }, plain(excerpt)) : null))))];
+  }
+
+  endSearch(event) {
+    event.stopPropagation();
+    $("search").value = "";
+    this.searched();
+  }
+}
+
+function rank({ mark }) {
+  return { pinned: 0, archived: 2 }[mark] ?? 1;
 }
 
 function dayOf(seconds) {

@@ -1,0 +1,69 @@
+"""Search of sessions by the words of their titles, requests and answers.
+
+A session is found if one of its turns, or its title, has all words, in any order and any case; a
+word is found where a longer one begins with it. Code and outputs are not searched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from interpreter_bot import values
+from interpreter_bot.store import databases
+
+_MOST_WORDS: Final = 12
+_MOST_WORD_CHARACTERS: Final = 64
+_EXCERPT_CHARACTERS: Final = 160
+_BEFORE_CHARACTERS: Final = 40
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A session that was found.
+
+    Attributes:
+        title: empty until it has one.
+        used: when it was last used.
+        excerpt: of its latest turn that has the words, around the first of them, in one line;
+            empty if only the title has them.
+    """
+
+    key: values.SessionKey
+    title: str
+    used: datetime.datetime
+    excerpt: str
+
+
+async def search(
+    database: databases.Database, platform: str, workspace: str, text: str, *, most: int
+) -> tuple[Found, ...]:
+    """Return the sessions that were found, the latest used first; none if `text` has no word.
+
+    Raises:
+        StoreError: the database cannot be used.
+    """
+    words = [word[:_MOST_WORD_CHARACTERS] for word in re.findall(r"\w+", text)[:_MOST_WORDS]]
+    if not words:
+        return ()
+    found = await database.sessions.search(platform, workspace, words, most=most)
+    return tuple(
+        Found(key=one.key, title=one.title, used=one.used, excerpt=_excerpt(said, words))
+        for one, said in found
+    )
+
+
+def _excerpt(said: str, words: Sequence[str]) -> str:
+    """Cut a line out of what was said, around the first of the words that is in it."""
+    line = " ".join(said.split())
+    pattern = "|".join(rf"\b{re.escape(word)}" for word in words)
+    hit = re.search(pattern, line, re.IGNORECASE)
+    # Databases also find words without their accents; then the beginning has to do.
+    start = max(hit.start() - _BEFORE_CHARACTERS, 0) if hit else 0
+    if start:
+        start = line.find(" ", start) + 1
+    excerpt = line[start : start + _EXCERPT_CHARACTERS]
+    return ("… " if start else "") + excerpt + (" …" if start + len(excerpt) < len(line) else "")
