@@ -6,8 +6,8 @@ SQLite's index, `turn_words`, is a table that triggers keep; it has no copy of t
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 
