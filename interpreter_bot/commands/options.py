@@ -58,7 +58,7 @@ _SKILLS: Final = """\
 Without a verb: list the skills of skills.directories, whether each is used, and what has changed.
 One is used once it was accepted, and as long as it stays as it was then.
 
-  interpreter-bot skills accept NAME…   use them as they are now
+  interpreter-bot skills accept NAME@DIGEST…   use them as they were listed
   interpreter-bot skills refuse NAME…   use them no more
 
 Exit status: 0 if all are used, or it was done; 1 if some are not; 2 if it could not be done."""

@@ -28,10 +28,15 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         is_fine = all(one.standing is accepted_skills.Standing.ON for one in statuses)
         return 0 if is_fine else _FAILED
     if not options.names:
-        raise errors.SettingsError(f"Name the skills: interpreter-bot skills {options.verb} NAME.")
-    for name in options.names:
+        what = "NAME@DIGEST, as listed" if options.verb == "accept" else "NAME"
+        raise errors.SettingsError(f"Name them: interpreter-bot skills {options.verb} {what}.")
+    for told in options.names:
+        name, _, digest = told.partition("@")
         if options.verb == "accept":
-            skill = skills.accept(name)
+            if len(digest) < _DIGEST_CHARACTERS:
+                # It may have been changed since somebody read it.
+                raise errors.SettingsError(f"Say which {name}: {name}@DIGEST, as it is listed.")
+            skill = skills.accept(name, digest)
             sys.stdout.write(f"{name} is on, as {skill.digest}.\n")
         else:
             skills.refuse(name)
@@ -47,7 +52,7 @@ def _lines(status: accepted_skills.SkillStatus) -> Iterator[str]:
     author = f"  by {skill.author}" if skill.author else ""
     digest = skill.digest[:_DIGEST_CHARACTERS]
     files = quantities.count(len(skill.files), "file")
-    yield f"{skill.name}  {status.standing}  {digest}  {files}{author}"
+    yield f"{skill.name}@{digest}  {status.standing}  {files}{author}"
     yield f"    {skill.description}"
     if skill.modules:
         yield f"    can be imported: {', '.join(skill.modules)}"

@@ -121,7 +121,7 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
     ),
     "skills": (
         "Neither models nor kernels see those that are off.",
-        "Read what has changed, then: interpreter-bot skills accept NAME.",
+        "Read what has changed, then: interpreter-bot skills accept NAME@DIGEST.",
     ),
     "runtime directory": (
         "No kernel can be reached: socket paths end at 107 bytes.",

@@ -1,4 +1,7 @@
-"""Installations: what sessions have beyond the kernels' own packages, and how they get more."""
+"""Installations: what sessions have beyond the kernels' own packages, and how they get more.
+
+Above 300 lines: all of it is about the layers of the kernels that live.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import json
 import logging
 import os
 import pathlib
+import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -34,6 +38,12 @@ _QUESTION: Final = "Install {summary}? Answer yes or no."
 _REFUSED: Final = "Nothing was installed: the person did not allow it."
 _TOO_MANY: Final = "Too much was installed in this session. Reset it to install more."
 _PATIENCE_SECONDS: Final = 20.0
+# Of the room for packages, one person's sessions that are alive have so much.
+_SHARE: Final = 0.5
+_MUCH: Final = (
+    "Your conversations have as many packages as one person may have. Reset one to install more; "
+    "whoever runs the bot can change that (package_index.cache_bytes)."
+)
 _LATE: Final = "They could not be had in time."
 _MISSING: Final = "Some packages that were installed here are missing now: {reason}"
 _LOCKS: Final = pydantic.TypeAdapter(tuple[locks.Lock, ...])
@@ -71,6 +81,7 @@ class Installations:
         self._resolved: cachetools.TTLCache[_Key, locks.Lock] = cachetools.TTLCache(
             _MOST_RESOLVED, _RESOLVED_SECONDS
         )
+        self._orders: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._of_channels: dict[settings.ChannelPackages, asyncio.Task[locks.Lock]] = {}
 
     @classmethod
@@ -110,10 +121,15 @@ class Installations:
     def _drop_ended(self) -> None:
         self._served = {key: one for key, one in self._served.items() if one.kernel.is_alive}
 
-    def _used(self) -> set[str]:
-        """Return the names of the layers that live kernels have."""
+    def _used(self, person: str | None = None) -> set[str]:
+        """Return the names of the layers that live kernels have: all, or those of one person."""
         self._drop_ended()
-        return {name for one in self._served.values() for name in one.layers}
+        return {
+            name
+            for one in self._served.values()
+            if person in (None, one.person)
+            for name in one.layers
+        }
 
     async def serve(self, launched: launchers.LaunchedKernel, key: str) -> None:
         """Give a session's new kernel what the session has, and let it install more.
@@ -205,7 +221,7 @@ class Installations:
         missing = [one for one in wanted if not pip_arguments.is_met(one, held)]
         names = pip_arguments.names(missing)
         locks.check_names(names, self._config)
-        lock = await self._resolve(missing, held) if missing else ()
+        lock = await self._resolve(missing, held, launched.person) if missing else ()
         if not lock:
             there = [f"{name} {held[name]}" for name in pip_arguments.names(wanted)]
             return f"Already installed: {', '.join(there)}.", []
@@ -220,10 +236,30 @@ class Installations:
             if (await ask(question)).strip().lower() not in _YES:
                 raise errors.PackagesError(_REFUSED)
         say(f"Installing {summary} …\n")
-        name = await self._layers.obtain(lock)
-        launched.layers[name] = lock
+        name = await self._obtained(launched, lock)
         await asyncio.to_thread(self._remember, launched)
         return f"Installed {summary}. Variables are kept.", [self._path(name)]
+
+    async def _obtained(self, launched: launchers.LaunchedKernel, lock: locks.Lock) -> str:
+        """Give a kernel a layer, within its person's share.
+
+        Raises:
+            PackagesError: it cannot be built, or is too much.
+        """
+        order = self._orders.get(launched.person) or asyncio.Lock()
+        self._orders[launched.person] = order
+        # One at a time for each person: others have their turns in between.
+        async with order:
+            name = await self._layers.obtain(lock, launched.person)
+            used = {name, *launched.layers, *self._used(launched.person)}
+            # Nobody in particular has all of it.
+            if (
+                launched.person
+                and self._layers.size_bytes(used) > _SHARE * self._config.cache_bytes
+            ):
+                raise errors.PackagesError(_MUCH)
+            launched.layers[name] = lock
+        return name
 
     def forget(self, workspace: workspaces.Workspace) -> None:
         """Let a session's next kernel have no more than all kernels have."""
@@ -234,13 +270,16 @@ class Installations:
         return dict(self._base) | {one.name: one.version for one in added}
 
     async def _resolve(
-        self, wanted: Sequence[requirements.Requirement], held: Mapping[str, str]
+        self,
+        wanted: Sequence[requirements.Requirement],
+        held: Mapping[str, str],
+        person: str | None = None,
     ) -> locks.Lock:
         key = tuple(sorted(map(str, wanted))), tuple(sorted(held.items()))
         if (known := self._resolved.get(key)) is not None:
             return known
         async with self._layers.working_directory() as own:
-            lock = await self._uv.resolve(wanted, held, own)
+            lock = await self._uv.resolve(wanted, held, own, person)
         self._resolved[key] = lock
         return lock
 

@@ -97,7 +97,7 @@ class Snapshots(fields.Group):
 class Skills(fields.Group):
     """Instructions and modules of the operator, for models and kernels.
 
-    None is used before `interpreter-bot skills accept NAME`, and none that has changed since.
+    None is used before `interpreter-bot skills accept NAME@DIGEST`, nor one that has changed.
     """
 
     directories: tuple[pathlib.Path, ...] = ()

@@ -98,8 +98,12 @@ class AcceptedSkills:
             self._link_modules(one.skill for one in found if one.name in on and one.skill)
         return found
 
-    def accept(self, name: str) -> skill_files.Skill:
+    def accept(self, name: str, digest: str = "") -> skill_files.Skill:
         """Accept a skill as it is now; return it.
+
+        Args:
+            name: of it.
+            digest: as it has to begin, of what somebody has read; empty for whatever is there.
 
         Raises:
             BotError: there is none, or it cannot be used.
@@ -108,6 +112,10 @@ class AcceptedSkills:
         if path is None:
             raise skill_files.SkillError(f"There is no skill {name!r} in the directories.")
         skill = skill_files.read(path)
+        if not skill.digest.startswith(digest):
+            raise skill_files.SkillError(
+                f"The skill {name!r} is not what was listed as {digest}; read it again."
+            )
         with _translated():
             make_directory(self._shown)
             written = self._shown / f".new-{secrets.token_hex(8)}"

@@ -95,7 +95,8 @@ async def test_code_runs_with_pictures_progress_and_a_record(served, mode):
     assert [one.type for one in ran.content] == ["image", "text"]
     assert base64.b64decode(ran.content[0].data) == PNG
     assert "working\ndone" in _said(ran)
-    (turn,) = await served.past("anna", session)
+    begun, turn = await served.past("anna", session)
+    assert begun.person == "anna", "a file belongs to somebody from the beginning"
     assert turn.status is values.TurnStatus.DONE
     assert turn.person == "anna"
 

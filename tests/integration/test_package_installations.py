@@ -131,6 +131,26 @@ async def test_refusals_are_one_sentence_that_says_who_can_change_it(bot, index)
         assert not [one for one in (left / "staging").rglob("*") if one.parent.parent != left]
 
 
+async def test_a_person_has_a_part_of_the_room_and_what_is_used_is_not_deleted(bot, index):
+    for name in ("first", "second", "third"):
+        index.add(name, files={f"{name}.py": os.urandom(1_000_000).hex().encode()})
+    config = bot(cache_bytes=9_000_000)
+    kept = config.paths.data / "packages" / "layers"
+    async with (
+        pools.Pool.open(config) as pool,
+        pool.lease("slack/T/C/1", person="one") as lease,
+        pool.lease("slack/T/C/2", person="one") as again,
+        pool.lease("slack/T/C/3", person="other") as others,
+    ):
+        kernel = await lease.kernel()
+        assert "Installed first" in (await _run(kernel, "%pip install first"))[1]
+        assert "Installed second" in (await _run(kernel, "%pip install second"))[1]
+        told = await _run(await again.kernel(), "%pip install third")
+        assert "as many packages as one person may have" in told[1]
+        assert "Installed third" in (await _run(await others.kernel(), "%pip install third"))[1]
+        assert len(list(kept.iterdir())) == 3
+
+
 async def test_packages_are_shared_and_come_back_with_the_next_kernel(bot, index):
     index.add("first")
     index.add("second", needs=["first"])

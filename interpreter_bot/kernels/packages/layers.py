@@ -13,7 +13,7 @@ import secrets
 import shutil
 import stat
 import weakref
-from collections.abc import AsyncIterator, Callable, Container, Iterator
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
 from typing import Final
 
 from interpreter_bot import cancellation, errors
@@ -103,10 +103,14 @@ class Layers:
         finally:
             await cancellation.in_thread(shutil.rmtree, own, ignore_errors=True)
 
-    async def obtain(self, lock: locks.Lock) -> str:
+    async def obtain(self, lock: locks.Lock, person: str | None = None) -> str:
         """Return the name of the layer that a lock describes, built if there is none.
 
         It is not deleted before the caller's next `await`, and while it is used.
+
+        Args:
+            lock: what is in it.
+            person: who wants it; None for what a session had already.
 
         Raises:
             PackagesError: it cannot be built.
@@ -114,11 +118,9 @@ class Layers:
         name = self._name(lock)
         self._wanted[name] += 1
         try:
-            order = self._orders.get(name) or asyncio.Lock()
-            self._orders[name] = order
-            async with order:
+            async with self._order(name):
                 if not await asyncio.to_thread(self._touch, name):
-                    await self._build(name, lock)
+                    await self._build(name, lock, person)
             return name
         except OSError as error:
             _log.exception("packages cannot be kept")
@@ -126,6 +128,19 @@ class Layers:
         finally:
             self._wanted[name] -= 1
             self._wanted += collections.Counter()  # drops what nobody wants
+
+    def _order(self, name: str) -> asyncio.Lock:
+        order = self._orders.get(name) or asyncio.Lock()
+        self._orders[name] = order
+        return order
+
+    def size_bytes(self, names: Iterable[str]) -> int:
+        """Return what layers take of the disk; blocks."""
+        sizes = 0
+        for name in names:
+            with contextlib.suppress(OSError, ValueError):
+                sizes += int((self._records / name).read_text())
+        return sizes
 
     def _name(self, lock: locks.Lock) -> str:
         """Name a layer: nobody guesses what others have, since kernels cannot list them."""
@@ -140,15 +155,15 @@ class Layers:
             return False
         return (self.directory / name).is_dir()
 
-    async def _build(self, name: str, lock: locks.Lock) -> None:
+    async def _build(self, name: str, lock: locks.Lock, person: str | None) -> None:
         if shutil.disk_usage(self.directory).free < self._reserve_bytes:
             raise errors.PackagesError(_NO_ROOM)
         async with self.working_directory() as own:
             made = own / "layer"
-            await self._uv.unpack(lock, made, own)
+            await self._uv.unpack(lock, made, own, person)
             size_bytes = await cancellation.in_thread(self._sealed, made)
             await cancellation.in_thread(self._keep, made, name, size_bytes)
-        if not await cancellation.in_thread(self._evict):
+        if not await self._evict():
             await cancellation.in_thread(self._delete, name)
             raise errors.PackagesError(_ALL_USED)
 
@@ -182,27 +197,33 @@ class Layers:
         made.rename(self.directory / name)
         (self._records / name).write_text(str(size_bytes))
 
-    def _evict(self) -> bool:
+    async def _evict(self) -> bool:
         """Delete the layers used longest ago, as long as all are too large together.
 
         Returns:
             whether they are not, in the end.
         """
-        kept = []
-        for record in self._records.iterdir():
-            with contextlib.suppress(OSError, ValueError):
-                kept.append((record.stat().st_mtime_ns, record, int(record.read_text())))
+        kept = await cancellation.in_thread(self._recorded)
         total_bytes = sum(size_bytes for _, _, size_bytes in kept)
-        used = self._used()
-        for _, record, size_bytes in sorted(kept):
+        for _, name, size_bytes in kept:
             if total_bytes <= self._most_bytes:
                 break
-            if record.name in used or record.name in self._wanted:
+            # Asked for each, and here: sessions begin to use others while one is deleted.
+            if name in self._used() or name in self._wanted:
                 continue
-            self._delete(record.name)
+            async with self._order(name):
+                await cancellation.in_thread(self._delete, name)
             total_bytes -= size_bytes
             _log.info("a layer of packages was deleted, of %d bytes", size_bytes)
         return total_bytes <= self._most_bytes
+
+    def _recorded(self) -> list[tuple[int, str, int]]:
+        """Return when layers were used last, their names and sizes; the oldest first."""
+        kept = []
+        for record in self._records.iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                kept.append((record.stat().st_mtime_ns, record.name, int(record.read_text())))
+        return sorted(kept)
 
     def _delete(self, name: str) -> None:
         # The record first: what has none is built again.

@@ -13,6 +13,7 @@ import logging
 import os
 import pathlib
 import re
+import shutil
 import signal
 import sys
 import sysconfig
@@ -21,7 +22,8 @@ from typing import Final
 
 from packaging import requirements
 
-from interpreter_bot import errors, settings
+from interpreter_bot import cancellation, errors, settings
+from interpreter_bot.kernels import admissions
 from interpreter_bot.kernels.files import directory_contents
 from interpreter_bot.kernels.packages import locks
 from interpreter_bot.kernels.provisioning import python_environments
@@ -40,6 +42,7 @@ _ALWAYS: Final = ("--no-config", "--no-progress", "--color", "never", "--no-pyth
 _PROCESSES: Final = 2
 _DATA_BYTES: Final = 2 * settings.GIB
 _MOST_FILES: Final = 100_000
+_INDEX_BYTES: Final = 512 * settings.MIB
 _WATCH_SECONDS: Final = 0.5
 _FILE_TOO_LARGE: Final = f"(os error {errno.EFBIG})"
 _TOO_LARGE: Final = (
@@ -74,13 +77,17 @@ class Uv:
         self._config = config
         self._environment = environment
         self._directory = directory
-        self._turn = asyncio.Semaphore(_PROCESSES)
+        self._turns = admissions.Admissions(_PROCESSES)
+        # What sessions had waits for nobody who wants something new.
+        self._returns = admissions.Admissions(_PROCESSES)
+        self._resolving = 0
 
     async def resolve(
         self,
         wanted: Sequence[requirements.Requirement],
         held: Mapping[str, str],
         staging: pathlib.Path,
+        person: str | None = None,
     ) -> locks.Lock:
         """Find what has to be added to what is there, which stays as it is.
 
@@ -88,6 +95,7 @@ class Uv:
             wanted: what is asked for.
             held: versions of what is there, by name.
             staging: an empty directory for it to work in.
+            person: who wants it; None for what a channel always has.
 
         Raises:
             PackagesError: it is not possible; the sentence says why.
@@ -105,20 +113,34 @@ class Uv:
                 options += ["--exclude-newer-package", f"{name}=false"]
         cache = self._directory / "cache"
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        await self._run(
-            ["pip", "compile", str(asked), "--format", "pylock.toml", "--no-header", *options],
-            staging=staging,
-            cache=cache,
-        )
+        self._resolving += 1
+        try:
+            await self._run(
+                ["pip", "compile", str(asked), "--format", "pylock.toml", "--no-header", *options],
+                staging=staging,
+                cache=cache,
+                person=person,
+            )
+        finally:
+            self._resolving -= 1
+            if not self._resolving:
+                await cancellation.in_thread(_trim, cache)
         return locks.read(lock.read_text("utf-8"))
 
-    async def unpack(self, lock: locks.Lock, target: pathlib.Path, staging: pathlib.Path) -> None:
+    async def unpack(
+        self,
+        lock: locks.Lock,
+        target: pathlib.Path,
+        staging: pathlib.Path,
+        person: str | None = None,
+    ) -> None:
         """Download what a lock names, check the hashes and unpack it.
 
         Args:
             lock: what is wanted.
             target: the directory to fill, in `staging`.
             staging: a directory for it to work in.
+            person: who wants it; None for what a session had already.
 
         Raises:
             PackagesError: it is not possible; the sentence says why.
@@ -129,7 +151,10 @@ class Uv:
         options = ["--no-deps", "--require-hashes", "--link-mode", "hardlink", "--quiet"]
         # A cache of its own, so that all it writes is in one place that is measured and deleted.
         working = asyncio.create_task(
-            self._run([*command, *options], staging=staging, cache=staging / "cache"), name="uv"
+            self._run(
+                [*command, *options], staging=staging, cache=staging / "cache", person=person
+            ),
+            name="uv",
         )
         watching = asyncio.create_task(self._watch(staging), name="size of an installation")
         try:
@@ -165,7 +190,12 @@ class Uv:
             raise errors.PackagesError(_TOO_LARGE)
 
     async def _run(
-        self, arguments: Collection[str], *, staging: pathlib.Path, cache: pathlib.Path
+        self,
+        arguments: Collection[str],
+        *,
+        staging: pathlib.Path,
+        cache: pathlib.Path,
+        person: str | None,
     ) -> None:
         config, python = self._config, self._environment.executable
         program = os.path.join(sysconfig.get_path("scripts"), "uv")
@@ -191,7 +221,8 @@ class Uv:
         }
         if config.netrc_file is not None:
             variables["NETRC"] = str(config.netrc_file)
-        async with self._turn:
+        turns = self._returns if person is None else self._turns
+        async with turns.place(staging.name, person or ""):
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *_CONFINED,
@@ -226,6 +257,17 @@ class Uv:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
+
+
+def _trim(cache: pathlib.Path) -> None:
+    """Forget what is remembered of the index once that is much; blocks."""
+    root = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        usage = directory_contents.measure(root, most_bytes=_INDEX_BYTES, most_files=_MOST_FILES)
+    finally:
+        os.close(root)
+    if usage.is_over:
+        shutil.rmtree(cache, ignore_errors=True)
 
 
 def _sentence(told: str) -> str:

@@ -25,6 +25,7 @@ from mcp.server.auth import provider
 from mcp.server.auth import settings as auth_settings
 from mcp.server.auth.middleware import bearer_auth
 from mcp.shared import exceptions
+from uvicorn.protocols.http import h11_impl
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.mcp import client_tokens, tool_calls, tool_definitions
@@ -40,6 +41,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 _CONNECTIONS: Final = 256
 _SDK_SESSIONS: Final = 256
 _CLOSING_SECONDS: Final = 5
+_REQUEST_SECONDS: Final = 20.0
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _NO_CLIENTS: Final = "; no client may use it yet: interpreter-bot mcp add NAME"
 
@@ -92,6 +94,7 @@ async def serve(
         server = _HttpServer(
             uvicorn.Config(
                 app,
+                http=_HttpProtocol,
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -143,6 +146,19 @@ class _InputLines:
             finally:
                 loop.remove_reader(self._descriptor)
         return os.read(self._descriptor, _CHUNK_BYTES)
+
+
+class _HttpProtocol(h11_impl.H11Protocol):
+    """A connection that is closed if no request comes: the library waits for ever."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Serve a connection."""
+        super().connection_made(transport)
+        self.loop.call_later(_REQUEST_SECONDS, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
 
 
 class _HttpServer(uvicorn.Server):
@@ -207,7 +223,9 @@ def _server(
     return lowlevel.Server(
         _NAME,
         version=metadata.version(_NAME),
-        instructions=tool_definitions.instructions(service.queries.limits),
+        instructions=tool_definitions.instructions(
+            service.queries.limits, service.queries.reach(values.SessionKey(tool_calls.PLATFORM))
+        ),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )

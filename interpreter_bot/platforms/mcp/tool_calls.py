@@ -26,6 +26,7 @@ Report: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
 
 _REPORT_SECONDS: Final = 1.0
 _UNKNOWN: Final = "There is no such session. Leave the handle out to begin a new one."
+_NO_CODE: Final = "pass"
 _ONE_CONTENT: Final = "Give the content of the file either as text or as base64."
 _NOT_BASE64: Final = "The content is no Base64."
 _STORED: Final = "Stored as /mnt/data/{name}.\n[session: {handle}]"
@@ -79,10 +80,18 @@ class ToolCalls:
     async def _run_code(
         self, client: str, wanted: tool_definitions.RunCode, report: Report
     ) -> mcp_types.CallToolResult:
+        key = await self._key_or_new(client, wanted.session)
+        reply = await self._run(client, key, wanted.code, report)
+        return tool_results.of_run(reply, key.thread)
+
+    async def _run(
+        self, client: str, key: values.SessionKey, code: str, report: Report | None = None
+    ) -> replies.RunReply:
+        """Run code in a session to its end."""
         request = requests.Request(
-            key=await self._key_or_new(client, wanted.session),
+            key=key,
             person=requests.Person(client, client),
-            text=wanted.code,
+            text=code,
             is_code=True,
             id=secrets.token_hex(8),
         )
@@ -99,7 +108,7 @@ class ToolCalls:
                 running.cancel()
             raise
         await running
-        return tool_results.of_run(reply, request.key.thread)
+        return reply
 
     async def _list_files(
         self, client: str, wanted: tool_definitions.ListFiles
@@ -137,10 +146,14 @@ class ToolCalls:
             yield data
 
         key = await self._key_or_new(client, wanted.session)
+        if not wanted.session:
+            # Its first run records it, and whose it is: no file belongs to nobody.
+            begun = await self._run(client, key, _NO_CODE)
+            if begun.ending is None and begun.end is not None:
+                raise errors.BotError(begun.end.sentence)
         attachment = requests.Attachment(wanted.name, content, size_bytes=len(data))
         name = await self._service.put(key, attachment)
         if not wanted.session:
-            # That also records it, which else its first run does.
             await self._service.rename(key, name)
         return tool_results.sentence(_STORED.format(name=name, handle=key.thread))
 
@@ -151,7 +164,7 @@ class ToolCalls:
 
 
 async def _report_until_done(
-    running: asyncio.Task[ports.End], reply: replies.RunReply, report: Report
+    running: asyncio.Task[ports.End], reply: replies.RunReply, report: Report | None
 ) -> None:
     """Report what a run does, until it is over."""
     began = time.monotonic()
@@ -159,4 +172,5 @@ async def _report_until_done(
         await asyncio.wait({running}, timeout=_REPORT_SECONDS)
         if running.done():
             return
-        await report(round(time.monotonic() - began, 1), None, reply.latest or None)
+        if report is not None:
+            await report(round(time.monotonic() - began, 1), None, reply.latest or None)

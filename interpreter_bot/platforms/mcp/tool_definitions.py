@@ -7,13 +7,13 @@ from typing import Annotated, Final, TypeAlias
 import mcp_types
 import pydantic
 
-from interpreter_bot import errors, settings
+from interpreter_bot import errors, network_reach, settings
 from interpreter_bot.text import quantities
 
 _NEW: Final = "Handle of a session, as an earlier call gave it. Leave it out to begin a new one."
 _OLD: Final = "Handle of a session, as an earlier call gave it."
 _INSTRUCTIONS: Final = (
-    "A sandboxed Python (IPython) without a network. Variables and the files in /mnt/data, the "
+    "A sandboxed Python (IPython){network}. Variables and the files in /mnt/data, the "
     "working directory, stay from call to call of one session: pass its handle on. One call of "
     "run_code has {seconds}, a session {memory} of memory. Show plots and tables as in a notebook; "
     "files that code writes to /mnt/data can be read with get_file."
@@ -100,9 +100,12 @@ def tools() -> list[mcp_types.Tool]:
     ]
 
 
-def instructions(limits: settings.Limits) -> str:
+def instructions(limits: settings.Limits, reach: network_reach.Reach) -> str:
     """Return what clients are told of all tools together."""
+    hosts = ", ".join(sorted({one.host for one in reach.hosts}))
+    network = f" that reaches {hosts} by HTTP, and nothing else" if hosts else " without a network"
     return _INSTRUCTIONS.format(
+        network=network,
         seconds=quantities.duration(limits.execution_seconds),
         memory=quantities.size(limits.memory_bytes),
     )
