@@ -49,6 +49,7 @@ def system(
     added: Sequence[str] = (),
     reach: network_reach.Reach = network_reach.NOWHERE,
     skills: str = "",
+    tools: str = "",
     note: str = "",
     is_planned: bool = False,
     is_small: bool = False,
@@ -63,6 +64,7 @@ def system(
         added: what the channel has besides, as requirements of packages.
         reach: what code may reach outside.
         skills: the operator's, and how they are used.
+        tools: what code can call of other systems, and how.
         note: the operator's addition.
         is_planned: a person allows a plan before anything runs.
         is_small: the model is, and writes the better code the less it has read.
@@ -78,7 +80,7 @@ def system(
     plan = read("plan") if is_planned else ""
     # Every further sentence makes a small model's code worse; it can ask Python for the date.
     day = "" if is_small else f"Today is {today:%A, %d %B %Y}."
-    return "\n\n".join(filter(None, (text, skills, plan, note, day)))
+    return "\n\n".join(filter(None, (text, skills, tools, plan, note, day)))
 
 
 def _network(reach: network_reach.Reach, *, can_install: bool) -> str:

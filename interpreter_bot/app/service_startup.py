@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
+import functools
 import pathlib
 import shutil
 import tempfile
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from interpreter_bot.egress.broker import Broker
 
 _OLD_SECONDS: Final = 24 * 3600.0
+_TIDY_SECONDS: Final = 3600.0
 
 _NO_MODEL: Final = (
     "No language model is configured, so only code can be run (/py). Set OPENAI_API_KEY, or "
@@ -121,7 +124,7 @@ async def open_conversations(
         upkeep = maintenance.Maintenance(services, service)
         jobs = (*upkeep.jobs(), *retention.Retention(services, service).jobs())
         if tools is not None:
-            jobs += tools.jobs()
+            jobs += (*tools.jobs(), _forgetting_calls(config, database))
         if broker is not None:
             jobs += _recording(broker, config, database, stack)
         await upkeep.take_over(database.orphans)
@@ -141,6 +144,14 @@ def _recording(
     broker.on_contact = recorder.take
     stack.push_async_callback(recorder.write)
     return recorder.jobs()
+
+
+def _forgetting_calls(
+    config: settings.Settings, database: databases.Database
+) -> schedules.PeriodicJob:
+    age = datetime.timedelta(days=config.egress_limits.record_days)
+    forget = functools.partial(database.tool_audit.prune, age)
+    return schedules.PeriodicJob("delete old tool calls", _TIDY_SECONDS, forget)
 
 
 async def _models(

@@ -11,7 +11,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Sequence
 
-from interpreter_bot import session_variables, settings, values
+from interpreter_bot import settings, values
 from interpreter_bot.app import service_startup
 from interpreter_bot.commands import interrupt_signals
 from interpreter_bot.platforms.console import (
@@ -22,11 +22,12 @@ from interpreter_bot.platforms.console import (
     threaded_stdout,
 )
 from interpreter_bot.platforms.rendering import usage_and_limits
-from interpreter_bot.sessions import ports, requests
+from interpreter_bot.sessions import ports, requests, session_service
 
 _NAME = "you"
 _CODE = "/py"
 _VARIABLES = "/variables"
+_TOOLS = "/tools"
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -74,8 +75,8 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 service.queries.check_model(options.model)
             key = values.SessionKey("console", thread=uuid.uuid4().hex)
             async for prompt in asked():
-                if not prompts and prompt.strip() == _VARIABLES:
-                    out.write(_listed(await service.queries.variables(key)))
+                if not prompts and prompt.strip() in (_VARIABLES, _TOOLS):
+                    out.write(await _listed(service, key, prompt.strip()))
                     out.flush()
                     continue
                 interrupter.stop_by(functools.partial(service.stop, key))
@@ -102,8 +103,15 @@ def _attachments(
     return attachments
 
 
-def _listed(held: session_variables.HeldVariables) -> str:
-    return "".join(f"{fact.label}: {fact.value}\n" for fact in usage_and_limits.variables(held))
+async def _listed(
+    service: session_service.SessionService, key: values.SessionKey, command: str
+) -> str:
+    facts = (
+        usage_and_limits.tools(service.queries.tools(key))
+        if command == _TOOLS
+        else usage_and_limits.variables(await service.queries.variables(key))
+    )
+    return "".join(f"{fact.label}: {fact.value}\n" for fact in facts)
 
 
 def _request(

@@ -62,6 +62,14 @@ One is used once it was accepted, and as long as it stays as it was then.
   interpreter-bot skills refuse NAME…   use them no more
 
 Exit status: 0 if all are used, or it was done; 1 if some are not; 2 if it could not be done."""
+_TOOLS: Final = """\
+Without a verb: ask the servers of mcp_servers what they offer, and list each tool, whether it is
+used, and what has changed. A tool is used once it was accepted, and as long as it stays as it was.
+
+  interpreter-bot tools accept NAME@DIGEST…   use what a server offers, as it was listed
+  interpreter-bot tools refuse NAME…          use nothing of it any more
+
+Exit status: 0 if all are used, or it was done; 1 if some are not; 2 if it could not be done."""
 _SESSIONS: Final = """\
   interpreter-bot sessions                      list those with a Python or saved variables
   interpreter-bot sessions save 3fa2b1c0        save the variables of one now
@@ -75,6 +83,7 @@ _MODULES: Final = {
     "exec": "execute",
     "rotate-keys": "rotate_keys",
     "sessions": "session_operations",
+    "tools": "tool_acceptance",
 }
 
 
@@ -98,6 +107,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         ("host", _add_host, "keep kernels for bots, or ask a host what it does", _HOST),
         ("mcp", _add_mcp, "give other agents this sandbox as tools", _MCP),
         ("skills", _add_skills, "list what the operator teaches models, accept it", _SKILLS),
+        ("tools", _add_tools, "list what tools code can call, accept them", _TOOLS),
         ("doctor", _add_json, "say which walls stand on this machine", ""),
         ("sessions", _add_sessions, "list, save, end or forget sessions", _SESSIONS),
         ("limits", _add_json, "print the limits of a session", ""),
@@ -157,6 +167,12 @@ def _add_skills(command: argparse.ArgumentParser) -> None:
     verbs = ("list", "accept", "refuse")
     command.add_argument("verb", nargs="?", choices=verbs, default="list")
     command.add_argument("names", nargs="*", metavar="NAME", help="of a skill")
+
+
+def _add_tools(command: argparse.ArgumentParser) -> None:
+    verbs = ("list", "accept", "refuse")
+    command.add_argument("verb", nargs="?", choices=verbs, default="list")
+    command.add_argument("names", nargs="*", metavar="NAME", help="of a server, and what of it")
 
 
 def _add_sessions(command: argparse.ArgumentParser) -> None:

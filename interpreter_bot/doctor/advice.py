@@ -123,6 +123,10 @@ KNOWN: Final[dict[str, tuple[str, str]]] = {
         "Neither models nor kernels see those that are off.",
         "Read what has changed, then: interpreter-bot skills accept NAME@DIGEST.",
     ),
+    "tools": (
+        "Code cannot call those that are off.",
+        "Read what has changed: interpreter-bot tools; it ends with the command that accepts it.",
+    ),
     "runtime directory": (
         "No kernel can be reached: socket paths end at 107 bytes.",
         "Set paths.runtime to a shorter path that the bot may write to, such as "

@@ -24,6 +24,7 @@ from interpreter_bot.doctor import advice, trial_kernels
 from interpreter_bot.kernels import memory_reserve
 from interpreter_bot.kernels.files import copies_in_and_out, directory_contents
 from interpreter_bot.kernels.metering import session_metering
+from interpreter_bot.mcp_servers import accepted_definitions
 from interpreter_bot.skills import accepted_skills
 from interpreter_bot.text import quantities
 
@@ -101,6 +102,7 @@ def diagnose(config: settings.Settings) -> tuple[Finding, ...]:
     about_host = (
         *(_disk(config), _reserve(config), _runtime(config), _open_files(config)),
         *_skills(config),
+        *_tools(config),
     )
     told = _Complaints()
     logger = logging.getLogger("interpreter_bot.kernels")
@@ -312,6 +314,24 @@ def _skills(config: settings.Settings) -> Iterator[Finding]:
     detail = f"{len(statuses) - len(off)} of {quantities.count(len(statuses), 'skill')} are on"
     listed = ", ".join(f"{one.name!r} ({one.reason or one.standing})" for one in off[:_SHOWN])
     yield _finding("skills", not off, f"{detail}; off: {listed}" if off else detail)
+
+
+def _tools(config: settings.Settings) -> Iterator[Finding]:
+    """Say which tools of servers are used, where there are any; the servers are not asked."""
+    if not config.mcp_servers:
+        return
+    known = accepted_definitions.AcceptedDefinitions(config.paths.data)
+    off, count = [], 0
+    for server in config.mcp_servers:
+        standings = known.usable(server.name).standings
+        tools = {tool: standing for tool, standing in standings.items() if tool}
+        on = [tool for tool, one in tools.items() if one is accepted_definitions.Standing.ON]
+        count += len(on)
+        off += [f"{server.name}.{tool} ({tools[tool]})" for tool in tools if tool not in on]
+        off += [] if tools else [f"all of {server.name} (not listed yet)"]
+    detail = f"{quantities.count(count, 'tool')} of {len(config.mcp_servers)} servers are on"
+    listed = ", ".join(off[:_SHOWN])
+    yield _finding("tools", not off, f"{detail}; off: {listed}" if off else detail)
 
 
 def _existing(path: pathlib.Path) -> pathlib.Path:

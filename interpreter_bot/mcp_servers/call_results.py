@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 import mcp_types
@@ -11,25 +12,33 @@ from interpreter_bot.mcp_servers import definitions
 from interpreter_bot.text import safe_text
 
 _MOST_PARTS: Final = 100
+_HIDDEN: Final = "(a secret)"
 _LEFT_OUT: Final = "[There were {count} parts more.]"
 _URL_CHARACTERS: Final = 2_000
 
 
-def read(result: mcp_types.CallToolResult) -> dict[str, Any]:
+def read(result: mcp_types.CallToolResult, secrets: Iterable[str] = ()) -> dict[str, Any]:
     """Return a result as JSON: `structured`, `parts` of text or data, `is_error`, `size_bytes`.
 
     Its size is bounded by what was read of the server's answer.
+
+    Args:
+        result: of a call.
+        secrets: that the server was sent; one that it sends back is left out.
     """
     parts = [_part(part) for part in result.content[:_MOST_PARTS]]
     if len(result.content) > _MOST_PARTS:
         parts.append({"text": _LEFT_OUT.format(count=len(result.content) - _MOST_PARTS)})
     structured = result.structured_content
-    size_bytes = sum(len(value) for part in parts for value in part.values())
+    told = json.dumps([parts, structured])
+    for secret in secrets:
+        told = told.replace(json.dumps(secret)[1:-1], _HIDDEN)
+    parts, structured = json.loads(told)
     return {
         "structured": structured,
         "parts": parts,
         "is_error": bool(result.is_error),
-        "size_bytes": size_bytes + (len(json.dumps(structured)) if structured else 0),
+        "size_bytes": len(told),
     }
 
 

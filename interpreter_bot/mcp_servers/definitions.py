@@ -154,7 +154,7 @@ def readable(text: object, most_characters: int) -> str:
     if not isinstance(text, str):
         return ""
     # Far more than is shown, so that removing what hides takes a bounded time.
-    shown = _HIDING.sub("", safe_text.harmless(text[: 4 * most_characters])).strip()
+    shown = safe_text.harmless(_HIDING.sub("", text[: 4 * most_characters])).strip()
     return shown if len(shown) <= most_characters else f"{shown[:most_characters]} …"
 
 

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import string
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import httpx2
@@ -33,6 +33,7 @@ _SLOW: Final = "{name} did not answer within {seconds:.0f} seconds, and the call
 _BROKEN: Final = "The connection to {name} broke during the call. Whether it was done is not known."
 _REFUSED: Final = "{name} refused the call: {said}"
 _REFUSAL_CHARACTERS: Final = 500
+_SECRET_CHARACTERS: Final = 8
 
 
 class McpServerError(errors.BotError):
@@ -40,7 +41,11 @@ class McpServerError(errors.BotError):
 
 
 class ServerConnection:
-    """A connection to a server. One task has it, as the SDK wants; all others call through it."""
+    """A connection to a server. One task has it, as the SDK wants; all others call through it.
+
+    Attributes:
+        secrets: that the server is sent.
+    """
 
     def __init__(self, server: settings.McpServer, environment: Mapping[str, str]) -> None:
         """Connect to nothing yet.
@@ -53,11 +58,12 @@ class ServerConnection:
             SettingsError: a secret is missing.
         """
         self._server = server
+        self.secrets: set[str] = set()
         self._headers = {
             name: _filled(server.name, name, text, environment)
             for name, text in server.headers.items()
         }
-        logs.redact(value.removeprefix("Bearer ") for value in self._headers.values())
+        self._note_secrets(self._headers.values())
         self._order = asyncio.Lock()
         self._serving: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
@@ -120,9 +126,16 @@ class ServerConnection:
             self._serving.cancel()
             self._serving = self._client = None
 
+    def _note_secrets(self, texts: Iterable[str]) -> None:
+        found = {text.removeprefix("Bearer ") for text in texts}
+        # What is shorter stands in any text.
+        self.secrets |= {text for text in found if len(text) >= _SECRET_CHARACTERS}
+        logs.redact(self.secrets)
+
     @property
     def _is_open(self) -> bool:
-        return self._serving is not None and not self._serving.done()
+        is_running = self._serving is not None and not self._serving.done()
+        return is_running and not self._closing.is_set()
 
     async def _connected(self) -> mcp.Client:
         """Return the client, connected."""
@@ -130,6 +143,7 @@ class ServerConnection:
             return self._client
         if time.monotonic() < self._failed_at + self._pause_seconds:
             raise McpServerError(_UNREACHABLE.format(name=self._server.name))
+        await self.close()
         ready: asyncio.Future[mcp.Client] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Event()
         self._serving = asyncio.create_task(
@@ -158,7 +172,7 @@ class ServerConnection:
             headers = dict(self._headers)
             if server.token_file is not None:
                 token = await asyncio.to_thread(private_files.read, server.token_file)
-                logs.redact([token])
+                self._note_secrets([token])
                 headers["Authorization"] = f"Bearer {token}"
             transport = bounded_transport.BoundedTransport(server.url, server.result_bytes)
             timeout = httpx2.Timeout(_CONNECT_SECONDS, read=server.call_seconds)
@@ -185,9 +199,14 @@ class ServerConnection:
         except TimeoutError as error:
             raise McpServerError(_SLOW.format(name=name, seconds=seconds)) from error
         except exceptions.MCPError as error:
-            if "Timed out" in error.message:
+            if error.code == mcp_types.REQUEST_TIMEOUT:
                 raise McpServerError(_SLOW.format(name=name, seconds=seconds)) from error
+            if error.code == mcp_types.CONNECTION_CLOSED:
+                self._closing.set()
+                raise McpServerError(_BROKEN.format(name=name)) from error
             said = definitions.readable(error.message, _REFUSAL_CHARACTERS)
+            for secret in self.secrets:
+                said = said.replace(secret, "(a secret)")
             raise McpServerError(_REFUSED.format(name=name, said=said)) from error
         except (httpx2.HTTPError, pydantic.ValidationError, RuntimeError, OSError) as error:
             _log.info("a call of the MCP server %s failed", name, exc_info=error)

@@ -107,12 +107,12 @@ class ToolBroker:
         """
         found = self._servers.get(server)
         if found is None or not found.is_in(key.platform, key.workspace, key.channel, key.thread):
-            raise errors.BotError(_NO_SERVER.format(name=server[:80]))
+            raise errors.BotError(_NO_SERVER.format(name=server))
         await self.look(server)
         usable = self.definitions.usable(server)
         standing = usable.standings.get(tool) if tool else None
         if standing is None or standing is accepted_definitions.Standing.GONE:
-            raise errors.BotError(_NO_TOOL.format(server=server, tool=tool[:80]))
+            raise errors.BotError(_NO_TOOL.format(server=server, tool=tool))
         definition = next((one for one in usable.tools if one.name == tool), None)
         if definition is None:
             raise errors.BotError(_NOT_ACCEPTED.format(server=server, tool=tool))
@@ -134,7 +134,8 @@ class ToolBroker:
             BotError: it could not be done.
         """
         connection = self._connections[server]
-        return call_results.read(await connection.call(tool, arguments, progress=progress))
+        result = await connection.call(tool, arguments, progress=progress)
+        return await asyncio.to_thread(call_results.read, result, connection.secrets)
 
     async def look(self, server: str) -> definitions.Listing:
         """Look at what a server offers now, unless that was done a moment ago.

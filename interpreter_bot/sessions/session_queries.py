@@ -16,6 +16,7 @@ from interpreter_bot.sessions import (
     quotas,
     requests,
     session_search,
+    tool_requests,
     turn_inputs,
     turn_services,
 )
@@ -125,6 +126,10 @@ class SessionQueries:
     def reach(self, key: values.SessionKey) -> network_reach.Reach:
         """Return what code of a session may reach outside."""
         return self._services.hosts.reach(values.text(key))
+
+    def tools(self, key: values.SessionKey) -> tuple[tool_requests.ServerTools, ...]:
+        """Return the tools of servers that code of a session may call."""
+        return tool_requests.listed(self._services, key)
 
     @contextlib.asynccontextmanager
     async def reading(

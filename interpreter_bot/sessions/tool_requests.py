@@ -6,6 +6,7 @@ lets it do without a person where one is to be asked.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 import json
@@ -15,10 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import pydantic
 
-from interpreter_bot import cancellation, errors, settings
+from interpreter_bot import cancellation, errors, settings, values
 from interpreter_bot.sessions import requests, turn_events
 from interpreter_bot.store import records
-from interpreter_bot.text import safe_text
 
 if TYPE_CHECKING:
     # Who has no servers imports nothing of their protocol, and who records nothing no database.
@@ -51,13 +51,46 @@ class _List(pydantic.BaseModel):
 class _Call(pydantic.BaseModel):
     do: Literal["call"]
     id: Annotated[str, pydantic.Field(pattern=r"^[0-9a-f]{32}$")]
-    server: Annotated[str, pydantic.Field(max_length=100)]
-    tool: Annotated[str, pydantic.Field(max_length=128)]
+    server: Annotated[str, pydantic.Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
+    tool: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
     arguments: dict[str, Any]
 
 
 _Wish = Annotated[_List | _Call, pydantic.Field(discriminator="do")]
 _WISHES: Final[pydantic.TypeAdapter[_List | _Call]] = pydantic.TypeAdapter(_Wish)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServerTools:
+    """The tools of a server that code of a session may call, for display.
+
+    Attributes:
+        server: its name.
+        free: functions that are called without asking.
+        asked: functions for whose calls a person is asked.
+        off_count: how many others it offers.
+    """
+
+    server: str
+    free: tuple[str, ...]
+    asked: tuple[str, ...]
+    off_count: int
+
+
+def listed(services: turn_services.TurnServices, key: values.SessionKey) -> tuple[ServerTools, ...]:
+    """Return the tools that code of a session may call."""
+    found = []
+    for one in services.tools.offered(key) if services.tools is not None else ():
+        free = {
+            tool.function
+            for tool in one.tools
+            if one.server.approval_of(tool.name, is_read_only=tool.is_read_only) == "never"
+        }
+        asked = {tool.function for tool in one.tools} - free
+        found.append(
+            ServerTools(one.server.name, tuple(sorted(free)), tuple(sorted(asked)), one.off_count)
+        )
+    return tuple(found)
 
 
 class ToolRequests:
@@ -85,6 +118,13 @@ class ToolRequests:
         self._events = events
         self._calls = 0
 
+    def prompt(self) -> str:
+        """Return what a model is told of the tools; empty if there are none here."""
+        # The SDK is there where there are servers.
+        from interpreter_bot.mcp_servers import tool_prompts
+
+        return tool_prompts.written(self._broker.offered(self._key))
+
     async def answer(self, told: str) -> str:
         """Answer a request, as JSON.
 
@@ -99,7 +139,8 @@ class ToolRequests:
             answer = self._listed() if isinstance(wish, _List) else await self._called(wish)
         except errors.BotError as error:
             answer = {"error": str(error)}
-        return json.dumps(answer)
+        # Beside the event loop: a result may be large.
+        return await asyncio.to_thread(json.dumps, answer)
 
     def _listed(self) -> dict[str, Any]:
         """Return what may be used here."""
@@ -125,8 +166,8 @@ class ToolRequests:
             key=self._key,
             person=self._person,
             call_id=wish.id,
-            server=safe_text.encodable(wish.server),
-            tool=safe_text.encodable(wish.tool),
+            server=wish.server,
+            tool=wish.tool,
             arguments=arguments[:_AUDIT_CHARACTERS],
             sent_bytes=len(arguments),
         )

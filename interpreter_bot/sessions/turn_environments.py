@@ -71,6 +71,7 @@ class SessionEnvironment:
     Attributes:
         workspace: the files.
         skills: the operator's, which can be read too.
+        tools: answers what code asks for tools; None where there are none.
         approval: whether a person is asked before the model's code runs.
         kernel_id: of the kernel that ran code last; empty if none did.
         mark: of the files before code ran first; None if none did.
@@ -101,7 +102,7 @@ class SessionEnvironment:
         self.approval = approval
         self._was_asked_for_plan = False
         self._stop = stop
-        self._tools = tools
+        self.tools = tools
         self._checkpoint = checkpoint
         self.kernel_id = ""
         self.mark: str | None = None
@@ -167,9 +168,9 @@ class SessionEnvironment:
         What code wants of tools is no question to a person.
         """
         if request.tool_request:
-            if self._tools is None:
+            if self.tools is None:
                 return tool_requests.NO_TOOLS
-            return await self._tools.answer(request.tool_request)
+            return await self.tools.answer(request.tool_request)
         if request.is_installation and self.approval == "never":
             return values.YES
         return await self._events.ask(request)

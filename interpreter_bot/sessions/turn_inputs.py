@@ -87,6 +87,7 @@ async def system_prompt(
         can_install=bool(config.package_index.url),
         added=[name for one in added for name in one.names],
         skills=await asyncio.to_thread(environment.skills.catalogue, most),
+        tools="" if environment.tools is None else environment.tools.prompt(),
         note=config.agent.note,
         is_planned=environment.approval == "plan",
         is_small=model.is_small,

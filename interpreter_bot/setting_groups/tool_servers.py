@@ -39,6 +39,16 @@ class McpServer(fields.Group):
     result_bytes: fields.Positive = 2 * fields.MIB
     """What one answer of the server may have."""
 
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _is_no_program(cls, told: object) -> object:
+        if isinstance(told, dict) and "command" in told:
+            raise ValueError(
+                "servers that are programs are not started: it would be with the bot's own rights; "
+                "let it serve streamable HTTP, and give its url"
+            )
+        return told
+
     @pydantic.field_validator("name")
     @classmethod
     def _is_free(cls, name: str) -> str:

@@ -19,8 +19,8 @@ from interpreter_bot.platforms.console import threaded_stdout
 _ANSWER_BYTES = 4096
 
 _GREETING: Final = (
-    "Ask, or run code with /py CODE; /variables lists what Python has. Ctrl-C stops an answer, "
-    "Ctrl-D ends the chat."
+    "Ask, or run code with /py CODE; /variables lists what Python has, /tools what it may "
+    "call. Ctrl-C stops an answer, Ctrl-D ends the chat."
 )
 
 _CHUNK_BYTES: Final = 1024 * 1024

@@ -30,7 +30,7 @@ as long as a conversation lasts.
 • `/py code:` runs code as it is; `/py` alone opens an editor and takes files.
 • On any message: Apps → *Run this message* or *Ask about this message*.
 • Edit your message, and it is run again.
-• `/interpreter` has: reset, undo, fork, again, files, variables, limits, network, model, \
+• `/interpreter` has: reset, undo, fork, again, files, variables, limits, network, tools, model, \
 notebook, usage, settings."""
 _NO_CONTENT: Final = (
     "🔹 This bot was not given the message-content intent: in channels I read only messages that "
@@ -146,6 +146,12 @@ class CommandEffects:
         place = channels_and_threads.of_interaction(interaction)
         found = usage_and_limits.network(self._service.queries.reach(place.key))
         await self._handler.tell(interaction, _cut(_listed("Network", found)))
+
+    async def tools(self, interaction: _Interaction) -> None:
+        """Show what code may call of other systems."""
+        place = channels_and_threads.of_interaction(interaction)
+        found = usage_and_limits.tools(self._service.queries.tools(place.key))
+        await self._handler.tell(interaction, _cut(_listed("Tools", found)))
 
     async def variables(self, interaction: _Interaction) -> None:
         """Show what the session has of variables."""

@@ -157,6 +157,11 @@ def _add_session(
         if await handler.begins(interaction):
             await actions.network(interaction)
 
+    @group.command(name="tools", description="What code may call of other systems")
+    async def tools(interaction: _Interaction) -> None:
+        if await handler.begins(interaction):
+            await actions.tools(interaction)
+
     @group.command(name="variables", description="What Python has, and what is saved of it")
     async def variables(interaction: _Interaction) -> None:
         if await handler.begins(interaction):

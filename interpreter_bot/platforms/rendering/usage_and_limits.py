@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from interpreter_bot import network_reach, session_variables, settings, values
+from interpreter_bot.sessions import tool_requests
 from interpreter_bot.text import quantities
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ _OF_THE_HOST: Final = {
 
 
 _MOST_VARIABLES: Final = 20
+_MOST_TOOLS: Final = 30
 
 
 class Fact(NamedTuple):
@@ -151,6 +153,25 @@ def _reachable(one: network_reach.Reachable) -> Fact:
     told += [f"below {', '.join(one.paths)}"] if one.paths else []
     note = "The bot adds what gives access; code does not see it." if one.has_secret else ""
     return Fact(one.host, "; ".join(told), note)
+
+
+def tools(found: Sequence[tool_requests.ServerTools]) -> list[Fact]:
+    """Describe the tools of servers that code may call."""
+    if not found:
+        said = "Whoever runs the bot can list servers under `mcp_servers`."
+        return [Fact("Tools", "none", said)]
+    facts = []
+    for one in found:
+        for label, names in (("", one.free), (", each call once you allow it", one.asked)):
+            if names:
+                more = f" and {len(names) - _MOST_TOOLS} more" if len(names) > _MOST_TOOLS else ""
+                facts.append(
+                    Fact(f"tools.{one.server}{label}", ", ".join(names[:_MOST_TOOLS]) + more)
+                )
+        if one.off_count:
+            said = "Whoever runs the bot can accept them: interpreter-bot tools."
+            facts.append(Fact(f"tools.{one.server}, off", str(one.off_count), said))
+    return facts
 
 
 def files(

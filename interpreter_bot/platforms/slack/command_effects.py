@@ -27,7 +27,7 @@ what came of it. Variables stay alive within a thread.
 editor. In a thread: mention me with `py CODE`.
 - `reset` begins anew (`reset files` deletes the files as well) · `stop` ends what runs
 - `files` lists the files, `files NAME` sends one · `notebook` sends it all as a notebook
-- `model` lists the models, `model NAME` takes another · `usage` · `limits` · `network`
+- `model` lists the models, `model NAME` takes another · `usage` · `limits` · `network` · `tools`
 - `variables` lists what Python has, and what is saved of it for the next one; `again` runs the \
 cells again that made what could not be kept
 - `fork` opens a thread with a copy of this: variables, files and history · `undo` goes back to \
@@ -109,6 +109,8 @@ class CommandEffects:
                 return markdown.listed(usage_and_limits.limits(service.queries.limits))
             case "network":
                 return markdown.listed(usage_and_limits.network(service.queries.reach(key)))
+            case "tools":
+                return markdown.listed(usage_and_limits.tools(service.queries.tools(key)))
             case "variables":
                 held = await service.queries.variables(key)
                 return markdown.listed(usage_and_limits.variables(held))

@@ -27,6 +27,7 @@ _COMMANDS: Final = frozenset(
         "py",
         "reset",
         "stop",
+        "tools",
         "undo",
         "usage",
         "variables",

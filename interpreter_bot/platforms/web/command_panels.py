@@ -23,6 +23,7 @@ HELP: Final = (
     ("/variables", "Show what Python has, and what is saved of it for the next one."),
     ("/limits", "Show what one conversation may use."),
     ("/network", "Show what code may reach outside."),
+    ("/tools", "Show what code may call of other systems."),
     ("/model [NAME]", "Show the models, or choose one for this conversation."),
     ("/approval [never|plan|every]", "Show or choose whether you are asked before code runs."),
     ("/usage", "Show what was spent."),
@@ -38,7 +39,7 @@ HELP: Final = (
 
 _NAMES: Final = frozenset(command.split()[0].removeprefix("/") for command, _ in HELP)
 NAMES: Final = frozenset(
-    {"files", "variables", "limits", "network", "model", "approval", "usage", "help"}
+    {"files", "variables", "limits", "network", "tools", "model", "approval", "usage", "help"}
 )
 
 
@@ -117,6 +118,8 @@ async def panel(
             }
         case "network":
             return {"rows": usage_and_limits.network(service.queries.reach(key))}
+        case "tools":
+            return {"rows": usage_and_limits.tools(service.queries.tools(key))}
         case "variables":
             rows = usage_and_limits.variables(await service.queries.variables(key))
             return {"rows": rows, "lost_cells": await _lost_cells(service, key)}

@@ -189,6 +189,7 @@ SAID = {
     "files": "There are no files",
     "variables": "• In Python now: ",
     "network": "• Network: none",
+    "tools": "• Tools: none",
     "model": "• small: in use",
     "settings": "approval",
 }

@@ -93,6 +93,7 @@ async def test_py_where_the_bot_is_not_says_so_to_the_person(slack, service, app
         ("usage", "You, today: 1,234 tokens (50,000 allowed)"),
         ("variables", "In Python now: "),
         ("network", "- Network: none"),
+        ("tools", "- Tools: none"),
         ("files", "There are no files in /mnt/data."),
         ("files a.csv", "There is no such file"),
         ("reset", "Started anew"),

@@ -41,7 +41,7 @@ async def test_opening_an_empty_database_makes_the_tables(url, opening):
         assert await database.sessions.recent("web") == ()
     assert await on(url, tables) == {
         "alembic_version", "artifacts", "choices", "contacts", "events", "executions", "parts",
-        "sessions", "turns", "usage",
+        "sessions", "tool_calls", "turns", "usage",
     }  # fmt: skip
 
 

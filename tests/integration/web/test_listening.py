@@ -202,7 +202,7 @@ async def test_commands_are_answered_to_whoever_asked(serving_fake):
         client.tab(THREAD) as tab,
         client.tab(THREAD) as other,
     ):
-        names = ("files", "variables", "limits", "network", "usage", "help", "model")
+        names = ("files", "variables", "limits", "network", "tools", "usage", "help", "model")
         for number, name in enumerate(names):
             await tab.say("say", id=f"{number:016}", text=f"/{name}")
             assert (await tab.next("panel"))["panel"] == name

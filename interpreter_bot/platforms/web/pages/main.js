@@ -15,7 +15,7 @@ const ID = /^[A-Za-z0-9_-]{16,64}$/;
 const ELSEWHERE_MILLISECONDS = 2000;
 const TWICE_MILLISECONDS = 2000;
 const OFFLINE = "There is no connection right now.";
-const COMMANDS = new Set(["files", "variables", "limits", "network", "model", "approval", "usage", "stop", "reset", "fork", "undo", "again", "notebook", "help"]);
+const COMMANDS = new Set(["files", "variables", "limits", "network", "tools", "model", "approval", "usage", "stop", "reset", "fork", "undo", "again", "notebook", "help"]);
 const pending = new Map();
 let about = null;
 let thread = "";
@@ -275,6 +275,7 @@ menuOf([
   ["Usage", () => say({ do: "show", panel: "usage" })],
   ["Limits", () => say({ do: "show", panel: "limits" })],
   ["Network", () => say({ do: "show", panel: "network" })],
+  ["Tools", () => say({ do: "show", panel: "tools" })],
   ["Help", () => say({ do: "show", panel: "help" })],
   ["Reset Python…", reset],
 ]);

@@ -1,4 +1,4 @@
-// What is shown beside a conversation: files, variables, limits, network, models, usage, help.
+// What is shown beside a conversation: files, variables, limits, network, tools, models, usage, help.
 
 import { count, el, plain, size } from "./dom.js";
 import { closePanel, openPanel } from "./dialogs.js";
@@ -59,6 +59,10 @@ const DRAWERS = {
 
   network({ rows: all }) {
     openPanel("Network", el("p", { class: "muted" }, "What code may reach outside:"), rows(all));
+  },
+
+  tools({ rows: all }) {
+    openPanel("Tools", el("p", { class: "muted" }, "What code may call of other systems:"), rows(all));
   },
 
   usage({ rows: all }) {

@@ -1,0 +1,104 @@
+"""`interpreter-bot tools`: list what MCP servers offer and what changed, accept or refuse it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from interpreter_bot import errors, settings
+from interpreter_bot.app import host_startup
+
+if TYPE_CHECKING:
+    from interpreter_bot.mcp_servers.tool_broker import ToolBroker
+
+_FAILED: Final = 1
+_NONE: Final = "There are no servers: mcp_servers names none.\n"
+_DIGEST_CHARACTERS: Final = 12
+_NAMELESS: Final = "Say what: interpreter-bot tools {verb} NAME{more}, as the list ends."
+
+
+def run(config: settings.Settings, options: argparse.Namespace) -> int:
+    """List all, or change what is used; 0 if all that is offered is used, or it was done, else 1.
+
+    Raises:
+        BotError: something cannot be accepted.
+    """
+    return asyncio.run(_run(config, options))
+
+
+async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
+    async with host_startup.open_tools(config, os.environ) as broker:
+        if broker is None:
+            sys.stdout.write(_NONE)
+            return 0
+        if options.verb == "list":
+            return await _list(config, broker)
+        if not options.names:
+            more = "@DIGEST" if options.verb == "accept" else ""
+            raise errors.SettingsError(_NAMELESS.format(verb=options.verb, more=more))
+        for told in options.names:
+            name, _, digest = told.partition("@")
+            if name not in {server.name for server in config.mcp_servers}:
+                raise errors.SettingsError(f"mcp_servers has none that is called {name!r}.")
+            if options.verb == "accept":
+                accepted = broker.definitions.accept(name, digest)
+                sys.stdout.write(f"{len(accepted.tools)} tools of {name} are on.\n")
+            else:
+                broker.definitions.refuse(name)
+                sys.stdout.write(f"The tools of {name} are off.\n")
+    return 0
+
+
+async def _list(config: settings.Settings, broker: ToolBroker) -> int:
+    status = 0
+    everyone = {}
+    unreachable = {}
+    for server in config.mcp_servers:
+        try:
+            everyone[server.name] = await broker.look(server.name)
+        except errors.BotError as error:
+            everyone[server.name] = broker.definitions.seen(server.name)
+            unreachable[server.name] = str(error)
+    names = {name: list(listing.tools) for name, listing in everyone.items()}
+    for name in everyone:
+        lines = [*_lines(broker, name, names)]
+        if name in unreachable:
+            lines.insert(0, f"{name}: {unreachable[name]} This is what it offered last.")
+        is_off = any(one != "on" for one in broker.definitions.usable(name).standings.values())
+        if is_off or name in unreachable:
+            status = _FAILED
+        if is_off and everyone[name].tools:
+            digest = everyone[name].digest[:_DIGEST_CHARACTERS]
+            lines.append(f"to use all as it is above: interpreter-bot tools accept {name}@{digest}")
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return status
+
+
+def _lines(broker: ToolBroker, name: str, names: dict[str, list[str]]) -> Iterator[str]:
+    """Describe a server: each tool in a line, below it what is new, changed or suspicious."""
+    # Only where there are servers is the SDK there, which this imports.
+    from interpreter_bot.mcp_servers import definitions
+
+    before, now = broker.definitions.accepted(name), broker.definitions.seen(name)
+    standings = broker.definitions.usable(name).standings
+    yield f"{name}  {len(now.tools)} tools  {now.digest[:_DIGEST_CHARACTERS]}"
+    if standings[""] != "on":
+        yield "  instructions  changed"
+        change = definitions.difference({"": before.instructions}, {"": now.instructions})
+        yield from (f"      {line}" for line in change)
+    for tool, standing in sorted(standings.items()):
+        if not tool:
+            continue
+        yield f"  {tool}  {standing}"
+        if standing == "gone":
+            continue
+        for warning in definitions.warnings(name, now.tools[tool], names):
+            yield f"      beware: {warning}"
+        if standing != "on":
+            change = definitions.difference(before.tools.get(tool), now.tools[tool])
+            yield from (f"      {line}" for line in change)
+    yield from (f"  left out: {sentence}" for sentence in now.left_out)

@@ -1,0 +1,124 @@
+"""Connections to MCP servers of the SDK that behave, and to servers that do not."""
+
+import asyncio
+import contextlib
+import itertools
+
+import pytest
+
+from interpreter_bot import errors, settings
+from interpreter_bot.mcp_servers import server_connections
+from tests.fakes import tool_servers
+
+
+@pytest.fixture
+async def server():
+    async with tool_servers.ToolServer(tool_servers.tool("echo", a="A.")).serving() as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def connected(server, **options):
+    entry = settings.McpServer(name="test", url=server.url, **options)
+    connection = server_connections.ServerConnection(entry, {})
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def ignored(progress, total, message):
+    pass
+
+
+async def test_a_call_reports_progress_and_its_end_reaches_the_server(server):
+    heard = asyncio.Event()
+
+    async def progress(progress, total, message):
+        assert (progress, total) == (1, 4)
+        heard.set()
+
+    async def answer(context, name, arguments):
+        await context.session.report_progress(1, 4, "a quarter")
+        await asyncio.Event().wait()
+
+    server.answer = answer
+    async with connected(server) as connection, asyncio.timeout(60):
+        calling = asyncio.create_task(connection.call("echo", {}, progress=progress))
+        await heard.wait()
+        calling.cancel()
+        await server.cancelled.wait()
+
+
+async def test_a_slow_call_is_cancelled_with_a_sentence(server):
+    async def answer(context, name, arguments):
+        await asyncio.Event().wait()
+
+    server.answer = answer
+    async with connected(server, call_seconds=0.5) as connection, asyncio.timeout(60):
+        with pytest.raises(errors.BotError, match="did not answer within"):
+            await connection.call("echo", {}, progress=ignored)
+        await server.cancelled.wait()
+
+
+ENDLESS = (b": x" * 1000 + b"\n" for _ in itertools.count())
+LIES = {
+    "huge": tool_servers.body(b" " * 200_000),
+    "endless": tool_servers.body(ENDLESS, media_type="text/event-stream"),
+    "packed": tool_servers.body(b"x", content_encoding="gzip"),
+    "malformed": tool_servers.body(b"{]"),
+    "not of the protocol": tool_servers.body(b'{"jsonrpc": "2.0", "id": 1, "result": 7}'),
+    "a page": tool_servers.body(b"<html>", media_type="text/html"),
+    "refused": tool_servers.body(b"no", status=401),
+    "elsewhere": tool_servers.body(b"", status=307, location="http://127.0.0.1:9/mcp"),
+    "downgraded": tool_servers.body(b"", status=302, location="/other"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_server_that_lies_is_refused_with_a_sentence(server, lie):
+    async with connected(server, result_bytes=100_000) as connection, asyncio.timeout(100):
+        server.raw = LIES[lie]
+        with pytest.raises(errors.BotError, match="test"):
+            await connection.listing()
+
+
+async def test_a_server_that_lies_later_is_refused_and_works_again(server):
+    async with connected(server, result_bytes=100_000, call_seconds=20) as connection:
+        async with asyncio.timeout(100):
+            assert [*(await connection.listing()).tools] == ["echo"]
+
+            async def answer(context, name, arguments):
+                return "x" * 200_000
+
+            server.answer = answer
+            with pytest.raises(errors.BotError, match="test"):
+                await connection.call("echo", {}, progress=ignored)
+            server.answer = server.echo
+            result = await connection.call("echo", {"a": 1}, progress=ignored)
+            assert result.content[0].text == "echo {'a': 1}"
+
+
+async def test_a_server_that_is_gone_is_not_tried_at_once_again(server):
+    async with connected(server) as connection:
+        server.raw = tool_servers.body(b"", status=500)
+        for _ in range(3):
+            with pytest.raises(errors.BotError, match="cannot be reached"):
+                await connection.listing()
+        tried = len(server.headers)
+        with pytest.raises(errors.BotError, match="cannot be reached"):
+            await connection.listing()
+        assert len(server.headers) == tried
+
+
+async def test_a_token_comes_from_a_private_file_and_is_read_again(server, tmp_path):
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    file.chmod(0o600)
+    async with connected(server, token_file=file) as connection:
+        await connection.listing()
+        assert server.headers[-1]["authorization"] == "Bearer first"
+        file.write_text("second\n")
+        await connection.close()
+        await connection.listing()
+        assert server.headers[-1]["authorization"] == "Bearer second"
