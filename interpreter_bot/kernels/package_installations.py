@@ -252,11 +252,7 @@ class Installations:
         async with order:
             name = await self._layers.obtain(lock, launched.person)
             used = {name, *launched.layers, *self._used(launched.person)}
-            # Nobody in particular has all of it.
-            if (
-                launched.person
-                and self._layers.size_bytes(used) > _SHARE * self._config.cache_bytes
-            ):
+            if self._layers.size_bytes(used) > _SHARE * self._config.cache_bytes:
                 raise errors.PackagesError(_MUCH)
             launched.layers[name] = lock
         return name

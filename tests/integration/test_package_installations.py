@@ -188,13 +188,15 @@ async def test_layers_used_longest_ago_make_room_and_those_in_use_stay(bot, inde
     async with pools.Pool.open(config) as pool, pool.lease("slack/T/C/1") as lease:
         assert "Installed" in (await _run(await lease.kernel(), "%pip install a1"))[1]
         await pool.release("slack/T/C/1")
-        kernel = await lease.kernel()
-        for name in ("a2", "a3"):
-            assert "Installed" in (await _run(kernel, f"%pip install {name}"))[1]
-        assert len(list(kept.iterdir())) == 2
-        said = (await _run(kernel, "%pip install a1"))[1]
-        assert "package_index.cache_bytes" in said
-        assert await _run(kernel, "import a2, a3") == (values.Ending.OK, "")
+        async with pool.lease("slack/T/C/2") as second, pool.lease("slack/T/C/3") as third:
+            used = {"a2": await lease.kernel(), "a3": await second.kernel()}
+            for name, kernel in used.items():
+                assert "Installed" in (await _run(kernel, f"%pip install {name}"))[1]
+            assert len(list(kept.iterdir())) == 2
+            said = (await _run(await third.kernel(), "%pip install a1"))[1]
+            assert "take all the room" in said
+            for name, kernel in used.items():
+                assert await _run(kernel, f"import {name}") == (values.Ending.OK, "")
 
 
 async def test_a_wheel_that_leaves_its_directory_writes_nothing(bot, index, tmp_path):
