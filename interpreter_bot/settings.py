@@ -41,7 +41,7 @@ from interpreter_bot.setting_groups.sessions_and_storage import (
     Snapshots,
     Store,
 )
-from interpreter_bot.setting_groups.tool_servers import McpServer
+from interpreter_bot.setting_groups.tool_servers import McpServer, OAuthLogin
 
 __all__ = [
     "GIB",
@@ -61,6 +61,7 @@ __all__ = [
     "Mcp",
     "McpServer",
     "Model",
+    "OAuthLogin",
     "PackageIndex",
     "Paths",
     "Patience",

@@ -5,7 +5,7 @@ The SDK bounds events of a stream, and nothing else: an answer of JSON is read t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 import httpx2
@@ -21,14 +21,15 @@ class OversizedError(httpx2.TransportError):
 class BoundedTransport(httpx2.AsyncBaseTransport):
     """Sends requests to one server, and reads bounded answers."""
 
-    def __init__(self, url: str, most_bytes: int) -> None:
+    def __init__(self, urls: Iterable[str], most_bytes: int) -> None:
         """Connect to nothing yet.
 
         Args:
-            url: of the server; requests to another origin are refused.
+            urls: of the server, and of who gives tokens for it; requests to another origin are
+                refused.
             most_bytes: of an answer; a stream of several may have a multiple.
         """
-        self._origin = _origin(httpx2.URL(url))
+        self._origins = {_origin(httpx2.URL(url)) for url in urls}
         self._most_bytes = most_bytes
         # No proxy of the environment: what is sent has secrets.
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
@@ -39,7 +40,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         Raises:
             TransportError: it goes elsewhere, or what comes is too much.
         """
-        if _origin(request.url) != self._origin:
+        if _origin(request.url) not in self._origins:
             raise httpx2.UnsupportedProtocol("The server leads elsewhere.", request=request)
         # What is packed may be far more than it seems.
         request.headers["Accept-Encoding"] = "identity"

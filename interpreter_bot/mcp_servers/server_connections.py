@@ -18,7 +18,7 @@ from mcp.client import streamable_http
 from mcp.shared import dispatcher, exceptions
 
 from interpreter_bot import errors, logs, private_files, settings
-from interpreter_bot.mcp_servers import bounded_transport, definitions
+from interpreter_bot.mcp_servers import bounded_transport, definitions, oauth_logins
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +64,9 @@ class ServerConnection:
             for name, text in server.headers.items()
         }
         self._note_secrets(self._headers.values())
+        self._login = None
+        if server.oauth is not None:
+            self._login = oauth_logins.provider(server, server.oauth, environment)
         self._order = asyncio.Lock()
         self._serving: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
@@ -174,10 +177,15 @@ class ServerConnection:
                 token = await asyncio.to_thread(private_files.read, server.token_file)
                 self._note_secrets([token])
                 headers["Authorization"] = f"Bearer {token}"
-            transport = bounded_transport.BoundedTransport(server.url, server.result_bytes)
+            urls = [server.url, *([server.oauth.issuer] if server.oauth else [])]
+            transport = bounded_transport.BoundedTransport(urls, server.result_bytes)
             timeout = httpx2.Timeout(_CONNECT_SECONDS, read=server.call_seconds)
             async with httpx2.AsyncClient(
-                transport=transport, headers=headers, timeout=timeout, trust_env=False
+                transport=transport,
+                headers=headers,
+                auth=self._login,
+                timeout=timeout,
+                trust_env=False,
             ) as http:
                 streams = streamable_http.streamable_http_client(
                     server.url, http_client=http, max_sse_event_size=server.result_bytes

@@ -14,18 +14,50 @@ from interpreter_bot.setting_groups import fields
 ToolApproval: TypeAlias = Literal["never", "auto", "ask", "off"]
 
 
+def _address(url: str) -> str:
+    """Check an address.
+
+    Raises:
+        ValueError: it is none, or has a secret in it.
+    """
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("it must begin with https:// or http://")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("secrets belong into headers, token_file or oauth")
+    return url
+
+
+Address = Annotated[str, pydantic.AfterValidator(_address)]
+
+
+class OAuthLogin(fields.Group):
+    """A login of the bot itself at an MCP server, by OAuth's client credentials."""
+
+    issuer: Address
+    """Who gives the tokens; the secret is sent to no other origin."""
+    client_id: str
+    """As whom."""
+    client_secret: Annotated[str, pydantic.Field(repr=False)]
+    """With what, such as `${JIRA_SECRET}`: of the bot's own environment."""
+    scope: str = ""
+    """What is asked for, separated by spaces."""
+
+
 class McpServer(fields.Group):
     """An MCP server, whose tools are Python functions: `from tools.NAME import …`."""
 
     name: Annotated[str, pydantic.Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
     """What it is called in Python."""
-    url: str
+    url: Address
     """Its address, such as https://mcp.example.com/mcp."""
     headers: dict[str, str] = pydantic.Field(default_factory=dict, repr=False)
     """Sent with each request, such as `Authorization = "Bearer ${JIRA_TOKEN}"`: of the bot's own
     environment, which code never sees."""
     token_file: pathlib.Path | None = None
     """File of a token that is sent instead of an `Authorization`."""
+    oauth: OAuthLogin | None = None
+    """How the bot logs in there; none for a server that takes a token, or nothing."""
     places: tuple[str, ...] = ()
     """Where people may use it: `slack`, `slack/T024BE7LD`, `discord/GUILD/CHANNEL`, `web`,
     `console`, …; none named means everywhere."""
@@ -55,16 +87,6 @@ class McpServer(fields.Group):
         if keyword.iskeyword(name):
             raise ValueError("that is a word of Python's")
         return name
-
-    @pydantic.field_validator("url")
-    @classmethod
-    def _is_address(cls, url: str) -> str:
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("it must begin with https:// or http://")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("secrets belong into headers or token_file")
-        return url
 
     def is_in(self, *place: str) -> bool:
         """Return whether people may use it in a place: platform, workspace, channel, thread."""

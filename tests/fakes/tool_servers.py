@@ -76,7 +76,11 @@ class ToolServer:
             self.headers.append({key.decode(): value.decode() for key, value in scope["headers"]})
             if self.raw is not None:
                 return await self.raw(scope, receive, send)
-        return await self._inner(scope, receive, send)
+        return await self.by_the_sdk(scope, receive, send)
+
+    async def by_the_sdk(self, scope, receive, send):
+        """Let the SDK answer a request."""
+        await self._inner(scope, receive, send)
 
     @contextlib.asynccontextmanager
     async def serving(self):

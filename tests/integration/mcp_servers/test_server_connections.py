@@ -1,8 +1,10 @@
 """Connections to MCP servers of the SDK that behave, and to servers that do not."""
 
 import asyncio
+import base64
 import contextlib
 import itertools
+import json
 
 import pytest
 
@@ -122,3 +124,41 @@ async def test_a_token_comes_from_a_private_file_and_is_read_again(server, tmp_p
         await connection.close()
         await connection.listing()
         assert server.headers[-1]["authorization"] == "Bearer second"
+
+
+async def test_the_bot_logs_in_at_the_issuer_of_the_settings_and_nowhere_else(server):
+    given, forms = [], []
+    issuer = server.url.removesuffix("/mcp")
+
+    async def raw(scope, receive, send):
+        path = scope["path"]
+        token = dict(scope["headers"]).get(b"authorization", b"").decode()
+        if path.startswith("/.well-known/oauth-protected-resource"):
+            said = {"resource": server.url, "authorization_servers": [advertised]}
+        elif path.startswith("/.well-known/"):
+            said = {
+                "issuer": issuer,
+                "authorization_endpoint": f"{issuer}/authorize",
+                "token_endpoint": f"{issuer}/token",
+            }
+        elif path == "/token":
+            forms.append(token)
+            given.append(f"secret-token-{len(given)}")
+            said = {"access_token": given[-1], "token_type": "Bearer", "expires_in": 3600}
+        elif not given or token != f"Bearer {given[-1]}":
+            return await tool_servers.body(b"", status=401)(scope, receive, send)
+        else:
+            return await server.by_the_sdk(scope, receive, send)
+        return await tool_servers.body(json.dumps(said).encode())(scope, receive, send)
+
+    server.raw = raw
+    login = settings.OAuthLogin(issuer=issuer, client_id="bot", client_secret="hush")
+    advertised = "http://127.0.0.1:9/"
+    async with connected(server, oauth=login) as connection, asyncio.timeout(60):
+        with pytest.raises(errors.BotError, match="cannot be reached"):
+            await connection.listing()
+        assert (given, forms) == ([], [])
+    advertised = issuer
+    async with connected(server, oauth=login) as connection, asyncio.timeout(60):
+        assert [*(await connection.listing()).tools] == ["echo"]
+    assert forms == ["Basic " + base64.b64encode(b"bot:hush").decode()]

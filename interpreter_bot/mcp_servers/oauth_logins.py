@@ -1,0 +1,67 @@
+"""Logins of the bot itself at MCP servers, by OAuth's client credentials. Tokens stay in memory.
+
+The server is not asked where to send the secret: the settings name the issuer, and nothing is sent
+to any other origin.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+
+from mcp.client.auth.extensions import client_credentials
+from mcp.shared import auth
+
+from interpreter_bot import errors, logs, settings
+
+
+class _TokensInMemory:
+    """Tokens of one login; implements the SDK's `TokenStorage`."""
+
+    def __init__(self) -> None:
+        self._tokens: auth.OAuthToken | None = None
+
+    async def get_tokens(self) -> auth.OAuthToken | None:
+        """Return the tokens."""
+        return self._tokens
+
+    async def set_tokens(self, tokens: auth.OAuthToken) -> None:
+        """Keep new tokens."""
+        logs.redact(filter(None, [tokens.access_token, tokens.refresh_token]))
+        self._tokens = tokens
+
+    async def get_client_info(self) -> auth.OAuthClientInformationFull | None:
+        """Return nothing: the settings name the client."""
+        return None
+
+    async def set_client_info(self, client_info: auth.OAuthClientInformationFull) -> None:
+        """Keep nothing, for the same reason."""
+
+
+def provider(
+    server: settings.McpServer, login: settings.OAuthLogin, environment: Mapping[str, str]
+) -> client_credentials.ClientCredentialsOAuthProvider:
+    """Make what adds tokens to requests.
+
+    Args:
+        server: to which they are sent.
+        login: as the settings say.
+        environment: holds the secret that they name.
+
+    Raises:
+        SettingsError: the secret is missing.
+    """
+    try:
+        secret = string.Template(login.client_secret).substitute(environment)
+    except (KeyError, ValueError):
+        said = f"mcp_servers, {server.name}: what oauth.client_secret names is not set."
+        raise errors.SettingsError(said) from None
+    logs.redact([secret])
+    return client_credentials.ClientCredentialsOAuthProvider(
+        server_url=server.url,
+        storage=_TokensInMemory(),
+        client_id=login.client_id,
+        client_secret=secret,
+        issuer=login.issuer,
+        scope=login.scope or None,
+    )
