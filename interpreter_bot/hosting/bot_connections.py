@@ -50,6 +50,7 @@ class BotConnection:
 
     Attributes:
         listens: whether it wants to hear of lost kernels.
+        is_bot: whether it is more than a command that comes and goes.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class BotConnection:
         *,
         may_start: Callable[[], bool],
         told: Callable[[], None],
+        is_bot: bool,
     ) -> None:
         """Serve a bot.
 
@@ -69,7 +71,9 @@ class BotConnection:
             begun: its executions.
             may_start: whether sessions without a kernel may have one.
             told: is called when it begins to listen.
+            is_bot: it is no command, which has nobody to hear of kernels.
         """
+        self.is_bot = is_bot
         self.listens = False
         self._told = told
         self._socket = socket
@@ -202,9 +206,9 @@ class BotConnection:
     async def _followed(self, number: int, execution_id: str, after: int, asks: bool) -> None:
         journal = await self._executions.find(execution_id)
         with contextlib.ExitStack() as stack:
-            running = self._executions.running(execution_id)
-            if asks and running is not None:
-                stack.enter_context(running.asking(_Questioner(self, number)))
+            asked = self._executions.asked(execution_id)
+            if asks and asked is not None:
+                stack.enter_context(asked.asking(_Questioner(self, number)))
             sent = 0
             async for entry in journal.follow(after):
                 if entry.left_out:
@@ -238,11 +242,11 @@ class BotConnection:
             task.cancel()
 
     async def _answer(self, said: dict[str, Any]) -> None:
-        execution = self._executions.running(str(said["execution"]))
-        if execution is not None:
+        asked = self._executions.asked(str(said["execution"]))
+        if asked is not None:
             given = said.get("text")
             answer = wire_messages.error(said["error"]) if given is None else str(given)
-            execution.answer(int(said["question"]), answer)
+            asked.answer(int(said["question"]), answer)
 
     async def _listen(self, said: dict[str, Any]) -> None:
         self.listens = bool(said["listens"])

@@ -197,6 +197,7 @@ class HostServer:
             self.executions,
             may_start=lambda: not self.is_draining,
             told=self._news.set,
+            is_bot="bot" in request.query,
         )
         self.connections.append(connection)
         try:
@@ -250,7 +251,7 @@ class HostServer:
                 "is_draining": self.is_draining,
                 "is_lingering": self._is_lingering,
                 # Commands are connected too, and go; a host that waited for them would not save.
-                "bots": sum(one.listens for one in self.connections),
+                "bots": sum(one.is_bot or one.listens for one in self.connections),
                 "kernels": len(kernels),
                 "executions": len(self.executions),
             }

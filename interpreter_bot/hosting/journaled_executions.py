@@ -14,12 +14,12 @@ import json
 import logging
 import pathlib
 import time
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator
+from typing import Final
 
 from interpreter_bot import errors, schedules, values
 from interpreter_bot.hosting import own_directories
-from interpreter_bot.hosts import ports, wire_messages
+from interpreter_bot.hosts import ports, questions, wire_messages
 from interpreter_bot.kernels import execution_journals, kernel_loss_reasons
 
 _log = logging.getLogger(__name__)
@@ -30,94 +30,7 @@ _POLL_SECONDS: Final = 0.05
 _ENDING_SECONDS: Final = 5.0
 _MOST_BEGUN: Final = 100_000
 _HOST_DIED: Final = f"The process that kept the Python kernel ended. {kernel_loss_reasons.LOST}"
-_UNANSWERED: Final = "The code waited for input, and nobody answered."
 _DEFECT: Final = "Something went wrong that nobody foresaw; what, is in the log."
-
-
-class Questioner(Protocol):
-    """Who may answer what code asks: a follower of its execution."""
-
-    def ask(self, number: int, request: values.InputRequested) -> None:
-        """Ask for an answer; `number` names the question."""
-
-    def withdraw(self, number: int) -> None:
-        """Take the question back: it is answered, or no longer asked."""
-
-
-class Execution:
-    """An execution of this process, and who listens to it."""
-
-    def __init__(self, input_seconds: float) -> None:
-        """Begin.
-
-        Args:
-            input_seconds: how long an answer is waited for while anybody could give it.
-        """
-        self._input_seconds = input_seconds
-        self._questioners: list[Questioner] = []
-        self._came_or_went = asyncio.Event()
-        self._number = 0
-        self._request: values.InputRequested | None = None
-        self._answer: asyncio.Future[str] | None = None
-
-    async def ask(self, request: values.InputRequested) -> str:
-        """Ask all who listen, now and later; the first answer counts.
-
-        Raises:
-            BotError: none came; the sentence says so.
-        """
-        self._number += 1
-        self._request = request
-        self._answer = asyncio.get_running_loop().create_future()
-        try:
-            for questioner in tuple(self._questioners):
-                questioner.ask(self._number, request)
-            return await self._await_answer(self._answer)
-        finally:
-            self._answer = self._request = None
-            for questioner in tuple(self._questioners):
-                questioner.withdraw(self._number)
-
-    async def _await_answer(self, answer: asyncio.Future[str]) -> str:
-        left = self._input_seconds
-        while not answer.done() and left > 0:
-            self._came_or_went.clear()
-            # While no bot is there, nobody can be asked.
-            timeout = left if self._questioners else None
-            began = time.monotonic()
-            changed = asyncio.create_task(self._came_or_went.wait(), name="listeners")
-            either: set[asyncio.Future[Any]] = {answer, changed}
-            try:
-                await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                changed.cancel()
-            if timeout is not None:
-                left -= time.monotonic() - began
-        if not answer.done():
-            raise errors.BotError(_UNANSWERED)
-        return answer.result()
-
-    def answer(self, number: int, answer: str | errors.BotError) -> None:
-        """Take an answer, or a refusal; one that comes too late counts for nothing."""
-        if number != self._number or self._answer is None or self._answer.done():
-            return
-        if isinstance(answer, str):
-            self._answer.set_result(answer)
-        else:
-            self._answer.set_exception(answer)
-
-    @contextlib.contextmanager
-    def asking(self, questioner: Questioner) -> Iterator[None]:
-        """Let somebody answer, as long as the context is open."""
-        self._questioners.append(questioner)
-        self._came_or_went.set()
-        try:
-            if self._request is not None:
-                questioner.ask(self._number, self._request)
-            yield
-        finally:
-            self._questioners.remove(questioner)
-            self._came_or_went.set()
 
 
 class JournaledExecutions:
@@ -139,7 +52,7 @@ class JournaledExecutions:
         self._journals = journals
         self._directory = directory
         self._input_seconds = input_seconds
-        self._running: dict[str, Execution] = {}
+        self._running: dict[str, questions.Questions] = {}
         self.is_draining = False
         self._taking_over = asyncio.Lock()
         # Longer than their journals: what was begun is not begun again for want of one.
@@ -208,10 +121,9 @@ class JournaledExecutions:
         self._begun[execution_id] = None
         if len(self._begun) > _MOST_BEGUN:
             del self._begun[next(iter(self._begun))]
-        execution = self._running[execution_id] = Execution(self._input_seconds)
-        running = self._run(
-            *(journal, execution, kernel, code), can_ask=can_ask, seconds=seconds, is_own=is_own
-        )
+        asked = self._running[execution_id] = questions.Questions(self._input_seconds)
+        ask = asked.ask if can_ask else None
+        running = self._run(journal, kernel, code, ask=ask, seconds=seconds, is_own=is_own)
         task = asyncio.create_task(running, name=f"execution {execution_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -219,11 +131,10 @@ class JournaledExecutions:
     async def _run(
         self,
         journal: execution_journals.Journal,
-        execution: Execution,
         kernel: ports.Kernel,
         code: str,
         *,
-        can_ask: bool,
+        ask: ports.Ask | None,
         seconds: float | None,
         is_own: bool,
     ) -> None:
@@ -237,7 +148,7 @@ class JournaledExecutions:
                 code,
                 execution_id=journal.id,
                 show=show,
-                ask=execution.ask if can_ask else None,
+                ask=ask,
                 seconds=seconds,
                 is_own=is_own,
             )
@@ -276,8 +187,8 @@ class JournaledExecutions:
         """Whether there is or was an execution of that id; what it showed may be forgotten."""
         return execution_id in self._begun or self._journals.find(execution_id) is not None
 
-    def running(self, execution_id: str) -> Execution | None:
-        """Return an execution that still runs."""
+    def asked(self, execution_id: str) -> questions.Questions | None:
+        """Return what an execution asks, as long as it runs."""
         return self._running.get(execution_id)
 
     async def acknowledge(self, execution_id: str) -> None:

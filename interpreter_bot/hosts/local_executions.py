@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import logging
+import contextlib
 import weakref
 from typing import Final
 
-from interpreter_bot import errors, settings, values
-from interpreter_bot.hosts import ports
+from interpreter_bot import settings, values
+from interpreter_bot.hosts import ports, questions
 from interpreter_bot.kernels import live_kernels
-
-_log = logging.getLogger(__name__)
 
 # Of one execution; beyond it only those hear everything who listen while it runs.
 _MOST_KEPT_BYTES: Final = 8 * settings.MIB
@@ -38,16 +36,14 @@ class Execution:
         self._order = order
         self._seconds = seconds
         self._is_own = is_own
-        self._ask = self._answered if can_ask else None
+        self._questions = questions.Questions()
+        self._ask = self._questions.ask if can_ask else None
         self._is_running = False
         self._stopped: str | None = None
         self._count = 0
         self._kept: collections.deque[tuple[values.Output, int]] = collections.deque()
         self._kept_bytes = 0
         self._shows: list[ports.Show] = []
-        self._asks: list[ports.Ask] = []
-        self._question: tuple[values.InputRequested, asyncio.Future[str]] | None = None
-        self._answering: set[asyncio.Task[None]] = set()
         self.running = asyncio.create_task(self._run(), name="execution by id")
 
     async def follow(
@@ -61,17 +57,13 @@ class Execution:
             if number > after:
                 show(output, number)
         self._shows.append(show)
-        if ask is not None:
-            self._asks.append(ask)
-            if self._question is not None:
-                self._let_answer(ask, *self._question)
+        answering = contextlib.nullcontext() if ask is None else self._questions.calling(ask)
         try:
-            # Followers come and go; it runs on.
-            return await asyncio.shield(self.running)
+            with answering:
+                # Followers come and go; it runs on.
+                return await asyncio.shield(self.running)
         finally:
             self._shows.remove(show)
-            if ask is not None:
-                self._asks.remove(ask)
 
     async def stop(self, reason: str) -> None:
         """Interrupt it, or keep it from beginning."""
@@ -99,8 +91,6 @@ class Execution:
                 )
             finally:
                 self._is_running = False
-                for task in self._answering:
-                    task.cancel()
             after = await asyncio.to_thread(usage.cpu_seconds)
             return self._end(finished, max(after - before, 0.0))
 
@@ -121,35 +111,6 @@ class Execution:
             self._kept_bytes -= self._kept.popleft()[1]
         for show in tuple(self._shows):
             show(output, self._count)
-
-    async def _answered(self, request: values.InputRequested) -> str:
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._question = request, answer
-        try:
-            for ask in tuple(self._asks):
-                self._let_answer(ask, request, answer)
-            return await answer
-        finally:
-            self._question = None
-            for task in self._answering:
-                task.cancel()
-
-    def _let_answer(
-        self, ask: ports.Ask, request: values.InputRequested, answer: asyncio.Future[str]
-    ) -> None:
-        async def answering() -> None:
-            try:
-                given = await ask(request)
-            except errors.BotError as error:
-                if not answer.done():
-                    answer.set_exception(error)
-            else:
-                if not answer.done():
-                    answer.set_result(given)
-
-        task = asyncio.create_task(answering(), name="answer to code")
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
 
 
 def _size_bytes(output: values.Output) -> int:

@@ -1,10 +1,10 @@
-"""Journals of hosts that are gone, and the time for answers."""
+"""Journals of hosts that are gone."""
 
 import asyncio
 
 import pytest
 
-from interpreter_bot import errors, values
+from interpreter_bot import errors
 from interpreter_bot.hosting import journaled_executions, own_directories
 from interpreter_bot.kernels import execution_journals
 
@@ -35,22 +35,3 @@ async def test_what_a_host_leaves_that_ends_later_is_found_when_it_is_asked_for(
                 assert not finding.done()
         assert (await finding).last == 2
         assert (await begun.find("one")).ended_at is not None
-
-
-class Silent:
-    """Somebody who is asked and says nothing."""
-
-    def ask(self, number, request):
-        pass
-
-    def withdraw(self, number):
-        pass
-
-
-async def test_time_for_an_answer_runs_only_while_somebody_is_there_to_give_it():
-    execution = journaled_executions.Execution(0.1)
-    asking = asyncio.create_task(execution.ask(values.InputRequested("?", is_password=False)))
-    await asyncio.wait({asking}, timeout=0.5)
-    assert not asking.done()
-    with execution.asking(Silent()), pytest.raises(errors.BotError, match="nobody answered"):
-        await asyncio.wait_for(asking, 20)
