@@ -176,6 +176,9 @@ def _judge(seen: trial_kernels.ProbeResults) -> list[Finding]:
     ]
     detail = seen.variables or "one was saved, and back in the next kernel"
     findings.append(_finding("variables", not seen.variables, detail))
+    if seen.encryption is not None:
+        detail = seen.encryption or "with the keys of snapshots.key_file"
+        findings.append(_finding("encryption of variables", not seen.encryption, detail))
     return findings
 
 
