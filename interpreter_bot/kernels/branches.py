@@ -17,6 +17,8 @@ from interpreter_bot.kernels.files import (
 _log = logging.getLogger(__name__)
 
 _BUSY = "Code runs in this conversation. Please try again when it has ended."
+# A person waits for it.
+_MOST_WAIT_SECONDS = 1.0
 _NOT_WHOLE = "Not all variables of that time could be kept, so nothing was changed."
 _GONE = "The variables of that time are not kept any more, so nothing was changed."
 
@@ -89,10 +91,12 @@ class Branches:
             name: for it.
         """
         launched, saved = self._pool.live.get(key), self._pool.snapshots
-        if launched is None or launched.workspace is None or not self._most:
+        if launched is None or launched.workspace is None or not (saved.is_used and self._most):
             return
         kernel, workspace = launched.kernel, launched.workspace
-        if not saved.is_used or kernel.runs != kernel.kept_runs:
+        # Code that runs now would end that, and there were nothing to go back to.
+        await saved.saved(launched, seconds=_MOST_WAIT_SECONDS)
+        if kernel.runs != kernel.kept_runs:
             return
         try:
             # Not under the lock: files may be copied meanwhile, and the person waits for this.

@@ -130,6 +130,11 @@ class Snapshots:
         if (saving := self._saving.get(launched.kernel.id)) is not None:
             await asyncio.wait({saving})
 
+    async def saved(self, launched: launchers.LaunchedKernel, *, seconds: float) -> None:
+        """Wait until a session is saved, if it is being saved, but no longer than this."""
+        if (saving := self._saving.get(launched.kernel.id)) is not None:
+            await asyncio.wait({saving}, timeout=seconds)
+
     def interrupt(self, launched: launchers.LaunchedKernel) -> bool:
         """Give up saving a session; returns whether it was being saved."""
         saving = self._saving.get(launched.kernel.id)

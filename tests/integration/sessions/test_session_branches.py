@@ -6,6 +6,7 @@ import functools
 import pytest
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.kernels import branches
 from tests.fakes import openai_server
 from tests.integration.sessions.conftest import KEY
 
@@ -103,6 +104,34 @@ async def test_the_last_turn_is_taken_back_with_variables_files_and_words(opened
             == "False []\n"
         )
         assert len(await _asked(house)) == 1
+
+
+async def test_a_copy_of_encrypted_variables_has_them_and_so_has_its_own_copy(opened, tmp_path):
+    encrypted = settings.Snapshots(enabled=True, key_file=tmp_path / "keys")
+    async with opened(snapshots=encrypted) as house:
+        await house.run("x = ['secret']; large = bytearray(9_000_000)")
+        await house.service.branches.fork(KEY, COPY, "u2")
+        await house.run("x.append(len(large))", key=COPY)
+        third = values.SessionKey("web", thread="third")
+        await house.service.branches.fork(COPY, third, "u2")
+        assert _printed(await house.run("print(x)", key=third)) == "['secret', 9000000]\n"
+    saved = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
+    assert not [
+        path for path in saved if b"secret" in path.read_bytes() and "bot.db" not in path.name
+    ]
+
+
+async def test_what_is_just_being_saved_can_be_gone_back_to(opened, monkeypatch):
+    monkeypatch.setattr(branches, "_MOST_WAIT_SECONDS", 60.0)
+    async with opened() as house:
+        await house.run("x = 1")
+        pool = house.service._services.hosts.pool
+        saving = asyncio.create_task(pool.save_variables(values.text(KEY)))
+        await asyncio.sleep(0)
+        await house.run("x = 2")
+        await saving
+        await house.service.branches.undo(KEY)
+        assert _printed(await house.run("print(x)")) == "1\n"
 
 
 async def test_what_a_host_took_back_is_recorded_though_the_database_is_away(opened, locked):
