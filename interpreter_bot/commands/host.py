@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import pwd
 import signal
@@ -19,10 +20,13 @@ from interpreter_bot import errors, settings
 from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import host_processes, host_sockets, local_host, wire_messages
 
+_log = logging.getLogger(__name__)
+
 # Longer than a journal is kept.
 _UNATTENDED_SECONDS: Final = 25 * 3600.0
 _SAVED_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.2
+_NONE: Final = "No process that keeps Python kernels can be reached."
 _DRAINING: Final = "It starts no more kernels, and ends when the last one is gone.\n"
 
 
@@ -33,9 +37,8 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
         BotError: it could not be started, or there is none.
     """
     if options.verb == "status":
-        found = asyncio.run(host_processes.status(host_sockets.newest(config.paths)))
-        fields = dataclasses.asdict(found) | {"packages": len(found.packages)}
-        sys.stdout.write(json.dumps(fields, indent=2) + "\n")
+        found = {"hosts": asyncio.run(_statuses(config))}
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
         return 0
     if options.verb == "drain":
         asyncio.run(host_processes.drain(host_sockets.newest(config.paths), is_urgent=False))
@@ -48,6 +51,27 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
             # Whoever started it tells people; it reads one line.
             _tell(error=wire_messages.error_fields(error))
         raise
+
+
+async def _statuses(config: settings.Settings) -> list[dict[str, object]]:
+    """Ask all hosts what they do, the newest first.
+
+    Raises:
+        KernelError: there is none.
+    """
+    found: list[dict[str, object]] = []
+    for path in host_sockets.newest_first(config.paths):
+        try:
+            told = await host_processes.status(path)
+        except errors.HostUnusableError as error:
+            found.append({"socket": str(path), "error": str(error)})
+        except errors.KernelError:
+            _log.info("the host at %s is gone", path)
+        else:
+            found.append(dataclasses.asdict(told) | {"packages": len(told.packages)})
+    if not found:
+        raise errors.KernelError(_NONE)
+    return found
 
 
 async def _serve(config: settings.Settings, linger_seconds: float | None) -> int:
@@ -116,7 +140,7 @@ async def _until_over(
             if not serving.executions or now - told_at > config.limits.execution_seconds:
                 return
         if serving.is_draining:
-            await host.reap(idle_seconds)
+            await host.empty(idle_seconds)
             if not await serving.has_kernels():
                 return
         is_alone = linger_seconds is not None and not serving.connections

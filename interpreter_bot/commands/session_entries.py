@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime
-import pathlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
@@ -119,7 +118,7 @@ async def opened_hosts(config: settings.Settings) -> AsyncIterator[list[remote_h
     """
     async with contextlib.AsyncExitStack() as stack:
         hosts = []
-        for path in await asyncio.to_thread(_sockets, config):
+        for path in await asyncio.to_thread(host_sockets.newest_first, config.paths):
             try:
                 opened = await stack.enter_async_context(remote_host.RemoteHost.open(path))
             except errors.HostUnusableError:
@@ -128,12 +127,6 @@ async def opened_hosts(config: settings.Settings) -> AsyncIterator[list[remote_h
                 continue
             hosts.append(opened)
         yield hosts
-
-
-def _sockets(config: settings.Settings) -> list[pathlib.Path]:
-    first = host_sockets.target(host_sockets.newest(config.paths))
-    found = host_sockets.listening(host_sockets.directory(config.paths))
-    return sorted(found, key=lambda path: path != first)
 
 
 async def known(

@@ -40,6 +40,10 @@ _ANSWER_SECONDS: Final = 120.0
 _LONG: Final = frozenset(
     {"/v1/file", "/v1/save", "/v1/end", "/v1/fork", "/v1/go_back", "/v1/introduce"}
 )
+# What would be another thing the second time.
+_ONCE: Final = frozenset({("PUT", "/v1/file"), ("POST", "/v1/fork"), ("POST", "/v1/go_back")})
+# A connection breaks at once when its host dies.
+_NOTICE_SECONDS: Final = 1.0
 
 
 Revive: TypeAlias = Callable[[], Awaitable[None]]
@@ -193,22 +197,45 @@ class HostConnection:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Ask for something, and read the answer within the context.
 
+        Where the host dies before it has answered, the next one is asked.
+
         Raises:
             BotError: as `request` does.
         """
-        assert self._session is not None, "use it inside `async with`"  # noqa: S101
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._is_connected.wait(), self._patience_seconds)
         answer_seconds = None if path in _LONG else _ANSWER_SECONDS
         timeout = aiohttp.ClientTimeout(total=None, sock_read=answer_seconds)
         try:
-            async with self._session.request(method, path, timeout=timeout, **options) as response:
+            async with await self._begun(method, path, timeout=timeout, **options) as response:
                 if response.status == 422:
                     raise wire_messages.error((await response.json())["error"])
                 response.raise_for_status()
                 yield response
         except (aiohttp.ClientError, OSError, ValueError, KeyError) as error:
             raise errors.KernelError(host_statuses.UNREACHABLE) from error
+
+    async def _begun(self, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
+        """Ask for something until a host begins to answer, or none can be reached."""
+        assert self._session is not None, "use it inside `async with`"  # noqa: S101
+        until = time.monotonic() + self._patience_seconds
+        while True:
+            await self.connected()
+            asked = self._socket
+            try:
+                return await self._session.request(method, path, **options)
+            except (aiohttp.ClientConnectionError, OSError) as error:
+                # One that is too slow is still there, and one that was away for long is no more.
+                is_over = asked is None or time.monotonic() > until
+                if is_over or isinstance(error, TimeoutError) or (method, path) in _ONCE:
+                    raise
+                _log.info("the host went before it answered: %r", error)
+                give_up = time.monotonic() + _NOTICE_SECONDS
+                while self._socket is asked and time.monotonic() < give_up:  # noqa: ASYNC110
+                    await asyncio.sleep(_FIRST_WAIT_SECONDS)
+
+    async def connected(self) -> None:
+        """Wait until a host listens, but no longer than it may be away."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_connected.wait(), self._patience_seconds)
 
     async def _keep(self) -> None:
         """Stay connected, for ever."""
@@ -240,6 +267,8 @@ class HostConnection:
         session = await self._reach()
         connecting = session.ws_connect(
             "/v1/events",
+            # Only a bot has a host started anew; commands come and go.
+            params={} if self._revive is None else {"bot": "1"},
             heartbeat=_HEARTBEAT_SECONDS,
             max_msg_size=wire_messages.EVENT_BYTES + _FRAME.size,
         )
@@ -284,8 +313,9 @@ class HostConnection:
             if path is None or path == self.path:
                 raise
             # What was asked of the former one and not answered never will be.
-            await self._session.close()
-            self._session, self.path = host_statuses.open_session(path), path
+            former, self._session = self._session, host_statuses.open_session(path)
+            self.path = path
+            await former.close()
             self.status = await host_statuses.read_status(self._session)
         return self._session
 

@@ -2,6 +2,8 @@
 
 A host that a bot starts is no part of the bot: it has a session of its own, so no signal for the
 bot reaches it, and its environment holds nothing that is not for kernels.
+
+Above 300 lines: to find, to start and to end one is done under one lock.
 """
 
 from __future__ import annotations
@@ -144,15 +146,17 @@ async def open_host(
 
     async def revive() -> None:
         if may_start:
-            await keeper.find_or_start(must_fit=False)
+            async with keeper.found(must_fit=False):
+                return
 
-    if may_start:
-        await keeper.find_or_start(must_fit=True)
     opening = successive_hosts.SuccessiveHosts.open(
         host_sockets.newest(config.paths), revive=revive, doorkeeper=doorkeeper
     )
     try:
-        async with opening as hosts:
+        async with contextlib.AsyncExitStack() as stack:
+            async with keeper.found(must_fit=True) if may_start else contextlib.nullcontext():
+                hosts = await stack.enter_async_context(opening)
+                await hosts.connected()
             yield hosts
     finally:
         # Also where the bot could not start after all; only one that is killed leaves it behind.
@@ -167,8 +171,9 @@ class _Keeper:
         self._config = config
         self._started: list[subprocess.Popen[bytes]] = []
 
-    async def find_or_start(self, *, must_fit: bool) -> None:
-        """Return when there is a host; of several bots one starts it.
+    @contextlib.asynccontextmanager
+    async def found(self, *, must_fit: bool) -> AsyncIterator[None]:
+        """Find a host or start one; of several bots one does. In the context nobody else ends it.
 
         Args:
             must_fit: one of another release, or of other settings, is replaced, and drains.
@@ -181,21 +186,27 @@ class _Keeper:
             host_sockets.make_directory, paths, is_shared=bool(self._config.host.bot_user)
         )
         async with _locked(place / _LOCK):
-            try:
-                found = await status(host_sockets.newest(paths))
-                # What comes back after a loss is taken as it is, or two bots of other settings
-                # would replace each other's hosts for ever.
-                if _fits(found, self._config) or not (must_fit or found.is_draining):
-                    return
-                _log.info("the host of kernels does not fit; one is started beside it")
-            except host_statuses.OtherProtocolError:
-                _log.warning("the host of kernels is of another release; one is started beside it")
-            except errors.HostUnusableError:
-                # One that is stuck keeps its sessions: nobody else could have them.
-                raise
-            except errors.KernelError:
-                _log.info("no host of kernels is there; one is started")
-            await self._start()
+            if not await self._is_found(must_fit=must_fit):
+                await self._start()
+            yield
+
+    async def _is_found(self, *, must_fit: bool) -> bool:
+        try:
+            found = await status(host_sockets.newest(self._config.paths))
+        except host_statuses.OtherProtocolError:
+            _log.warning("the host of kernels is of another release; one is started beside it")
+        except errors.HostUnusableError:
+            # One that is stuck keeps its sessions: nobody else could have them.
+            raise
+        except errors.KernelError:
+            _log.info("no host of kernels is there; one is started")
+        else:
+            # What comes back after a loss is taken as it is, or two bots of other settings would
+            # replace each other's hosts for ever.
+            if _fits(found, self._config) or not (must_fit or found.is_draining):
+                return True
+            _log.info("the host of kernels does not fit; one is started beside it")
+        return False
 
     async def _start(self) -> None:
         config = self._config
@@ -240,9 +251,14 @@ class _Keeper:
         self._started = [one for one in self._started if one.poll() is None]
         place = host_sockets.directory(self._config.paths)
         paths = await asyncio.to_thread(host_sockets.listening, place)
-        await asyncio.gather(*map(self._end, paths))
+        if paths:
+            # Who finds one has it before it can be told to end.
+            async with _locked(place / _LOCK):
+                told = await asyncio.gather(*map(self._tell_end, paths))
+            await asyncio.gather(*map(self._await_end, filter(None, told)))
 
-    async def _end(self, path: pathlib.Path) -> None:
+    async def _tell_end(self, path: pathlib.Path) -> int | None:
+        """Tell a host to end that nobody else needs; returns the id of its process."""
         give_up = time.monotonic() + _CLOSING_SECONDS
         try:
             found = await status(path)
@@ -251,14 +267,17 @@ class _Keeper:
                 await asyncio.sleep(_POLL_SECONDS)
                 found = await status(path)
             if not found.is_lingering or found.bots > 0:
-                return
+                return None
             await drain(path, is_urgent=True)
         except errors.KernelError:
             _log.info("the host of kernels at %s is gone already", path)
-            return
+            return None
+        return found.pid
+
+    async def _await_end(self, pid: int) -> None:
         give_up = time.monotonic() + _END_SECONDS
         # What ends is no child of ours, or it might be: nobody tells.
-        while time.monotonic() < give_up and self._is_there(found.pid):  # noqa: ASYNC110
+        while time.monotonic() < give_up and self._is_there(pid):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
 
     def _is_there(self, pid: int) -> bool:

@@ -93,6 +93,12 @@ def newest(paths: settings.Paths) -> pathlib.Path:
     return directory(paths) / _NEWEST
 
 
+def newest_first(paths: settings.Paths) -> list[pathlib.Path]:
+    """Return the sockets of all hosts, as `listening` does. Blocks."""
+    first = target(newest(paths))
+    return sorted(listening(directory(paths)), key=lambda path: path != first)
+
+
 def target(path: pathlib.Path) -> pathlib.Path | None:
     """Return the socket to which a link leads, or which it is; None where nothing is."""
     try:

@@ -165,8 +165,9 @@ class LocalHost:
         everyone = await self.pool.stored_workspaces()
         return await snapshot_expiry.expire(self.pool.snapshots, everyone, self.pool.locks)
 
-    async def reap(self, idle_seconds: float) -> None:
-        """Let go of kernels that were idle for so long."""
+    async def empty(self, idle_seconds: float) -> None:
+        """Let go of kernels that were idle for so long, and have no more spare ones."""
+        await self.pool.end_spares()
         await self.pool.reap(idle_seconds)
 
     @property

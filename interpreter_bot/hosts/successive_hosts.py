@@ -2,6 +2,8 @@
 
 That is how a host is upgraded: a second one is started, the first one drains. A connection stays
 with its host as long as that is there, and leads to the newest one then.
+
+Above 300 lines: one port, all of it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import functools
 import logging
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from typing import TypeVar
 
 from interpreter_bot import errors, network_reach, session_variables
 from interpreter_bot.hosts import (
@@ -23,6 +26,8 @@ from interpreter_bot.hosts import (
 )
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class SuccessiveLease:
@@ -120,6 +125,10 @@ class SuccessiveHosts:
         finally:
             for stack in hosts._stacks.values():
                 await stack.aclose()
+
+    async def connected(self) -> None:
+        """Wait until the newest knows that a bot is there."""
+        await self._hosts[0].connection.connected()
 
     async def _join(self, path: pathlib.Path) -> None:
         """Connect to a host, which is the newest, or else the oldest known.
@@ -242,8 +251,7 @@ class SuccessiveHosts:
 
     async def stop(self, execution_id: str, reason: str = "") -> None:
         """Interrupt an execution, or keep it from beginning."""
-        for host in tuple(self._hosts):
-            await host.stop(execution_id, reason)
+        await self._ask_all(lambda host: host.stop(execution_id, reason))
 
     def acknowledge(self, execution_id: str) -> None:
         """Let the hosts forget an execution."""
@@ -256,8 +264,27 @@ class SuccessiveHosts:
         """Return the kernels of sessions, by their keys."""
         await self._look()
         found: dict[str, ports.KernelStatus] = {}
-        for host in reversed(self._hosts):
-            found |= await host.statuses(keys)
+        for told in reversed(await self._ask_all(lambda host: host.statuses(keys))):
+            found |= told
+        return found
+
+    async def _ask_all(self, ask: Callable[[remote_host.RemoteHost], Awaitable[T]]) -> list[T]:
+        """Ask all hosts, whatever becomes of one; return what those say that answer.
+
+        Raises:
+            BotError: the newest one does not; its sessions are most of them.
+        """
+        newest, *others = await asyncio.gather(*map(ask, self._hosts), return_exceptions=True)
+        if isinstance(newest, BaseException):
+            raise newest
+        found = [newest]
+        for answer in others:
+            if not isinstance(answer, BaseException):
+                found.append(answer)
+            elif isinstance(answer, errors.BotError):
+                _log.warning("a host before the newest one does not answer", exc_info=answer)
+            else:
+                raise answer
         return found
 
     async def release(self, key: str) -> None:

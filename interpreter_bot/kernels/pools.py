@@ -325,6 +325,10 @@ class Pool:
         await self._evict(key, _UNUSED if kernel.is_alive else kernel.loss_reason)
         return True
 
+    async def end_spares(self) -> None:
+        """Have no more spare kernels."""
+        await asyncio.gather(*map(self._shutdowns.close, await self._spares.close()))
+
     async def save_variables(self, key: str) -> None:
         """Save those of a live session that nobody uses, if code ran since they were saved."""
         await self.snapshots.save(self._live[key])

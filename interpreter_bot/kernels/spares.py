@@ -142,6 +142,7 @@ class Spares:
 
     async def close(self) -> list[launchers.LaunchedKernel]:
         """Start no more; returns the ready ones, which are the caller's to close."""
+        self._count = 0
         if self._refilling is not None:
             self._refilling.cancel()
             await asyncio.gather(self._refilling, return_exceptions=True)

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from interpreter_bot import errors, settings, values
+from interpreter_bot.commands import host as host_command
 from interpreter_bot.hosts import host_processes, host_sockets, remote_host
 from tests import unprivileged
 
@@ -314,6 +315,9 @@ async def test_new_host_takes_new_sessions_and_the_former_keeps_its_own_until_th
             assert statuses.keys() == {"old", "new"}
             path = host_sockets.newest(config.paths)
             assert (await host_processes.status(path)).pid == newer.pid
+            everyone = await host_command._statuses(config)
+            told = [(one["pid"], one["is_draining"]) for one in everyone]
+            assert told == [(newer.pid, False), (former.pid, True)]
             # A bot that comes later follows what the former one runs.
             async with host_processes.open_host(config, may_start=False) as later:
                 followed = []

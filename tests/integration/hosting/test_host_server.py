@@ -18,8 +18,10 @@ from interpreter_bot.hosts import (
     execution_runs,
     host_connection,
     host_processes,
+    host_sockets,
     local_host,
     remote_host,
+    successive_hosts,
     wire_messages,
 )
 from interpreter_bot.kernels import execution_journals
@@ -45,8 +47,9 @@ class Relay:
         self.writers = set()
         # How many bots that would listen are sent away.
         self.refusals = 0
-        # Whether it keeps to itself what is asked.
+        # Whether it keeps to itself what is asked, and how often it did.
         self.is_deaf = False
+        self.unheard = 0
 
     async def __call__(self, reader, writer):
         try:
@@ -63,7 +66,9 @@ class Relay:
                         self.refusals -= 1
                         writer.transport.abort()
                         break
-                    if not (self.is_deaf and data.startswith(b"POST")):
+                    if self.is_deaf and data.startswith(b"POST"):
+                        self.unheard += 1
+                    else:
                         sink.write(data)
                     await sink.drain()
             sink.close()
@@ -195,6 +200,51 @@ async def test_who_asks_a_host_that_is_stuck_does_not_wait_for_ever(relay, place
         with pytest.raises(errors.KernelError):
             async with asyncio.timeout(30):
                 await remote.stop("anything")
+
+
+async def test_what_a_host_did_not_live_to_answer_the_next_one_is_asked(relay, place):
+    async with remote_host.RemoteHost.open(place / "relay.sock") as remote:
+        relay.is_deaf = True
+        asking = asyncio.create_task(remote.statuses())
+        await until(lambda: relay.unheard)
+        relay.is_deaf = False
+        relay.break_all()
+        assert await asking is not None
+
+
+async def test_host_that_does_not_answer_keeps_no_other_from_being_asked(
+    relay, served, place, monkeypatch
+):
+    monkeypatch.setattr(host_connection, "_ANSWER_SECONDS", 0.2)
+    (place / "newest").symlink_to("host.sock")
+    (place / "1.sock").symlink_to("relay.sock")
+
+    async def revive():
+        raise AssertionError
+
+    opening = successive_hosts.SuccessiveHosts.open(place / "newest", revive=revive)
+    async with opening as hosts, hosts.lease("asked") as lease:
+        kernel = await lease.kernel()
+        relay.is_deaf = True
+        assert (await hosts.statuses(["asked"]))["asked"].kernel_id == kernel.id
+        await hosts.stop("anything")
+        relay.is_deaf = False
+
+
+async def test_bot_that_is_only_just_there_keeps_others_from_ending_its_host(
+    host, place, monkeypatch
+):
+    monkeypatch.setattr(host_processes, "_CLOSING_SECONDS", 0.1)
+    config = settings.Settings(paths=settings.Paths(data=place / "d", runtime=place / "s"))
+    path = host_sockets.make_socket_path(config.paths)
+    async with (
+        journaled_executions.JournaledExecutions.open(host, place / "others") as begun,
+        host_server.HostServer.open(host, begun, path, is_lingering=True) as served,
+        host_sockets.announced(path),
+        host_processes.open_host(config, may_start=False),
+    ):
+        await host_processes._Keeper(config).end()
+        assert not served.is_draining
 
 
 async def test_leases_end_with_the_bot(served, host, place):

@@ -44,6 +44,14 @@ async def test_who_goes_away_leaves_the_spare_to_the_next(one):
     assert len(one) == 0
 
 
+async def test_none_is_started_once_they_are_closed(one):
+    one.started.set()
+    assert all(spare.kernel.is_alive for spare in await one.close())
+    one.refill_soon()
+    await asyncio.wait({one._refilling})
+    assert (len(one), one.places) == (0, 0)
+
+
 async def test_who_goes_away_as_it_comes_leaves_it_ready(one):
     claim = one.claim()
     waiting = asyncio.create_task(one.receive(claim))
