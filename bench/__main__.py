@@ -24,6 +24,7 @@ from bench import (
     memory,
     packages,
     pages,
+    queries,
     reports,
     snapshots,
     turns,
@@ -36,7 +37,7 @@ _Run = Callable[[efforts.Effort], Awaitable[list[figures.Measure]]]
 # By the group whose results share a file.
 _GROUPS: dict[str, dict[str, _Run]] = {
     "kernels": {"warm": warm.run, "memory": memory.run, "many": many.run, "flood": floods.run},
-    "outside": {"doors": doors.run},
+    "outside": {"doors": doors.run, "queries": queries.run},
     "hosts": {"host_process": host_process.run},
     "packages": {"packages": packages.run},
     "hostility": {"fuzz": fuzz.run},

@@ -94,3 +94,32 @@ class Contact:
     received_bytes: int = 0
     at: float = dataclasses.field(default_factory=time.time)
     seconds: float = 0.0
+
+
+@dataclasses.dataclass(slots=True)
+class Query:
+    """One use of a data connection by code, as it is recorded.
+
+    Attributes:
+        key: of the session.
+        kernel_id: of its kernel.
+        person: who asked last there, by the platform's id.
+        connection: its name.
+        statement: that was run, or the name of a file; without the values of parameters.
+        reason: why it failed, or was cut; empty if nothing was wrong.
+        rows: that it returned.
+        sent_bytes: that code was sent.
+        at: when it began, in seconds since the epoch.
+        seconds: that it took.
+    """
+
+    key: str
+    kernel_id: str
+    person: str
+    connection: str
+    statement: str
+    reason: str = ""
+    rows: int = 0
+    sent_bytes: int = 0
+    at: float = dataclasses.field(default_factory=time.time)
+    seconds: float = 0.0

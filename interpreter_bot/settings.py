@@ -18,6 +18,7 @@ import pydantic
 import pydantic_settings
 from pydantic.fields import FieldInfo
 
+from interpreter_bot.setting_groups.data_connections import Connection, ConnectionLimits
 from interpreter_bot.setting_groups.egress_rules import Egress, EgressLimits
 from interpreter_bot.setting_groups.fields import GIB, KIB, MIB
 from interpreter_bot.setting_groups.kernels import Host, Kernels, Limits, Sandbox
@@ -50,6 +51,8 @@ __all__ = [
     "Agent",
     "Allowance",
     "ChannelPackages",
+    "Connection",
+    "ConnectionLimits",
     "Discord",
     "Egress",
     "EgressLimits",
@@ -136,6 +139,10 @@ class Settings(pydantic_settings.BaseSettings):
     """How much of that."""
     mcp_servers: tuple[McpServer, ...] = ()
     """Servers whose tools code can call."""
+    connections: tuple[Connection, ...] = ()
+    """Data that code may query."""
+    connection_limits: ConnectionLimits = ConnectionLimits()
+    """How much of that."""
     host: Host = Host()
     """The process that keeps the kernels."""
     paths: Paths = pydantic.Field(default_factory=Paths)
@@ -188,7 +195,7 @@ class Settings(pydantic_settings.BaseSettings):
     @property
     def has_doors(self) -> bool:
         """Whether the bot may want to listen in the networks of kernels, which need walls."""
-        return self.sandbox.enabled and bool(self.egress or self.kernels.doors)
+        return self.sandbox.enabled and bool(self.egress or self.connections or self.kernels.doors)
 
     def for_one_session(self) -> Settings:
         """Return a copy for a command that needs one kernel, and no spares."""
@@ -245,6 +252,7 @@ class Settings(pydantic_settings.BaseSettings):
         named = [self.paths.data, self.paths.runtime, *(path for path in files if path.exists())]
         secret = [self.web.token_file, self.encryption.key_file, self.package_index.netrc_file]
         secret += [server.token_file for server in self.mcp_servers]
+        secret += [one.address_file for one in self.connections]
         named += filter(None, [*secret, self.snapshots.key_file, *self.paths.private])
         if self.store.url.startswith("sqlite"):
             named.append(pathlib.Path(self.store.url.partition(":///")[2]))

@@ -30,6 +30,11 @@ _REACHED: Final = (
     "Of the network only these hosts can be reached, through the proxy that HTTPS_PROXY names: "
     "{hosts}. For another one the person can ask whoever runs the bot. {others}"
 )
+_CONNECTIONS: Final = (
+    "Data that code can query is in `connections`, which is there already. "
+    'connections["NAME"].query(sql, params) returns a pandas DataFrame; values go into params by '
+    "name, :name in the SQL. Let the database filter, join and sum. There are:"
+)
 _FFMPEG: Final = "imageio-ffmpeg"
 
 
@@ -80,7 +85,14 @@ def system(
     plan = read("plan") if is_planned else ""
     # Every further sentence makes a small model's code worse; it can ask Python for the date.
     day = "" if is_small else f"Today is {today:%A, %d %B %Y}."
-    return "\n\n".join(filter(None, (text, skills, tools, plan, note, day)))
+    return "\n\n".join(filter(None, (text, _offered(reach), skills, tools, plan, note, day)))
+
+
+def _offered(reach: network_reach.Reach) -> str:
+    """Return what there is of data connections."""
+    offers = [one for one in reach.offers if one.kind == "connections"]
+    lines = [f"{one.name} ({one.description})\n{one.detail}" for one in offers]
+    return "\n".join([_CONNECTIONS, *lines]) if lines else ""
 
 
 def _network(reach: network_reach.Reach, *, can_install: bool) -> str:

@@ -15,6 +15,7 @@ from interpreter_bot import errors, private_files, settings
 from interpreter_bot.hosts import host_sockets, kernel_doors, ports
 
 if TYPE_CHECKING:
+    from interpreter_bot.data_connections import connection_service
     from interpreter_bot.egress import broker
     from interpreter_bot.mcp_servers import tool_broker
 
@@ -39,7 +40,7 @@ async def open_broker(
     Raises:
         SettingsError: a rule cannot be used.
     """
-    if not config.egress:
+    if not config.has_doors:
         yield None
         return
     # Imported here: without rules, nothing needs what speaks HTTP and signs certificates.
@@ -50,8 +51,35 @@ async def open_broker(
         file = config.paths.data / _SEED_FILE
         made = functools.partial(secrets.token_hex, _SEED_BYTES)
         seed = (await asyncio.to_thread(private_files.read_or_create, file, made)).encode()
-    async with broker.opened(config, environment, seed=seed) as opened:
-        yield opened
+    async with contextlib.AsyncExitStack() as stack:
+        services = []
+        if config.connections:
+            from interpreter_bot.data_connections import connection_service
+
+            opening = connection_service.opened(config, environment)
+            services.append(await stack.enter_async_context(opening))
+        yield await stack.enter_async_context(
+            broker.opened(config, environment, services=services, seed=seed)
+        )
+
+
+async def prepared_connections(
+    broker: broker.Broker, hosts: ports.Hosts
+) -> connection_service.ConnectionService | None:
+    """Return the data connections that a broker offers, which know their tables if they can.
+
+    Args:
+        broker: that offers them.
+        hosts: where files are put that code wants.
+    """
+    from interpreter_bot.data_connections import connection_service
+
+    for service in broker.services:
+        if isinstance(service, connection_service.ConnectionService):
+            service.workspace = hosts.workspace
+            await service.sources.prepare()
+            return service
+    return None
 
 
 @contextlib.asynccontextmanager

@@ -32,10 +32,12 @@ from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases, engines
 
 if TYPE_CHECKING:
+    from interpreter_bot.data_connections.connection_service import ConnectionService
     from interpreter_bot.egress.broker import Broker
 
 _OLD_SECONDS: Final = 24 * 3600.0
 _TIDY_SECONDS: Final = 3600.0
+_MOST_REMEMBERED: Final = 1000
 
 _NO_MODEL: Final = (
     "No language model is configured, so only code can be run (/py). Set OPENAI_API_KEY, or "
@@ -110,6 +112,9 @@ async def open_conversations(
         tools = await stack.enter_async_context(
             host_startup.open_tools(config, environment if secrets is None else secrets)
         )
+        connections = (
+            None if broker is None else await host_startup.prepared_connections(broker, hosts)
+        )
         services = turn_services.TurnServices(
             config=config,
             hosts=hosts,
@@ -117,19 +122,32 @@ async def open_conversations(
             catalogue=catalogue,
             skills=skills,
             tools=tools,
+            connections=connections,
         )
         service = await stack.enter_async_context(
             session_service.SessionService.open(services, model_notice=notice)
         )
         upkeep = maintenance.Maintenance(services, service)
         jobs = (*upkeep.jobs(), *retention.Retention(services, service).jobs())
-        if tools is not None:
-            jobs += (*tools.jobs(), _forgetting_calls(config, database))
-        if broker is not None:
-            jobs += _recording(broker, config, database, stack)
+        jobs += await _recording_jobs(services, broker, stack)
         await upkeep.take_over(database.orphans)
         await stack.enter_async_context(schedules.run_periodically(*jobs))
         yield service
+
+
+async def _recording_jobs(
+    services: turn_services.TurnServices, broker: Broker | None, stack: contextlib.AsyncExitStack
+) -> tuple[schedules.PeriodicJob, ...]:
+    """Record what code does outside the kernel, to the end; return the jobs of that."""
+    config, database = services.config, services.database
+    jobs: tuple[schedules.PeriodicJob, ...] = ()
+    if services.tools is not None:
+        jobs += (*services.tools.jobs(), _forgetting_calls(config, database))
+    if broker is not None:
+        jobs += _recording(broker, config, database, stack)
+    if services.connections is not None:
+        jobs += await _recording_queries(services.connections, config, database, stack)
+    return jobs
 
 
 def _recording(
@@ -152,6 +170,22 @@ def _forgetting_calls(
     age = datetime.timedelta(days=config.egress_limits.record_days)
     forget = functools.partial(database.tool_audit.prune, age)
     return schedules.PeriodicJob("delete old tool calls", _TIDY_SECONDS, forget)
+
+
+async def _recording_queries(
+    connections: ConnectionService,
+    config: settings.Settings,
+    database: databases.Database,
+    stack: contextlib.AsyncExitStack,
+) -> tuple[schedules.PeriodicJob, ...]:
+    """Record what code asks of data connections, and let them know what it asked before."""
+    for query in await database.queries.latest(most=_MOST_REMEMBERED):
+        connections.sources.note_use(query)
+    days = config.connection_limits.record_days
+    recorder = contact_recording.ContactRecorder(database.queries, days=days)
+    connections.on_query = recorder.take
+    stack.push_async_callback(recorder.write)
+    return recorder.jobs()
 
 
 async def _models(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 
@@ -46,6 +47,11 @@ def _line(text: str) -> str:
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
     """Diagnose the machine; 0 if it is fit to run strangers' code, else 1."""
     found = diagnosis.diagnose(config)
+    if config.connections:
+        # Imported here: others have no use for it.
+        from interpreter_bot.doctor import connection_checks
+
+        found += tuple(connection_checks.check(config, os.environ))
     level = diagnosis.level(found)
     say = as_json if options.json else as_lines
     sys.stdout.write(say(found, level) + "\n")

@@ -66,7 +66,8 @@ class Broker:
         for rule in self._rules:
             logs.redact(echoed_secrets.secrets_of(rule.headers))
         self._limits = config.egress_limits
-        self._services = services
+        self.services = services
+        """What is offered beside the outside."""
         self._seed = seed or secrets.token_bytes(_SEED_BYTES)
         self.on_contact: Callable[[network_reach.Contact], None] | None = None
         """Takes what code tried, once that is over."""
@@ -99,7 +100,7 @@ class Broker:
         return network_reach.Reach(hosts, used, self._limits.daily_bytes, tuple(self._offers(key)))
 
     def _offers(self, key: str) -> list[network_reach.Offer]:
-        return [offer for service in self._services for offer in service.offers(key)]
+        return [offer for service in self.services for offer in service.offers(key)]
 
     async def open(
         self,
@@ -177,7 +178,7 @@ class Broker:
         try:
             async with asyncio.TaskGroup() as both:
                 proxy = proxies.Proxy(context)
-                aliases = host_aliases.HostAliases(context, self._services)
+                aliases = host_aliases.HostAliases(context, self.services)
                 both.create_task(proxy.serve(doors.proxy), name="proxy of a kernel")
                 both.create_task(aliases.serve(doors.services), name="aliases of a kernel")
         finally:

@@ -7,7 +7,6 @@ is read by OpenSSL, in a handshake that never ends.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import socket
 import ssl
@@ -66,11 +65,13 @@ class Ends:
         self.writer.close()
         # Where the other side has gone, nothing is left to be told.
         try:
-            with contextlib.suppress(OSError):  # TimeoutError is one.
-                async with asyncio.timeout(_CLOSING_SECONDS):
-                    await self.writer.wait_closed()
-        finally:
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                await self.writer.wait_closed()
+        except OSError:  # TimeoutError is one.
             self.writer.transport.abort()
+        except asyncio.CancelledError:
+            self.writer.transport.abort()
+            raise
 
 
 async def read_hello(client: Ends, host: str, begun: bytes) -> bytes:

@@ -25,6 +25,7 @@ from ipykernel import compiler, displayhook, zmqshell
 from IPython.core import interactiveshell
 
 from . import (
+    connection_objects,
     dataframe_displays,
     html_displays,
     network_variables,
@@ -148,7 +149,9 @@ def _is_cell(frame: traceback.FrameSummary) -> bool:
 
 
 def _is_machinery(filename: str) -> bool:
-    return any(f"/site-packages/{package}/" in filename for package in _OURS)
+    return filename == connection_objects.__file__ or any(
+        f"/site-packages/{package}/" in filename for package in _OURS
+    )
 
 
 def _short(frame: traceback.FrameSummary) -> str:
@@ -270,6 +273,8 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         """
         if told["proxy"]:
             network_variables.set_for(**told)
+        if "connections" in offered:
+            connection_objects.install(self.user_ns, self.user_ns_hidden, told["services"])
 
     def init_environment(self) -> None:
         """Set no colour variables, which ipykernel would do for every program that code starts."""

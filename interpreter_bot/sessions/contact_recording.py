@@ -1,13 +1,13 @@
-"""Recording of what code tried to reach outside: gathered for a moment, then written together."""
+"""Recording of what code did through its doors: gathered for a moment, then written together."""
 
 from __future__ import annotations
 
 import collections
 import datetime
 import logging
-from typing import Final
+from typing import Final, Generic
 
-from interpreter_bot import errors, network_reach, schedules
+from interpreter_bot import errors, schedules
 from interpreter_bot.store import contacts
 
 _log = logging.getLogger(__name__)
@@ -18,25 +18,25 @@ _MOST_UNWRITTEN: Final = 10_000
 _BATCH: Final = 500
 
 
-class ContactRecorder:
-    """Writes contacts to the store; what cannot be written is tried again, and is in the log."""
+class ContactRecorder(Generic[contacts.Done]):
+    """Writes contacts, or queries, to the store; what cannot be written is tried again."""
 
-    def __init__(self, table: contacts.Contacts, *, days: float) -> None:
+    def __init__(self, table: contacts.DoorTable[contacts.Done], *, days: float) -> None:
         """Record nothing yet.
 
         Args:
             table: of the store.
             days: that they are kept.
         """
-        self._table = table
+        self._table: contacts.DoorTable[contacts.Done] = table
         self._age = datetime.timedelta(days=days)
-        self._unwritten: collections.deque[network_reach.Contact] = collections.deque(
+        self._unwritten: collections.deque[contacts.Done] = collections.deque(
             maxlen=_MOST_UNWRITTEN
         )
 
-    def take(self, contact: network_reach.Contact) -> None:
-        """Take a contact that is over."""
-        self._unwritten.append(contact)
+    def take(self, done: contacts.Done) -> None:
+        """Take one that is over."""
+        self._unwritten.append(done)
 
     async def write(self) -> None:
         """Write what was taken."""

@@ -15,7 +15,8 @@ from interpreter_bot.skills import accepted_skills
 from interpreter_bot.store import databases
 
 if TYPE_CHECKING:
-    # Who has no servers imports nothing of their protocol.
+    # Who has no servers imports nothing of their protocol; who has no data, nothing of queries.
+    from interpreter_bot.data_connections.connection_service import ConnectionService
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
 
 
@@ -25,6 +26,7 @@ class TurnServices:
 
     Attributes:
         tools: of MCP servers; None if there are none.
+        connections: to data; None if there are none.
         id: of this process of the bot.
         daily_usage: usage of running turns.
         write_retries: failed writes.
@@ -36,6 +38,7 @@ class TurnServices:
     catalogue: catalogues.Catalogue
     skills: accepted_skills.AcceptedSkills
     tools: ToolBroker | None = None
+    connections: ConnectionService | None = None
     id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
     daily_usage: quotas.DailyUsage = dataclasses.field(default_factory=quotas.DailyUsage)
     write_retries: retries.WriteRetries = dataclasses.field(default_factory=retries.WriteRetries)

@@ -175,6 +175,8 @@ class _Work:
             now = (status.kernel_id, status.loss_reason) if status else ("", "")
             saved = (await services.hosts.variables(key)).saved if held.are_gone(*now) else None
             await self._tell_losses(session, held.lost(*now, saved=saved))
+        if services.connections is not None:
+            services.connections.note_person(key, self._request.person.id)
         async with services.hosts.lease(key, person=self._person) as lease:
             if not self._request.is_code:
                 self._chosen = await services.database.choices.around(self._request.scope)

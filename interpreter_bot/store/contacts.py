@@ -1,66 +1,84 @@
-"""Contacts: what code of sessions tried to reach outside. They outlive their sessions."""
+"""What code of sessions did through its doors: contacts with the outside, queries of data.
+
+They outlive their sessions.
+"""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from typing import Any, Final, Generic, TypeVar
 
 import sqlalchemy as sa
 
 from interpreter_bot import network_reach, values
 from interpreter_bot.store import columns, schema, transactions
 
-_T = schema.CONTACTS
-_FIELDS = (
-    *("kernel_id", "method", "host", "port", "path", "status", "reason"),
-    *("sent_bytes", "received_bytes", "seconds"),
-)
+Done = TypeVar("Done", network_reach.Contact, network_reach.Query)
+
+_OF_SESSION: Final = ("id", "platform", "workspace", "channel", "thread", "began")
 
 
-class Contacts:
-    """Table of contacts."""
+class DoorTable(Generic[Done]):
+    """Table of one kind of them."""
 
-    def __init__(self, begin: transactions.Transactions) -> None:
+    def __init__(self, begin: transactions.Transactions, table: sa.Table, kind: type[Done]) -> None:
         self._begin = begin
+        self._table = table
+        self._kind: type[Done] = kind
+        self._fields = [one.name for one in table.columns if one.name not in _OF_SESSION]
 
-    async def add(self, found: Sequence[network_reach.Contact]) -> None:
-        """Add contacts that are over."""
-        rows = [_row(contact) for contact in found]
+    async def add(self, found: Sequence[Done]) -> None:
+        """Add what is over."""
+        rows = [self._row(one) for one in found]
         async with self._begin.writing() as transaction:
-            await transaction.execute(sa.insert(_T), rows)
+            await transaction.execute(sa.insert(self._table), rows)
 
-    async def of_session(
-        self, key: values.SessionKey, *, most: int = 100
-    ) -> tuple[network_reach.Contact, ...]:
-        """Return the latest contacts of a session, the latest first."""
-        query = (
-            sa.select(_T)
-            .where(*(_T.c[name] == value for name, value in _columns(key).items()))
-            .order_by(_T.c.began.desc(), _T.c.id.desc())
-            .limit(most)
-        )
+    async def of_session(self, key: values.SessionKey, *, most: int = 100) -> tuple[Done, ...]:
+        """Return the latest of a session, the latest first."""
+        chosen = [self._table.c[name] == value for name, value in _columns(key).items()]
+        return await self._latest(sa.select(self._table).where(*chosen), most)
+
+    async def latest(self, *, most: int) -> tuple[Done, ...]:
+        """Return the latest of all sessions, the latest first."""
+        return await self._latest(sa.select(self._table), most)
+
+    async def _latest(self, query: sa.Select[Any], most: int) -> tuple[Done, ...]:
+        table = self._table
+        query = query.order_by(table.c.began.desc(), table.c.id.desc()).limit(most)
         async with self._begin.reading() as transaction:
             rows = (await transaction.execute(query)).all()
         return tuple(
-            network_reach.Contact(
-                values.text(key),
+            self._kind(
+                values.text(
+                    values.SessionKey(row.platform, row.workspace, row.channel, row.thread)
+                ),
                 at=row.began.timestamp(),
-                **{name: getattr(row, name) for name in _FIELDS},
+                **{name: getattr(row, name) for name in self._fields},
             )
             for row in rows
         )
 
     async def prune(self, age: datetime.timedelta) -> int:
         """Delete those that began longer ago; returns how many."""
-        old = sa.delete(_T).where(_T.c.began < columns.now() - age)
+        old = sa.delete(self._table).where(self._table.c.began < columns.now() - age)
         async with self._begin.writing() as transaction:
             return (await transaction.execute(old)).rowcount
 
+    def _row(self, one: Done) -> dict[str, object]:
+        fields: dict[str, object] = {name: getattr(one, name) for name in self._fields}
+        began = datetime.datetime.fromtimestamp(one.at, datetime.UTC)
+        return fields | _columns(values.key(one.key)) | {"began": began}
 
-def _row(contact: network_reach.Contact) -> dict[str, object]:
-    fields: dict[str, object] = {name: getattr(contact, name) for name in _FIELDS}
-    began = datetime.datetime.fromtimestamp(contact.at, datetime.UTC)
-    return fields | _columns(values.key(contact.key)) | {"began": began}
+
+def contacts(begin: transactions.Transactions) -> DoorTable[network_reach.Contact]:
+    """Return the table of contacts with the outside."""
+    return DoorTable(begin, schema.CONTACTS, network_reach.Contact)
+
+
+def queries(begin: transactions.Transactions) -> DoorTable[network_reach.Query]:
+    """Return the table of queries of data connections."""
+    return DoorTable(begin, schema.QUERIES, network_reach.Query)
 
 
 def _columns(key: values.SessionKey) -> dict[str, str]:

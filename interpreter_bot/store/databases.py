@@ -162,7 +162,8 @@ class Database:
         self.usage = usage.Usage(begin)
         self.choices = preferences.Preferences(begin)
         self.events = turns.ClaimedEvents(begin)
-        self.contacts = contacts.Contacts(begin)
+        self.contacts = contacts.contacts(begin)
+        self.queries = contacts.queries(begin)
         self.tool_audit = tool_audit.ToolAudit(begin)
 
     @classmethod

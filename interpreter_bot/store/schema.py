@@ -206,3 +206,21 @@ TOOL_CALLS = _table(
     sa.Column("began", columns.Moment, nullable=False, index=True),
     sa.UniqueConstraint("call_id"),
 )
+
+# What code asked of data connections; it stays, too.
+QUERIES = _table(
+    "queries",
+    _name("platform"),
+    _name("workspace"),
+    _name("channel"),
+    _name("thread"),
+    _name("kernel_id"),
+    _name("person"),
+    _name("connection"),
+    _prose("statement"),
+    _prose("reason"),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("sent_bytes", sa.BigInteger, nullable=False),
+    sa.Column("seconds", sa.Double, nullable=False),
+    sa.Column("began", columns.Moment, nullable=False, index=True),
+)

@@ -61,7 +61,7 @@ class Server:
                 stdout=log, stderr=log, cwd=self.directory, **self._rights,
             )  # fmt: skip
         deadline = time.monotonic() + 30
-        while subprocess.run(self._client("pg_isready"), capture_output=True).returncode:
+        while subprocess.run(self.client("pg_isready"), capture_output=True).returncode:
             assert self._process.poll() is None, (self.directory / "log").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -82,10 +82,11 @@ class Server:
 
     def sql(self, statement: str, database: str = "postgres") -> None:
         """Run a statement from outside."""
-        client = self._client("psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", database)
+        client = self.client("psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", database)
         subprocess.run([*client, "-c", statement], check=True, timeout=60)
 
-    def _client(self, program: str, *arguments: str) -> list[str]:
+    def client(self, program: str, *arguments: str) -> list[str]:
+        """The command of one of its programs."""
         return [str(self._bin / program), "-h", str(self.directory), "-U", "postgres", *arguments]
 
     def _call(self, program: str, *arguments: str) -> None:

@@ -1,0 +1,95 @@
+"""What a data connection costs: a million rows as a DataFrame, against the driver itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pathlib
+import resource
+import sys
+import tempfile
+from typing import Any
+
+from bench import efforts, figures
+from interpreter_bot import settings, values
+from interpreter_bot.app import host_startup
+from interpreter_bot.hosts import execution_runs
+from tests.integration.store import servers
+
+_ROWS = 1_000_000
+_TABLE = f"""create table wide as select i::int8 a, i::int4 b, i * 0.5::float8 c, i * 1.5::float8 d,
+ i % 7 e, 'region ' || i % 50 f, 'customer ' || i % 5000 g, i % 2 = 0 h,
+ date '2026-01-01' + i % 365 as "day", timestamptz '2026-01-01' + i * interval '1 second' as "at"
+ from generate_series(1, {_ROWS}) i; analyze wide"""
+_SQL = "select * from wide"
+_DIRECT = f"""
+import json, sys, time
+import adbc_driver_postgresql.dbapi as dbapi
+times = []
+for _ in range(int(sys.argv[2])):
+    began = time.perf_counter()
+    with dbapi.connect(sys.argv[1]) as connection, connection.cursor() as cursor:
+        cursor.execute({_SQL!r})
+        frame = cursor.fetch_arrow_table().to_pandas(date_as_object=False)
+    times.append(time.perf_counter() - began)
+    assert frame.shape == ({_ROWS}, 10)
+    del frame
+print(json.dumps(times))
+"""
+_THROUGH = f"""
+import json, time
+times = []
+for _ in range(RUNS):
+    began = time.perf_counter()
+    frame = connections["wide"].query({_SQL!r})
+    times.append(time.perf_counter() - began)
+    assert frame.shape == ({_ROWS}, 10)
+    del frame
+print(json.dumps(times))
+"""
+
+
+async def run(effort: efforts.Effort) -> list[figures.Measure]:
+    """Measure it in one kernel, against a plain process."""
+    runs = 3 if effort is efforts.QUICK else 7
+    with servers.Server.run() as server, server.database() as address:
+        server.directory.chmod(0o755)
+        await asyncio.to_thread(server.sql, _TABLE, address.partition("?")[0].rpartition("/")[2])
+        plain = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _DIRECT, address, str(runs)), stdout=asyncio.subprocess.PIPE
+        )
+        direct = json.loads((await plain.communicate())[0])
+        through, grown_bytes = await _through(address, runs)
+    return [
+        figures.Measure(
+            "1,000,000 rows of 10 columns from PostgreSQL as a DataFrame",
+            "s",
+            through,
+            alternative=figures.Alternative("the driver itself", direct),
+            least_ratio=0.5,
+        ),
+        figures.Measure("memory of the bot after that", "MiB", [grown_bytes / 2**20]),
+    ]
+
+
+async def _through(address: str, runs: int) -> tuple[list[float], int]:
+    """Ask in a kernel; returns the seconds, and by how much the bot's process grew."""
+    with tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp") as name:
+        config = settings.Settings(
+            kernels=settings.Kernels(spares=0),
+            paths=settings.Paths(data=pathlib.Path(name, "d"), runtime=pathlib.Path(name, "r")),
+            connections=(settings.Connection(name="wide", kind="postgresql", address=address),),
+        )
+        async with (
+            host_startup.open_broker(config, {}) as keeper,
+            host_startup.open_hosts(config, doorkeeper=keeper) as host,
+            host.lease(values.text(values.SessionKey("bench"))) as lease,
+        ):
+            kernel = await lease.kernel()
+            shown: list[values.Output] = []
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            code = _THROUGH.replace("RUNS", str(runs))
+            await execution_runs.run(host, kernel, code, show=shown.append)
+            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    times: Any = json.loads("".join(one.plain for one in shown))
+    return times, grown * 1024

@@ -1,0 +1,162 @@
+"""Data connections as the settings list them, with their secrets: for the bot's process only."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import string
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from interpreter_bot import errors, settings, values
+
+_SHORTEST_SECRET: Final = 4
+_TITLES: Final = {
+    "postgresql": "PostgreSQL",
+    "sqlite": "SQLite",
+    "duckdb": "DuckDB",
+    "snowflake": "Snowflake",
+    "flightsql": "Flight SQL",
+    "sqlalchemy": "SQL",
+    "files": "files",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A connection and who may use it.
+
+    Attributes:
+        name: of it.
+        kind: of the settings.
+        description: for people and models.
+        places: where it may be used, each as the beginning parts of a session's key; none means
+            everywhere.
+        people: who may; none means everybody.
+        writes: statements that change data run too, once a person has allowed them.
+        address: of it.
+        options: for its driver.
+        secrets: what nobody outside this process may see.
+    """
+
+    name: str
+    kind: str
+    description: str
+    places: tuple[tuple[str, ...], ...]
+    people: frozenset[str]
+    writes: bool
+    address: str = dataclasses.field(repr=False)
+    options: Mapping[str, str] = dataclasses.field(repr=False)
+    secrets: tuple[str, ...] = dataclasses.field(repr=False)
+
+    @property
+    def title(self) -> str:
+        """What it speaks, for people; which database is behind SQLAlchemy its address says."""
+        if self.kind == "sqlalchemy":
+            return self.address.partition(":")[0].partition("+")[0]
+        return _TITLES[self.kind]
+
+    def holds_for(self, key: values.SessionKey, person: str) -> bool:
+        """Whether somebody may use it in a conversation."""
+        parts = (key.platform, key.workspace, key.channel, key.thread)
+        is_here = not self.places or any(parts[: len(place)] == place for place in self.places)
+        return is_here and (not self.people or person in self.people)
+
+    def without_secrets(self, text: str) -> str:
+        """Return what a database says, without what must stay here."""
+        for secret in self.secrets:
+            text = text.replace(secret, "…")
+        return text
+
+    @property
+    def directory(self) -> str:
+        """Where its file is; empty for what is elsewhere.
+
+        All of it, as beside the file there may be a log of what is written.
+        """
+        scheme, _, rest = self.address.rpartition("://")
+        if self.kind not in ("sqlite", "duckdb") and not scheme.startswith("sqlite"):
+            return ""
+        path = rest.removeprefix("/") if self.kind == "sqlalchemy" else rest
+        path = path.removeprefix(f"{self.kind}:")
+        return str(pathlib.Path(path).absolute().parent)
+
+
+def compiled(
+    listed: Sequence[settings.Connection], environment: Mapping[str, str]
+) -> tuple[Rule, ...]:
+    """Make rules of the settings.
+
+    Args:
+        listed: what the settings list.
+        environment: holds what addresses and options name.
+
+    Raises:
+        SettingsError: one cannot be used; the sentence says why, and no secret.
+    """
+    names = [one.name for one in listed]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise errors.SettingsError(f"connections: {twice[0]} is listed twice.")
+    return tuple(_compiled(one, environment) for one in listed)
+
+
+def _compiled(one: settings.Connection, environment: Mapping[str, str]) -> Rule:
+    if one.address_file is None:
+        texts = [one.address]
+        address = _filled(one.name, one.address, environment)
+    else:
+        texts = []
+        try:
+            address = one.address_file.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise errors.SettingsError(
+                f"connections, {one.name}: {one.address_file} cannot be read."
+            ) from error
+    options = {name: _filled(one.name, text, environment) for name, text in one.options.items()}
+    texts += one.options.values()
+    secrets = {*_named(texts, environment), *_passwords(address)}
+    secrets |= set() if one.address_file is None else {address}
+    kept = (secret for secret in secrets if len(secret) >= _SHORTEST_SECRET)
+    return Rule(
+        name=one.name,
+        kind=one.kind,
+        description=" ".join(one.description.split()),
+        places=tuple(tuple(place.split("/")) for place in one.places),
+        people=frozenset(one.people),
+        writes=one.writes,
+        address=address,
+        options=options,
+        # The longest first: one may hold another.
+        secrets=tuple(sorted(kept, key=len, reverse=True)),
+    )
+
+
+def _filled(name: str, text: str, environment: Mapping[str, str]) -> str:
+    try:
+        return string.Template(text).substitute(environment)
+    except KeyError as error:
+        raise errors.SettingsError(f"connections, {name}: {error.args[0]} is not set.") from None
+    except ValueError:
+        raise errors.SettingsError(
+            f"connections, {name}: a `$` is not followed by a name."
+        ) from None
+
+
+def _named(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the variables' values that settings name."""
+    for text in texts:
+        for name in string.Template(text).get_identifiers():
+            yield environment[name]
+
+
+def _passwords(address: str) -> Iterator[str]:
+    """Yield the password of a URL, as it is written and as it is meant."""
+    try:
+        parts = urllib.parse.urlsplit(address)
+        password = parts.password
+    except ValueError:
+        return
+    given = dict(urllib.parse.parse_qsl(parts.query)).get("password")
+    for found in filter(None, (password, given)):
+        yield from (found, urllib.parse.unquote(found))

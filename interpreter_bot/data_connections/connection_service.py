@@ -1,0 +1,324 @@
+"""What code asks of data connections, behind its door: checked, asked of a database, recorded.
+
+Above 300 lines: one door, and all that can be asked there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import logging
+import time
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import pydantic
+
+from interpreter_bot import errors, network_reach, settings, values
+from interpreter_bot.data_connections import (
+    connection_rules,
+    data_sources,
+    frames,
+)
+from interpreter_bot.egress import door_services, policies
+from interpreter_bot.hosts import ports
+
+_log = logging.getLogger(__name__)
+
+_HOUR_SECONDS: Final = 3600.0
+_MOST_KNOWN: Final = 10_000
+_STATEMENT_CHARACTERS: Final = 200_000
+_RECORDED_CHARACTERS: Final = 10_000
+_REASON_CHARACTERS: Final = 1000
+_GRACE_SECONDS: Final = 5.0
+_FETCH_SECONDS: Final = 60.0
+_PREPARE_SECONDS: Final = 5.0
+_REAP_SECONDS: Final = 60.0
+_SLOW: Final = "It took longer than {seconds:g} seconds and was stopped."
+_MISSING: Final = "There is no data connection {name!r} here. {there}"
+_OFTEN: Final = "Code in this conversation has asked {most:,} times within an hour."
+_STOPPED: Final = "It was stopped."
+_NO_WORKSPACE: Final = "There is no place for files here."
+_PIECES: Final = 4
+_UNREADABLE: Final = "That is no request of data."
+_UNREACHED: Final = "The database cannot be reached, or does not let the bot in, right now."
+_CUT: Final = {
+    "rows": "cut after {rows:,} rows, the most that one query returns",
+    "bytes": "cut after {rows:,} rows, as more would be too large",
+}
+
+
+class _Asked(pydantic.BaseModel):
+    """What code sends."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", strict=True)
+
+    sql: str = pydantic.Field(default="", max_length=_STATEMENT_CHARACTERS)
+    parameters: dict[str, Any] = pydantic.Field(default={}, max_length=1000)
+    name: str = pydantic.Field(default="", max_length=1000)
+
+
+class ConnectionService:
+    """All data connections; implements `door_services.DoorService`. Use `opened`.
+
+    Attributes:
+        name: of its part of the path.
+        on_query: takes what was asked, once that is over.
+        workspace: returns the files of a session.
+    """
+
+    name = "connections"
+
+    def __init__(self, config: settings.Settings, environment: Mapping[str, str]) -> None:
+        """Ask nothing yet.
+
+        Args:
+            config: the settings in effect.
+            environment: holds what they name of secrets.
+
+        Raises:
+            SettingsError: a connection cannot be used.
+        """
+        self._limits = config.connection_limits
+        self.sources = data_sources.DataSources(config, environment)
+        self.on_query: Callable[[network_reach.Query], None] | None = None
+        self.workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
+        self._people: collections.OrderedDict[str, str] = collections.OrderedDict()
+        self._turns: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
+            weakref.WeakValueDictionary()
+        )
+        self._times: collections.OrderedDict[str, collections.deque[float]] = (
+            collections.OrderedDict()
+        )
+
+    def note_person(self, key: str, person: str) -> None:
+        """Remember who asks in a session now: what its code asks for is theirs."""
+        self._people[key] = person
+        self._people.move_to_end(key)
+        if len(self._people) > _MOST_KNOWN:
+            self._people.popitem(last=False)
+
+    def _usable(self, key: str) -> dict[str, connection_rules.Rule]:
+        session, person = values.key(key), self._people.get(key, "")
+        return {
+            name: rule
+            for name, rule in self.sources.rules.items()
+            if rule.holds_for(session, person)
+        }
+
+    def offers(self, key: str) -> tuple[network_reach.Offer, ...]:
+        """Return the connections of a session; see `DoorService.offers`."""
+        return tuple(
+            network_reach.Offer(
+                self.name,
+                rule.name,
+                f"{rule.title}: {rule.description}" if rule.description else rule.title,
+                self.sources.told(rule),
+            )
+            for rule in self._usable(key).values()
+        )
+
+    async def answer(self, call: door_services.ServiceCall) -> None:
+        """Answer code; see `DoorService.answer`."""
+        name, _, verb = call.path.partition("/")
+        try:
+            asked = _Asked.model_validate_json(await call.body())
+        except pydantic.ValidationError as error:
+            raise policies.Refusal(_UNREADABLE, status=400) from error
+        usable = self._usable(call.key)
+        if not name:
+            told = [{"name": one.name, "about": one.description} for one in self.offers(call.key)]
+            await self._tell(call, {"connections": told})
+            return
+        if name not in usable:
+            there = f"There are: {', '.join(usable)}."
+            raise policies.Refusal(_MISSING.format(name=name[:40], there=there), status=404)
+        work = self._work(call, usable[name], verb, asked)
+        asking = asyncio.create_task(work, name=f"{verb} of {name}")
+        leaving = asyncio.create_task(call.left(), name="end of who asked")
+        try:
+            await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                await asking
+        finally:
+            for task in (asking, leaving):
+                task.cancel()
+            await asyncio.wait({asking, leaving})
+
+    @staticmethod
+    async def _tell(call: door_services.ServiceCall, told: dict[str, Any]) -> None:
+        await call.begin()
+        await call.send(frames.note(told))
+
+    async def _work(
+        self,
+        call: door_services.ServiceCall,
+        rule: connection_rules.Rule,
+        verb: str,
+        asked: _Asked,
+    ) -> None:
+        """Do what code asks; what it is told in the end stands in the last frame."""
+        await call.begin()
+        try:
+            if verb == "tables":
+                told = await self._tables(rule, asked.name)
+            elif verb == "query":
+                told = await self._query(call, rule, asked)
+            elif verb == "files" and rule.kind == "files":
+                told = await self._files(call, rule, asked.name)
+            elif verb == "get" and rule.kind == "files":
+                told = await self._get(call, rule, asked.name)
+            else:
+                raise errors.BotError(_UNREADABLE)
+        except errors.BotError as error:
+            told = {"error": str(error)}
+        await call.send(frames.note(told))
+
+    async def _tables(self, rule: connection_rules.Rule, name: str) -> dict[str, Any]:
+        listing = self.sources.listing(rule)
+        found = [await listing.table(name)] if name else await listing.tables()
+        return {"tables": found}
+
+    async def _query(
+        self, call: door_services.ServiceCall, rule: connection_rules.Rule, asked: _Asked
+    ) -> dict[str, Any]:
+        limits = self._limits
+        request = {
+            "do": "query",
+            "sql": asked.sql,
+            "parameters": asked.parameters,
+            "limits": {"rows": limits.rows, "bytes": limits.bytes, "seconds": limits.seconds},
+        }
+
+        async with self._recorded(call, rule, asked.sql) as record:
+
+            async def take(piece: bytes) -> None:
+                record.sent_bytes += len(piece)
+                await call.send(piece)
+
+            told = await self.sources.ask(rule, request, take, seconds=limits.seconds)
+            record.rows, record.reason = told["rows"], _cut(told)
+            self.sources.note_use(record)
+            return told | {"notice": record.reason}
+
+    async def _files(
+        self, call: door_services.ServiceCall, rule: connection_rules.Rule, prefix: str
+    ) -> dict[str, Any]:
+        async with self._recorded(call, rule, f"files {prefix}") as record:
+            told = await self.sources.ask(rule, {"do": "list", "prefix": prefix})
+            record.rows, record.reason = len(told["files"]), ""
+            return told
+
+    async def _get(
+        self, call: door_services.ServiceCall, rule: connection_rules.Rule, name: str
+    ) -> dict[str, Any]:
+        """Put a file into the session's workspace, as one that a person sent; returns its name."""
+        if self.workspace is None:
+            raise errors.BotError(_NO_WORKSPACE)
+        pieces: asyncio.Queue[bytes | errors.BotError] = asyncio.Queue(_PIECES)
+
+        async def read() -> None:
+            request = {"do": "get", "name": name}
+            try:
+                await self.sources.ask(
+                    rule, request, pieces.put, seconds=self._limits.seconds, is_framed=False
+                )
+            except errors.BotError as error:
+                await pieces.put(error)
+            else:
+                await pieces.put(b"")
+
+        async def arriving() -> AsyncIterator[bytes]:
+            while piece := await pieces.get():
+                if isinstance(piece, errors.BotError):
+                    raise piece
+                yield piece
+
+        async with self._recorded(call, rule, f"get {name}") as record:
+            workspace = await self.workspace(call.key)
+            reading = asyncio.create_task(read(), name="file for a session")
+            try:
+                info = await workspace.put(name.rpartition("/")[2] or name, arriving())
+            finally:
+                reading.cancel()
+                await asyncio.wait({reading})
+            record.sent_bytes, record.reason = info.size_bytes, ""
+            return {"name": info.name}
+
+    @contextlib.asynccontextmanager
+    async def _recorded(
+        self, call: door_services.ServiceCall, rule: connection_rules.Rule, statement: str
+    ) -> AsyncIterator[network_reach.Query]:
+        """Wait until a session may ask, and record what became of it."""
+        self._admit(call.key)
+        record = network_reach.Query(
+            *(call.key, call.kernel_id, self._people.get(call.key, ""), rule.name),
+            statement=statement[:_RECORDED_CHARACTERS],
+            reason=_STOPPED,
+        )
+        began = time.monotonic()
+        try:
+            async with self._turn(call.key):
+                yield record
+        except errors.BotError as error:
+            record.reason = str(error)[:_REASON_CHARACTERS]
+            raise
+        finally:
+            record.seconds = time.monotonic() - began
+            self._record(record)
+
+    def _admit(self, key: str) -> None:
+        """Count one more query of a session.
+
+        Raises:
+            BotError: there were too many.
+        """
+        most = self._limits.hourly_queries
+        times = self._times.setdefault(key, collections.deque(maxlen=most))
+        self._times.move_to_end(key)
+        if len(self._times) > _MOST_KNOWN:
+            self._times.popitem(last=False)
+        now = time.monotonic()
+        if len(times) == most and now - times[0] < _HOUR_SECONDS:
+            raise errors.BotError(_OFTEN.format(most=most))
+        times.append(now)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, key: str) -> AsyncIterator[None]:
+        """Wait until a session may ask, so that one cannot keep a database from all others."""
+        turn = self._turns.get(key)
+        if turn is None:
+            turn = self._turns[key] = asyncio.Semaphore(self._limits.session_queries)
+        async with turn:
+            yield
+
+    def _record(self, record: network_reach.Query) -> None:
+        """Log what was asked, and hand it on."""
+        if self.on_query is not None:
+            self.on_query(record)
+        _log.info(
+            "query of %s: %d rows, %d bytes, %.1f s, kernel %s%s",
+            *(record.connection, record.rows, record.sent_bytes, record.seconds),
+            *(record.kernel_id, f": {record.reason}" if record.reason else ""),
+        )
+
+
+def _cut(told: Mapping[str, Any]) -> str:
+    """Return what is said of a result that is not whole; mostly nothing."""
+    return _CUT[told["cut"]].format(rows=told["rows"]) if told.get("cut") in _CUT else ""
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    config: settings.Settings, environment: Mapping[str, str]
+) -> AsyncIterator[ConnectionService]:
+    """Open all data connections; see there. At the end their processes end.
+
+    Raises:
+        SettingsError: one cannot be used.
+    """
+    service = ConnectionService(config, environment)
+    async with service.sources.kept():
+        yield service

@@ -1,0 +1,162 @@
+"""The connections themselves: their processes, their tables, and questions to them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from interpreter_bot import errors, logs, network_reach, settings
+from interpreter_bot.data_connections import connection_rules, table_listings, worker_processes
+
+_log = logging.getLogger(__name__)
+
+_GRACE_SECONDS: Final = 5.0
+_FETCH_SECONDS: Final = 60.0
+_PREPARE_SECONDS: Final = 5.0
+_REAP_SECONDS: Final = 60.0
+_SLOW: Final = "It took longer than {seconds:g} seconds and was stopped."
+_UNREACHED: Final = "The data cannot be reached, or the bot is not let in, right now."
+_FILES: Final = "This connection has files: use files() and get()."
+
+
+class DataSources:
+    """All data connections of the settings, whoever may use them.
+
+    Attributes:
+        rules: by name.
+    """
+
+    def __init__(self, config: settings.Settings, environment: Mapping[str, str]) -> None:
+        """Ask nothing yet.
+
+        Args:
+            config: the settings in effect.
+            environment: holds what they name of secrets.
+
+        Raises:
+            SettingsError: a connection cannot be used.
+        """
+        limits = config.connection_limits
+        compiled = connection_rules.compiled(config.connections, environment)
+        self.rules = {rule.name: rule for rule in compiled}
+        for rule in compiled:
+            logs.redact(rule.secrets)
+        self._most_told = limits.prompt_characters
+        self._workers = {rule.name: worker_processes.Workers(rule, limits) for rule in compiled}
+        self._listings = {
+            rule.name: table_listings.TableListing(rule.name, functools.partial(self._fetch, rule))
+            for rule in compiled
+            if rule.kind != "files"
+        }
+
+    async def ask(
+        self,
+        rule: connection_rules.Rule,
+        request: dict[str, Any],
+        take: worker_processes.Take | None = None,
+        *,
+        seconds: float = _FETCH_SECONDS,
+        is_framed: bool = True,
+    ) -> dict[str, Any]:
+        """Let a process ask; returns what it says in the end.
+
+        Args:
+            rule: of the connection.
+            request: what is wanted.
+            take: gets what comes before that.
+            seconds: that it may take.
+            is_framed: see `worker_processes.Worker.ask`.
+
+        Raises:
+            BotError: it says no; the sentence is its own, without secrets.
+        """
+        async with self._workers[rule.name].worker() as worker:
+            try:
+                # The process keeps the time itself, as long as all is well with it.
+                async with asyncio.timeout(seconds + _GRACE_SECONDS):
+                    told = await worker.ask(request, take, is_framed=is_framed)
+            except TimeoutError as error:
+                raise errors.BotError(_SLOW.format(seconds=seconds)) from error
+        if detail := told.get("detail"):
+            _log.warning("%s: %s", rule.name, detail)
+        if (sentence := told.get("error")) is not None:
+            raise errors.BotError(rule.without_secrets(str(sentence)) or _UNREACHED)
+        return told
+
+    async def _fetch(self, rule: connection_rules.Rule) -> list[dict[str, Any]]:
+        told = await self.ask(rule, {"do": "tables"})
+        tables: list[dict[str, Any]] = told["tables"]
+        return tables
+
+    def told(self, rule: connection_rules.Rule) -> str:
+        """Return what a model is told of what is in it."""
+        listing = self._listings.get(rule.name)
+        if listing is None:
+            return f"  its files: connections[{rule.name!r}].files()"
+        return listing.told(self._most_told)
+
+    def listing(self, rule: connection_rules.Rule) -> table_listings.TableListing:
+        """Return the tables of a connection.
+
+        Raises:
+            BotError: it has files.
+        """
+        if rule.name not in self._listings:
+            raise errors.BotError(_FILES)
+        return self._listings[rule.name]
+
+    async def probe(self, name: str) -> tuple[str, str | None]:
+        """Try a connection, for the doctor: what there is, and what its login could change.
+
+        Of the latter, None stands for what is not known, or is meant to be.
+
+        Raises:
+            BotError: it cannot be used.
+        """
+        rule = self.rules[name]
+        if rule.kind == "files":
+            told = await self.ask(rule, {"do": "list", "prefix": ""})
+            return f"{len(told['files'])} files", None
+        tables = await self._listings[name].tables()
+        told = await self.ask(rule, {"do": "probe"})
+        return f"{len(tables)} tables", None if rule.writes else told["writable"]
+
+    def begin(self) -> list[asyncio.Task[Any]]:
+        """Let databases tell of their tables, if that was long ago; returns who asks."""
+        return [listing.begin() for listing in self._listings.values()]
+
+    async def prepare(self) -> None:
+        """Wait until the tables are known, but for no database that is slow."""
+        if asking := self.begin():
+            await asyncio.wait(asking, timeout=_PREPARE_SECONDS)
+
+    def note_use(self, query: network_reach.Query) -> None:
+        """Remember which tables are used: models are told of those first."""
+        if (listing := self._listings.get(query.connection)) is not None:
+            listing.note_use(query.statement)
+
+    @contextlib.asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Look at tables now and then, and end processes that nobody uses; in the end, all."""
+        self.begin()
+        keeping = asyncio.create_task(self._keep(), name="data connections")
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.wait({keeping})
+            for listing in self._listings.values():
+                await listing.close()
+            for workers in self._workers.values():
+                await workers.close()
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(_REAP_SECONDS)
+            self.begin()
+            for workers in self._workers.values():
+                await workers.reap()

@@ -1,0 +1,133 @@
+"""The tables of one connection as they were last seen, and what models are told of them."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+from interpreter_bot import errors
+
+_log = logging.getLogger(__name__)
+
+_AGE_SECONDS: Final = 3600.0
+_RETRY_SECONDS: Final = 60.0
+_MOST_TOLD: Final = 40
+_COMMENT_CHARACTERS: Final = 100
+_MORE: Final = "  and {count} more: connections[{name!r}].tables()"
+_UNSEEN: Final = "  its tables: connections[{name!r}].tables()"
+_WORD: Final = re.compile(r"\w+")
+
+
+class TableListing:
+    """The tables of a connection; asked for anew once they are old."""
+
+    def __init__(self, name: str, fetch: Callable[[], Awaitable[list[dict[str, Any]]]]) -> None:
+        """Know nothing yet.
+
+        Args:
+            name: of the connection.
+            fetch: asks the database for its tables, in the form of the worker's `Table`.
+        """
+        self._name = name
+        self._fetch = fetch
+        self._asked: asyncio.Task[list[dict[str, Any]]] | None = None
+        self._asked_at = 0.0
+        self._seen: list[dict[str, Any]] = []
+        self._is_ranked = False
+        self._uses: collections.Counter[str] = collections.Counter()
+
+    def note_use(self, statement: str) -> None:
+        """Count the words of a statement that was run; the tables among them come first."""
+        self._uses.update({word.lower() for word in _WORD.findall(statement)})
+        if len(self._uses) > 10_000:
+            self._uses = collections.Counter(dict(self._uses.most_common(2_000)))
+
+    def begin(self) -> asyncio.Task[list[dict[str, Any]]]:
+        """Ask for the tables if that was long ago; returns who asks."""
+        age = time.monotonic() - self._asked_at
+        if self._asked is not None:
+            has_failed = self._asked.done() and self._asked.exception() is not None
+            if not self._asked.done() or age < (_RETRY_SECONDS if has_failed else _AGE_SECONDS):
+                return self._asked
+        self._asked_at = time.monotonic()
+        self._asked = asyncio.create_task(self._ask(), name=f"tables of {self._name}")
+        self._asked.add_done_callback(self._note_failure)
+        return self._asked
+
+    async def _ask(self) -> list[dict[str, Any]]:
+        self._seen, self._is_ranked = await self._fetch(), False
+        return self._seen
+
+    def _note_failure(self, task: asyncio.Task[list[dict[str, Any]]]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.warning("the tables of %s are not known: %s", self._name, error)
+
+    def _rank(self, table: dict[str, Any]) -> tuple[int, int, str]:
+        last = table["name"].rpartition(".")[2].strip('"').lower()
+        return -self._uses[last], -table["rows"], table["name"]
+
+    async def tables(self) -> list[dict[str, Any]]:
+        """Return the tables.
+
+        Raises:
+            BotError: the database does not tell.
+        """
+        return await asyncio.shield(self.begin())
+
+    async def table(self, name: str) -> dict[str, Any]:
+        """Return one table.
+
+        Raises:
+            BotError: there is none.
+        """
+        tables = await self.tables()
+        lowered = name.lower()
+        for table in tables:
+            whole = table["name"].replace('"', "").lower()
+            if lowered.replace('"', "") in (whole, whole.rpartition(".")[2]):
+                return table
+        names = ", ".join(table["name"] for table in tables[:20])
+        raise errors.BotError(f"There is no table {name!r}. There are: {names}")
+
+    async def close(self) -> None:
+        """Ask no more."""
+        if self._asked is not None:
+            self._asked.cancel()
+            await asyncio.wait({self._asked})
+
+    def told(self, most_characters: int) -> str:
+        """Return what a model is told of them: columns of the first, names of others."""
+        if not self._seen:
+            return _UNSEEN.format(name=self._name)
+        if not self._is_ranked:
+            # Once, so that what a model is told stays the same meanwhile.
+            self._seen, self._is_ranked = sorted(self._seen, key=self._rank), True
+        lines, left = [], most_characters
+        for table in self._seen[:_MOST_TOLD]:
+            line = _line(table)
+            if len(line) > left:
+                line = f"  {table['name']}"
+            if len(line) > left:
+                break
+            left -= len(line)
+            lines.append(line)
+        if more := len(self._seen) - len(lines):
+            lines.append(_MORE.format(count=more, name=self._name))
+        return "\n".join(lines)
+
+
+def _line(table: dict[str, Any]) -> str:
+    columns = ", ".join(_words(column) for column in table["columns"])
+    rows = f" about {table['rows']:,} rows" if table["rows"] >= 0 else ""
+    comment = f": {_words([table['comment']])[:_COMMENT_CHARACTERS]}" if table["comment"] else ""
+    return f"  {table['name']}({columns}){rows}{comment}"
+
+
+def _words(parts: Iterable[str]) -> str:
+    """Join words of a database's owner, on one line whatever they hold."""
+    return " ".join(" ".join(parts).split())

@@ -1,0 +1,149 @@
+"""The worker: it takes requests from the bot, one at a time, and ends with it.
+
+`python -m interpreter_bot.data_connections.worker`, with a socket of the bot's as standard input.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import queue
+import socket
+import threading
+import time
+from typing import Any, Final
+
+from interpreter_bot.data_connections import frames
+from interpreter_bot.data_connections.worker import arrow_results, ports, statements
+
+_SENTENCE_CHARACTERS: Final = 4000
+_MOST_TABLES: Final = 2000
+_MOST_COLUMNS: Final = 400
+_MOST_FILES: Final = 10_000
+_NOT_READING: Final = (
+    "Only statements that read are run here, which begin with SELECT, WITH, VALUES or similar."
+)
+_MISSING: Final = "This needs the package {name!r} in the bot's environment, which is not there."
+
+
+class Worker:
+    """Answers the requests of the bot."""
+
+    def __init__(self, end: socket.socket, specification: ports.Specification) -> None:
+        self._end = end
+        self._specification = specification
+        self._database: ports.Database | None = None
+        self._files: ports.Files | None = None
+
+    def open(self) -> None:
+        """Import the driver: only that of this connection, and only here."""
+        kind = self._specification.kind
+        if kind == "files":
+            from interpreter_bot.data_connections.worker import object_stores
+
+            self._files = object_stores.ObjectStore(self._specification)
+        elif kind == "sqlite":
+            from interpreter_bot.data_connections.worker import sqlite_files
+
+            self._database = sqlite_files.SqliteFile(self._specification)
+        elif kind == "duckdb":
+            from interpreter_bot.data_connections.worker import duckdb_files
+
+            self._database = duckdb_files.DuckdbFile(self._specification)
+        elif kind == "sqlalchemy":
+            from interpreter_bot.data_connections.worker import sqlalchemy_engines
+
+            self._database = sqlalchemy_engines.SqlalchemyEngine(self._specification)
+        else:
+            from interpreter_bot.data_connections.worker import adbc_databases
+
+            self._database = adbc_databases.AdbcDatabase(self._specification)
+
+    def cancel(self) -> None:
+        """Stop what runs."""
+        if self._database is not None:
+            self._database.cancel()
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Do what a request says; returns the end of the result."""
+        if self._database is None and self._files is None:
+            self.open()
+        match request["do"]:
+            case "query":
+                return self._query(request)
+            case "tables" if self._database is not None:
+                tables = self._database.tables()[:_MOST_TABLES]
+                return {"tables": [_bounded(table) for table in tables]}
+            case "probe" if self._database is not None:
+                return {"writable": self._database.find_writable()}
+            case "list" if self._files is not None:
+                return {"files": self._files.list(request["prefix"], _MOST_FILES)}
+            case "get" if self._files is not None:
+                for piece in self._files.read(request["name"]):
+                    frames.send(self._end, frames.DATA, piece)
+                return {}
+        raise statements.StatementError("That is not offered by this connection.")
+
+    def _query(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._database is None:
+            raise statements.StatementError("This connection has files: use files() and get().")
+        given = {name: statements.value(told) for name, told in request["parameters"].items()}
+        is_mysql = self._specification.address.startswith(("mysql", "mariadb"))
+        statement = statements.Statement(request["sql"], given, has_backslashes=is_mysql)
+        if not (statement.reads or self._specification.writes):
+            raise statements.StatementError(_NOT_READING)
+        limits = frames.Limits(**request["limits"])
+        out = arrow_results.Results(self._end, limits)
+        self._database.query(statement, limits, out)
+        return {"rows": out.rows, "cut": out.cut}
+
+
+def _bounded(table: ports.Table) -> dict[str, Any]:
+    columns = [(name[:200], kind[:100]) for name, kind in table.columns[:_MOST_COLUMNS]]
+    told = dataclasses.replace(table, columns=columns, comment=table.comment[:500])
+    return dataclasses.asdict(told)
+
+
+def _sentence(error: Exception) -> str:
+    """Return what a driver says; without secrets it is for the bot to make it."""
+    if isinstance(error, ModuleNotFoundError):
+        return _MISSING.format(name=error.name)
+    return str(error)[:_SENTENCE_CHARACTERS] or type(error).__name__
+
+
+def _hear(end: socket.socket, worker: Worker, requests: queue.SimpleQueue[Any]) -> None:
+    """Take what the bot sends; without the bot, nothing is left to do."""
+    while (received := frames.receive(end)) is not None:
+        request = frames.read_note(received[1])
+        if request["do"] == "cancel":
+            worker.cancel()
+        else:
+            requests.put(request)
+    os._exit(0)
+
+
+def main() -> None:
+    """Answer requests until the bot goes."""
+    end = socket.socket(fileno=0)
+    received = frames.receive(end)
+    if received is None:
+        return
+    worker = Worker(end, ports.Specification(**frames.read_note(received[1])))
+    requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_hear, args=(end, worker, requests), daemon=True).start()
+    while True:
+        request = requests.get()
+        began = time.monotonic()
+        try:
+            told = worker.answer(request)
+        except ports.ConnectError as error:
+            told = {"error": "", "detail": _sentence(error)}
+        except Exception as error:
+            # The one net: whatever a driver raises is what the person is told.
+            told = {"error": _sentence(error)}
+        told["seconds"] = round(time.monotonic() - began, 3)
+        frames.send(end, frames.NOTE, frames.note(told)[frames.HEAD.size :])
+
+
+if __name__ == "__main__":
+    main()

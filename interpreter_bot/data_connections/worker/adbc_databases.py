@@ -1,0 +1,239 @@
+"""Databases that speak Arrow themselves, by ADBC: PostgreSQL, Snowflake, Flight SQL."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import decimal
+import importlib
+import math
+import re
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from adbc_driver_manager import dbapi
+
+from interpreter_bot.data_connections import frames
+from interpreter_bot.data_connections.worker import arrow_results, ports, statements
+
+_LOCK_SECONDS: Final = 10
+_CONNECT_SECONDS: Final = 10
+_MOST_TABLES: Final = 2000
+_CATALOGUE_SECONDS: Final = 30
+# What this driver runs by COPY, which takes no other kind.
+_COPIED: Final = frozenset(("select", "with", "values", "table"))
+_SAID: Final = re.compile(r"ERROR:\s+(.*?)(?:\n+Query was:.*|\. SQLSTATE: \w+)?$", re.DOTALL)
+_WORD: Final = re.compile(r"[a-z_][a-z0-9_]*")
+_OF_POSTGRESQL: Final = """
+select n.nspname, c.relname, greatest(c.reltuples, -1)::bigint,
+  coalesce(obj_description(c.oid, 'pg_class'), ''),
+  array_agg(a.attname::text order by a.attnum),
+  array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum)
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+where c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition
+  and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_'
+  and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
+group by 1, 2, 3, 4 order by 1, 2 limit 2000
+"""
+_WRITABLE_IN_POSTGRESQL: Final = """
+select case when (select rolsuper from pg_roles where rolname = current_user)
+  then 'anything: it is a superuser' else coalesce((
+  select 'change ' || min(quote_ident(n.nspname) || '.' || quote_ident(c.relname))
+    || ' and ' || count(*) - 1 || ' more'
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace
+  where c.relkind in ('r', 'p', 'v', 'f') and n.nspname !~ '^pg_'
+    and n.nspname <> 'information_schema'
+    and (has_table_privilege(c.oid, 'insert') or has_table_privilege(c.oid, 'update')
+      or has_table_privilege(c.oid, 'delete') or has_table_privilege(c.oid, 'truncate'))
+  having count(*) > 0), (
+  select 'create tables in ' || min(quote_ident(nspname)) from pg_namespace
+  where nspname !~ '^pg_' and has_schema_privilege(oid, 'create') having count(*) > 0), '') end
+"""
+
+
+class AdbcDatabase:
+    """A database; implements `ports.Database`. Each query has a connection of its own."""
+
+    def __init__(self, specification: ports.Specification) -> None:
+        kind = specification.kind
+        # Each driver is a package of its own, and only that of this connection is imported.
+        driver: Any = importlib.import_module(f"adbc_driver_{kind}")
+        self._library = driver._driver_path()
+        self._is_postgresql = kind == "postgresql"
+        self._address = specification.address
+        self._options = dict(specification.options)
+        self._writes = specification.writes
+        self._cursor: Any = None
+
+    @contextlib.contextmanager
+    def _open(self, seconds: float, *, reads: bool) -> Iterator[Any]:
+        """Yield a cursor in a transaction that only reads, or in one that is kept."""
+        address = self._address
+        if self._is_postgresql:
+            address = _with_settings(address, seconds, reads=reads)
+        try:
+            connection = dbapi.connect(
+                driver=self._library,
+                db_kwargs={"uri": address, **self._options},
+                autocommit=not self._is_postgresql,
+            )
+        except dbapi.Error as error:
+            raise ports.ConnectError(str(error)) from error
+        try:
+            with connection.cursor() as cursor:
+                if self._is_postgresql:
+                    # Once there was a query, nothing makes the transaction write any more.
+                    cursor.execute("SELECT 1")
+                    cursor.fetchall()
+                self._cursor = cursor
+                yield cursor
+                if not reads and self._is_postgresql:
+                    connection.commit()
+        except (dbapi.Error, OSError, pa.ArrowException) as error:
+            raise ports.QueryFailedError(_said(error)) from error
+        finally:
+            self._cursor = None
+            connection.close()
+
+    def query(
+        self, statement: statements.Statement, limits: frames.Limits, out: arrow_results.Results
+    ) -> None:
+        """Run a statement; see `ports.Database.query`."""
+        given: list[Any] = []
+
+        def parameter(name: str) -> str:
+            if self._is_postgresql:
+                return _literal(statement.values[name])
+            given.append(statement.values[name])
+            return "?"
+
+        text = statement.rendered(parameter)
+        reads = not self._writes
+        with self._open(limits.seconds, reads=reads) as cursor:
+            if self._is_postgresql and statement.first_word not in _COPIED:
+                cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+            cursor.execute(text, given or None)
+            if cursor.description is not None:
+                reader = cursor.fetch_record_batch()
+                out.send(reader.schema, reader)
+
+    def tables(self) -> list[ports.Table]:
+        """Return what this login may read."""
+        if not self._is_postgresql:
+            return self._tables_by_driver()
+        with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
+            cursor.execute(_OF_POSTGRESQL)
+            rows = cursor.fetchall()
+        return [
+            ports.Table(
+                _name(space, name, home="public"),
+                list(zip(columns, kinds, strict=True)),
+                rows=count,
+                comment=comment,
+            )
+            for space, name, count, comment, columns, kinds in rows
+        ]
+
+    def _tables_by_driver(self) -> list[ports.Table]:
+        found = []
+        with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
+            objects = cursor.connection.adbc_get_objects(depth="columns").read_all().to_pylist()
+        for catalogue in objects:
+            for space in catalogue["catalog_db_schemas"] or ():
+                if (space["db_schema_name"] or "").lower() == "information_schema":
+                    continue
+                for table in space["db_schema_tables"] or ():
+                    name = _name(space["db_schema_name"] or "", table["table_name"], home="")
+                    columns = [
+                        (one["column_name"], one["xdbc_type_name"] or "")
+                        for one in table["table_columns"] or ()
+                    ]
+                    found.append(ports.Table(name, columns))
+        return found[:_MOST_TABLES]
+
+    def find_writable(self) -> str | None:
+        """Say what this login could change if a transaction let it."""
+        if not self._is_postgresql:
+            return None
+        with self._open(_CATALOGUE_SECONDS, reads=True) as cursor:
+            cursor.execute(_WRITABLE_IN_POSTGRESQL)
+            ((found,),) = cursor.fetchall()
+        return str(found)
+
+    def cancel(self) -> None:
+        """Cancel on the server what runs."""
+        if (cursor := self._cursor) is not None:
+            cursor.adbc_cancel()
+
+
+def _said(error: Exception) -> str:
+    """Return what a server says of an error, without what the driver says of itself."""
+    found = _SAID.search(str(error).strip())
+    return found[1].strip() if found else str(error)
+
+
+def _with_settings(address: str, seconds: float, *, reads: bool) -> str:
+    """Add settings to PostgreSQL's address that hold for all of a session."""
+    wanted = {
+        "default_transaction_read_only": "on" if reads else "off",
+        "statement_timeout": str(int(seconds * 1000)),
+        "lock_timeout": str(_LOCK_SECONDS * 1000),
+        "idle_in_transaction_session_timeout": str(int(seconds * 1000) + 10_000),
+        # On which `_literal` relies.
+        "standard_conforming_strings": "on",
+    }
+    parts = urllib.parse.urlsplit(address)
+    given = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
+    settings = " ".join(f"-c {name}={value}" for name, value in wanted.items())
+    given["options"] = f"{given.get('options', '')} {settings}".strip()
+    given.setdefault("connect_timeout", str(_CONNECT_SECONDS))
+    given.setdefault("application_name", "interpreter-bot")
+    query = urllib.parse.urlencode(given, quote_via=urllib.parse.quote)
+    return urllib.parse.urlunsplit(parts._replace(query=query))
+
+
+def _literal(value: Any) -> str:  # noqa: ANN401 - whatever a parameter is.
+    """Write a value as PostgreSQL does; text has no type, so that it is what is compared with it.
+
+    Sent apart from the statement, values would keep the driver from COPY, which is what streams.
+    """
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return f"({value})"
+        case float():
+            named = "NaN" if math.isnan(value) else repr(value).replace("inf", "Infinity")
+            return f"'{named}'::float8"
+        case decimal.Decimal():
+            return f"'{value}'::numeric"
+        case datetime.datetime():
+            kind = "timestamp" if value.tzinfo is None else "timestamptz"
+            return f"'{value.isoformat()}'::{kind}"
+        case datetime.date():
+            return f"'{value.isoformat()}'::date"
+        case datetime.time():
+            return f"'{value.isoformat()}'::time"
+        case bytes():
+            return f"'\\x{value.hex()}'::bytea"
+        case list():
+            return f"ARRAY[{', '.join(map(_literal, value))}]" if value else "'{}'"
+    text = str(value)
+    if "\0" in text:
+        raise statements.StatementError("PostgreSQL knows no text with a zero byte in it.")
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _name(space: str, name: str, *, home: str) -> str:
+    """Return a table's name as statements write it."""
+    parts = [name] if space == home else [space, name]
+    quoted = ('"' + part.replace('"', '""') + '"' for part in parts)
+    return ".".join(
+        part if _WORD.fullmatch(part) else whole for part, whole in zip(parts, quoted, strict=True)
+    )

@@ -1,0 +1,206 @@
+"""Results in Arrow's form: sent as a stream of frames, cut where they become too many.
+
+Rows of databases that know no Arrow are gathered first, as the type of a column may change with
+its last row.
+"""
+
+from __future__ import annotations
+
+import decimal
+import io
+import itertools
+import socket
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interpreter_bot.data_connections import frames
+
+_FRAME_BYTES: Final = 1024 * 1024
+_ROWS: Final = 10_000
+_SLOW: Final = "It took longer than {seconds:g} seconds and was stopped."
+
+
+class QueryStoppedError(Exception):
+    """The query took too long, or was cancelled."""
+
+
+class _Frames(io.RawIOBase):
+    """Writes frames of data."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - whatever is a buffer.
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), frames.MOST_BYTES):
+            frames.send(self._end, frames.DATA, view[start : start + frames.MOST_BYTES])
+        return len(view)
+
+
+class Results:
+    """Where the result of one query goes.
+
+    Attributes:
+        rows: that were sent.
+        cut: why there are no more; empty if these are all.
+    """
+
+    def __init__(self, end: socket.socket, limits: frames.Limits) -> None:
+        self._limits = limits
+        self._until = time.monotonic() + limits.seconds
+        self._out = io.BufferedWriter(_Frames(end), _FRAME_BYTES)
+        self._bytes = 0
+        self.rows = 0
+        self.cut = ""
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the query may take yet."""
+        return self._until - time.monotonic()
+
+    def check(self) -> None:
+        """Check the time.
+
+        Raises:
+            QueryStoppedError: it is over.
+        """
+        if self.seconds_left < 0:
+            raise QueryStoppedError(_SLOW.format(seconds=self._limits.seconds))
+
+    def send(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        """Send batches, as many as the limits allow.
+
+        Raises:
+            QueryStoppedError: the time is over.
+        """
+        names = _distinct(schema.names)
+        fields = [_plain(field, name) for field, name in zip(schema, names, strict=True)]
+        plain = pa.schema(fields)
+        with pa.ipc.new_stream(self._out, plain) as stream:
+            for batch in batches:
+                self.check()
+                columns = [
+                    _column(batch.column(index), field) for index, field in enumerate(fields)
+                ]
+                kept = self._kept(pa.RecordBatch.from_arrays(columns, schema=plain))
+                stream.write_batch(kept)
+                if self.cut:
+                    break
+        self._out.flush()
+
+    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what of a batch is within the limits."""
+        left, size = self._limits.rows - self.rows, batch.nbytes
+        if self._bytes + size > self._limits.bytes:
+            share = (self._limits.bytes - self._bytes) / size
+            left = min(left, int(batch.num_rows * share))
+            self.cut = "bytes"
+        if left < batch.num_rows:
+            self.cut = self.cut or "rows"
+            batch = batch.slice(0, max(left, 0))
+        self._bytes += size
+        self.rows += batch.num_rows
+        return batch
+
+    def send_rows(self, names: Sequence[str], rows: Iterator[Sequence[Any]]) -> None:
+        """Send rows of Python's objects.
+
+        Raises:
+            QueryStoppedError: the time is over.
+        """
+        gathered: list[list[pa.Array]] = []
+        count = size = 0
+        while piece := list(itertools.islice(rows, _ROWS)):
+            self.check()
+            gathered.append([_array(list(values)) for values in zip(*piece, strict=True)])
+            count += len(piece)
+            size += sum(array.nbytes for array in gathered[-1])
+            if count > self._limits.rows or size > self._limits.bytes:
+                break  # What is too much, `send` cuts off.
+        kinds = [_common([part[index].type for part in gathered]) for index in range(len(names))]
+        schema = pa.schema(list(map(pa.field, names, kinds)))
+        arrays = (
+            [_cast(array, kind) for array, kind in zip(part, kinds, strict=True)]
+            for part in gathered
+        )
+        self.send(schema, (pa.RecordBatch.from_arrays(part, schema=schema) for part in arrays))
+
+
+def _plain(field: pa.Field, name: str) -> pa.Field:
+    """Return a field with a type that every reader knows; numbers of any length become floats."""
+    kind = field.type
+    if isinstance(kind, pa.OpaqueType) and kind.type_name == "numeric":
+        kind = pa.float64()
+    elif isinstance(kind, pa.BaseExtensionType):
+        kind = pa.string() if isinstance(kind, pa.UuidType) else kind.storage_type
+    elif pa.types.is_decimal(kind):
+        kind = pa.float64()
+    elif pa.types.is_null(kind):
+        kind = pa.string()
+    return pa.field(name, kind)
+
+
+def _column(array: pa.Array, field: pa.Field) -> pa.Array:
+    if array.type == field.type:
+        return array
+    if isinstance(array.type, pa.UuidType):
+        return pa.array([None if one is None else str(one) for one in array.to_pylist()])
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    return pc.cast(array, field.type)
+
+
+def _array(values: list[Any]) -> pa.Array:
+    """Make an array of what rows hold in one column; what has no common type becomes text."""
+    first = next((one for one in values if one is not None), None)
+    if isinstance(first, (decimal.Decimal, uuid.UUID)):
+        change = float if isinstance(first, decimal.Decimal) else str
+        values = [None if one is None else change(one) for one in values]
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        pass
+    try:
+        return pa.array([None if one is None else float(one) for one in values], pa.float64())
+    except (TypeError, ValueError, OverflowError):
+        return pa.array([None if one is None else _text(one) for one in values], pa.string())
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _common(kinds: Sequence[pa.DataType]) -> pa.DataType:
+    """Return a type for all parts of a column."""
+    found = {kind for kind in kinds if not pa.types.is_null(kind)}
+    if len(found) == 1:
+        return found.pop()
+    numbers = all(pa.types.is_floating(kind) or pa.types.is_integer(kind) for kind in found)
+    return pa.float64() if found and numbers else pa.string()
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return pc.cast(array, kind)
+    except pa.ArrowException:
+        return pa.array([None if one is None else _text(one) for one in array.to_pylist()], kind)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names of columns that are all different."""
+    found: dict[str, None] = {}
+    for name in names:
+        number, tried = 1, name
+        while tried in found:
+            number += 1
+            tried = f"{name}_{number}"
+        found[tried] = None
+    return list(found)

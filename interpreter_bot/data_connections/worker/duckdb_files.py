@@ -1,0 +1,81 @@
+"""DuckDB files, opened to be read, with everything else of the machine shut."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import duckdb
+
+from interpreter_bot.data_connections import frames
+from interpreter_bot.data_connections.worker import arrow_results, ports, statements
+
+_BATCH_ROWS: Final = 50_000
+# Of the settings, the last one makes all of them final.
+_SHUT: Final[dict[str, Any]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "memory_limit": "1GB",
+    "threads": "2",
+    "enable_external_access": "false",
+    "lock_configuration": "true",
+}
+_TABLES: Final = """
+select t.schema_name, t.table_name, t.estimated_size, coalesce(t.comment, ''),
+  list(c.column_name order by c.column_index), list(c.data_type order by c.column_index)
+from (select schema_name, table_name, estimated_size, comment, table_oid from duckdb_tables()
+  where not internal union all
+  select schema_name, view_name, -1, comment, view_oid from duckdb_views() where not internal) t
+join duckdb_columns() c on c.table_oid = t.table_oid
+group by all order by all limit 2000
+"""
+
+
+class DuckdbFile:
+    """A file; implements `ports.Database`."""
+
+    def __init__(self, specification: ports.Specification) -> None:
+        self._path = specification.address.removeprefix("duckdb://").removeprefix("duckdb:")
+        self._connection: Any = None
+
+    def query(
+        self, statement: statements.Statement, limits: frames.Limits, out: arrow_results.Results
+    ) -> None:
+        """Run a statement; see `ports.Database.query`."""
+        text = statement.rendered(lambda name: f"${name}")
+        shut = _SHUT | {"max_execution_time": str(int(limits.seconds * 1000))}
+        with duckdb.connect(self._path, read_only=True, config=shut) as connection:
+            self._connection = connection
+            try:
+                rows = connection.sql(text, params=dict(statement.values) or None)
+                reader: Any = rows.to_arrow_reader(_BATCH_ROWS)
+                out.send(reader.schema, reader)
+            except duckdb.InterruptException:
+                out.check()
+                raise
+            finally:
+                self._connection = None
+
+    def tables(self) -> list[ports.Table]:
+        """Return its tables and views."""
+        with duckdb.connect(self._path, read_only=True, config=_SHUT) as connection:
+            rows = connection.execute(_TABLES).fetchall()
+        return [
+            ports.Table(
+                name if space == "main" else f"{space}.{name}",
+                list(zip(columns, kinds, strict=True)),
+                rows=count,
+                comment=comment,
+            )
+            for space, name, count, comment, columns, kinds in rows
+        ]
+
+    def find_writable(self) -> str | None:
+        """Say nothing: it is opened so that it cannot be written."""
+        return ""
+
+    def cancel(self) -> None:
+        """Interrupt what runs."""
+        if (connection := self._connection) is not None:
+            connection.interrupt()

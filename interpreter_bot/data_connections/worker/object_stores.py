@@ -1,0 +1,73 @@
+"""Places of files: S3, GCS, Azure and HTTP, by obstore."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Iterator
+from typing import Any, Final
+
+import obstore
+from obstore import exceptions, store
+
+from interpreter_bot.data_connections.worker import ports
+
+_CHUNK_BYTES: Final = 1024 * 1024
+_PAGE: Final = 1000
+# Many stores of one's own are reached by plain HTTP, within a network.
+_CLIENT: Final = {"allow_http": True, "connect_timeout": "10s", "timeout": "60s"}
+# By default it tries for three minutes, which nobody waits for.
+_RETRIES: Any = {"max_retries": 2, "retry_timeout": datetime.timedelta(seconds=20)}
+
+
+class ObjectStore:
+    """A bucket, or part of one; implements `ports.Files`."""
+
+    def __init__(self, specification: ports.Specification) -> None:
+        # What a store takes depends on its kind.
+        options: Any = dict(specification.options)
+        client: Any = _CLIENT
+        address = specification.address
+        if address.startswith(("http://", "https://")):
+            self._store: Any = store.HTTPStore.from_url(
+                address, client_options=client, retry_config=_RETRIES
+            )
+        else:
+            self._store = store.from_url(
+                address, config=options, client_options=client, retry_config=_RETRIES
+            )
+
+    def list(self, prefix: str, most: int) -> list[dict[str, Any]]:
+        """Return the files whose names begin so; see `ports.Files.list`."""
+        found: list[dict[str, Any]] = []
+        with _translated(prefix):
+            for piece in obstore.list(self._store, prefix=prefix or None, chunk_size=_PAGE):
+                found += [
+                    {
+                        "name": one["path"],
+                        "size": one["size"],
+                        "at": one["last_modified"].timestamp(),
+                    }
+                    for one in piece
+                ]
+                if len(found) >= most:
+                    break
+        return found[:most]
+
+    def read(self, name: str) -> Iterator[bytes]:
+        """Yield a file's bytes."""
+        with _translated(name):
+            # It comes in parts, so that memory holds one of them.
+            for piece in obstore.get(self._store, name).stream(min_chunk_size=_CHUNK_BYTES):
+                yield bytes(piece)
+
+
+@contextlib.contextmanager
+def _translated(name: str) -> Iterator[None]:
+    """Say that a file is missing; all else that a store says tells of addresses."""
+    try:
+        yield
+    except exceptions.NotFoundError as error:
+        raise ports.QueryFailedError(f"There is no file {name!r}.") from error
+    except exceptions.BaseError as error:
+        raise ports.ConnectError(str(error)) from error

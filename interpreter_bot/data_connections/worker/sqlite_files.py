@@ -1,0 +1,121 @@
+"""SQLite by Python's own module, opened to be read, with nothing but reading authorized."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import sqlite3
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any, Final
+
+from interpreter_bot.data_connections import frames
+from interpreter_bot.data_connections.worker import arrow_results, ports, statements
+
+_READING: Final = frozenset(
+    (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
+)
+_WRITING: Final = _READING | {
+    *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE),
+    sqlite3.SQLITE_TRANSACTION,
+}
+# Of others, one loads code and some read files.
+_FORBIDDEN: Final = frozenset(("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"))
+_LENGTHS: Final = (
+    (sqlite3.SQLITE_LIMIT_LENGTH, 100_000_000),
+    (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 1_000_000),
+    (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+    (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
+)
+_STEPS: Final = 100_000
+_BUSY_SECONDS: Final = 5.0
+_MOST_TABLES: Final = 2000
+
+
+class SqliteFile:
+    """A file; implements `ports.Database`."""
+
+    def __init__(self, specification: ports.Specification) -> None:
+        address = specification.address.removeprefix("sqlite://")
+        self._path = pathlib.Path(address.removeprefix("sqlite:"))
+        self._writes = specification.writes
+        self._connection: sqlite3.Connection | None = None
+        self._is_cancelled = False
+
+    @contextlib.contextmanager
+    def _open(self, *, mode: str) -> Iterator[sqlite3.Connection]:
+        uri = f"file:{urllib.parse.quote(str(self._path))}?mode={mode}"
+        connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+        # There is no place for files.
+        connection.execute("pragma temp_store = memory")
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        self._connection, self._is_cancelled = connection, False
+        try:
+            yield connection
+        finally:
+            self._connection = None
+            connection.close()
+
+    def query(
+        self, statement: statements.Statement, limits: frames.Limits, out: arrow_results.Results
+    ) -> None:
+        """Run a statement; see `ports.Database.query`."""
+        allowed = _WRITING if self._writes else _READING
+
+        def authorize(action: int, _: str | None, name: str | None, *__: str | None) -> int:
+            is_function = action == sqlite3.SQLITE_FUNCTION
+            is_allowed = action in allowed and not (is_function and name in _FORBIDDEN)
+            return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
+
+        def look() -> bool:
+            return self._is_cancelled or out.seconds_left < 0
+
+        with self._open(mode="rw" if self._writes else "ro") as connection:
+            for kind, most in _LENGTHS:
+                connection.setlimit(kind, most)
+            connection.set_progress_handler(look, _STEPS)
+            connection.set_authorizer(authorize)
+            try:
+                cursor = connection.execute(statement.text, dict(statement.values))
+                names = [column[0] for column in cursor.description or ()]
+                out.send_rows(names, cursor)
+            except sqlite3.OperationalError:
+                out.check()
+                raise
+
+    def tables(self) -> list[ports.Table]:
+        """Return its tables and views."""
+        found = []
+        with self._open(mode="ro") as connection:
+            names = connection.execute(
+                "select name from sqlite_master where type in ('table', 'view') "
+                "and name not like 'sqlite\\_%' escape '\\' order by name limit ?",
+                (_MOST_TABLES,),
+            ).fetchall()
+            for (name,) in names:
+                # Counting would read all of it; where no row was ever deleted, this is right.
+                columns = connection.execute(
+                    "select name, type from pragma_table_info(?)", (name,)
+                ).fetchall()
+                found.append(ports.Table(name, columns, rows=_rows(connection, name)))
+        return found
+
+    def find_writable(self) -> str | None:
+        """Say nothing: it is opened so that it cannot be written."""
+        return ""
+
+    def cancel(self) -> None:
+        """Interrupt what runs."""
+        self._is_cancelled = True
+        if (connection := self._connection) is not None:
+            connection.interrupt()
+
+
+def _rows(connection: sqlite3.Connection, name: str) -> int:
+    """Return about how many rows a table has; -1 if it has no numbers of rows."""
+    quoted = name.replace('"', '""')
+    try:
+        last: Any = connection.execute(f'select max(rowid) from "{quoted}"').fetchone()[0]  # noqa: S608
+    except sqlite3.Error:
+        return -1
+    return last if isinstance(last, int) else 0

@@ -1,0 +1,235 @@
+"""The processes that ask databases: one a query, kept for the next one, and killed if need be."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import pathlib
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+from interpreter_bot import errors, settings
+from interpreter_bot.data_connections import connection_rules, frames
+
+_log = logging.getLogger(__name__)
+
+_CONFINED: Final = ("-I", "-B", "-m", "interpreter_bot.guest.confined_programs")
+_WORKER: Final = ("-I", "-B", "-m", "interpreter_bot.data_connections.worker")
+# Libraries, how names and certificates are found, and sockets of servers on this machine.
+_READABLE: Final = (
+    *("/usr", "/bin", "/lib", "/lib64", "/proc", "/etc/ld.so.cache", "/etc/resolv.conf"),
+    # How many processors and how much memory there is.
+    *("/sys/fs/cgroup", "/sys/devices/system/cpu"),
+    *("/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf", "/etc/services"),
+    *("/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/localtime", "/run/systemd/resolve"),
+    *("/run/postgresql", "/var/run/postgresql", "/etc/passwd"),
+)
+_CHUNK_BYTES: Final = 512 * 1024
+_SAID_BYTES: Final = 10_000
+_CANCEL_SECONDS: Final = 3.0
+_IDLE_SECONDS: Final = 300.0
+_GONE: Final = "The process that asks the database ended. It may have needed too much memory."
+
+Take = Callable[[bytes], Awaitable[None]]
+
+
+class Worker:
+    """One process and its end of the socket."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self._is_asked = False
+        self._left = 0
+        """Of a frame that is being read, so much is still to come."""
+        self.used = 0.0
+        self._logging = asyncio.create_task(self._log_errors(), name="errors of a worker")
+
+    @classmethod
+    async def start(cls, rule: connection_rules.Rule, limits: settings.ConnectionLimits) -> Worker:
+        """Start a process for a connection."""
+        ours, theirs = socket.socketpair()
+        try:
+            for end in (ours, theirs):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CHUNK_BYTES)
+            ours.setblocking(False)
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, *_CONFINED, json.dumps(_walls(rule, limits))),
+                *(sys.executable, *_WORKER),
+                stdin=theirs.fileno(),
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
+                cwd="/",
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        reader, writer = await asyncio.open_connection(sock=ours, limit=_CHUNK_BYTES)
+        worker = cls(process, reader, writer)
+        told = {
+            "kind": rule.kind,
+            "address": rule.address,
+            "options": dict(rule.options),
+            "writes": rule.writes,
+        }
+        writer.write(frames.note(told))
+        return worker
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.returncode is None and not self._reader.at_eof()
+
+    async def ask(
+        self, request: dict[str, Any], take: Take | None = None, *, is_framed: bool = True
+    ) -> dict[str, Any]:
+        """Ask it something; returns what it says in the end.
+
+        Args:
+            request: what it is to do.
+            take: gets frames of data, in pieces; without it they are dropped.
+            is_framed: it gets the heads of frames, too.
+
+        Raises:
+            BotError: it has ended, or talks nonsense.
+        """
+        self._is_asked = True
+        try:
+            self._writer.write(frames.note(request))
+            await self._writer.drain()
+            return await self._heard(take, is_framed=is_framed)
+        except (EOFError, OSError) as error:
+            raise errors.BotError(_GONE) from error
+
+    async def _heard(self, take: Take | None, *, is_framed: bool = True) -> dict[str, Any]:
+        while True:
+            while self._left:
+                piece = await self._reader.read(min(self._left, _CHUNK_BYTES))
+                if not piece:
+                    raise EOFError
+                self._left -= len(piece)
+                if take is not None:
+                    await take(piece)
+            kind, length = await frames.read_head(self._reader)
+            if kind == frames.NOTE:
+                told = frames.read_note(await self._reader.readexactly(length))
+                self._is_asked = False
+                return told
+            self._left = length
+            if take is not None and is_framed:
+                await take(frames.HEAD.pack(kind, length))
+
+    async def settle(self) -> None:
+        """See that nothing runs in it any more: what does is cancelled, or ends with it."""
+        if not self._is_asked:
+            return
+        try:
+            async with asyncio.timeout(_CANCEL_SECONDS):
+                self._writer.write(frames.note({"do": "cancel"}))
+                await self._heard(None)
+        except (errors.BotError, EOFError, OSError):  # TimeoutError is one.
+            _log.warning("a database did not stop when it was told to", exc_info=True)
+            await self.kill()
+
+    async def kill(self) -> None:
+        """End it."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+        self._writer.close()
+        await asyncio.wait({self._logging})
+
+    async def _log_errors(self) -> None:
+        """Log what it prints, which is nothing as long as all is well."""
+        if self._process.stderr is not None:
+            while said := await self._process.stderr.read(_SAID_BYTES):
+                _log.warning("a worker said: %s", said.decode("utf-8", "replace").rstrip())
+
+
+class Workers:
+    """The processes of one connection: as many as are used at once, and for a while after."""
+
+    def __init__(self, rule: connection_rules.Rule, limits: settings.ConnectionLimits) -> None:
+        self._rule = rule
+        self._limits = limits
+        self._free = asyncio.Semaphore(limits.queries)
+        self._idle: list[Worker] = []
+        self._settling: set[asyncio.Task[None]] = set()
+
+    @contextlib.asynccontextmanager
+    async def worker(self) -> AsyncIterator[Worker]:
+        """Lend a process, as soon as one may run; what was begun in it ends with the context."""
+        await self._free.acquire()
+        worker = None
+        try:
+            while worker is None and self._idle:
+                kept = self._idle.pop()
+                worker = kept if kept.is_alive else None
+            if worker is None:
+                worker = await Worker.start(self._rule, self._limits)
+            yield worker
+        finally:
+            settling = asyncio.create_task(self._settle(worker), name="end of a query")
+            self._settling.add(settling)
+            settling.add_done_callback(self._settling.discard)
+
+    async def _settle(self, worker: Worker | None) -> None:
+        try:
+            if worker is not None:
+                await worker.settle()
+                if worker.is_alive:
+                    worker.used = time.monotonic()
+                    self._idle.append(worker)
+                else:
+                    await worker.kill()
+        finally:
+            self._free.release()
+
+    async def reap(self, idle_seconds: float = _IDLE_SECONDS) -> None:
+        """End the processes that nobody has used for a while."""
+        now = time.monotonic()
+        old = [worker for worker in self._idle if now - worker.used >= idle_seconds]
+        self._idle = [worker for worker in self._idle if worker not in old]
+        for worker in old:
+            await worker.kill()
+
+    async def close(self) -> None:
+        """End all of them; nobody uses one any more."""
+        if self._settling:
+            await asyncio.wait(self._settling)
+        await self.reap(0)
+
+
+def _walls(rule: connection_rules.Rule, limits: settings.ConnectionLimits) -> dict[str, Any]:
+    """Return what a process may touch of this machine: libraries, and the file that it reads."""
+    ours = str(pathlib.Path(__file__).parents[1])
+    pythons = {sys.prefix, sys.base_prefix, *map(os.path.realpath, (sys.prefix, sys.base_prefix))}
+    beside = [rule.directory] if rule.directory else []
+    return {
+        "readable": [*_READABLE, *pythons, ours, *beside],
+        "writable": beside if rule.writes else [],
+        "rlimits": {
+            "DATA": limits.worker_bytes,
+            "CORE": 0,
+            # What is read is not written; temporary files of a database's engine are refused.
+            **({} if rule.writes else {"FSIZE": 0}),
+        },
+    }

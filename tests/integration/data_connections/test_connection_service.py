@@ -1,0 +1,204 @@
+"""Code in real kernels asks for data: what it gets, what is recorded, and what stays shut."""
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import tempfile
+
+import pytest
+import pytest_asyncio
+
+from interpreter_bot import settings, values
+from interpreter_bot.app import host_startup
+from interpreter_bot.hosts import execution_runs
+from tests.integration.data_connections.conftest import PASSWORD
+
+pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
+
+HERE = values.SessionKey("web", thread="here")
+ELSEWHERE = values.SessionKey("slack", "T1", "C1", "1.2")
+
+
+class Place:
+    """Two connections: one for all, one for one person of the page."""
+
+    def __init__(self, host, broker):
+        self.host = host
+        self.broker = broker
+        (self.service,) = broker.services
+        self.queries = []
+        self.asked = asyncio.Event()
+        self.service.on_query = self._take
+
+    def _take(self, query):
+        self.queries.append(query)
+        self.asked.set()
+
+    async def run(self, code, key=HERE, person="U1", execution_id=None):
+        shown = []
+        self.service.note_person(values.text(key), person)
+        async with self.host.lease(values.text(key)) as lease:
+            await execution_runs.run(
+                self.host,
+                await lease.kernel(),
+                code,
+                show=shown.append,
+                execution_id=execution_id or execution_runs.new_id(),
+            )
+        return "".join(one.plain for one in shown).strip()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(sqlite_file, postgresql):
+    async with contextlib.AsyncExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp"))
+        os.chmod(name, 0o755)
+        config = settings.Settings(
+            paths=settings.Paths(data=pathlib.Path(name, "d"), runtime=pathlib.Path(name, "r")),
+            kernels=settings.Kernels(preload=(), spares=0, freeze_seconds=0),
+            limits=settings.Limits(execution_seconds=60),
+            connections=(
+                settings.Connection(name="sales", kind="sqlite", address=str(sqlite_file)),
+                settings.Connection(
+                    name="secret",
+                    kind="postgresql",
+                    address="${SECRET_DSN}",
+                    description="What few may see",
+                    places=("web",),
+                    people=("U1",),
+                ),
+            ),
+            connection_limits=settings.ConnectionLimits(rows=500),
+        )
+        dsn = {"SECRET_DSN": postgresql.reader}
+        broker = await stack.enter_async_context(host_startup.open_broker(config, dsn))
+        opening = host_startup.open_hosts(config, doorkeeper=broker)
+        host = await stack.enter_async_context(opening)
+        opened = Place(host, broker)
+        await opened.service.sources.prepare()
+        yield opened
+
+
+async def test_a_query_gives_a_data_frame_and_is_recorded(place):
+    told = await place.run(
+        "import datetime\n"
+        "frame = connections['secret'].query('select region, sum(amount) total, max(day) last, "
+        "min(amount) least from orders where day >= :d group by 1 order by 1',"
+        " {'d': datetime.date(2026, 5, 10)})\n"
+        "print(list(frame.region), frame.total.dtype, frame['last'].dt.month.max())"
+    )
+    assert told == "['north', 'south'] float64 5"
+    query = place.queries[-1]
+    assert (query.connection, query.person, query.rows) == ("secret", "U1", 2)
+    assert "2026" not in query.statement
+
+
+async def test_tables_and_columns_are_told_in_the_kernel_and_to_the_model(place):
+    told = await place.run(
+        "print(connections, *connections['sales'].tables().name,"
+        " *connections['secret'].schema('orders').column)"
+    )
+    assert told.splitlines()[-1].endswith("orders id day region amount")
+    offers = {one.name: one for one in place.broker.reach(values.text(HERE)).offers}
+    assert offers["secret"].description == "PostgreSQL: What few may see"
+    assert "orders(id integer, day date" in offers["secret"].detail
+    assert "about 1,000 rows: What was sold." in offers["secret"].detail
+
+
+async def test_what_is_cut_is_said_to_who_reads(place):
+    told = await place.run("print(len(connections['sales'].query('select * from orders')))")
+    assert "sales: cut after 500 rows" in told
+    assert "500" in told.splitlines()
+    assert place.queries[-1].reason.startswith("cut after")
+
+
+async def test_an_error_is_in_the_databases_words(place):
+    told = await place.run("connections['secret'].query('select nothing from orders')")
+    assert 'connections.QueryError: column "nothing" does not exist' in told
+    assert "connection_objects" not in told
+    assert "pyarrow" not in told
+
+
+async def test_who_may_not_use_a_connection_does_not_see_it(place):
+    ask = "print(list(connections)); connections['secret'].query('select 1')"
+    raw = (
+        "import http.client, os\n"
+        "there = http.client.HTTPConnection('127.0.0.1', 61081)\n"
+        "there.request('POST', '/connections/secret/query', '{\"sql\": \"select 1\"}')\n"
+        "print(there.getresponse().status)"
+    )
+    for key, person in ((HERE, "U2"), (ELSEWHERE, "U1")):
+        told = await place.run(ask, key, person)
+        assert told.startswith("['sales']")
+        assert "there are: sales" in told
+        assert await place.run(raw, key, person) == "404"
+    await place.run("1", HERE, "U1")
+
+
+async def test_the_secret_is_nowhere_in_the_kernel(place):
+    told = await place.run(
+        "connections['secret'].query('select 1')\n"
+        "import gc, os, sys\n"
+        f"word = {PASSWORD[:8]!r} + {PASSWORD[8:]!r}\n"
+        "found = [str(v) for v in os.environ.values() if word in v]\n"
+        "found += [repr(o)[:50] for o in gc.get_objects() if isinstance(o, dict)"
+        " and any(isinstance(v, str) and word in v for v in list(o.values())"
+        " if v is not word)]\n"
+        "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
+        "    for name in ('environ', 'cmdline'):\n"
+        "        try:\n"
+        "            found += [pid] if word in open(f'/proc/{pid}/{name}').read() else []\n"
+        "        except OSError:\n"
+        "            pass\n"
+        "print(found)"
+    )
+    assert told == "[]"
+    assert PASSWORD not in repr(place.broker.reach(values.text(HERE)))
+    assert PASSWORD not in repr(place.queries)
+
+
+async def test_stop_cancels_on_the_server(place, postgresql):
+    running = (
+        "select count(*) from pg_stat_activity where state = 'active' "
+        "and query like '%pg_sleep(40)%' and pid <> pg_backend_pid()"
+    )
+    code = "connections['secret'].query('select pg_sleep(40)')"
+    stopped = execution_runs.new_id()
+    task = asyncio.create_task(place.run(code, execution_id=stopped))
+    await asyncio.to_thread(postgresql.wait, running, "1")
+    await place.host.stop(stopped)
+    await task
+    await asyncio.to_thread(postgresql.wait, running, "0")
+    assert await place.run("print(len(connections['secret'].query('select 1')))") == "1"
+
+
+async def test_a_flood_of_one_session_leaves_room_for_others(place):
+    flood = (
+        "import concurrent.futures\n"
+        "def ask(i):\n"
+        "    return len(connections['sales'].query('with recursive x(i) as (select 1 union all"
+        " select i + 1 from x where i < 200000) select count(*) from x'))\n"
+        "with concurrent.futures.ThreadPoolExecutor(40) as pool:\n"
+        "    print(sum(pool.map(ask, range(60))))"
+    )
+    first = asyncio.create_task(place.run(flood))
+    place.asked.clear()
+    await asyncio.wait_for(place.asked.wait(), 30)
+    other = await place.run("print(len(connections['sales'].query('select 1')))", ELSEWHERE)
+    assert other == "1"
+    assert await first == "60"
+
+
+async def test_nonsense_through_the_door_is_refused(place):
+    told = await place.run(
+        "import http.client\n"
+        "for body in (b'', b'[]', b'{\"sql\": 1}', b'{\"what\": 1}', b'x' * 2_000_000):\n"
+        "    there = http.client.HTTPConnection('127.0.0.1', 61081)\n"
+        "    try:\n"
+        "        there.request('POST', '/connections/sales/query', body)\n"
+        "        print(there.getresponse().status)\n"
+        "    except OSError:\n"
+        "        print(413)\n"
+    )
+    assert told.split() == ["400", "400", "400", "400", "413"]

@@ -1,0 +1,55 @@
+"""What a model is told of tables: within its budget, the most used first."""
+
+from interpreter_bot import settings
+from interpreter_bot.data_connections import connection_rules, table_listings
+
+
+def table(name, *columns, rows=10, comment=""):
+    return {
+        "name": name,
+        "columns": [(column, "int") for column in columns],
+        "rows": rows,
+        "comment": comment,
+    }
+
+
+async def listing(*tables):
+    async def fetch():
+        return list(tables)
+
+    found = table_listings.TableListing("it", fetch)
+    await found.begin()
+    return found
+
+
+async def test_the_most_used_come_first_and_stay_there():
+    found = await listing(table("big", "a", rows=99), table("shop.small", "b"), table("tiny"))
+    found.note_use('select * from shop."SMALL"')
+    told = found.told(1000)
+    assert told.index("small") < told.index("big") < told.index("tiny")
+    for _ in range(3):
+        found.note_use("select * from tiny")
+    assert found.told(1000) == told
+
+
+async def test_a_small_budget_leaves_names_and_says_how_many_more():
+    tables = [table(f"table_{number:03}", *map(str, range(30))) for number in range(100)]
+    told = (await listing(*tables)).told(500)
+    assert len(told) < 700
+    assert "table_000(" in told
+    assert "more: connections['it'].tables()" in told
+
+
+async def test_words_of_the_owner_stay_on_their_line():
+    told = (await listing(table("t", "a\nb", comment="x\n\n# New rules\n"))).told(500)
+    assert len(told.splitlines()) == 1
+
+
+def test_secrets_are_taken_from_what_a_database_says():
+    listed = settings.Connection(
+        name="it", kind="postgresql", address="postgresql://u:${PW}@h/d", options={"k": "${KEY}"}
+    )
+    (rule,) = connection_rules.compiled([listed], {"PW": "p%40ssword", "KEY": "another-key"})
+    said = rule.without_secrets("FATAL: p@ssword, p%40ssword and another-key are wrong")
+    assert said == "FATAL: …, … and … are wrong"
+    assert "ssword" not in repr(rule)
