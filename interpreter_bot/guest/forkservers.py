@@ -18,6 +18,7 @@ from . import (
     installer_refusals,
     kernel_processes,
     rootfs,
+    seccomp,
     syscalls,
 )
 
@@ -124,6 +125,10 @@ class _ForkServer:
         kind = socket.SOCK_SEQPACKET
         self._init_requests, requests = socket.socketpair(socket.AF_UNIX, kind)
         self._kernel_requests, asking = socket.socketpair(socket.AF_UNIX, kind)
+        if self._is_walled:
+            # Once for all that are forked: each would take as long, inits while a person waits.
+            for is_watched in (False, True):
+                seccomp.build(is_watched=is_watched)
         pid = os.fork()
         if pid:
             self._init_requests.close()
@@ -193,21 +198,23 @@ class _ForkServer:
                 control_channels.send(self._init_requests, message, descriptors)
                 self._say({"event": "forked", "id": message["id"]})
             else:
-                self._clone_tree(message)
+                self._clone_trees(message)
         except OSError as error:
             self._say({"event": "refused", "id": message["id"], "reason": str(error)})
         for descriptor in descriptors:
             os.close(descriptor)
         return True
 
-    def _clone_tree(self, message: dict[str, Any]) -> None:
-        """Send a session's workspace as a mount tree that its kernel can attach."""
-        path = f"{self._workspaces}/{message['workspace']}"
-        tree = syscalls.open_tree(path)
+    def _clone_trees(self, message: dict[str, Any]) -> None:
+        """Send directories of a session as mount trees that its kernel can attach."""
         flags = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV
-        syscalls.set_mount_flags(tree, flags)
-        self._say({"event": "tree", "id": message["id"]}, tree)
-        os.close(tree)
+        with contextlib.ExitStack() as open_here:
+            trees = []
+            for path in message["paths"]:
+                trees.append(syscalls.open_tree(f"{self._workspaces}/{path}"))
+                open_here.callback(os.close, trees[-1])
+                syscalls.set_mount_flags(trees[-1], flags)
+            self._say({"event": "trees", "id": message["id"]}, *trees)
 
     def _fork_kernel(self, link: int, *spaces: int) -> None:
         """Fork a kernel into the pid namespace of the init that asks for it.

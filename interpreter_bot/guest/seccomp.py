@@ -11,6 +11,7 @@ half of it is one table.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import struct
 
@@ -303,6 +304,7 @@ def _little_shared_memory() -> bytes:
     return rule + _answer(errno.ENOMEM) + allow
 
 
+@functools.cache
 def build(*, is_watched: bool) -> bytes:
     """Build the BPF program for this machine.
 

@@ -250,9 +250,8 @@ class Pool:
                 async with self._admissions.place(key, person):
                     launched = await self._launch()
             try:
-                workspace = await self._workspaces.of(key)
+                workspace = self._workspaces.named(key)
                 await self.locks.take(workspace)
-                await self.snapshots.tidy(workspace)
                 await self._host.attach(launched, workspace, key)
             except BaseException:
                 await self._shutdowns.close(launched)
@@ -362,7 +361,7 @@ class Pool:
         """Wait for what was under way before, and do it."""
         if waited_for := set(filter(None, before)):
             await asyncio.wait(waited_for)
-        workspace = await self._workspaces.of(key)
+        workspace = self._workspaces.named(key)
         # Another process may have its kernel.
         await self.locks.take(workspace)
         await self._close_kernel(key, "")
@@ -380,6 +379,8 @@ class Pool:
     async def _remove(self, workspace: workspaces.Workspace) -> None:
         await self._forget(workspace)
         await workspace.remove()
+        # What is locked is gone; who comes back locks what is there then.
+        self.locks.leave(workspace.name)
 
     async def _close(self) -> None:
         starting = list(self._starting.values())

@@ -184,26 +184,32 @@ class Generations:
         content = private_files.read(_pointer(snapshot.workspace)).rpartition("\n")[0]
         self._point(snapshot.workspace, json.loads(content) | {"deaths": snapshot.deaths + 1})
 
-    def prune(self, workspace: workspaces.Workspace, counted: Container[int] | None = None) -> None:
+    def prune(
+        self, workspace: workspaces.Workspace, counted: Container[int] | None = None
+    ) -> Snapshot | None:
         """Delete what the generation that counts does not need; everything, if there is none.
 
         Args:
             workspace: of the session.
             counted: as above; where another one counts, nothing is deleted.
 
+        Returns:
+            The one that counts, unless that is another one.
+
         Raises:
             BotError, OSError: it cannot be done now. Nothing is deleted that may be needed.
         """
         if counted is not None and not self._is_counted(workspace, counted):
-            return
+            return None
         snapshot = self.find(workspace)
         if snapshot is None:
             _pointer(workspace).unlink(missing_ok=True)
         needed = self._needed(workspace, snapshot)
         while _delete_others(workspace, needed) > self._most_bytes:
             if not checkpoints.remove_oldest(workspace):
-                return
+                break
             needed = self._needed(workspace, snapshot)
+        return snapshot
 
     @property
     def _most_bytes(self) -> int:
@@ -330,7 +336,10 @@ def _delete_others(workspace: workspaces.Workspace, needed: Collection[Snapshot]
         contextlib.suppress(FileNotFoundError),
         copies_in_and_out.opened(workspace.variables) as root,
     ):
-        for name in os.listdir(root):
+        names = os.listdir(root)
+        if not names:
+            return 0
+        for name in names:
             if name not in numbers and (name != "blobs" or not needed):
                 safe_open.remove_tree(root, name)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):

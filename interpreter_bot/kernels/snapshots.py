@@ -33,10 +33,7 @@ from interpreter_bot.kernels import (
     snapshot_keys,
     snapshot_manifests,
 )
-from interpreter_bot.kernels.files import (
-    copies_in_and_out,
-    workspaces,
-)
+from interpreter_bot.kernels.files import copies_in_and_out, workspaces
 
 _log = logging.getLogger(__name__)
 
@@ -169,6 +166,20 @@ class Snapshots:
             return None
         return await copies_in_and_out.file_work(self.generations.find, workspace)
 
+    async def _find_tidied(
+        self, workspace: workspaces.Workspace | None
+    ) -> snapshot_generations.Snapshot | None:
+        """Do both in one, where a person waits."""
+        if workspace is None or not self.is_used:
+            await self.tidy(workspace)
+            return await self._find(workspace)
+        try:
+            async with self.lock(workspace):
+                return await copies_in_and_out.file_work(self.generations.prune, workspace)
+        except errors.BotError:
+            _log.exception("a session's variables cannot be tidied")
+            return await self._find(workspace)
+
     async def tidy(self, workspace: workspaces.Workspace | None) -> None:
         """Delete what nobody counts of a session without a kernel: unfinished, or put there."""
         if workspace is None or self._key.fault:
@@ -191,7 +202,7 @@ class Snapshots:
         """
         kernel = launched.kernel
         try:
-            snapshot = await self._find(launched.workspace)
+            snapshot = await self._find_tidied(launched.workspace)
         except errors.BotError:
             _log.exception("it is not known what is saved of a session")
             _give_up(launched, self._key.fault or "They cannot be read now.")

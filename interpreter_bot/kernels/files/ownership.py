@@ -6,29 +6,34 @@ import logging
 import os
 import pathlib
 import stat
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 from interpreter_bot.kernels.files import copies_in_and_out, safe_open
 
 _log = logging.getLogger(__name__)
 
 
-def change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> None:
+def change_owner(roots: Iterable[pathlib.Path], uid: int, kernel_uids: Container[int]) -> None:
     """Make a session's files belong to the user id of its kernel. Blocks.
 
     Where all kernels have the bot's id, nothing changes. No kernel runs in the workspace now, but
     one did: ownership changes for links themselves, never for what they point to, and nothing
-    outside the workspace or its file system is touched. The root changes last, so that an
-    interrupted change is repeated.
+    outside a root or its file system is touched. The root changes last, so that an interrupted
+    change is repeated.
 
     Args:
-        root: the workspace's directory.
+        roots: the session's directories.
         uid: the new owner.
         kernel_uids: all ids that kernels may have.
 
     Raises:
-        OSError: the workspace cannot be opened.
+        OSError: one of them cannot be opened.
     """
+    for root in roots:
+        _change_owner(root, uid, kernel_uids)
+
+
+def _change_owner(root: pathlib.Path, uid: int, kernel_uids: Container[int]) -> None:
     descriptor = copies_in_and_out.open_root(root)
     try:
         if os.fstat(descriptor).st_uid == uid:

@@ -35,13 +35,17 @@ class SessionLocks:
     async def take(self, workspace: workspaces.Workspace) -> None:
         """Have a session; waits for a process that has it now. One that is had already stays so.
 
+        Its directories are made if they are missing.
+
         Raises:
             KernelStartError: it is another one's for too long.
             WorkspaceError: its directory cannot be used.
         """
+        if workspace.name in self._descriptors:
+            await copies_in_and_out.file_work(workspaces.make, workspace)
         give_up = time.monotonic() + _MOST_SECONDS
         while workspace.name not in self._descriptors:
-            taken = await _locked(workspace)
+            taken = await _locked(workspace, is_made=True)
             if taken is not None:
                 self._descriptors[workspace.name] = taken
             elif time.monotonic() > give_up:
@@ -62,7 +66,7 @@ class SessionLocks:
             WorkspaceError: its directory cannot be used.
         """
         is_ours = workspace.name in self._descriptors
-        taken = None if is_ours else await _locked(workspace)
+        taken = None if is_ours else await _locked(workspace, is_made=False)
         try:
             yield taken is not None
         finally:
@@ -75,11 +79,11 @@ class SessionLocks:
             self.leave(name)
 
 
-async def _locked(workspace: workspaces.Workspace) -> int | None:
+async def _locked(workspace: workspaces.Workspace, *, is_made: bool) -> int | None:
     """Lock a session's directory; returns what holds the lock, None if another process does."""
     taken: list[int] = []
     try:
-        await copies_in_and_out.file_work(_lock, workspace, taken)
+        await copies_in_and_out.file_work(_lock, workspace, taken, is_made=is_made)
     except asyncio.CancelledError:
         # It was done all the same, and nobody would end it.
         for descriptor in taken:
@@ -88,8 +92,10 @@ async def _locked(workspace: workspaces.Workspace) -> int | None:
     return taken[0] if taken else None
 
 
-def _lock(workspace: workspaces.Workspace, taken: list[int]) -> None:
-    """Do that in a thread, and add what holds the lock."""
+def _lock(workspace: workspaces.Workspace, taken: list[int], *, is_made: bool) -> None:
+    """Do that in a thread, and add what holds the lock; make the directories before, if asked."""
+    if is_made:
+        workspaces.make(workspace)
     path = workspace.directory.parent
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -265,14 +265,18 @@ class Workspaces:
 
     async def of(self, session_key: str) -> Workspace:
         """Return a session's workspace, created if missing, readable only by the bot."""
-        workspace = self._named(self.name_of(session_key))
-        await copies_in_and_out.file_work(_make, workspace.directory)
+        workspace = self.named(session_key)
+        await copies_in_and_out.file_work(make, workspace)
         return workspace
+
+    def named(self, session_key: str) -> Workspace:
+        """Return a session's workspace, which may be missing; see `make`."""
+        return self._at(self.name_of(session_key))
 
     async def existing(self) -> tuple[Workspace, ...]:
         """List the existing workspaces, by name."""
         names = await copies_in_and_out.file_work(self._names)
-        return tuple(self._named(name) for name in names if re.fullmatch("[0-9a-f]{32}", name))
+        return tuple(self._at(name) for name in names if re.fullmatch("[0-9a-f]{32}", name))
 
     async def sweep(self) -> None:
         """Clean up what a dead bot left half done. For the start, before anything else."""
@@ -280,7 +284,7 @@ class Workspaces:
             await copies_in_and_out.file_work(copies_in_and_out.sweep, workspace.directory)
         await copies_in_and_out.file_work(self._remove_leftovers)
 
-    def _named(self, name: str) -> Workspace:
+    def _at(self, name: str) -> Workspace:
         return Workspace(self._directory / name / _DATA, self._limits, self._marks)
 
     def _names(self) -> list[str]:
@@ -295,11 +299,12 @@ class Workspaces:
                     safe_open.remove_tree(parent, name)
 
 
-def _make(root: pathlib.Path) -> None:
-    root.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    root.parent.mkdir(mode=0o700, exist_ok=True)
-    for own in (root, root.parent / _VARIABLES):
-        own.mkdir(mode=0o700, exist_ok=True)
+def make(workspace: Workspace) -> None:
+    """Create a workspace if it is missing, readable only by the bot. Blocks."""
+    own = workspace.directory.parent
+    own.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for directory in (own, workspace.directory, workspace.variables):
+        directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def _sorted(infos: Iterator[values.FileInfo]) -> tuple[values.FileInfo, ...]:

@@ -326,17 +326,17 @@ class ForkServer:
         self._kernels.add(str(spec["id"]))
         await self._ask({"op": "fork", **spec}, [link])
 
-    async def tree(self, workspace: str) -> int:
-        """Clone a workspace's mount; returns a descriptor, the caller's to close.
+    async def trees(self, *paths: str) -> tuple[int, ...]:
+        """Clone mounts of a session's directories; returns descriptors, the caller's to close.
 
         Args:
-            workspace: path below the directory of workspaces.
+            paths: below the directory of workspaces.
 
         Raises:
             KernelStartError: there is no such directory.
         """
-        answer = await self._ask({"op": "tree", "id": uuid.uuid4().hex, "workspace": workspace})
-        return answer.descriptors[0]
+        answer = await self._ask({"op": "trees", "id": uuid.uuid4().hex, "paths": paths})
+        return answer.descriptors
 
     async def close(self) -> None:
         """End all servers; kernels they forked end by their own control channels."""

@@ -273,9 +273,8 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             KernelStartError: it cannot be mounted, or the kernel is gone.
             OSError: it cannot be opened.
         """
-        kernel_uids = self.host_context.uids.of_kernels
-        for directory in (workspace, variables):
-            await asyncio.to_thread(ownership.change_owner, directory, self._uid, kernel_uids)
+        directories, kernel_uids = (workspace, variables), self.host_context.uids.of_kernels
+        await asyncio.to_thread(ownership.change_owner, directories, self._uid, kernel_uids)
         if self._link is None or self._directory is None:
             raise errors.KernelStartError
         self._attached = asyncio.get_running_loop().create_future()
@@ -283,12 +282,13 @@ class ForkProvisioner(provisioning.KernelProvisionerBase):
             self._unwalled_home.symlink_to(workspace)
             self._is_used = True
             return
-        with contextlib.ExitStack() as open_here:
-            trees = []
-            for directory in (workspace, variables):
-                trees.append(await self.host_context.server.tree("/".join(directory.parts[-2:])))
-                open_here.callback(os.close, trees[-1])
+        paths = ("/".join(directory.parts[-2:]) for directory in directories)
+        trees = await self.host_context.server.trees(*paths)
+        try:
             await self._link.send({"op": "attach"}, trees)
+        finally:
+            for tree in trees:
+                os.close(tree)
         ended = asyncio.create_task(self.ended.wait(), name="attaching")
         either: set[asyncio.Future[Any]] = {self._attached, ended}
         try:

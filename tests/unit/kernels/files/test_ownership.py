@@ -33,7 +33,7 @@ def owner(path):
 
 
 def hand_over(root, uid=NEXT):
-    ownership.change_owner(root, uid, KERNELS)
+    ownership.change_owner([root], uid, KERNELS)
 
 
 def test_everything_of_the_former_kernel_is_the_nexts(root):
