@@ -17,6 +17,7 @@ class Reachable:
         methods: of HTTP that are let through; none means all.
         paths: beginnings of those that are let through; none means all.
         has_secret: the bot adds what code does not know.
+        needs_approval: a person is asked before.
     """
 
     host: str
@@ -24,6 +25,7 @@ class Reachable:
     methods: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     has_secret: bool = False
+    needs_approval: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Frozen values that cross the layers: keys, outputs, endings, usage, files.
 
-An *output* is one thing an execution showed. Every output has a plain text, so a platform that
-cannot draw it still has something to print. Sizes are bytes, times seconds.
+An *output* is one thing an execution showed, with a plain text. Sizes are bytes, times seconds.
 
 Above 300 lines: they are the one vocabulary that all layers share.
 """
@@ -294,12 +293,14 @@ class InputRequested:
         is_password: the answer is not to be shown.
         is_installation: not the code asks but we: whether packages may be installed, yes or no.
         tool_request: not a person is asked but the bot, for tools: JSON, hostile.
+        choices: the answers that there are; none means any.
     """
 
     prompt: str
     is_password: bool
     is_installation: bool = False
     tool_request: str = ""
+    choices: tuple[str, ...] = ()
 
 
 YES: Final = "yes"

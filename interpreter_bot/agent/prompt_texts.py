@@ -107,6 +107,7 @@ def _network(reach: network_reach.Reach, *, can_install: bool) -> str:
                 *([f"with {', '.join(one.methods)}"] if one.methods else []),
                 *([f"below {', '.join(one.paths)}"] if one.paths else []),
                 *(["without a key, which is added"] if one.has_secret else []),
+                *(["once the person allows it, who is asked"] if one.needs_approval else []),
             ]
         )
         for one in reach.hosts

@@ -16,6 +16,7 @@ from typing import Final
 
 from interpreter_bot import logs, network_reach, settings, values
 from interpreter_bot.egress import (
+    approvals,
     certificates,
     connections,
     door_services,
@@ -92,6 +93,7 @@ class Broker:
                 tuple(sorted(rule.methods)),
                 rule.paths,
                 has_secret=bool(rule.headers),
+                needs_approval=rule.needs_approval,
             )
             for rule in self.policy(key).rules
         )
@@ -138,6 +140,7 @@ class Broker:
                 self._limits.connect_seconds, self._resolve or self._names.of_one()
             ),
             authority=authority,
+            approvals=approvals.Approvals(found.ask),
             upstream=self._upstream,
             record=self._record,
         )

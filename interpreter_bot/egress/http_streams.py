@@ -36,6 +36,7 @@ _OVERRIDING: Final = frozenset(
 _REASON: Final = re.compile(r"[^\x20-\x7e]")
 _REASON_CHARACTERS: Final = 300
 # After so many events others have their turn: a body of tiny chunks is an event for each byte.
+_FIRST_BYTES: Final = 200
 _EVENTS_IN_A_ROW: Final = 32
 
 
@@ -61,6 +62,7 @@ class HttpStream:
         self._protocol = h11.Connection(role, max_incomplete_event_size=HEAD_BYTES)
         self._events = 0
         self._uncounted_bytes = 0
+        self._first = b""
         self.has_body = False
 
     @property
@@ -112,6 +114,12 @@ class HttpStream:
             await self._read()
         return event
 
+    async def first_bytes(self) -> bytes:
+        """Return how the body of a request begins, as it is framed; nothing if there is none."""
+        if self.has_body and not self._first:
+            await self._read()
+        return self._first
+
     async def body(self, count: Callable[[int], None]) -> AsyncIterator[bytes]:
         """Yield a body, all that has come at a time. Trailers are dropped.
 
@@ -153,6 +161,7 @@ class HttpStream:
             await self.send(h11.InformationalResponse(status_code=100, headers=[]))
         data = await self.ends.reader.read(opaque_tunnels.CHUNK_BYTES)
         self._uncounted_bytes += len(data)
+        self._first = self._first or data[:_FIRST_BYTES]
         self._protocol.receive_data(data)
 
     async def send(self, *events: Any) -> None:

@@ -46,6 +46,7 @@ class Rule:
         methods: that are let through; none means all.
         paths: beginnings of those that are let through; none means all.
         headers: added to each request. Nothing else than the request may get to know them.
+        needs_approval: a person is asked before a request is sent.
     """
 
     pattern: str
@@ -55,11 +56,12 @@ class Rule:
     methods: frozenset[str]
     paths: tuple[str, ...]
     headers: Mapping[str, str] = dataclasses.field(repr=False)
+    needs_approval: bool = False
 
     @property
     def is_read(self) -> bool:
         """Whether requests have to be read, rather than passed on encrypted."""
-        return bool(self.methods or self.paths or self.headers)
+        return bool(self.methods or self.paths or self.headers or self.needs_approval)
 
     def holds_in(self, key: values.SessionKey) -> bool:
         """Whether the rule holds for a conversation."""
@@ -137,6 +139,7 @@ def _compiled(entry: settings.Egress, environment: Mapping[str, str]) -> Rule:
             name: _header(entry.host, name, text, environment)
             for name, text in entry.headers.items()
         },
+        needs_approval=entry.approval == "ask",
     )
 
 

@@ -1,6 +1,8 @@
 """The proxy behind one kernel's door: what code asks of it is allowed, or refused with a reason.
 
 Whoever comes through that door is that kernel's code, so nobody proves who they are.
+
+Above 300 lines: one connection, from being accepted to being recorded.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import h11
 
 from interpreter_bot import network_reach, settings
 from interpreter_bot.egress import (
+    approvals,
     certificates,
     connections,
     forwarded_requests,
@@ -54,6 +57,7 @@ class ProxyContext:
         count: of the session.
         dialler: opens connections.
         authority: makes certificates that the kernel trusts.
+        approvals: by people.
         upstream: for TLS to the outside.
         record: takes what is known of a connection that is over.
     """
@@ -65,6 +69,7 @@ class ProxyContext:
     count: traffic.Traffic
     dialler: connections.Dialler
     authority: certificates.Authority
+    approvals: approvals.Approvals
     upstream: ssl.SSLContext
     record: Callable[[network_reach.Contact], None]
 
@@ -161,6 +166,7 @@ class Proxy:
             # What is added would be there for everybody to read.
             raise policies.Refusal(_ENCRYPT.format(host=host, port=contact.port))
         contact.path = forwarded_requests.check(plain, host, contact.port, rule)
+        await self._approve(client, rule, contact)
         async with self._dialled(host, contact.port, rule, is_encrypted=False) as server:
             await self._exchange(client, plain, server, rule, contact)
 
@@ -228,12 +234,22 @@ class Proxy:
                 request = await client.request()
             contact.method = request.method[:40].decode("ascii")
             contact.path = forwarded_requests.check(request, host, contact.port, rule)
+            await self._approve(client, rule, contact)
             async with self._dialled(host, contact.port, rule, is_encrypted=True) as server:
                 await self._exchange(client, request, server, rule, contact)
         except policies.Refusal as refusal:
             contact.status, contact.reason = refusal.status, str(refusal)
             await asyncio.sleep(_REFUSAL_SECONDS)
             await _refuse(client, refusal)
+
+    async def _approve(
+        self, client: http_streams.HttpStream, rule: policies.Rule, contact: network_reach.Contact
+    ) -> None:
+        """Ask a person, where a rule wants it; before a name is looked up, which tells others."""
+        if rule.needs_approval:
+            async with asyncio.timeout(self._context.limits.idle_seconds):
+                first = await client.first_bytes()
+            await self._context.approvals.require(contact, first)
 
     @contextlib.asynccontextmanager
     async def _dialled(

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from aiohttp import web
 
-from interpreter_bot import errors
+from interpreter_bot import errors, values
 from interpreter_bot.hosting import operator_requests
 from interpreter_bot.hosts import kernel_doors, wire_messages
 
@@ -37,6 +37,9 @@ class DooredHost(operator_requests.OperatedHost, Protocol):
 
     async def doors(self, kernel_id: str) -> kernel_doors.Doors | None:
         """Return copies of a kernel's doors; None if it has none, or is gone."""
+
+    async def ask(self, kernel_id: str, request: values.InputRequested) -> str:
+        """Ask whoever runs a kernel's code of now, whose time stands still meanwhile."""
 
     async def introduce(self, kernel_id: str, code: str) -> None:
         """Run code of the bot's in a kernel that tells it of its doors."""
@@ -75,6 +78,7 @@ class DoorHandovers:
         return [
             web.post("/v1/doors", self._hand_over),
             web.post("/v1/introduce", self._introduce),
+            web.post("/v1/ask", self._ask),
             web.get("/v1/unheld_doors", self._unheld),
         ]
 
@@ -164,6 +168,12 @@ class DoorHandovers:
             await self._host.introduce(kernel_id, str(said["code"]))
             handed.mark = mark
         return web.json_response({})
+
+    async def _ask(self, request: web.Request) -> web.Response:
+        said = await request.json()
+        question = wire_messages.read(values.InputRequested, said["question"])
+        answer = await self._host.ask(str(said["kernel"]), question)
+        return web.Response(body=wire_messages.document(answer), content_type="application/json")
 
     async def _unheld(self, _: web.Request) -> web.Response:
         found = {name: one.key for name, one in self._handed.items() if not one.is_held}

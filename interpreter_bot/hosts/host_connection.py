@@ -36,9 +36,10 @@ _HEARTBEAT_SECONDS: Final = 20.0
 # Whatever is no file, of which each takes as long as it is long.
 _ANSWER_SECONDS: Final = 120.0
 # A file takes as long as it is long, and as whoever reads it is slow; variables until they are
-# saved (`snapshots.seconds`), or files copied; a kernel that works until it can be told something.
+# saved (`snapshots.seconds`), or files copied; a kernel that works until it can be told something;
+# people who are asked.
 _LONG: Final = frozenset(
-    {"/v1/file", "/v1/save", "/v1/end", "/v1/fork", "/v1/go_back", "/v1/introduce"}
+    {"/v1/file", "/v1/save", "/v1/end", "/v1/fork", "/v1/go_back", "/v1/introduce", "/v1/ask"}
 )
 # What would be another thing the second time.
 _ONCE: Final = frozenset({("PUT", "/v1/file"), ("POST", "/v1/fork"), ("POST", "/v1/go_back")})

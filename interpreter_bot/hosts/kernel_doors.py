@@ -29,12 +29,15 @@ class Doors:
         process: a descriptor of the kernel's first process: readable once that has ended.
         link: to the host process that gave them, for as long as they are held; None if this one
             did.
+        ask: asks whoever runs the kernel's code of now, whose time stands still; None if nobody
+            can be asked.
     """
 
     proxy: socket.socket
     services: socket.socket
     process: int
     link: socket.socket | None = None
+    ask: Callable[[values.InputRequested], Awaitable[str]] | None = None
 
     def close(self) -> None:
         """Close all of them."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Final
 
-from interpreter_bot import errors, network_reach, schedules, session_variables, settings
+from interpreter_bot import errors, network_reach, schedules, session_variables, settings, values
 from interpreter_bot.hosts import kernel_doors, local_executions, ports
 from interpreter_bot.kernels import (
     branches,
@@ -212,7 +212,18 @@ class LocalHost:
         """Return copies of a kernel's doors; None if it has none, or is gone."""
         launched = self._launched(kernel_id)
         found = None if launched is None else launched.provisioner.doors()
-        return None if found is None else kernel_doors.Doors(*found)
+        ask = functools.partial(self.ask, kernel_id)
+        return None if found is None else kernel_doors.Doors(*found, ask=ask)
+
+    async def ask(self, kernel_id: str, request: values.InputRequested) -> str:
+        """Ask whoever runs a kernel's code of now, whose time stands still meanwhile.
+
+        Raises:
+            BotError: nobody can be asked, or nobody answered.
+        """
+        if (launched := self._launched(kernel_id)) is None:
+            raise errors.KernelError
+        return await launched.kernel.ask(request)
 
     async def introduce(self, kernel_id: str, code: str) -> None:
         """Run code of the bot's in a kernel that tells it of its doors."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import logging
 import os
@@ -10,7 +11,7 @@ import socket
 import urllib.parse
 from typing import Final
 
-from interpreter_bot import errors, network_reach
+from interpreter_bot import errors, network_reach, values
 from interpreter_bot.hosts import host_connection, kernel_doors, socket_owners
 
 _log = logging.getLogger(__name__)
@@ -106,7 +107,12 @@ class RemoteDoors:
             raise
         if found is None:
             link.close()
-        return found
+            return None
+        return dataclasses.replace(found, ask=functools.partial(self._ask, kernel_id))
+
+    async def _ask(self, kernel_id: str, question: values.InputRequested) -> str:
+        said = {"kernel": kernel_id, "question": question}
+        return str(await self._connection.request("POST", "/v1/ask", said))
 
 
 def _received(link: socket.socket) -> kernel_doors.Doors | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -109,6 +110,8 @@ class ExecutionStream:
         self._tasks: list[asyncio.Task[None]] = []
         self._asking_since: float | None = None
         self._seconds_asked = 0.0
+        self._asking = asyncio.Lock()
+        self._put: set[asyncio.Task[str]] = set()
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.status = "aborted"
         self.namespace: variable_names.VariableNames | None = None
@@ -177,7 +180,7 @@ class ExecutionStream:
 
     async def close(self) -> None:
         """Stop reading."""
-        for task in self._tasks:
+        for task in (*self._tasks, *self._put):
             task.cancel()
         results = await asyncio.gather(*self._tasks, return_exceptions=True)
         for result in results:
@@ -324,40 +327,70 @@ class ExecutionStream:
                     await self._connection.send("stdin", "input_reply", content, parent_id=parent)
         self._end_kernel("The code asked for input more often than anyone would answer.")
 
-    def _answering(self, message: jupyter_messages.Message) -> Awaitable[str] | None:
+    def _answering(self, message: jupyter_messages.Message) -> Callable[[], Awaitable[str]] | None:
         """Return what will answer a question, if anything does."""
         prompt = message.content.get("prompt")
         wanted = prompt.get("install") if isinstance(prompt, dict) else None
         if isinstance(wanted, list) and self._install is not None:
             words = [word for word in wanted if isinstance(word, str)]
-            return self._install(words, say=self._say_aloud, ask=self._ask)
+            return functools.partial(self._install, words, say=self._say_aloud, ask=self._ask)
         if self._ask is None:
             return None
         if told := _tool_request(message):
-            return self._ask(values.InputRequested("", False, tool_request=told))
+            wish = values.InputRequested("", False, tool_request=told)
+            return functools.partial(self._ask, wish)
         text = outputs.prompt(prompt)[:_PROMPT_CHARACTERS] if isinstance(prompt, str) else ""
         is_password = message.content.get("password") is True
-        return self._ask(values.InputRequested(text, is_password))
+        return functools.partial(self._ask, values.InputRequested(text, is_password))
 
     def _say_aloud(self, text: str) -> None:
         self._show(values.Text("stdout", text))
 
-    async def _answer(self, answering: Awaitable[str]) -> str | None:
-        self._asking_since = time.monotonic()
+    async def _answer(self, answering: Callable[[], Awaitable[str]]) -> str | None:
         try:
-            async with asyncio.timeout(self._input_seconds):
-                return await answering
+            return await self._timed(answering)
         except TimeoutError:
             self._give_up("The code waited for input, and nobody answered.")
         except errors.BotError as error:
             self._give_up(str(error))
-        finally:
-            self._seconds_asked = self.seconds_asking
-            self._asking_since = None
-            if not self.answered.done():
-                self.answered.set_result(None)
-            self.answered = asyncio.get_running_loop().create_future()
         return None
+
+    async def put(self, request: values.InputRequested) -> str:
+        """Ask what the code needs to know without having asked; its time stands still.
+
+        Raises:
+            BotError: nobody can be asked, nobody answered, or the execution is over.
+        """
+        if self._ask is None:
+            raise errors.KernelError
+        asking = asyncio.create_task(self._timed(functools.partial(self._ask, request)))
+        self._put.add(asking)
+        asking.add_done_callback(self._put.discard)
+        try:
+            await asyncio.wait({asking})
+        finally:
+            asking.cancel()
+        if asking.cancelled() or isinstance(asking.exception(), TimeoutError):
+            raise errors.KernelError
+        return asking.result()
+
+    async def _timed(self, answering: Callable[[], Awaitable[str]]) -> str:
+        """Wait for a person, one question at a time, beside the code's time.
+
+        Raises:
+            TimeoutError: nobody answered.
+        """
+        async with self._asking:
+            self._asking_since = time.monotonic()
+            try:
+                async with asyncio.timeout(self._input_seconds):
+                    return await answering()
+            finally:
+                self._seconds_asked = self.seconds_asking
+                self._asking_since = None
+                if not self.answered.done():
+                    self.answered.set_result(None)
+                self.answered = asyncio.get_running_loop().create_future()
 
 
 def _tool_request(message: jupyter_messages.Message) -> str:

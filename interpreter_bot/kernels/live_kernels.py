@@ -68,6 +68,7 @@ class Kernel:
         self._lock = asyncio.Lock()
         self._stepping_in: asyncio.Future[_Intervention] | None = None
         self._condemned: _Intervention | None = None
+        self._listener: execution_streams.ExecutionStream | None = None
         self._died_of = "It ended unexpectedly."
         self.last_used = time.monotonic()
         self.namespace = variable_names.VariableNames()
@@ -147,6 +148,16 @@ class Kernel:
                 self._stepping_in = None
             self.last_used = used if is_own else time.monotonic()
 
+    async def ask(self, request: values.InputRequested) -> str:
+        """Ask whoever runs the code of now, whose time stands still meanwhile.
+
+        Raises:
+            BotError: nobody can be asked, or nobody answered.
+        """
+        if self._listener is None:
+            raise errors.KernelError
+        return await self._listener.put(request)
+
     async def _execute(
         self,
         code: str,
@@ -177,6 +188,7 @@ class Kernel:
             kill=self.kill_with_reason,
             give_up=functools.partial(self.interrupt_with_reason, values.Ending.STOPPED),
         )
+        self._listener = listener
         try:
             over = listener.start(code, is_counted=not is_own)
             limit = self._limits.execution_seconds if seconds is None else seconds
@@ -192,6 +204,7 @@ class Kernel:
             self.namespace = listener.namespace or self.namespace
             return _finished(listener.status, stepped_in, time.monotonic() - started)
         finally:
+            self._listener = None
             await listener.close()
             self._connection.drop_unfinished()
             if listener.has_lost_output and self.is_alive:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pydantic
 
@@ -28,6 +28,8 @@ class Egress(fields.Group):
     """HTTP's methods that are let through, such as `GET`; none named means all."""
     paths: tuple[str, ...] = ()
     """Beginnings of the paths that are let through, such as `/rest/api/`; none named means all."""
+    approval: Literal["never", "ask"] = "never"
+    """Whether a person is asked, once or for a session, before code's request is sent."""
     headers: dict[str, str] = pydantic.Field(default_factory=dict, repr=False)
     """What the bot adds to each request, such as `Authorization = "Bearer ${JIRA_TOKEN}"`: of its
     own environment, which code never sees. Needs `paths`, so that no other page echoes it."""
@@ -35,7 +37,7 @@ class Egress(fields.Group):
     @property
     def is_read(self) -> bool:
         """Whether the bot has to read requests, rather than pass on what is encrypted."""
-        return bool(self.methods or self.paths or self.headers)
+        return bool(self.methods or self.paths or self.headers or self.approval == "ask")
 
 
 class EgressLimits(fields.Group):

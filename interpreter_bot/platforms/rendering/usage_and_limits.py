@@ -151,6 +151,7 @@ def _reachable(one: network_reach.Reachable) -> Fact:
     told = [f"port {numbers}" if len(one.ports) == 1 else f"ports {numbers}"]
     told += [f"{', '.join(one.methods)} only"] if one.methods else []
     told += [f"below {', '.join(one.paths)}"] if one.paths else []
+    told += ["each request once you allow it"] if one.needs_approval else []
     note = "The bot adds what gives access; code does not see it." if one.has_secret else ""
     return Fact(one.host, "; ".join(told), note)
 

@@ -12,6 +12,7 @@ import pytest
 
 from interpreter_bot import settings, values
 from interpreter_bot.egress import (
+    approvals,
     certificates,
     connections,
     host_aliases,
@@ -75,7 +76,7 @@ class Door:
 
 
 @contextlib.asynccontextmanager
-async def door(*rules, upstream=None, resolve=None, limits=None, kind=proxies.Proxy):
+async def door(*rules, upstream=None, resolve=None, limits=None, kind=proxies.Proxy, ask=None):
     """Open a proxy with these rules."""
     listed = policies.compiled([settings.Egress(**rule) for rule in rules], {"KEY": KEY})
     limits = limits or settings.EgressLimits()
@@ -89,6 +90,7 @@ async def door(*rules, upstream=None, resolve=None, limits=None, kind=proxies.Pr
         count=traffic.Traffic(limits),
         dialler=dialler,
         authority=certificates.Authority(),
+        approvals=approvals.Approvals(ask),
         upstream=ssl.create_default_context(cadata=upstream.authority.certificate)
         if upstream
         else ssl.create_default_context(),
@@ -375,6 +377,34 @@ async def test_a_tunnel_is_asked_for_without_a_body():
         head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nContent-Length: 5\r\n\r\n"
         assert status(await one.ask(head.encode())) == 400
     assert server.connections == 0
+
+
+async def test_a_person_is_asked_for_what_a_rule_wants_approved_before_anybody_hears_of_it():
+    asked, answers = [], iter(["once", "no", "session"])
+
+    async def ask(request):
+        asked.append(request)
+        return next(answers)
+
+    async with outside.Outside.open(HOST) as server:
+        rule = {**to(server), "approval": "ask"}
+        async with door(rule, upstream=server, ask=ask) as one:
+            body = "Content-Length: 6"
+            posted = get("/x?key=1", body, method="POST", port=server.port) + b"secret"
+            assert status(await one.inside(posted, port=server.port)) == 200
+            assert server.bodies == [b"secret"]
+            got = get(port=server.port)
+            assert status(await one.inside(got, port=server.port)) == 403
+            again = await one.inside(got, port=server.port)
+            assert "did not let code use GET" in again, "who said no is not asked again at once"
+            for _ in range(2):
+                assert status(await one.inside(posted, port=server.port)) == 200
+        async with door(rule, upstream=server) as nobody:
+            assert "nobody could be asked" in await nobody.inside(got, port=server.port)
+    assert len(asked) == 3, "an answer for the session counts for the session"
+    assert f"POST to {HOST}" in asked[0].prompt
+    assert "/x. It begins with b'secret'." in asked[0].prompt
+    assert asked[0].choices == ("once", "session", "no")
 
 
 async def test_no_more_are_served_at_once_than_may_be():

@@ -50,11 +50,13 @@ class Place:
         ):
             yield host, keeper
 
-    async def run(self, host, code: str, *, waiting=None) -> str:
+    async def run(self, host, code: str, *, ask=None, seconds=None) -> str:
         shown: list[values.Output] = []
         async with host.lease(KEY) as lease:
             kernel = await lease.kernel()
-            await execution_runs.run(host, kernel, code, show=shown.append)
+            await execution_runs.run(
+                host, kernel, code, show=shown.append, ask=ask, seconds=seconds
+            )
         return "".join(one.plain for one in shown).strip()
 
 
@@ -72,6 +74,7 @@ async def place():
             egress=(
                 settings.Egress(host="data.example.org", **rule),
                 settings.Egress(host="read.example.org", methods=("GET",), **rule),
+                settings.Egress(host="ask.example.org", approval="ask", **rule),
             ),
         )
         path = pathlib.Path(name, "r", "h", "1.sock")
@@ -125,4 +128,23 @@ async def test_doors_that_there_are_none_of_are_given_to_nobody(place):
         assert await place.run(host, "print(1)") == "1"
         (kernel_id,) = keeper._kernels
         assert await host._doors._fetched(KEY, kernel_id) is None, "one bot has them"
+        await host.forget(KEY)
+
+
+async def test_code_waits_for_a_person_and_its_time_stands_still(place):
+    asked = []
+
+    async def ask(request):
+        asked.append(request)
+        # Longer than the code may run.
+        await asyncio.sleep(4)
+        return "once"
+
+    code = f"import requests\ntry:\n    {READ.format(port=place.outside.port)}\n"
+    code = code.replace("read.", "ask.") + "except OSError as error:\n    print(error)"
+    async with place.bot() as (host, _):
+        told = await place.run(host, code, ask=ask, seconds=3)
+        assert "could not prove" in told, "it was let, and went on"
+        assert "ask.example.org" in asked[0].prompt
+        assert "nobody could be asked" in await place.run(host, code)
         await host.forget(KEY)

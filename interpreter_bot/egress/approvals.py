@@ -1,0 +1,94 @@
+"""Approval of what code wants outside, by the person whose code it is: once, or for a session."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from interpreter_bot import errors, network_reach, values
+from interpreter_bot.egress import policies
+from interpreter_bot.text import safe_text
+
+Ask: TypeAlias = Callable[[values.InputRequested], Awaitable[str]]
+
+ONCE: Final = "once"
+SESSION: Final = "session"
+NO: Final = "no"
+"""Answers."""
+
+_NO_SECONDS: Final = 60.0
+_MOST_KEPT: Final = 1000
+_SHOWN_BYTES: Final = 200
+_QUESTION: Final = (
+    "Code wants to send {method} to {host}, port {port}: {path}{first} "
+    "Let it? Answer once, session (for as long as its Python lives) or no: "
+)
+_FIRST: Final = " It begins with {first!a}."
+_REFUSED: Final = "The person did not let code use {method} on {host}."
+_NOBODY: Final = (
+    "Somebody has to let code use {method} on {host}, and nobody could be asked. "
+    "Try again while code runs in a conversation."
+)
+
+
+class Approvals:
+    """What the people of one kernel's session have allowed and refused, as long as it lives."""
+
+    def __init__(self, ask: Ask | None) -> None:
+        """Allow nothing yet.
+
+        Args:
+            ask: asks whoever runs the code, whose time stands still; None if nobody can be.
+        """
+        self._ask = ask
+        self._allowed: set[tuple[str, int, str]] = set()
+        self._refused: dict[tuple[str, int, str], float] = {}
+        # A client that opens ten connections is asked about once.
+        self._order = asyncio.Lock()
+
+    async def require(self, contact: network_reach.Contact, first: bytes) -> None:
+        """Return once a request may be sent.
+
+        Args:
+            contact: of it, with host, port, method and path.
+            first: what its body begins with.
+
+        Raises:
+            Refusal: it may not.
+        """
+        what = contact.host, contact.port, contact.method
+        refusal = policies.Refusal(_REFUSED.format(method=contact.method, host=contact.host))
+        async with self._order:
+            if what in self._allowed:
+                return
+            # Clients try again by themselves, and the answer would be the same.
+            if time.monotonic() - self._refused.get(what, -_NO_SECONDS) < _NO_SECONDS:
+                raise refusal
+            answer = await self._answer(contact, first)
+            if answer == SESSION and len(self._allowed) < _MOST_KEPT:
+                self._allowed.add(what)
+            elif answer not in (ONCE, SESSION, values.YES):
+                if len(self._refused) >= _MOST_KEPT:
+                    self._refused.clear()
+                self._refused[what] = time.monotonic()
+                raise refusal
+
+    async def _answer(self, contact: network_reach.Contact, first: bytes) -> str:
+        nobody = _NOBODY.format(method=contact.method, host=contact.host)
+        if self._ask is None:
+            raise policies.Refusal(nobody)
+        begins = _FIRST.format(first=first[:_SHOWN_BYTES]) if first else ""
+        question = _QUESTION.format(
+            method=contact.method,
+            host=contact.host,
+            port=contact.port,
+            path=safe_text.harmless(contact.path),
+            first=f".{begins}" if begins else ".",
+        )
+        asked = values.InputRequested(question, False, choices=(ONCE, SESSION, NO))
+        try:
+            return (await self._ask(asked)).strip().lower()
+        except errors.BotError as error:
+            raise policies.Refusal(nobody) from error
