@@ -54,15 +54,30 @@ def unified_group() -> Iterator[str]:
     cgroup_files.remove(place)
 
 
+def _started(path: str | None) -> Iterator[browsers.Chromium]:
+    if path is None:
+        pytest.skip("Chromium is not installed here: Debian's package chromium")
+    with browsers.Chromium(path) as chromium:
+        yield chromium
+
+
 @pytest.fixture(scope="session")
 def _chromium():
-    if browsers.found() is None:
-        pytest.skip("Chromium is not installed here: Debian's package chromium")
-    with browsers.Chromium() as chromium:
-        yield chromium
+    yield from _started(browsers.found(is_peoples=False))
+
+
+@pytest.fixture(scope="session")
+def _peoples_chromium():
+    yield from _started(browsers.found())
 
 
 @pytest.fixture
 def browsing(_chromium):
     """Open a browser: `async with browsing() as browser`."""
     return functools.partial(browsers.Browser.open, _chromium.address())
+
+
+@pytest.fixture
+def browsing_as_people(_peoples_chromium):
+    """Open one that keeps all walls of pages: the shell has never heard of some."""
+    return functools.partial(browsers.Browser.open, _peoples_chromium.address())

@@ -366,12 +366,12 @@ async def test_a_bot_that_is_told_to_end_says_so_once_and_to_those_who_wait(runn
             assert "Stopped." not in told + again
 
 
-async def test_a_map_is_shown_without_its_background_and_says_so(running, browsing):
+async def test_a_map_is_shown_without_its_background_and_says_so(running, browsing_as_people):
     pytest.importorskip("offlinefolium")
     async with (
         openai_server.Server([]) as server,
         running(server) as bot,
-        browsing() as browser,
+        browsing_as_people() as browser,
     ):
         page = await browser.page()
         page.expected = ["Content Security Policy"]

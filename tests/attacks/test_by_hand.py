@@ -15,7 +15,11 @@ from interpreter_bot import values
 from interpreter_bot.kernels import execution_streams
 from tests.attacks import boxes, speaking
 
-pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [
+    pytest.mark.attack,
+    pytest.mark.any_user,
+    pytest.mark.asyncio(loop_scope="session"),
+]
 Ending = values.Ending
 # What is waited for that does not come.
 WAIT_SECONDS = execution_streams._IDLE_SECONDS

@@ -64,6 +64,7 @@ async def test_hostile_kernel_comes_to_an_end_and_harms_nobody(bot, run, what):
     assert (await run("1 + 1")).plain == "2"
 
 
+@pytest.mark.any_user
 async def test_flood_of_messages_leaves_no_memory_behind(run):
     def resident():
         gc.collect()
@@ -142,6 +143,7 @@ async def holding():
     await asyncio.gather(watching, return_exceptions=True)
 
 
+@pytest.mark.any_user
 @pytest.mark.parametrize("what", HEAVY)
 async def test_no_message_holds_the_event_loop(run, holding, what):
     await run(speaking.PRELUDE + LONG)
@@ -154,6 +156,7 @@ async def test_no_message_holds_the_event_loop(run, holding, what):
     assert 0 < holding[0] < MOST_SECONDS
 
 
+@pytest.mark.any_user
 async def test_messages_that_take_long_to_read_end_the_kernel(run, monkeypatch):
     monkeypatch.setattr(execution_streams, "_MOST_READING_SECONDS", 0.3)
     await run(speaking.PRELUDE + LONG)
@@ -166,6 +169,7 @@ async def test_messages_that_take_long_to_read_end_the_kernel(run, monkeypatch):
     assert "more messages than anyone could read" in ran.finished.reason
 
 
+@pytest.mark.any_user
 async def test_more_than_could_ever_be_shown_ends_the_kernel(run):
     ran = await run(
         f"{speaking.PRELUDE}\nwhile True: iopub.send_multipart([b'x' * 1_000_000])", seconds=9
@@ -177,6 +181,7 @@ async def test_more_than_could_ever_be_shown_ends_the_kernel(run):
         assert "more messages than anyone could read" in ran.finished.reason
 
 
+@pytest.mark.any_user
 async def test_oversized_message_costs_its_own_execution_only(run):
     lost = await run(speaking.PRELUDE + "iopub.send_multipart([b'x' * 20_000_000])\nprint('after')")
     assert lost.ending is Ending.OK
@@ -190,6 +195,7 @@ async def test_oversized_message_costs_its_own_execution_only(run):
     assert ran.finished.seconds < WAIT_SECONDS
 
 
+@pytest.mark.any_user
 async def test_oversized_reply_is_left_out_and_the_one_that_follows_counts(run):
     ran = await run(speaking.PRELUDE + "shell.send_multipart([*ident, b'x' * 20_000_000])")
 

@@ -4,7 +4,11 @@ import pytest
 
 from interpreter_bot import values
 
-pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [
+    pytest.mark.attack,
+    pytest.mark.any_user,
+    pytest.mark.asyncio(loop_scope="session"),
+]
 Ending = values.Ending
 
 

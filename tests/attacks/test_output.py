@@ -9,7 +9,11 @@ import pytest
 from interpreter_bot import values
 from tests.attacks import boxes
 
-pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [
+    pytest.mark.attack,
+    pytest.mark.any_user,
+    pytest.mark.asyncio(loop_scope="session"),
+]
 Ending = values.Ending
 # Whatever is printed, at most this much of it is shown, with a word about the rest.
 FLOODS = {

@@ -124,6 +124,7 @@ async def test_loop_that_prints_each_second_is_stopped_at_the_wall_time(bot, run
     assert not ran.finished.kernel_lost
 
 
+@pytest.mark.any_user
 async def test_installed_packages_can_be_listed(run):
     ran = await run(
         "import importlib.metadata as m\n"
@@ -133,6 +134,7 @@ async def test_installed_packages_can_be_listed(run):
     assert {"numpy", "pandas", "matplotlib", "ipykernel"} <= set(ran.text.split())
 
 
+@pytest.mark.any_user
 async def test_pip_lists_packages_too(run):
     ran = await run("!pip list --format=freeze --disable-pip-version-check", seconds=30)
 
@@ -153,6 +155,7 @@ INSTALL = {
 }
 
 
+@pytest.mark.any_user
 @pytest.mark.parametrize("way", INSTALL)
 async def test_installing_says_at_once_that_there_is_no_network(run, way):
     ran = await run("import subprocess, sys\n" + INSTALL[way], seconds=20)
@@ -164,6 +167,7 @@ async def test_installing_says_at_once_that_there_is_no_network(run, way):
     assert ", openpyxl, " in line
 
 
+@pytest.mark.any_user
 async def test_programs_see_that_nothing_was_installed(run):
     ran = await run(
         "import subprocess, sys\n"
@@ -174,6 +178,7 @@ async def test_programs_see_that_nothing_was_installed(run):
     assert ran.text.split() == ["1", "1"]
 
 
+@pytest.mark.any_user
 async def test_what_pip_can_do_without_a_network_it_does(run):
     ran = await run(
         boxes.code("""

@@ -5,7 +5,11 @@ import pytest
 from interpreter_bot import values
 from tests.attacks import speaking
 
-pytestmark = [pytest.mark.attack, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [
+    pytest.mark.attack,
+    pytest.mark.any_user,
+    pytest.mark.asyncio(loop_scope="session"),
+]
 Ending = values.Ending
 
 

@@ -151,7 +151,7 @@ async def test_progress_is_one_line_and_displays_are_redrawn(serving_fake, brows
         assert await page.text(".stdout") == "frame 2\n"
 
 
-async def test_no_text_of_anybodys_becomes_html(serving_fake, browsing):
+async def test_no_text_of_anybodys_becomes_html(serving_fake, browsing_as_people):
     name = HOSTILE.replace("/", "") + "\u202egpj"
     outputs = (
         values.Text("stdout", HOSTILE),
@@ -174,7 +174,10 @@ async def test_no_text_of_anybodys_becomes_html(serving_fake, browsing):
         await turn.reply.ask(0, values.InputRequested(HOSTILE, is_password=False))
 
     script["named"] = named
-    async with serving_fake(script, models=(HOSTILE,)) as (bot, client), browsing() as browser:
+    async with (
+        serving_fake(script, models=(HOSTILE,)) as (bot, client),
+        browsing_as_people() as browser,
+    ):
         page = await visits.opened(browser, client)
         # The pictures of files that are none; the page that runs behind walls may not load its own.
         page.expected = ["404", "400", "Content Security Policy"]
@@ -202,7 +205,7 @@ async def test_no_text_of_anybodys_becomes_html(serving_fake, browsing):
         assert await page.value("window.hacked ?? 0") == 0
 
 
-async def test_a_page_of_code_runs_and_reaches_nothing(serving_fake, browsing):
+async def test_a_page_of_code_runs_and_reaches_nothing(serving_fake, browsing_as_people):
     tries = """<script>
       const found = [];
       const attempt = (name, action) => { try { action(); found.push(name); } catch {} };
@@ -219,7 +222,7 @@ async def test_a_page_of_code_runs_and_reaches_nothing(serving_fake, browsing):
       });
     </script><div style="height:333px"></div>"""
     script = visits.playing(values.Html(html=tries.encode(), plain="page"))
-    async with serving_fake(script) as (_, client), browsing() as browser:
+    async with serving_fake(script) as (_, client), browsing_as_people() as browser:
         page = await visits.opened(browser, client)
         page.expected = ["Content Security Policy", "sandbox", "Unsafe attempt", "cross-origin"]
         await page.value(
@@ -235,10 +238,10 @@ async def test_a_page_of_code_runs_and_reaches_nothing(serving_fake, browsing):
         assert await page.value("location.pathname") == "/"
 
 
-async def test_a_page_that_is_as_tall_as_its_frame_does_not_grow(serving_fake, browsing):
+async def test_a_page_that_is_as_tall_as_its_frame_does_not_grow(serving_fake, browsing_as_people):
     html = "<!doctype html><html><body><div style='height:100vh'></div></body></html>"
     script = visits.playing(values.Html(html=html.encode(), plain="x"))
-    async with serving_fake(script) as (_, client), browsing() as browser:
+    async with serving_fake(script) as (_, client), browsing_as_people() as browser:
         page = await visits.opened(browser, client)
         await page.value("said = []; onmessage = event => said.push(event.data.height)")
         await visits.say(page, "show")
@@ -580,7 +583,9 @@ async def test_a_wide_table_says_what_is_shown_and_long_cells_are_opened(serving
         assert await page.value("document.querySelectorAll('tbody .long').length") == 1
 
 
-async def test_a_frame_is_as_tall_as_what_is_in_it_and_its_margins(serving_fake, browsing):
+async def test_a_frame_is_as_tall_as_what_is_in_it_and_its_margins(
+    serving_fake, browsing_as_people
+):
     html = (
         "<h2>Hello</h2><button>Press</button><p>End</p><script>setInterval(() => {"
         " const root = document.documentElement;"
@@ -589,7 +594,7 @@ async def test_a_frame_is_as_tall_as_what_is_in_it_and_its_margins(serving_fake,
         "}, 50)</script>"
     )
     script = visits.playing(values.Html(html=html.encode(), plain="x"))
-    async with serving_fake(script) as (_, client), browsing() as browser:
+    async with serving_fake(script) as (_, client), browsing_as_people() as browser:
         page = await visits.opened(browser, client)
         await page.value(
             "addEventListener('message', ({data}) => { if (data.inner) said = data }), said = {}"
@@ -603,7 +608,7 @@ async def test_a_frame_is_as_tall_as_what_is_in_it_and_its_margins(serving_fake,
 
 @pytest.mark.parametrize("is_walled", [True, False], ids=["walled", "without the header"])
 async def test_a_page_of_code_cannot_send_through_its_browser(
-    serving_fake, browsing, monkeypatch, is_walled
+    serving_fake, browsing_as_people, monkeypatch, is_walled
 ):
     """By WebRTC, of its own or of frames in it, by links that connect beforehand, or otherwise."""
     with (
@@ -616,7 +621,7 @@ async def test_a_page_of_code_cannot_send_through_its_browser(
         ports = {"UDP": str(udp.getsockname()[1]), "TCP": str(tcp.getsockname()[1])}
         html = re.sub("(UDP|TCP)_PORT", lambda found: ports[found[1]], LEAKS)
         script = visits.playing(values.Html(html=html.encode(), plain="page"))
-        async with serving_fake(script) as (_, client), browsing() as browser:
+        async with serving_fake(script) as (_, client), browsing_as_people() as browser:
             page = await visits.opened(browser, client)
             if not is_walled:
                 monkeypatch.delitem(displays._FRAME_HEADERS, "Connection-Allowlist")
@@ -633,11 +638,11 @@ async def test_a_page_of_code_cannot_send_through_its_browser(
     assert reached == (set() if is_walled else {"UDP", "TCP"})
 
 
-async def test_an_operator_may_want_pages_without_scripts(serving_fake, browsing):
+async def test_an_operator_may_want_pages_without_scripts(serving_fake, browsing_as_people):
     html = "<p>Still.</p><script>parent.postMessage('ran', '*')</script>"
     web = settings.Web(port=0, page_scripts=False)
     script = visits.playing(values.Html(html=html.encode(), plain="page"))
-    async with serving_fake(script, web=web) as (_, client), browsing() as browser:
+    async with serving_fake(script, web=web) as (_, client), browsing_as_people() as browser:
         page = await visits.opened(browser, client)
         page.expected = ["Blocked script execution"]
         await page.value("said = []; onmessage = event => said.push(event.data)")

@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import functools
 import pathlib
 import re
 import subprocess
@@ -103,8 +104,13 @@ def _dotted(path):
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+@functools.cache
+def _tree(path):
+    return ast.parse(path.read_text("utf-8"))
+
+
 def _functions(path):
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, node.end_lineno - node.lineno + 1
 
@@ -115,7 +121,7 @@ def _importers():
     found = {name: set() for name in names}
     for name, path in names.items():
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(_tree(path)):
             if not isinstance(node, ast.ImportFrom):
                 continue
             levels = package.split(".")[: len(package.split(".")) - node.level + 1]
@@ -136,7 +142,7 @@ def test_file_is_short(path):
     lines = len(text.splitlines())
     assert lines <= MOST_LINES_OF_A_FILE, "cut it where one part has a name of its own"
     if lines > LINES_WITHOUT_A_REASON:
-        reason = re.search(r"Above 300 lines", ast.get_docstring(ast.parse(text)))
+        reason = re.search(r"Above 300 lines", ast.get_docstring(_tree(path)))
         assert reason, "cut it, or say in its docstring: 'Above 300 lines: <why it is one thing>'"
 
 
@@ -169,7 +175,7 @@ def test_names_are_nouns(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)
 def test_one_object_has_one_name(path):
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.arguments):
             given = [*node.posonlyargs, *node.args, *node.kwonlyargs]
             for argument in (one for one in given if one.annotation is not None):
@@ -197,7 +203,7 @@ def test_nothing_is_put_off(path):
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES}), ids=_name)
 def test_package_opens_with_its_charter_and_holds_no_code(folder):
-    tree = ast.parse((folder / "__init__.py").read_text("utf-8"))
+    tree = _tree(folder / "__init__.py")
     assert ast.get_docstring(tree)
     assert len(tree.body) == 1
 
