@@ -74,11 +74,11 @@ class Kernel:
         self.announcement = announcement
         self.runs = 0
 
-    async def execute(self, code, *, show, ask=None, seconds=None):
+    async def execute(self, code, *, show, ask=None, seconds=None, is_own=False):
         assert self._end is None, "one execution at a time"
         if not self.is_alive:
             return values.Finished(values.Ending.REFUSED, 0.0, "Gone.", kernel_lost=True)
-        self.runs += 1
+        self.runs += not is_own
         step = self._pool.next_step()
         assert code == step.code
         self._end = asyncio.get_running_loop().create_future()

@@ -15,6 +15,7 @@ const ICONS = {
   copy: "M9 9h10v11H9zM5 15V4h10",
   check: "M5 12.5l4.5 4.5L19 7.5",
   warn: "M12 4l9 16H3zM12 10v4M12 17h.01",
+  filter: "M4 5h16l-6 8v6l-4-2v-4z",
   pen: "M4 20l1-4L16 5l3 3L8 19z",
   bin: "M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13",
 };

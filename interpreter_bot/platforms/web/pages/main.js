@@ -5,6 +5,7 @@ import { Connection } from "./connection.js";
 import { Conversation, FIRST_TURNS } from "./conversation.js";
 import { askedToReset, closePanel, confirmed } from "./dialogs.js";
 import { $, address, download, el, icon, madeUp, plain } from "./dom.js";
+import { looked, unanswered } from "./looks.js";
 import { moveByArrows } from "./menus.js";
 import { showPanel } from "./panels.js";
 import { Sidebar } from "./sidebar.js";
@@ -109,6 +110,7 @@ function opened() {
 }
 
 function closed() {
+  unanswered();
   setTimeout(() => {
     if (connection.isOpen) return;
     $("banner").textContent = "The connection is lost. Trying again…";
@@ -175,6 +177,7 @@ const hear = {
     history.replaceState(null, "", "/");
     arrive();
   },
+  looked,
   panel(message) {
     showPanel(message, { thread, say, runAgain });
   },

@@ -182,13 +182,34 @@ function table(event, say) {
     name ? el("th", { scope: "col", class: side(place), dir: "auto" }, opened(name)) : el("td", {})));
   const rows = event.rows.map((row) => el("tr", {}, row.map((_, place) => cell(row, place))));
   const asText = () => [event.columns, ...event.rows].map((row) => row.join("\t")).join("\n");
-  const save = () => say({ do: "save", table: event.handle });
-  const whole = event.handle
-    ? el("button", { type: "button", class: "small", onclick: save }, icon("down"), el("span", {}, "All as CSV"))
-    : null;
-  return el("figure", {},
-    scrollable(el("div", { class: "wide-table" }, el("table", { class: "data" }, el("thead", {}, head), el("tbody", {}, rows)))),
-    el("div", { class: "output-tools" }, el("span", { class: "muted" }, extent(event)), copier(asText), ...[whole].filter(Boolean)));
+  const still = scrollable(el("div", { class: "wide-table" }, el("table", { class: "data" }, el("thead", {}, head), el("tbody", {}, rows))));
+  const size = el("span", { class: "muted" }, extent(event));
+  const copy = copier(asText);
+  const said = el("div", { class: "output-tools" }, size, copy);
+  if (event.handle) said.append(...ofWhole(event, { still, size, copy, say }));
+  return el("figure", {}, still, said);
+}
+
+/** What can be done with a table of which Python has more, as long as it has it. */
+function ofWhole(event, { still, size, copy, say }) {
+  const save = (suffix) => () => say({ do: "save", table: event.handle, suffix });
+  const button = (words, glyph, onclick) => el("button", { type: "button", class: "small", onclick }, icon(glyph), el("span", {}, words));
+  const explore = button("Explore", "filter", open);
+  async function open() {
+    const { LiveTable } = await import("./tables.js");
+    const live = new LiveTable(event, { say, gone });
+    live.element.addEventListener("keydown", (pressed) => pressed.key === "Escape" && (pressed.stopPropagation(), gone("")));
+    still.replaceWith(live.element);
+    for (const one of [explore, size, copy]) one.hidden = true;
+    live.search.focus();
+    function gone(sentence) {
+      live.element.replaceWith(still);
+      for (const one of [explore, size, copy]) one.hidden = false;
+      size.textContent = [extent(event), sentence].filter(Boolean).join(". ");
+      explore.focus();
+    }
+  }
+  return [explore, button("All as CSV", "down", save("csv")), button("Parquet", "down", save("parquet"))];
 }
 
 /** A long text of a cell stands on one line until somebody wants to read it. */

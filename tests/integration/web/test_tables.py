@@ -1,0 +1,88 @@
+"""Tables on the page, touched: with the kernel that has them, in a real browser."""
+
+import contextlib
+
+import pytest
+
+from interpreter_bot import settings, values
+from interpreter_bot.app import service_startup
+from interpreter_bot.platforms.web import server
+from tests.integration.web import visits
+
+pytestmark = pytest.mark.kernel
+
+CODE = (
+    "import polars; shown = polars.DataFrame({'n': range(1_000_000)})"
+    ".with_columns(word='<b>w' + (polars.col('n') % 10).cast(str)); shown"
+)
+EXPLORE = (
+    "[...document.querySelectorAll('.output-tools button')].find(e => e.innerText === 'Explore')"
+)
+GRID = "document.querySelector('.grid')"
+STATUS = "document.querySelector('.table-bar [role=status]').innerText"
+FIRST = "document.querySelector('[data-column=\"0\"]:not(.unknown)')?.innerText"
+SELECTED = "[...document.querySelectorAll('[aria-selected]')].map(e => e.innerText).join()"
+
+
+@pytest.fixture
+def serving_kernels(tmp_path, short_path):
+    """Serve conversations with kernels that import nothing, and no model."""
+
+    @contextlib.asynccontextmanager
+    async def serving_kernels():
+        config = settings.Settings(
+            models=(),
+            kernels=settings.Kernels(preload=(), spares=0),
+            paths=settings.Paths(data=tmp_path / "data", runtime=short_path),
+        )
+        async with (
+            service_startup.open_conversations(config, {}) as service,
+            server.serve(service, settings.Web(port=0), tmp_path / "data") as address,
+        ):
+            yield service, address
+
+    return serving_kernels
+
+
+async def test_a_million_rows_are_sorted_filtered_searched_and_paged(serving_kernels, browsing):
+    async with serving_kernels() as (service, address), browsing() as browser:
+        page = await browser.page()
+        await page.go(address)
+        await page.until("!document.getElementById('welcome').hidden")
+        await page.value("document.getElementById('message').focus()")
+        await page.type(CODE)
+        await page.press("Enter", modifiers=2)
+        await visits.answered(page)
+        assert not [one for one in page.requests if "/tables." in one or "/grids." in one]
+        await page.value(f"{EXPLORE}.click()")
+        await page.until(f"{STATUS}.startsWith('1,000,000 rows')")
+        await page.until("document.querySelectorAll('.spread svg').length === 1")
+        assert await page.value("document.querySelectorAll('.grid b').length") == 0
+        assert await page.value("document.querySelectorAll('.grid [role=row]').length") < 50
+        # To the last row, by the keyboard.
+        await page.value(f"{GRID}.focus()")
+        await page.press("End", modifiers=2)
+        await page.until(f"{SELECTED} === '<b>w9'")
+        active = f"document.getElementById({GRID}.getAttribute('aria-activedescendant'))"
+        await page.until(f"{active}?.parentNode.getAttribute('aria-rowindex') === '1000001'")
+        await page.value("document.querySelector('.sort').focus()")
+        for direction in ("ascending", "descending"):
+            await page.press("Enter")
+            await page.until(f"document.querySelector('[aria-sort={direction}]')")
+        await page.until(f"{FIRST} === '999999'")
+        await page.value("document.querySelector('[aria-label=\"Filter word\"]').click()")
+        await page.type("W7")
+        await page.press("Enter")
+        await page.until(
+            f"{STATUS}.startsWith('100,000 of 1,000,000 rows') && {FIRST} === '999997'"
+        )
+        await page.value("document.querySelector('.table-bar input').focus()")
+        await page.type("17")
+        await page.until(f"{STATUS}.startsWith('1 of') && {FIRST} === '17'")
+        # Once Python has started anew, what was shown is there, and says so.
+        thread = await page.value("location.hash.slice(1)")
+        await service.reset(values.SessionKey("web", thread=thread))
+        await page.click(".chip")
+        said = "document.querySelector('.output.table .muted')?.innerText"
+        await page.until(f"{said}?.includes('no longer has this table')")
+        assert (await page.text(".wide-table tbody tr:first-child")).split() == ["0", "<b>w0"]
