@@ -88,7 +88,8 @@ def _lines(broker: ToolBroker, name: str, names: dict[str, list[str]]) -> Iterat
     yield f"{name}  {len(now.tools)} tools  {now.digest[:_DIGEST_CHARACTERS]}"
     if standings[""] != "on":
         yield "  instructions  changed"
-        change = definitions.difference({"": before.instructions}, {"": now.instructions})
+        former = {"said": before.instructions} if before.instructions else None
+        change = definitions.difference(former, {"said": now.instructions})
         yield from (f"      {line}" for line in change)
     for tool, standing in sorted(standings.items()):
         if not tool:

@@ -61,12 +61,14 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._servers: dict[str, Any] = {}
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Find a module; a person's own `tools` comes first."""
+        """Find a module; `tools` in a directory of a person's own comes first."""
         package, _, server = fullname.partition(".")
         if package != PACKAGE or "." in server:
             return None
         if not server:
-            if importlib.machinery.PathFinder.find_spec(PACKAGE, [self._kernel.home]):
+            home = self._kernel.home
+            own = [entry for entry in sys.path if not entry or entry.startswith(home)]
+            if importlib.machinery.PathFinder.find_spec(PACKAGE, own):
                 return None
             self._refresh()
         elif server not in self._servers:

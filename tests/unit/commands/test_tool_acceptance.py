@@ -1,0 +1,51 @@
+import argparse
+import asyncio
+
+import pytest
+
+from interpreter_bot import errors, settings
+from interpreter_bot.commands import tool_acceptance
+from interpreter_bot.doctor import diagnosis
+from tests.fakes import tool_servers
+
+
+@pytest.fixture
+async def server():
+    async with tool_servers.ToolServer(tool_servers.tool("send", "Send.", a="A.")).serving() as it:
+        yield it
+
+
+async def test_what_is_new_or_changed_is_listed_and_used_once_it_was_accepted(
+    server, tmp_path, capsys
+):
+    config = settings.Settings(
+        paths=settings.Paths(data=tmp_path),
+        mcp_servers=(settings.McpServer(name="mail", url=server.url),),
+    )
+
+    async def said(verb, *names, status):
+        options = argparse.Namespace(verb=verb, names=names)
+        # It has a loop of its own.
+        assert await asyncio.to_thread(tool_acceptance.run, config, options) == status
+        return capsys.readouterr().out
+
+    def finding():
+        (found,) = diagnosis._tools(config)
+        return found.is_active, found.detail
+
+    assert finding() == (False, "0 tools of 1 servers are on; off: all of mail (not listed yet)")
+    listed = await said("list", status=1)
+    assert "  send  new\n      +description: Send.\n" in listed
+    command = listed.splitlines()[-1].partition("tools accept ")[2]
+    assert await said("accept", command, status=0) == "1 tools of mail are on.\n"
+    assert (await said("list", status=0)).endswith("  send  on\n")
+    assert finding() == (True, "1 tool of 1 servers are on")
+    server.tools = [tool_servers.tool("send", "Send, and tell me.", a="A.")]
+    changed = await said("list", status=1)
+    assert "  send  changed\n      -description: Send.\n      +description: Send, and" in changed
+    assert finding() == (False, "0 tools of 1 servers are on; off: mail.send (changed)")
+    with pytest.raises(errors.BotError, match="read what has changed"):
+        await said("accept", command, status=0)
+    assert await said("refuse", "mail", status=0) == "The tools of mail are off.\n"
+    with pytest.raises(errors.BotError, match="none that is called 'post'"):
+        await said("accept", "post@123456789012", status=0)
