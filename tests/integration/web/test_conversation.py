@@ -181,3 +181,36 @@ async def test_what_was_lost_can_be_made_again_from_the_panel_of_variables(servi
             "ran",
             False,
         ]
+
+
+async def test_code_is_run_again_edited_and_hidden(serving_fake, browsing):
+    async def play(turn):
+        await turn.reply.code(0, turn.request.text)
+        finished = values.Finished(values.Ending.ERROR, 0.1)
+        turn.reply.finished(0, finished)
+        return ""
+
+    async def explain(turn):
+        return "Here: \n```python\nbroken()\n```"
+
+    async with serving_fake({"broken()": play, "Why": explain}) as (bot, client), browsing() as b:
+        page = await visits.opened(b, client)
+        await visits.say(page, "/py broken()")
+        await visits.answered(page)
+        await page.click(".to-ask")
+        await visits.answered(page, 2)
+        await page.click(".turn:last-child .to-run")
+        await visits.answered(page, 3)
+        asked = [(request.text, request.is_code) for request in bot.requests]
+        assert [asked[0], asked[2]] == [("broken()", True)] * 2
+        await page.click(".to-edit")
+        assert await page.value("document.getElementById('message').value") == "broken()"
+        assert await page.value("document.activeElement.id") == "message"
+        seen = "document.querySelector('.cell pre').checkVisibility()"
+        assert await page.value(seen)
+        for is_seen in (False, True):
+            await page.value(
+                "[...document.querySelectorAll('#more button')]"
+                ".find((one) => one.textContent === 'Hide or show code').click()"
+            )
+            assert await page.value(seen) is is_seen

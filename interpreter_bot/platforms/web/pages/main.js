@@ -100,6 +100,16 @@ function again(head) {
   composer.restore({ text: head.request, files: head.files, is_code: head.is_code });
 }
 
+async function edit(code) {
+  const told = "What stands in the field now is replaced by this code.";
+  if (!$("message").value.trim() || (await confirmed("Edit this code?", told, { action: "Edit" }))) composer.write(code, true);
+}
+
+function showCode(isShown) {
+  document.body.classList.toggle("without-code", !isShown);
+  localStorage.setItem("code", isShown ? "shown" : "hidden");
+}
+
 // ---- hearing
 
 function opened() {
@@ -216,6 +226,7 @@ function disarm(milliseconds) {
 function drawModels(models) {
   $("model").replaceChildren(...models.map((title) => el("option", { value: title }, plain(title))));
   $("model").parentNode.hidden = models.length === 0;
+  document.body.classList.toggle("without-model", models.length === 0);
 }
 
 function saveNotebook() {
@@ -266,12 +277,19 @@ $("earlier").firstElementChild.addEventListener("click", () => {
   conversation.isAtEnd = false;
   watch();
 });
+for (const [kind, use] of Object.entries({
+  run: (code) => send({ text: code, files: [], is_code: true }) || composer.complain(OFFLINE, "connection"),
+  ask: (words) => send({ text: words, files: [], is_code: false }) || composer.complain(OFFLINE, "connection"),
+  edit,
+})) $("turns").addEventListener(kind, ({ detail }) => use(detail));
+showCode(localStorage.getItem("code") !== "hidden");
 $("walls").textContent = "Code runs without a sandbox: it can read and change whatever the bot can.";
 menuOf([
   ["Download as notebook", saveNotebook],
   ["Fork conversation", () => say({ do: "fork" })],
   ["Undo last answer…", undo],
   ["Run lost cells again", runAgain],
+  ["Hide or show code", () => showCode(document.body.classList.contains("without-code"))],
   ["Model", () => say({ do: "show", panel: "model" })],
   ["Approval", () => say({ do: "show", panel: "approval" })],
   ["Variables", () => say({ do: "show", panel: "variables" })],

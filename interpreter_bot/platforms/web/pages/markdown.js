@@ -259,10 +259,17 @@ function table(rows, fileNamed) {
 }
 
 /** Code with its language and a button to copy it. */
+/** A button that asks the page to do something with a text: "run", "edit" or "ask". */
+export function requester(kind, text, words) {
+  const request = ({ currentTarget }) => currentTarget.dispatchEvent(new CustomEvent(kind, { bubbles: true, detail: text }));
+  return el("button", { type: "button", class: `small to-${kind}`, onclick: request }, words);
+}
+
 export function codeBlock(text, language) {
   const isPython = /^(?:python3?|py|ipython)$/i.test(language);
   const name = language.slice(0, 20);
+  const uses = isPython ? [requester("run", text, "Run"), requester("edit", text, "Edit")] : [];
   return el("div", { class: "code" },
-    el("div", { class: "code-head" }, el("span", { class: "language" }, isPython ? "Python" : name || "Text"), copier(() => text)),
+    el("div", { class: "code-head" }, el("span", { class: "language" }, isPython ? "Python" : name || "Text"), uses, copier(() => text)),
     scrollable(el("pre", {}, el("code", { dir: "ltr" }, isPython ? highlighted(text) : text))));
 }

@@ -2,7 +2,7 @@
 
 import { count, duration, el, icon, named, copier, scrollable } from "./dom.js";
 import { fileCard, fileLink } from "./files.js";
-import { Words, codeBlock } from "./markdown.js";
+import { Words, codeBlock, requester } from "./markdown.js";
 import { Outputs } from "./outputs.js";
 import { questionForm, approvalForm } from "./questions.js";
 
@@ -10,6 +10,8 @@ const ENDINGS = {
   ok: "Done", error: "Error", timed_out: "Out of time", out_of_memory: "Out of memory",
   crashed: "Python died", stopped: "Stopped", refused: "Not run",
 };
+
+const WHY = "Why did this code fail, and how can it be mended?";
 
 export class Turn {
   /**
@@ -161,6 +163,7 @@ export class Turn {
       const words = [more, isLost && !/variables/i.test(reason) ? "Variables are gone; files are kept." : ""];
       found.outputs.add(el("p", { class: `notice ${ending === "stopped" && !isLost ? "" : "bad"}` }, words.filter(Boolean).join(" ")));
     }
+    if (ending === "error" && this.head.is_code) found.outputs.add(requester("ask", WHY, "Why did this fail?"));
     if (ending === "ok" && found.outputs.isEmpty && this.head.is_code) found.outputs.add(el("p", { class: "notice" }, "Done; it printed nothing."));
     this.showState(this.head.is_code ? "" : "Thinking…");
   }
