@@ -28,6 +28,7 @@ _NAME = "you"
 _CODE = "/py"
 _VARIABLES = "/variables"
 _TOOLS = "/tools"
+_NETWORK = "/network"
 
 
 def run(config: settings.Settings, options: argparse.Namespace) -> int:
@@ -75,7 +76,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
                 service.queries.check_model(options.model)
             key = values.SessionKey("console", thread=uuid.uuid4().hex)
             async for prompt in asked():
-                if not prompts and prompt.strip() in (_VARIABLES, _TOOLS):
+                if not prompts and prompt.strip() in (_VARIABLES, _TOOLS, _NETWORK):
                     out.write(await _listed(service, key, prompt.strip()))
                     out.flush()
                     continue
@@ -106,11 +107,13 @@ def _attachments(
 async def _listed(
     service: session_service.SessionService, key: values.SessionKey, command: str
 ) -> str:
-    facts = (
-        usage_and_limits.tools(service.queries.tools(key))
-        if command == _TOOLS
-        else usage_and_limits.variables(await service.queries.variables(key))
-    )
+    match command:
+        case "/tools":
+            facts = usage_and_limits.tools(service.queries.tools(key))
+        case "/network":
+            facts = usage_and_limits.network(service.queries.reach(key))
+        case _:
+            facts = usage_and_limits.variables(await service.queries.variables(key))
     return "".join(f"{fact.label}: {fact.value}\n" for fact in facts)
 
 

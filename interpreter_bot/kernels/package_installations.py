@@ -34,6 +34,7 @@ _MOST_RESOLVED: Final = 500
 _BEGIN_SECONDS: Final = 10.0
 _SEEN: Final = "/opt/packages"
 _YES: Final = frozenset({"y", "ok", values.YES})
+_NO: Final = "no"
 _QUESTION: Final = "Install {summary}? Answer yes or no."
 _REFUSED: Final = "Nothing was installed: the person did not allow it."
 _TOO_MANY: Final = "Too much was installed in this session. Reset it to install more."
@@ -231,7 +232,10 @@ class Installations:
         summary = locks.summary(lock, names)
         if ask is not None:
             question = values.InputRequested(
-                _QUESTION.format(summary=summary), is_password=False, is_installation=True
+                _QUESTION.format(summary=summary),
+                is_password=False,
+                is_installation=True,
+                choices=(values.YES, _NO),
             )
             if (await ask(question)).strip().lower() not in _YES:
                 raise errors.PackagesError(_REFUSED)

@@ -20,7 +20,7 @@ _ANSWER_BYTES = 4096
 
 _GREETING: Final = (
     "Ask, or run code with /py CODE; /variables lists what Python has, /tools what it may "
-    "call. Ctrl-C stops an answer, Ctrl-D ends the chat."
+    "call, /network what it may reach. Ctrl-C stops an answer, Ctrl-D ends the chat."
 )
 
 _CHUNK_BYTES: Final = 1024 * 1024

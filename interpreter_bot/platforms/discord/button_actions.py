@@ -22,7 +22,8 @@ from interpreter_bot.sessions import past_turns, pending_questions
 from interpreter_bot.text import safe_text
 
 _NOT_YOURS: Final = "Only who asked may do that."
-_QUESTIONS: Final = frozenset({"answer", "run", "change", "refuse"})
+_CHOICES: Final = frozenset({"once", "session", "yes", "no"})
+_QUESTIONS: Final = frozenset({"answer", "run", "change", "refuse"}) | _CHOICES
 
 
 class ButtonActions:
@@ -122,6 +123,8 @@ class ButtonActions:
         elif button.verb == "change":
             if await self._handler.admits(interaction):
                 await self._change(interaction, question)
+        elif button.verb in _CHOICES:
+            await self._resolve(interaction, question, button.verb)
         else:
             await self._resolve(
                 interaction, question, question.code if button.verb == "run" else None

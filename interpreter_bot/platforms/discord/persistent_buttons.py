@@ -19,6 +19,10 @@ _LOOKS: Final = {
     "run": ("Run", discord.ButtonStyle.success),
     "change": ("Edit", discord.ButtonStyle.secondary),
     "refuse": ("Refuse", discord.ButtonStyle.danger),
+    "once": ("Once", discord.ButtonStyle.primary),
+    "session": ("For this session", discord.ButtonStyle.secondary),
+    "yes": ("Yes", discord.ButtonStyle.primary),
+    "no": ("No", discord.ButtonStyle.danger),
 }
 _TEMPLATE: Final = r"ib:(?P<verb>[a-z]+):(?P<number>[0-9]{1,19}):(?P<owner>[0-9]{1,20})"
 

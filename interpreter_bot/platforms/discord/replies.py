@@ -217,7 +217,7 @@ class DiscordReply:
         if self._sync.is_lost.is_set():
             raise errors.BotError(_LOST)
         entry = answer_contents.Question(0, request.prompt, is_password=request.is_password)
-        with self._asking(entry, verbs=("answer",)) as question:
+        with self._asking(entry, verbs=request.choices or ("answer",)) as question:
             answer = await question.answer or ""
             self._answered(cell, entry, "•••" if request.is_password else answer)
             return answer

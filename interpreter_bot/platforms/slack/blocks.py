@@ -15,6 +15,8 @@ STOP: Final = "stop"
 FEEDBACK: Final = "feedback"
 WHOLE: Final = "whole_table"
 RUN, EDIT, CANCEL, ANSWER = "approval_run", "approval_edit", "approval_cancel", "input_answer"
+CHOICE: Final = "input_choice_"
+"""Beginning of the actions that answer with one of the choices, which follows."""
 
 _TABLE_ROWS: Final = 100
 _TABLE_COLUMNS: Final = 20

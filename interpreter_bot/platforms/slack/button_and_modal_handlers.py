@@ -101,6 +101,9 @@ class ButtonAndModalHandlers:
             case blocks.EDIT:
                 question = await form.question(workspace, user, channel, value)
                 await form.open_edit(workspace, channel, question, trigger)
+            case _ if name.startswith(blocks.CHOICE):
+                choice = name.removeprefix(blocks.CHOICE)
+                await form.decide(workspace, user, channel, value, choice)
             case blocks.ANSWER:
                 question = await form.question(workspace, user, channel, value)
                 await form.open_answer(workspace, channel, question, trigger)

@@ -50,7 +50,12 @@ async def ask(
     how = "Answer with the button." if request.is_password else "Answer here in the thread."
     text = markdown.defused(f"⌨️ Python asks {shown or 'for input'}\n\n_{how}_")
     with pending.open(place.user, where, prompt=prompt) as question:
-        under = [blocks.actions(blocks.button("Answer", blocks.ANSWER, question.id))]
+        chosen = [
+            blocks.button(choice.capitalize(), f"{blocks.CHOICE}{choice}", question.id)
+            for choice in request.choices
+        ]
+        answering = chosen or [blocks.button("Answer", blocks.ANSWER, question.id)]
+        under = [blocks.actions(*answering)]
         content = {"text": "Python asks for input", "blocks": [blocks.prose(text), *under]}
         payload = {ASKS: place.user, QUESTION: question.id} if where else None
         ts = await posted_messages.post(api, place, content, thread, payload)

@@ -78,6 +78,7 @@ def asking(cell: int, question: int, request: values.InputRequested) -> Event:
         "question": question,
         "prompt": request.prompt,
         "is_password": request.is_password,
+        "choices": list(request.choices),
     }
 
 

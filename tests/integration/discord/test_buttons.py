@@ -148,6 +148,26 @@ async def ask_name(turn):
     return turn.done(f"Length {len(answer)}.")
 
 
+async def test_a_choice_is_made_by_a_button(discord_server, lab, connect, until):
+    chosen = []
+
+    async def ask(turn):
+        await turn.reply.code(0, "reach()")
+        asked = values.InputRequested("Let it? ", False, choices=("once", "session", "no"))
+        chosen.append(await turn.reply.ask(0, asked))
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+        return turn.done("Done.")
+
+    alice, channel = lab.person("alice"), lab.channel("general")
+    async with connect(ask, follow_threads=False):
+        discord_server.say(alice, channel, f"{discord_server.bot.mention} go")
+        thread = await steps.thread_in(channel)
+        await until(lambda: thread.of_bots and "Once" in thread.of_bots[-1].buttons)
+        await discord_server.click(alice, thread.of_bots[-1], "For this session")
+        await until(lambda: chosen)
+    assert chosen == ["session"]
+
+
 async def _asked(until, thread):
     await until(lambda: thread.of_bots and "Answer" in thread.of_bots[-1].buttons)
     return thread.of_bots[-1]

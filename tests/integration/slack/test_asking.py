@@ -146,6 +146,25 @@ async def test_input_can_be_answered_with_a_form_and_a_password_only_so(slack, s
     assert "hunter2" not in str(slack.world.messages)
 
 
+async def test_a_choice_is_made_by_the_button_of_who_started(slack, service, app):
+    async def script(turn):
+        await turn.reply.code(0, "reach()")
+        asked = values.InputRequested("Let it? ", False, choices=("once", "session", "no"))
+        service.answer = await turn.reply.ask(0, asked)
+        turn.reply.finished(0, fake.done())
+
+    service.script = script
+    ts = slack.say("U1", "C1", "<@UBOT> ask me")
+    [question] = await slack.until(
+        lambda: [m for m in slack.replies("C1", ts) if "input_choice_once" in str(m.get("blocks"))]
+    )
+    slack.click("U2", "C1", question["ts"], "input_choice_session")
+    await slack.until(lambda: slack.world.responses)
+    slack.click("U1", "C1", question["ts"], "input_choice_session")
+    await slack.until(lambda: service.ends)
+    assert service.answer == "session"
+
+
 async def test_question_is_taken_back_when_the_turn_is_stopped(slack, service, app):
     service.script = asking
     ts = slack.say("U1", "C1", "<@UBOT> ask me")

@@ -510,6 +510,23 @@ async def test_code_asks_in_the_turn(serving_fake, browsing):
         assert "secret" not in await page.text("#turns")
 
 
+async def test_a_choice_is_made_by_a_button(serving_fake, browsing):
+    async def ask(turn):
+        await turn.reply.code(0, turn.request.text)
+        asked = values.InputRequested("Let it? ", False, choices=("once", "session", "no"))
+        chosen = await turn.reply.ask(0, asked)
+        turn.reply.output(0, values.Text("stdout", f"It was {chosen}\n"))
+        turn.reply.finished(0, values.Finished(values.Ending.OK, 0.1))
+
+    async with serving_fake({"reach()": ask}) as (_, client), browsing() as browser:
+        page = await visits.opened(browser, client)
+        await visits.say(page, "/py reach()")
+        await page.until("document.querySelectorAll('.question button').length === 4")
+        await page.value("document.querySelectorAll('.question button')[2].click()")
+        await visits.answered(page)
+        await page.until("document.querySelector('.outputs').innerText.includes('It was session')")
+
+
 async def test_what_fails_says_why_and_can_be_asked_again(serving_fake, browsing):
     async def fail(turn):
         raise errors.BotError("No money is left for today.")

@@ -3,10 +3,11 @@
 import { el, scrollable } from "./dom.js";
 import { highlighted } from "./python.js";
 
-export function questionForm({ prompt, is_password: isSecret }, answer) {
+export function questionForm({ prompt, is_password: isSecret, choices }, answer) {
   const field = el("input", { type: isSecret ? "password" : "text", "aria-label": prompt || "Input for the code", autocomplete: "off", dir: "auto", maxlength: 60000 });
   const button = el("button", { type: "submit", class: "small strong" }, "Enter");
-  const form = el("form", { class: "question", onsubmit: send }, el("label", { dir: "auto" }, el("span", { class: "prompt" }, prompt || "Input:"), field), button);
+  const chosen = (choices ?? []).map((choice) => el("button", { type: "button", class: "small", onclick: () => answer(choice) }, choice));
+  const form = el("form", { class: "question", onsubmit: send }, el("label", { dir: "auto" }, el("span", { class: "prompt" }, prompt || "Input:"), field), button, ...chosen);
   function send(event) {
     event.preventDefault();
     answer(field.value);
