@@ -31,10 +31,10 @@ async def test_who_no_longer_wants_a_session_does_not_keep_it(workspace, monkeyp
     begun, goes_on = threading.Event(), threading.Event()
     lock = session_locks._lock
 
-    def slow(*given):
+    def slow(*given, **how):
         begun.set()
         goes_on.wait(60)
-        lock(*given)
+        lock(*given, **how)
 
     monkeypatch.setattr(session_locks, "_lock", slow)
     taking = asyncio.create_task(session_locks.SessionLocks().take(workspace))
