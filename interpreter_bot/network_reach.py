@@ -37,12 +37,14 @@ class Offer:
         name: of it.
         description: a line for people and models.
         detail: for models only; may be long.
+        recent: for people only: what code of the session asked of it last, and what came of that.
     """
 
     kind: str
     name: str
     description: str = ""
     detail: str = ""
+    recent: tuple[tuple[str, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

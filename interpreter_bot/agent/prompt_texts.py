@@ -31,9 +31,9 @@ _REACHED: Final = (
     "{hosts}. For another one the person can ask whoever runs the bot. {others}"
 )
 _CONNECTIONS: Final = (
-    "Data that code can query is in `connections`, which is there already. "
-    'connections["NAME"].query(sql, params) returns a pandas DataFrame; values go into params by '
-    "name, :name in the SQL. Let the database filter, join and sum. There are:"
+    "`connections` is defined already, and is not to be imported. "
+    'connections["{name}"].query(sql, params) returns a pandas DataFrame; params is a dict whose '
+    "values stand for :name in the SQL. Let the database filter, join and sum. What there is:"
 )
 _FFMPEG: Final = "imageio-ffmpeg"
 
@@ -91,8 +91,10 @@ def system(
 def _offered(reach: network_reach.Reach) -> str:
     """Return what there is of data connections."""
     offers = [one for one in reach.offers if one.kind == "connections"]
-    lines = [f"{one.name} ({one.description})\n{one.detail}" for one in offers]
-    return "\n".join([_CONNECTIONS, *lines]) if lines else ""
+    if not offers:
+        return ""
+    lines = [f'connections["{one.name}"] ({one.description})\n{one.detail}' for one in offers]
+    return "\n".join([_CONNECTIONS.format(name=offers[0].name), *lines])
 
 
 def _network(reach: network_reach.Reach, *, can_install: bool) -> str:

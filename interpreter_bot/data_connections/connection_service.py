@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import hashlib
+import json
 import logging
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 import pydantic
@@ -38,10 +40,13 @@ _PREPARE_SECONDS: Final = 5.0
 _REAP_SECONDS: Final = 60.0
 _SLOW: Final = "It took longer than {seconds:g} seconds and was stopped."
 _MISSING: Final = "There is no data connection {name!r} here. {there}"
+_READ_ONLY: Final = "This connection only reads, and nobody needs to allow that."
 _OFTEN: Final = "Code in this conversation has asked {most:,} times within an hour."
 _STOPPED: Final = "It was stopped."
 _NO_WORKSPACE: Final = "There is no place for files here."
 _PIECES: Final = 4
+_MOST_SHOWN: Final = 10
+_SHOWN_CHARACTERS: Final = 300
 _UNREADABLE: Final = "That is no request of data."
 _UNREACHED: Final = "The database cannot be reached, or does not let the bot in, right now."
 _CUT: Final = {
@@ -86,6 +91,10 @@ class ConnectionService:
         self.on_query: Callable[[network_reach.Query], None] | None = None
         self.workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
         self._people: collections.OrderedDict[str, str] = collections.OrderedDict()
+        self._recent: collections.OrderedDict[str, collections.deque[network_reach.Query]] = (
+            collections.OrderedDict()
+        )
+        self._allowed: collections.OrderedDict[str, None] = collections.OrderedDict()
         self._turns: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
             weakref.WeakValueDictionary()
         )
@@ -99,6 +108,37 @@ class ConnectionService:
         self._people.move_to_end(key)
         if len(self._people) > _MOST_KNOWN:
             self._people.popitem(last=False)
+
+    def check_writing(self, key: str, name: str) -> None:
+        """Check that a session's code may ask for statements to be allowed on a connection.
+
+        Raises:
+            BotError: it may not.
+        """
+        usable = self._usable(key)
+        if name not in usable:
+            raise errors.BotError(_missing(name, usable))
+        if not usable[name].writes:
+            raise errors.BotError(_READ_ONLY)
+
+    def allow(self, key: str, name: str, sql: str, parameters: Mapping[str, Any]) -> None:
+        """Let a statement run once that a person has seen.
+
+        Args:
+            key: of the session.
+            name: of the connection.
+            sql: of the statement.
+            parameters: as code sends them.
+        """
+        self._allowed[_digest(key, name, sql, parameters)] = None
+        if len(self._allowed) > _MOST_KNOWN:
+            self._allowed.popitem(last=False)
+
+    def _is_allowed(self, key: str, name: str, sql: str, parameters: Mapping[str, Any]) -> bool:
+        digest = _digest(key, name, sql, parameters)
+        is_allowed = digest in self._allowed
+        self._allowed.pop(digest, None)
+        return is_allowed
 
     def _usable(self, key: str) -> dict[str, connection_rules.Rule]:
         session, person = values.key(key), self._people.get(key, "")
@@ -116,6 +156,11 @@ class ConnectionService:
                 rule.name,
                 f"{rule.title}: {rule.description}" if rule.description else rule.title,
                 self.sources.told(rule),
+                tuple(
+                    (" ".join(one.statement.split())[:_SHOWN_CHARACTERS], _outcome(one))
+                    for one in self._recent.get(key, ())
+                    if one.connection == rule.name
+                ),
             )
             for rule in self._usable(key).values()
         )
@@ -133,8 +178,7 @@ class ConnectionService:
             await self._tell(call, {"connections": told})
             return
         if name not in usable:
-            there = f"There are: {', '.join(usable)}."
-            raise policies.Refusal(_MISSING.format(name=name[:40], there=there), status=404)
+            raise policies.Refusal(_missing(name, usable), status=404)
         work = self._work(call, usable[name], verb, asked)
         asking = asyncio.create_task(work, name=f"{verb} of {name}")
         leaving = asyncio.create_task(call.left(), name="end of who asked")
@@ -184,6 +228,8 @@ class ConnectionService:
     async def _query(
         self, call: door_services.ServiceCall, rule: connection_rules.Rule, asked: _Asked
     ) -> dict[str, Any]:
+        if rule.writes and not self._is_allowed(call.key, rule.name, asked.sql, asked.parameters):
+            return {"is_approval_wanted": True}
         limits = self._limits
         request = {
             "do": "query",
@@ -296,6 +342,11 @@ class ConnectionService:
 
     def _record(self, record: network_reach.Query) -> None:
         """Log what was asked, and hand it on."""
+        recent = self._recent.setdefault(record.key, collections.deque(maxlen=_MOST_SHOWN))
+        recent.append(record)
+        self._recent.move_to_end(record.key)
+        if len(self._recent) > _MOST_KNOWN:
+            self._recent.popitem(last=False)
         if self.on_query is not None:
             self.on_query(record)
         _log.info(
@@ -303,6 +354,19 @@ class ConnectionService:
             *(record.connection, record.rows, record.sent_bytes, record.seconds),
             *(record.kernel_id, f": {record.reason}" if record.reason else ""),
         )
+
+
+def _outcome(query: network_reach.Query) -> str:
+    return query.reason or f"{query.rows:,} rows in {query.seconds:.1f} s"
+
+
+def _missing(name: str, usable: Iterable[str]) -> str:
+    return _MISSING.format(name=name[:40], there=f"There are: {', '.join(usable)}.")
+
+
+def _digest(*statement: Any) -> str:
+    """Return what one statement of one session is known by."""
+    return hashlib.sha256(json.dumps(statement, sort_keys=True).encode()).hexdigest()
 
 
 def _cut(told: Mapping[str, Any]) -> str:

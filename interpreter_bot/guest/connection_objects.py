@@ -17,6 +17,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from IPython import get_ipython
+
+from . import tool_functions
+
 _HEAD = struct.Struct(">cI")
 _DATA = b"A"
 _BUFFER_BYTES = 1024 * 1024
@@ -83,7 +87,7 @@ class Connection:
         if as_ not in ("pandas", "arrow", "batches"):
             raise ValueError('as_ is "pandas", "arrow" or "batches"')
         parameters = {name: _told(value) for name, value in (params or {}).items()}
-        answer = _Answer(f"{self.name}/query", {"sql": sql, "parameters": parameters})
+        answer = self._answer({"sql": sql, "parameters": parameters})
         batches = _batches(self.name, answer)
         schema = next(batches)
         if as_ == "batches":
@@ -94,6 +98,22 @@ class Connection:
         if as_ == "arrow":
             return table
         return table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=True)
+
+    def _answer(self, asked: dict[str, Any]) -> _Answer:
+        """Return the bot's answer, once a person has allowed the statement where one has to."""
+        answer = _Answer(f"{self.name}/query", asked)
+        if answer.is_approval_wanted():
+            answer.close()
+            wish = {"do": "allow statement", "connection": self.name, **asked}
+            try:
+                tool_functions.ask(get_ipython().kernel, wish)
+            except tool_functions.ToolError as error:
+                raise QueryError(str(error)) from None
+            answer = _Answer(f"{self.name}/query", asked)
+            if answer.is_approval_wanted():
+                answer.close()
+                raise QueryError("A person has to allow this statement, and nobody can be asked.")
+        return answer
 
     def tables(self) -> Any:
         """Return the tables that can be queried, as a DataFrame."""
@@ -187,6 +207,15 @@ class _Answer(io.RawIOBase):
         if len(found) < count:
             raise QueryError("The bot broke off.")
         return found
+
+    def is_approval_wanted(self) -> bool:
+        """Whether nothing was run, as a person has to be asked before."""
+        try:
+            self._next()
+        except QueryError:
+            self.close()
+            raise
+        return bool(self.told.get("is_approval_wanted"))
 
     def finish(self) -> dict[str, Any]:
         """Return how it ended, once all data was read."""

@@ -46,7 +46,7 @@ class ContactRecorder(Generic[contacts.Done]):
                 await self._table.add(batch)
             except errors.StoreError:
                 self._unwritten.extendleft(reversed(batch))
-                _log.warning("%d contacts are not recorded yet", len(self._unwritten))
+                _log.warning("%d %s are not recorded yet", len(self._unwritten), self._table.name)
                 return
 
     async def tidy(self) -> None:
@@ -56,6 +56,6 @@ class ContactRecorder(Generic[contacts.Done]):
     def jobs(self) -> tuple[schedules.PeriodicJob, ...]:
         """Return its periodic jobs."""
         return (
-            schedules.PeriodicJob("record contacts", _WRITE_SECONDS, self.write),
-            schedules.PeriodicJob("delete old contacts", _TIDY_SECONDS, self.tidy),
+            schedules.PeriodicJob(f"record {self._table.name}", _WRITE_SECONDS, self.write),
+            schedules.PeriodicJob(f"delete old {self._table.name}", _TIDY_SECONDS, self.tidy),
         )

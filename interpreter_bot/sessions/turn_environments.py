@@ -22,6 +22,7 @@ from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     artifact_collection,
     requests,
+    statement_approvals,
     tool_requests,
     turn_events,
     turn_stops,
@@ -90,6 +91,7 @@ class SessionEnvironment:
         approval: requests.Approval,
         stop: turn_stops.StopSignal,
         tools: tool_requests.ToolRequests | None,
+        statements: statement_approvals.StatementApprovals | None,
         checkpoint: tuple[str, str],
     ) -> None:
         """Args: `checkpoint` is the session's key, and what it is called before the first code."""
@@ -103,6 +105,7 @@ class SessionEnvironment:
         self._was_asked_for_plan = False
         self._stop = stop
         self.tools = tools
+        self._statements = statements
         self._checkpoint = checkpoint
         self.kernel_id = ""
         self.mark: str | None = None
@@ -168,6 +171,10 @@ class SessionEnvironment:
         What code wants of tools is no question to a person.
         """
         if request.tool_request:
+            if self._statements is not None:
+                answer = await self._statements.answer(request.tool_request)
+                if answer is not None:
+                    return answer
             if self.tools is None:
                 return tool_requests.NO_TOOLS
             return await self.tools.answer(request.tool_request)

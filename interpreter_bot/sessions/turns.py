@@ -28,6 +28,7 @@ from interpreter_bot.sessions import (
     ports,
     quotas,
     requests,
+    statement_approvals,
     stored_transcripts,
     suspended_turns,
     tool_requests,
@@ -192,6 +193,7 @@ class _Work:
                 ),
                 stop=stop,
                 tools=tool_requests.of_turn(services, self._request, self.events),
+                statements=statement_approvals.of_turn(services, key, self.events),
                 checkpoint=(key, f"{self._recorder.turn_id}"),
             )
             if self._former is not None:

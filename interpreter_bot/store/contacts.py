@@ -20,10 +20,15 @@ _OF_SESSION: Final = ("id", "platform", "workspace", "channel", "thread", "began
 
 
 class DoorTable(Generic[Done]):
-    """Table of one kind of them."""
+    """Table of one kind of them.
+
+    Attributes:
+        name: of the table.
+    """
 
     def __init__(self, begin: transactions.Transactions, table: sa.Table, kind: type[Done]) -> None:
         self._begin = begin
+        self.name = table.name
         self._table = table
         self._kind: type[Done] = kind
         self._fields = [one.name for one in table.columns if one.name not in _OF_SESSION]

@@ -67,7 +67,7 @@ def _translated(name: str) -> Iterator[None]:
     """Say that a file is missing; all else that a store says tells of addresses."""
     try:
         yield
-    except exceptions.NotFoundError as error:
+    except FileNotFoundError as error:
         raise ports.QueryFailedError(f"There is no file {name!r}.") from error
     except exceptions.BaseError as error:
         raise ports.ConnectError(str(error)) from error

@@ -138,12 +138,15 @@ def variables(of: session_variables.HeldVariables) -> list[Fact]:
 
 
 def network(of: network_reach.Reach) -> list[Fact]:
-    """Describe what code may reach outside."""
+    """Describe what code may reach outside, data it may query, and what it asked for last."""
+    data = [Fact(f"connections.{one.name}", one.description) for one in of.offers]
+    data += [Fact("Asked", asked, outcome) for one in of.offers for asked, outcome in one.recent]
     if not of.hosts:
-        return [Fact("Network", "none", "Whoever runs the bot can list hosts under `egress`.")]
+        said = "Whoever runs the bot can list hosts under `egress`."
+        return [Fact("Network", "none", said), *data]
     facts = [_reachable(one) for one in of.hosts]
     used = f"{quantities.size(of.bytes)} of {quantities.size(of.most_bytes)}"
-    return [*facts, Fact("Exchanged today", used)]
+    return [*facts, Fact("Exchanged today", used), *data]
 
 
 def _reachable(one: network_reach.Reachable) -> Fact:

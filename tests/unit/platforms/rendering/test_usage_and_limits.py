@@ -78,6 +78,11 @@ def test_what_code_may_reach_is_listed_with_how():
         ),
         bytes=3_000_000,
         most_bytes=2**30,
+        offers=(
+            network_reach.Offer(
+                "connections", "sales", "SQLite: Orders", recent=(("select 1", "1 rows in 0.1 s"),)
+            ),
+        ),
     )
     assert usage_and_limits.network(reach) == [
         ("*.example.org", "ports 443, 8443", ""),
@@ -87,6 +92,8 @@ def test_what_code_may_reach_is_listed_with_how():
             "The bot adds what gives access; code does not see it.",
         ),
         ("Exchanged today", "2.86 MiB of 1 GiB", ""),
+        ("connections.sales", "SQLite: Orders", ""),
+        ("Asked", "select 1", "1 rows in 0.1 s"),
     ]
     (nothing,) = usage_and_limits.network(network_reach.NOWHERE)
     assert nothing[:2] == ("Network", "none")

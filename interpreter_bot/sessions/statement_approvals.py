@@ -1,0 +1,92 @@
+"""Statements that may change data: shown to a person whole, and run only as they were shown.
+
+Code asks in the channel of `input()`, so that it waits with its clock stopped. It is hostile: what
+it says it wants to run is what is noted, and nothing else runs.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pydantic
+
+from interpreter_bot import errors
+from interpreter_bot.sessions import turn_events
+
+if TYPE_CHECKING:
+    # Who has no data imports nothing of queries.
+    from interpreter_bot.data_connections.connection_service import ConnectionService
+    from interpreter_bot.sessions import turn_services
+
+_NO: Final = "The person did not let this statement run on {name}."
+_CHARACTERS: Final = 20_000
+_LONG: Final = "The statement is too long for a person to allow it."
+
+
+class _Wish(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", strict=True)
+
+    do: Literal["allow statement"]
+    connection: str = pydantic.Field(max_length=100)
+    sql: str
+    parameters: dict[str, Any]
+
+
+class StatementApprovals:
+    """Asks whoever the code of one turn runs for."""
+
+    def __init__(
+        self, connections: ConnectionService, key: str, events: turn_events.TurnEvents
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            connections: run what is allowed.
+            key: of the session.
+            events: ask the person.
+        """
+        self._connections = connections
+        self._key = key
+        self._events = events
+
+    async def answer(self, told: str) -> str | None:
+        """Answer what code asks, as JSON; None if it asks for something else.
+
+        Args:
+            told: what it asks, hostile.
+        """
+        try:
+            wish = _Wish.model_validate_json(told)
+        except pydantic.ValidationError:
+            return None
+        try:
+            await self._allow(wish)
+        except errors.BotError as error:
+            return json.dumps({"error": str(error)})
+        return "{}"
+
+    async def _allow(self, wish: _Wish) -> None:
+        """Let a statement run once, if the person says so.
+
+        Raises:
+            BotError: they do not, or it cannot run at all.
+        """
+        self._connections.check_writing(self._key, wish.connection)
+        values = [f"-- :{name} = {value!a}" for name, value in wish.parameters.items()]
+        shown = "\n".join([f"-- To be run on {wish.connection}:", wish.sql, *values])
+        if len(shown) > _CHARACTERS:
+            raise errors.BotError(_LONG)
+        # One that was edited is another statement, which nobody has asked for.
+        if await self._events.approve(shown) != shown:
+            raise errors.BotError(_NO.format(name=wish.connection))
+        self._connections.allow(self._key, wish.connection, wish.sql, wish.parameters)
+
+
+def of_turn(
+    services: turn_services.TurnServices, key: str, events: turn_events.TurnEvents
+) -> StatementApprovals | None:
+    """Return what answers the code of a turn; None where there is no data."""
+    if services.connections is None:
+        return None
+    return StatementApprovals(services.connections, key, events)

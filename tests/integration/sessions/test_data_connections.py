@@ -1,0 +1,94 @@
+"""Data connections in whole turns: what a model is told, what is recorded, what a person allows."""
+
+import contextlib
+import sqlite3
+
+import pytest
+
+from interpreter_bot import settings, values
+from tests.fakes import openai_server, replies
+from tests.integration.sessions import conftest
+
+pytestmark = pytest.mark.kernel
+
+SECRET = "a-secret-of-the-bot"
+
+
+@pytest.fixture
+def connections(tmp_path):
+    """One that reads and one that writes, to the same file; both know a secret."""
+    path = tmp_path / "there" / "sales.db"
+    path.parent.mkdir()
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("create table orders (id integer primary key, region text)")
+        connection.execute("insert into orders values (1, 'north')")
+    shared = {"kind": "sqlite", "address": "${SALES}", "options": {"unused": "${KEY}"}}
+    return {
+        "connections": (
+            settings.Connection(name="sales", description="The shop's orders", **shared),
+            settings.Connection(name="till", writes=True, **shared),
+        ),
+        "keys": {"SALES": str(path), "KEY": SECRET},
+    }
+
+
+def plain(reply):
+    return "".join(output.plain for output in reply.of("output"))
+
+
+async def test_a_model_is_told_of_tables_and_what_code_asked_is_recorded(opened, connections):
+    code = "print(connections['sales'].query('select * from orders').region[0])"
+    script = (openai_server.code(code), openai_server.text("north"))
+    async with opened(*script, **connections) as house:
+        reply = await house.ask("Which region?")
+        system = house.server.requests[0].messages[0]["content"]
+        assert SECRET not in str(house.server.requests[-1].messages)
+    assert plain(reply).strip() == "north"
+    assert 'connections["sales"].query(sql, params)' in system
+    assert (
+        'connections["sales"] (SQLite: The shop\'s orders)\n  orders(id INTEGER, region TEXT)'
+        in system
+    )
+    async with opened(**connections) as house:
+        service = house.service._services
+        (query,) = await service.database.queries.of_session(conftest.KEY)
+        assert (query.connection, query.person, query.rows) == ("sales", conftest.ANNA.id, 1)
+        assert query.statement == "select * from orders"
+        assert await service.database.queries.of_session(values.SessionKey("web")) == ()
+
+
+async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
+    opened, connections
+):
+    sql = "insert into orders (region) values (:r)"
+    run = f"connections['till'].query({sql!r}, {{'r': 'south'}})"
+    count = "print(len(connections['sales'].query('select * from orders')))"
+    shown = f"-- To be run on till:\n{sql}\n-- :r = 'south'"
+    async with opened(**connections) as house:
+        reply = await house.run(run, replies.Reply(approvals=[None]))
+        assert "did not let this statement run on till" in str(reply.heard)
+        assert reply.of("approve") == [shown]
+        edited = await house.run(run, replies.Reply(approvals=[shown.replace("south", "x")]))
+        assert "did not let" in str(edited.heard)
+        assert plain(await house.run(count)).strip() == "1"
+        await house.run(run, replies.Reply(approvals=[shown]))
+        assert plain(await house.run(count)).strip() == "2"
+        # Whoever goes to the door without asking, and whoever asks for another connection, or
+        # changes the statement after it was allowed.
+        forged = await house.run(
+            "import guest.connection_objects as there, guest.tool_functions as asking, json\n"
+            "wish = {'sql': 'delete from orders', 'parameters': {}}\n"
+            "print(there._asked('till/query', wish))\n"
+            "try:\n"
+            "    asking.ask(get_ipython().kernel,"
+            " {'do': 'allow statement', 'connection': 'sales', **wish})\n"
+            "except asking.ToolError as error:\n"
+            "    print(error)\n"
+            "asking.ask(get_ipython().kernel, {'do': 'allow statement', 'connection': 'till',"
+            " 'sql': 'delete from orders where id = 9', 'parameters': {}})\n"
+            "print(there._asked('till/query', wish))",
+            replies.Reply(approvals=["-- To be run on till:\ndelete from orders where id = 9"]),
+        )
+        assert plain(forged).count("is_approval_wanted") == 2
+        assert "only reads" in plain(forged)
+        assert plain(await house.run(count)).strip() == "2"
