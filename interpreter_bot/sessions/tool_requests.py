@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import json
 import logging
+import secrets
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -176,7 +177,10 @@ class ToolRequests:
         except errors.StoreError:
             raise
         except errors.BotError as error:
-            await self._audit.begin(dataclasses.replace(call, outcome="refused", reason=str(error)))
+            # By an id of ours: one that was used before would keep it from being recorded.
+            own = secrets.token_hex(16)
+            refused = dataclasses.replace(call, outcome="refused", reason=str(error), call_id=own)
+            await self._audit.begin(refused)
             raise
         call = dataclasses.replace(call, was_approved=was_asked)
         # Before it is made: there is no call that is not recorded.
