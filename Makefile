@@ -8,7 +8,7 @@ UNUSED := fire fontmeta termcolor
 # On a busy machine one of thousands may be late: it has a second chance, and the summary names it.
 PYTEST := $(BIN)/pytest -p no:cacheprovider --reruns 1 -raR
 # In this order: what takes longest first, so that little is left to wait for at the end.
-SUITES := attacks acceptance unit integration/sessions integration/slack integration/discord \
+SUITES := attacks acceptance integration/sessions unit integration/slack integration/discord \
 	integration/web integration/store
 # As new as the newest thing that was installed from.
 STAMP := $(VENV)/.setup-done
@@ -48,11 +48,11 @@ run: setup ## Be the bot: the web page, and every platform that is set up
 
 test: setup ## Check format, lint, types and architecture, then run the tests
 	@# Where no bytecode is written, each of hundreds of processes would compile all of it anew.
-	@$(BIN)/python -m compileall -q interpreter_bot
-	@# They wait longer than they compute, so four go side by side on two cores.
-	@$(MAKE) --no-print-directory -j4 --keep-going --output-sync=target \
-		test-attacks test-plain check $(filter-out test-attacks,$(SUITES:%=test-%)) \
-		test-others test-plain-with-ids
+	@$(BIN)/python -m compileall -q -j 0 interpreter_bot
+	@# They wait as well as compute: four side by side leave a fifth of two cores idle, so it is five.
+	@$(MAKE) --no-print-directory -j5 --keep-going --output-sync=target \
+		test-attacks test-plain test-acceptance test-others \
+		$(filter-out test-attacks test-acceptance,$(SUITES:%=test-%)) check test-plain-with-ids
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -383,8 +383,10 @@ async def test_a_map_is_shown_without_its_background_and_says_so(running, browsi
         assert not [one for one in page.requests if not one.startswith(bot.address[:17])]
 
 
-async def test_half_a_gibibyte_goes_up_and_down_without_being_held(running, browsing, tmp_path):
-    size = 512 * MIB
+async def test_a_quarter_of_a_gibibyte_goes_up_and_down_without_being_held(
+    running, browsing, tmp_path
+):
+    size = 256 * MIB
     big = tmp_path / "big.bin"
     with big.open("wb") as stream:
         stream.write(b"begin")
