@@ -18,7 +18,7 @@ import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from importlib import metadata
 from typing import Final
 
@@ -33,6 +33,7 @@ from interpreter_bot.hosts import (
     successive_hosts,
     wire_messages,
 )
+from interpreter_bot.kernels.files import session_locks, workspaces
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +123,24 @@ async def open_fitting(config: settings.Settings) -> AsyncIterator[remote_host.R
             _log.info("no host of kernels can be used", exc_info=True)
             yield None
             return
-        yield found if _fits(found.connection.status, config) else None
+        try:
+            yield found if _fits(found.connection.status, config) else None
+        finally:
+            if not found.connection.is_connected:
+                await cancellation.shielded(_forget(found.ephemeral_keys, config))
+
+
+async def _forget(keys: Collection[str], config: settings.Settings) -> None:
+    """Delete the files of sessions whose host was killed; one that lives does it by itself."""
+    files = workspaces.Workspaces(config.paths.data / "workspaces", config.limits)
+    for key in keys:
+        try:
+            workspace = await files.of(key)
+            async with session_locks.SessionLocks().unused(workspace) as is_unused:
+                if is_unused:
+                    await workspace.remove()
+        except errors.WorkspaceError:
+            _log.exception("files of a session are left behind")
 
 
 @contextlib.asynccontextmanager

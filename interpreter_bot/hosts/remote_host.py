@@ -104,7 +104,7 @@ class RemoteHost:
         self.connection = connection
         self._doors = remote_doors.RemoteDoors(connection, doorkeeper)
         self._is_ephemeral = is_ephemeral
-        self._begun: set[str] = set()
+        self.ephemeral_keys: set[str] = set()
         self._stack = contextlib.ExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -143,8 +143,8 @@ class RemoteHost:
 
     def _begin(self, key: str) -> None:
         """Let the host forget a session in the end, if it is to."""
-        if self._is_ephemeral and key not in self._begun:
-            self._begun.add(key)
+        if self._is_ephemeral and key not in self.ephemeral_keys:
+            self.ephemeral_keys.add(key)
             number = self.connection.new_number()
             call = remote_calls.LeaseCall(number, key, "", is_ephemeral=True)
             self._stack.enter_context(self.connection.wanting(number, call))

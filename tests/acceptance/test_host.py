@@ -215,10 +215,10 @@ print('went on', flush=True)
 
 
 @contextlib.asynccontextmanager
-async def served(config):
+async def served(config, *options):
     """Run the command for a host, by itself."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "interpreter_bot", "host"),
+        *(sys.executable, "-m", "interpreter_bot", "host", *options),
         env={"PATH": os.environ["PATH"], **config.for_host()},
         stdout=asyncio.subprocess.PIPE,
     )
@@ -229,6 +229,40 @@ async def served(config):
         if process.returncode is None:
             process.terminate()
         await process.communicate()
+
+
+async def test_host_that_no_bot_comes_back_to_saves_variables_and_ends(config):
+    config = config.model_copy(update={"snapshots": settings.Snapshots(enabled=True)})
+    newest = host_sockets.newest(config.paths)
+    async with served(config, "--linger", "0.5") as process:
+        async with remote_host.RemoteHost.open(newest) as host, host.lease("a") as lease:
+            await run(lease, "kept = 7; lost = (one for one in 'ab')", "e1")
+        async with asyncio.timeout(60):
+            assert await process.wait() == 0
+    async with (
+        served(config),
+        remote_host.RemoteHost.open(newest) as host,
+        host.lease("a") as lease,
+    ):
+        told, kernel = await run(lease, "print(kept)", "e2")
+    assert told == "7\n"
+    assert [name for name, _ in kernel.restored.lost] == ["lost"]
+
+
+async def test_nothing_is_left_of_a_command_whose_host_was_killed(config):
+    async with (
+        served(config) as process,
+        host_processes.open_fitting(config) as host,
+        host.lease("once") as lease,
+    ):
+        await run(lease, "open('left', 'w').write('x')", "e1")
+        assert list(config.paths.data.glob("workspaces/*/data/left"))
+        process.kill()
+        await process.wait()
+        async with asyncio.timeout(30):
+            while host.connection.is_connected:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert not list(config.paths.data.glob("workspaces/*/data"))
 
 
 # A bot that runs a line, and ends.
