@@ -8,7 +8,13 @@ import time
 from typing import Final
 
 from interpreter_bot import schedules, values
-from interpreter_bot.sessions import session_service, suspended_turns, turn_services, turn_stops
+from interpreter_bot.sessions import (
+    event_claims,
+    session_service,
+    suspended_turns,
+    turn_services,
+    turn_stops,
+)
 from interpreter_bot.store import records
 from interpreter_bot.text import quantities
 
@@ -83,8 +89,13 @@ class Maintenance:
         return told
 
     async def find_orphans(self) -> None:
-        """Find turns that a bot left running when it died; go on with them, or tell people."""
+        """Find turns that a bot left running when it died; go on with them, or tell people.
+
+        Also of messages with which it had not begun.
+        """
         await self.take_over(await self._services.database.turns.take_orphans())
+        for key in await self._service.events.lost():
+            await self._service.notify(key, event_claims.LOST)
 
     async def take_over(self, orphans: tuple[records.Turn, ...]) -> None:
         """Go on with turns where that can be; notify the people of the others, once a session."""

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from interpreter_bot import cancellation, errors, values
 from interpreter_bot.sessions import (
+    event_claims,
     exports,
     file_deletion,
     lanes,
@@ -53,6 +54,7 @@ class SessionService:
     Attributes:
         queries: the reading side.
         branches: copies, and ways back.
+        events: claims of what networks send.
         resumptions: turns that a bot began which is gone.
     """
 
@@ -63,6 +65,7 @@ class SessionService:
         self._lanes = lanes.Lanes(
             concurrent=config.sessions.concurrent_turns, waiting=config.sessions.waiting_requests
         )
+        self.events = event_claims.EventClaims(services.database)
         self.branches = session_branches.SessionBranches(services, self._lanes)
         self._stops: dict[values.SessionKey, turn_stops.StopSignal] = {}
         self._signals: dict[tuple[values.SessionKey, str], turn_stops.StopSignal] = {}
@@ -266,10 +269,6 @@ class SessionService:
             await self._services.database.choices.remove(scope, name)
         else:
             await self._services.database.choices.put(scope, name, value)
-
-    async def claim(self, platform: str, event_id: str) -> bool:
-        """Claim an event: exactly one of all callers, in any process, gets True."""
-        return await self._services.database.events.claim(platform, event_id)
 
     def notify_through(
         self, platform: str, notify: Notify, *, go_on: suspended_turns.GoOn | None = None

@@ -161,7 +161,7 @@ class Database:
         self.artifacts = executions.Artifacts(begin)
         self.usage = usage.Usage(begin)
         self.choices = preferences.Preferences(begin)
-        self.events = turns.ClaimedEvents(begin)
+        self.events = turns.ClaimedEvents(begin, instance)
         self.contacts = contacts.contacts(begin)
         self.queries = contacts.queries(begin)
         self.tool_audit = tool_audit.ToolAudit(begin)

@@ -162,6 +162,10 @@ EVENTS = sa.Table(
     sa.Column("platform", columns.Name, primary_key=True),
     sa.Column("event_id", columns.Name, primary_key=True),
     sa.Column("seen", columns.Moment, nullable=False, index=True),
+    # Who claimed a message that people wait for; the session is empty once they do no more.
+    sa.Column("owner", columns.Name, nullable=False, server_default=""),
+    sa.Column("request_id", columns.Name, nullable=False, server_default=""),
+    sa.Column("address", columns.Prose, nullable=False, server_default=""),
 )
 
 # What code tried to reach outside; it stays when the conversation is deleted.

@@ -23,16 +23,60 @@ _Status = values.TurnStatus
 class ClaimedEvents:
     """Ids of claimed events, for a while."""
 
-    def __init__(self, begin: transactions.Transactions) -> None:
+    def __init__(self, begin: transactions.Transactions, instance: liveness.Instance) -> None:
         self._begin = begin
+        self._instance = instance
 
-    async def claim(self, platform: str, event_id: str) -> bool:
-        """Claim an event; True for exactly one caller of all replicas."""
+    async def claim(
+        self, platform: str, event_id: str, *, address: str = "", request_id: str = ""
+    ) -> bool:
+        """Claim an event; True for exactly one caller of all replicas.
+
+        Args:
+            platform: that sent it.
+            event_id: among all of the platform.
+            address: of the session whose people wait for an answer, until `settle`.
+            request_id: of the request that it becomes.
+        """
         insert = self._begin.insert(_EVENTS).values(
-            platform=platform, event_id=event_id, seen=columns.now()
+            platform=platform,
+            event_id=event_id,
+            seen=columns.now(),
+            owner=self._instance.id,
+            address=address,
+            request_id=request_id,
         )
         async with self._begin.writing() as transaction:
             return (await transaction.execute(insert.on_conflict_do_nothing())).rowcount == 1
+
+    async def settle(self, platform: str, event_id: str) -> None:
+        """Note that nobody waits for an answer to an event any more."""
+        done = sa.update(_EVENTS).where(
+            _EVENTS.c.platform == platform, _EVENTS.c.event_id == event_id
+        )
+        async with self._begin.writing() as transaction:
+            await transaction.execute(done.values(address=""))
+
+    async def take_orphans(self) -> tuple[str, ...]:
+        """Find what dead instances claimed and did not even begin; it is found once.
+
+        Returns:
+            The sessions whose people wait for an answer to it.
+        """
+        is_awaited = _EVENTS.c.address != ""
+        others = sa.select(_EVENTS.c.owner).where(is_awaited, _EVENTS.c.owner != self._instance.id)
+        async with self._begin.writing() as transaction:
+            owners = (await transaction.execute(others.distinct())).scalars().all()
+            dead = [o for o in owners if await self._instance.is_dead(transaction, o)]
+            if not dead:
+                return ()
+            theirs = (is_awaited, _EVENTS.c.owner.in_(dead))
+            # What became a turn is told of, or goes on, as that.
+            is_begun = _EVENTS.c.request_id.in_(sa.select(_T.c.request_id))
+            found = sa.select(_EVENTS.c.address).where(*theirs, sa.not_(is_begun)).distinct()
+            addresses = (await transaction.execute(found)).scalars().all()
+            await transaction.execute(sa.update(_EVENTS).where(*theirs).values(address=""))
+        return tuple(addresses)
 
     async def prune(self, age: datetime.timedelta) -> int:
         """Delete events older than any platform repeats them; returns how many."""

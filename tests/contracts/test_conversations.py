@@ -230,9 +230,9 @@ async def test_past_turns_are_those_that_were_taken(conversation):
 
 
 async def test_an_event_is_claimed_once(conversation):
-    claims = (conversation.service.claim(conversation.key.platform, "e1") for _ in range(3))
+    claims = (conversation.service.events.claim(conversation.key.platform, "e1") for _ in range(3))
     assert sorted(await asyncio.gather(*claims)) == [False, False, True]
-    assert await conversation.service.claim(conversation.key.platform, "e2")
+    assert await conversation.service.events.claim(conversation.key.platform, "e2")
 
 
 async def test_files_are_kept_until_a_reset_that_says_so(conversation):

@@ -252,6 +252,13 @@ class Conversations(session_service.SessionService):
         self.running = []
         self.taken = {}
         self.claim_seconds = 0.0
+        claim = self.events.claim
+
+        async def slow_claim(*event, **about):
+            await asyncio.sleep(self.claim_seconds)
+            return await claim(*event, **about)
+
+        self.events.claim = slow_claim
         self.calls = []
         self.tables = {}
         self.chosen = collections.defaultdict(dict)
@@ -305,10 +312,6 @@ class Conversations(session_service.SessionService):
         self.chosen[scope].pop(name, None)
         if value is not None:
             self.chosen[scope][name] = value
-
-    async def claim(self, platform, event_id):
-        await asyncio.sleep(self.claim_seconds)
-        return await super().claim(platform, event_id)
 
     async def save_table(self, key, handle, suffix="csv"):
         name = f"table-{handle}.{suffix}"

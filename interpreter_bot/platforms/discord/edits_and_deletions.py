@@ -62,7 +62,7 @@ class MessageEdits:
         if not await self._message_events.is_still_for_us(message):
             # The edited message may be unreadable for the bot: the old answer stays.
             return
-        if not await self._service.claim(channels_and_threads.PLATFORM, event):
+        if not await self._service.events.claim(channels_and_threads.PLATFORM, event):
             return
         recent.message = message
         if recent.run is not None:
@@ -73,7 +73,7 @@ class MessageEdits:
         """Answer an edited message that was answered before the bot was started."""
         # Another bot that gave the answer, and can change it, goes first.
         await asyncio.sleep(_OTHERS_FIRST_SECONDS)
-        if await self._service.claim(channels_and_threads.PLATFORM, event):
+        if await self._service.events.claim(channels_and_threads.PLATFORM, event):
             await self._message_events.on_edit(message)
 
     async def _again(

@@ -88,7 +88,7 @@ class InteractionHandler:
         if not await self.admits(interaction):
             return False
         await self._acknowledge(interaction, is_public=is_public, is_silent=is_silent)
-        if not await self.service.claim(
+        if not await self.service.events.claim(
             channels_and_threads.PLATFORM, f"interaction {interaction.id}"
         ):
             return False

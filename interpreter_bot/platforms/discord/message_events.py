@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import logging
 import weakref
-from collections.abc import AsyncIterator, Iterable
-from typing import Final
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from typing import Any, Final
 
 import cachetools
 import discord
@@ -62,6 +62,7 @@ class MessageEvents:
     ) -> None:
         self._client = client
         self._service = service
+        self._events = service.events
         self._config = config
         self._in_flight = in_flight
         self._files = files
@@ -91,15 +92,17 @@ class MessageEvents:
             question = self._in_flight.questions.for_message(str(message.author.id), channel.id)
             if question is None and not await self._is_for_us(message, channel):
                 return False
-            if not await self._service.claim(
-                channels_and_threads.PLATFORM, f"message {message.id}"
-            ):
+            claimed = channels_and_threads.PLATFORM, f"message {message.id}"
+            key, events = channels_and_threads.of_channel(channel, message.guild).key, self._events
+            if not await events.claim(*claimed, key=key, request_id=str(message.id)):
                 return True
-            if question is not None:
-                text = message_parsing.words(message.content, message.mentions, self._me)
-                if text and question.resolve(text):
-                    return False
-            await self._take_or_say_why_not(message, channel)
+            async with contextlib.AsyncExitStack() as stack:
+                await stack.enter_async_context(events.settled(*claimed))
+                if question is not None:
+                    text = message_parsing.words(message.content, message.mentions, self._me)
+                    if text and question.resolve(text):
+                        return False
+                await self._take_or_say_why_not(message, channel, stack)
         return False
 
     async def on_edit(self, message: discord.Message) -> None:
@@ -114,13 +117,18 @@ class MessageEvents:
                 if any(turn.request == wanted.text for turn in past):
                     # Its words are unchanged.
                     return
-            await self._take_or_say_why_not(message, channel)
+            async with contextlib.AsyncExitStack() as stack:
+                await self._take_or_say_why_not(message, channel, stack)
 
     async def _take_or_say_why_not(
-        self, message: discord.Message, channel: discord.abc.MessageableChannel
+        self,
+        message: discord.Message,
+        channel: discord.abc.MessageableChannel,
+        stack: contextlib.AsyncExitStack,
     ) -> None:
+        """Take a message; its answer closes the stack where one begins."""
         async with self._said_why_not(channel):
-            await self._take(message, channel)
+            await self._take(message, channel, stack)
 
     @contextlib.asynccontextmanager
     async def _said_why_not(self, channel: discord.abc.Messageable) -> AsyncIterator[None]:
@@ -174,7 +182,7 @@ class MessageEvents:
         if channel.id in self._told:
             return
         self._told[channel.id] = None
-        if await self._service.claim(channels_and_threads.PLATFORM, f"blind {channel.id}"):
+        if await self._service.events.claim(channels_and_threads.PLATFORM, f"blind {channel.id}"):
             await self._say(channel, markdown.small(f"🔹 {_BLIND}"))
 
     async def _say(self, channel: discord.abc.Messageable, text: str) -> None:
@@ -184,7 +192,10 @@ class MessageEvents:
             _log.info("a sentence could not be said", exc_info=error)
 
     async def _take(
-        self, message: discord.Message, channel: discord.abc.MessageableChannel
+        self,
+        message: discord.Message,
+        channel: discord.abc.MessageableChannel,
+        stack: contextlib.AsyncExitStack,
     ) -> None:
         refusal = await self._refusal(message, channel)
         if refusal:
@@ -204,10 +215,10 @@ class MessageEvents:
         recent = self.recent_requests.remember(message)
         if is_alone or not chosen.threads:
             run = self._run(recent, said, place, chosen, is_reply=not is_alone)
-            self._in_flight.spawn(self._in_flight.carry_out(run, chosen), f"message {message.id}")
+            work = self._in_flight.carry_out(run, chosen)
         else:
             work = self._open_thread(recent, said, place, chosen)
-            self._in_flight.spawn(work, f"message {message.id}")
+        self._in_flight.spawn(_closing(stack.pop_all(), work), f"message {message.id}")
 
     async def _before(
         self,
@@ -338,3 +349,8 @@ def _asker(
         role_ids=standing.role_ids,
         is_member=standing.is_member,
     )
+
+
+async def _closing(stack: contextlib.AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
+    async with stack:
+        await work

@@ -3,11 +3,14 @@
 The path of a message is a line: parse it, see whether it is ours, claim it, see whether its author
 may, make the request, start it. A mention in a channel comes as two events, and any event may come
 again, to another replica as well: a message is claimed before anything is done about it.
+
+Above 300 lines: one line from the event to the request, for the order of its steps is what matters.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import logging
 import time
@@ -114,21 +117,25 @@ class MessageEvents:
         """Handle one message."""
         message = incoming.message
         thread = (workspace.team, message.channel, message.root)
-        async with self._orders.at(thread):
+        async with contextlib.AsyncExitStack() as stack, self._orders.at(thread):
             waits = not incoming.is_mention and self._questions.for_message(message.user, thread)
             is_answer = bool(waits) and not is_edit
             if not is_answer and not await self._is_ours(workspace, incoming):
                 return
             if not await self._claim(workspace, message, event_id):
                 return
+            name = _claimed(workspace, message)
+            await stack.enter_async_context(self._service.events.settled(PLATFORM, name))
             if is_edit:
                 await self._in_flight.cancel_message(workspace.team, message.channel, message.ts)
             if is_answer and self._answer(thread, incoming):
                 self._answers.append((workspace.team, message.channel, message.ts))
                 return
             start = await self._take_or_say_why_not(workspace, incoming)
-        if start is not None:
-            await start()
+            waiting = stack.pop_all()
+        async with waiting:
+            if start is not None:
+                await start()
 
     def _answer(
         self, thread: tuple[str, str, str], incoming: message_parsing.IncomingMessage
@@ -182,10 +189,11 @@ class MessageEvents:
         event_id: str,
     ) -> bool:
         """Claim a message; return whether no process had."""
-        if event_id and not await self._service.claim(PLATFORM, event_id):
+        if event_id and not await self._service.events.claim(PLATFORM, event_id):
             return False
-        name = f"{workspace.team}/{message.channel}/{message.ts}/{message.edited}"
-        return await self._service.claim(PLATFORM, name)
+        key = message_requests.session_key(workspace, message, is_channels=False)
+        name = _claimed(workspace, message)
+        return await self._service.events.claim(PLATFORM, name, key=key, request_id=message.id)
 
     async def _take_or_say_why_not(
         self,
@@ -291,3 +299,8 @@ class MessageEvents:
         begun = await self._service.queries.history(request.key, most=2)
         if len(begun) < 2:
             await self._service.rename(request.key, requests_in_flight.title_of(request))
+
+
+def _claimed(workspace: installations.InstalledWorkspace, message: message_parsing.Message) -> str:
+    """Return the name by which a message is claimed, as it is worded now."""
+    return f"{workspace.team}/{message.channel}/{message.ts}/{message.edited}"

@@ -192,7 +192,7 @@ class TabConnection:
             return False
         self._heard.append(turn_id)
         try:
-            if await self._service.claim("web", turn_id):
+            if await self._service.events.claim("web", turn_id):
                 return True
             past = await self._service.queries.history(key, most=_MOST_TURNS)
         except errors.BotError:

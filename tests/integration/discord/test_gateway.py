@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from interpreter_bot import errors, settings
+from interpreter_bot import errors, settings, values
 from interpreter_bot.platforms.discord import api_errors, gateway_client, startup
 from tests.fakes.discord_server import gateways, worlds
 from tests.integration.discord import conftest, steps
@@ -13,6 +13,40 @@ from tests.integration.discord import conftest, steps
 
 async def _connected(server, until, count):
     await until(lambda: sum(s.socket is not None for s in server.gateway.sessions) >= count)
+
+
+async def test_people_wait_for_what_was_claimed_until_it_is_answered(
+    discord_server, lab, connect, until, monkeypatch
+):
+    goes_on = asyncio.Event()
+
+    async def waiting(turn):
+        await goes_on.wait()
+        turn.reply.step(1)
+        return turn.done("It is answered.")
+
+    alice = lab.person("alice")
+    direct = discord_server.direct(alice)
+    async with connect(waiting) as service:
+        events, log = service._services.database.events, []
+        claim = events.claim
+
+        async def claimed(platform, name, **about):
+            log.append(("claim", name, about["address"]))
+            return await claim(platform, name, **about)
+
+        async def settled(platform, name):
+            log.append(("settle", name))
+
+        monkeypatch.setattr(events, "claim", claimed)
+        monkeypatch.setattr(events, "settle", settled)
+        sent = discord_server.say(alice, direct, "hello")
+        await until(lambda: service.turns)
+        name = f"message {sent.id}"
+        assert ("claim", name, values.text(service.requests[0].key)) in log
+        assert ("settle", name) not in log
+        goes_on.set()
+        await until(lambda: ("settle", name) in log)
 
 
 @pytest.mark.parametrize("how", ["close", "abort", "reconnect"])

@@ -9,7 +9,8 @@ import nbformat
 import pytest
 
 from interpreter_bot import settings, values
-from interpreter_bot.sessions import maintenance, requests
+from interpreter_bot.sessions import event_claims, maintenance, requests
+from interpreter_bot.store import databases
 from tests.fakes import openai_server, replies
 from tests.integration.sessions.conftest import KEY, attachment
 
@@ -188,6 +189,28 @@ async def test_people_are_warned_before_a_kernel_is_let_go_and_once(opened):
     assert key == KEY
     assert "26 min" in sentence
     assert "4 min" in sentence
+
+
+async def test_people_are_told_of_a_message_with_which_a_killed_bot_had_not_begun(opened, tmp_path):
+    told = []
+
+    async def notify(key, sentence):
+        told.append((key, sentence))
+
+    async with opened() as house:
+        house.service.notify_through("web", notify)
+        (file,) = (tmp_path / "data").glob("*.db")
+        opening = databases.Database.open(f"sqlite:///{file}", files=tmp_path / "kept")
+        async with opening as database:
+            other = event_claims.EventClaims(database)
+            assert await other.claim("web", "m1", key=KEY, request_id="r1")
+            assert await other.claim("web", "m2", key=KEY, request_id="r2")
+            async with other.settled("web", "m2"):
+                pass
+        caretaker = maintenance.Maintenance(house.service._services, house.service)
+        await caretaker.find_orphans()
+        await caretaker.find_orphans()
+    assert told == [(KEY, event_claims.LOST)]
 
 
 async def test_what_happens_before_a_platform_is_there_is_told_when_it_is(opened):

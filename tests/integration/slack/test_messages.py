@@ -22,6 +22,37 @@ async def test_direct_message_is_a_session_of_its_own(slack, service, app):
     assert keys == {"hello": ts, "more": ts, "something else": other}
 
 
+async def test_people_wait_for_what_was_claimed_until_it_is_answered(
+    slack, service, app, monkeypatch
+):
+    events, log = service._services.database.events, []
+    claim = events.claim
+
+    async def claimed(platform, name, **about):
+        log.append(("claim", name, about["address"]))
+        return await claim(platform, name, **about)
+
+    async def settled(platform, name):
+        log.append(("settle", name))
+
+    monkeypatch.setattr(events, "claim", claimed)
+    monkeypatch.setattr(events, "settle", settled)
+    goes_on = asyncio.Event()
+
+    async def waiting(turn):
+        await goes_on.wait()
+        return await fake.echo(turn)
+
+    service.script = waiting
+    ts = slack.say("U1", "DU1", "hello")
+    await slack.until(lambda: service.turns)
+    name, address = next((name, where) for _, name, where in log if where)
+    assert (ts in name, address) == (True, values.text(service.requests[0].key))
+    assert ("settle", name) not in log
+    goes_on.set()
+    await slack.until(lambda: ("settle", name) in log)
+
+
 async def test_files_of_a_direct_message_come_along(slack, service, app):
     one = slack.put_file("sales.csv", CSV)
     two = slack.put_file("été 2030.txt", b"x", mimetype="text/plain")

@@ -266,6 +266,20 @@ async def test_of_all_who_claim_an_event_exactly_one_gets_it(opening, database):
         assert await database.events.claim("slack", "Ev2")
 
 
+async def test_what_a_dead_bot_claimed_and_did_not_begin_is_found_once(opening, database, session):
+    async with opening() as other:
+        for name in ("lost", "settled", "begun"):
+            about = {"address": f"slack/{name}", "request_id": name}
+            assert await other.events.claim("slack", name, **about)
+        await other.events.settle("slack", "settled")
+        await other.turns.start(session.id, person="p", text="x", request_id="begun")
+        assert await other.events.claim("slack", "nobody waits")
+        assert await database.events.take_orphans() == ()
+    assert await database.events.take_orphans() == ("slack/lost",)
+    assert await database.events.take_orphans() == ()
+    assert not await database.events.claim("slack", "lost")
+
+
 async def test_old_events_are_forgotten(database):
     await database.events.claim("slack", "old")
     assert await database.events.prune(datetime.timedelta(hours=1)) == 0

@@ -100,7 +100,7 @@ async def test_what_is_said_twice_is_done_once(serving_fake):
 
 async def test_what_a_killed_bot_had_only_claimed_is_done_when_it_is_said_again(serving_fake):
     async with serving_fake({"hello": _hello}) as (bot, client), client.tab(THREAD) as tab:
-        assert await bot.claim("web", ONE)
+        assert await bot.events.claim("web", ONE)
         await tab.say("say", id=ONE, text="hello")
         assert (await tab.event("over"))["status"] == "done"
         await tab.say("say", id=ONE, text="hello")
