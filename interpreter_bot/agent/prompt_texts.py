@@ -31,9 +31,10 @@ _REACHED: Final = (
     "{hosts}. For another one the person can ask whoever runs the bot. {others}"
 )
 _CONNECTIONS: Final = (
-    "`connections` is defined already, and is not to be imported. "
-    'connections["{name}"].query(sql, params) returns a pandas DataFrame; params is a dict whose '
-    "values stand for :name in the SQL. Let the database filter, join and sum. What there is:"
+    "Databases are asked in SQL, by `connections`, which is defined already:\n"
+    'df = connections["{name}"].query("SELECT … FROM … WHERE … >= :start GROUP BY …", '
+    '{{"start": "2026-05-01"}})\n'
+    "It returns a pandas DataFrame. Let the database filter, join and sum. Their tables:"
 )
 _FFMPEG: Final = "imageio-ffmpeg"
 

@@ -44,7 +44,7 @@ async def test_a_model_is_told_of_tables_and_what_code_asked_is_recorded(opened,
         system = house.server.requests[0].messages[0]["content"]
         assert SECRET not in str(house.server.requests[-1].messages)
     assert plain(reply).strip() == "north"
-    assert 'connections["sales"].query(sql, params)' in system
+    assert 'df = connections["sales"].query("SELECT' in system
     assert (
         'connections["sales"] (SQLite: The shop\'s orders)\n  orders(id INTEGER, region TEXT)'
         in system
