@@ -163,22 +163,34 @@ def look(handle: str, wanted: str, state: int) -> str | None:
     return None if table is None else table_views.answer(table, wanted, (handle, state))
 
 
+def handle_of(table: Any) -> str:
+    """Return the handle of a table that lives by itself; a known one keeps what it has."""
+    known = (handle for handle, found in _frames.items() if found() is table)
+    return next(known, "") or _new_handle(table)
+
+
 def _table(handle: str) -> Any:
     return _frames[handle]() if handle in _frames else None
 
 
 def _handle(frame: Any) -> str:
+    handle = _new_handle(frame)
+    if size_bytes(frame) <= _KEPT_BYTES:
+        _kept.append(frame)
+    return handle
+
+
+def _new_handle(frame: Any) -> str:
     # Random, not a counter: a button made for an earlier kernel must not find another table.
     handle = f"t{secrets.randbelow(10**12)}"
     _frames[handle] = weakref.ref(frame)
-    if _size_bytes(frame) <= _KEPT_BYTES:
-        _kept.append(frame)
     while len(_frames) > _MOST_HANDLES:
         _frames.popitem(last=False)
     return handle
 
 
-def _size_bytes(table: Any) -> int:
+def size_bytes(table: Any) -> int:
+    """Return about what a table holds in memory."""
     if hasattr(table, "memory_usage"):
         size = table.memory_usage()
         return int(size if isinstance(size, int) else size.sum())

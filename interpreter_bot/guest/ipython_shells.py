@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import json
 import linecache
 import os
 import re
@@ -33,6 +34,7 @@ from . import (
     picture_scaling,
     rootfs,
     snapshots,
+    variable_descriptions,
 )
 
 CELL_PREFIX = "<cell "
@@ -205,6 +207,11 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
         found = dataframe_displays.look(handle, wanted, self.execution_count)
         if found is not None:
             self.display_pub.publish({"application/json": found})
+
+    def describe_variables(self) -> None:
+        """Show what variables there are; the bot calls it by this name."""
+        found = variable_descriptions.describe(self.variables()["names"], self.user_ns)
+        self.display_pub.publish({"application/json": json.dumps(found, ensure_ascii=False)})
 
     def variables(self) -> dict[str, Any]:
         """Return the names that code has defined, newest first, and how many there are.

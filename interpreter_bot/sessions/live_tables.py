@@ -1,4 +1,4 @@
-"""Tables that a live kernel still has: parts of them as a person looks at them.
+"""What a live kernel has: parts of its tables as a person looks at them, and its variables.
 
 What is asked goes to the kernel as JSON, and so comes what it found. The kernel is hostile: all of
 that is checked, bounded and made harmless here.
@@ -7,7 +7,7 @@ that is checked, bounded and made harmless here.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import pydantic
 
@@ -21,10 +21,14 @@ _MOST_ROWS: Final = 200
 _MOST_COLUMNS: Final = 60
 _MOST_FILTERS: Final = 20
 _MOST_SUMMARIES: Final = 20
+_MOST_VARIABLES: Final = 200
 _WORDS_CHARACTERS: Final = 200
 _CELL_CHARACTERS: Final = 500
 _FAILED: Final = "The table could not be read: {reason}"
 _STRANGE: Final = "What Python said of the table makes no sense."
+
+
+T = TypeVar("T")
 
 
 def _harmless(text: str) -> str:
@@ -42,7 +46,7 @@ class TableGoneError(errors.BotError):
 
 
 class PythonBusyError(errors.BotError):
-    """Python is busy. The table answers once it is done."""
+    """Python is busy; it answers once that is over."""
 
 
 class _Strict(pydantic.BaseModel):
@@ -143,6 +147,29 @@ _ANSWER: Final[pydantic.TypeAdapter[_Problem | Page | Summaries]] = pydantic.Typ
 )
 
 
+class Variable(_Strict):
+    """A variable.
+
+    Attributes:
+        shape: how much is in it: rows and columns, or how long it is; empty if unknown.
+        size_bytes: what it holds in memory; None if unknown.
+        text: what it is; empty for tables and arrays.
+        handle: of a table, to look into.
+    """
+
+    name: Text
+    type: Text
+    shape: Annotated[tuple[Count, ...], pydantic.Field(max_length=64)] = ()
+    size_bytes: Count | None = None
+    text: Text = ""
+    handle: Annotated[str, pydantic.Field(pattern=r"^(t[0-9]{1,12})?$")] = ""
+
+
+_VARIABLES: Final[pydantic.TypeAdapter[tuple[Variable, ...]]] = pydantic.TypeAdapter(
+    Annotated[tuple[Variable, ...], pydantic.Field(max_length=_MOST_VARIABLES)]
+)
+
+
 def read_question(told: object) -> View | Columns:
     """Return what somebody wants to see, as JSON has it.
 
@@ -166,6 +193,26 @@ async def look(
     """
     question = json.dumps(wanted.model_dump(mode="json"))
     code = f"get_ipython().look_at_table({handle!r}, {question!r})"
+    found = _read(_ANSWER, await _told(hosts, kernel, code))
+    if isinstance(found, _Problem):
+        raise errors.BotError(found.problem)
+    return found
+
+
+async def describe_variables(
+    hosts: host_ports.Hosts, kernel: host_ports.Kernel
+) -> tuple[Variable, ...]:
+    """Let a kernel say what its variables are.
+
+    Raises:
+        BotError: it cannot; the sentence says why.
+    """
+    code = "get_ipython().describe_variables()"
+    return _read(_VARIABLES, await _told(hosts, kernel, code))
+
+
+async def _told(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code: str) -> str:
+    """Return the JSON that a piece of the bot's own code shows."""
     shown: list[values.Output] = []
     finished = await execution_runs.run(
         hosts, kernel, code, show=shown.append, seconds=_SECONDS, is_own=True
@@ -178,17 +225,14 @@ async def look(
         raise errors.BotError(_FAILED.format(reason=reason))
     if not isinstance(last, values.Json):
         raise TableGoneError
-    return _read(last.json)
+    return last.json
 
 
-def _read(told: str) -> Page | Summaries:
+def _read(kind: pydantic.TypeAdapter[T], told: str) -> T:
     try:
-        found = _ANSWER.validate_json(_unquoted(told))
+        return kind.validate_json(_unquoted(told))
     except (pydantic.ValidationError, ValueError, RecursionError) as error:
         raise errors.BotError(_STRANGE) from error
-    if isinstance(found, _Problem):
-        raise errors.BotError(found.problem)
-    return found
 
 
 def _unquoted(told: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from interpreter_bot import encryption, network_reach, session_variables, settings, values
+from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     approval_policy,
     exports,
@@ -113,6 +114,23 @@ class SessionQueries:
         Raises:
             BotError: it is gone, or cannot be read; `PythonBusyError` while code runs.
         """
+        async with self._idle_kernel(key) as kernel:
+            return await live_tables.look(self._services.hosts, kernel, handle, wanted)
+
+    async def described_variables(self, key: values.SessionKey) -> tuple[live_tables.Variable, ...]:
+        """Describe the variables of a session; none where it has no kernel.
+
+        Raises:
+            BotError: they cannot be described; `PythonBusyError` while code runs.
+        """
+        try:
+            async with self._idle_kernel(key) as kernel:
+                return await live_tables.describe_variables(self._services.hosts, kernel)
+        except live_tables.TableGoneError:
+            return ()
+
+    @contextlib.asynccontextmanager
+    async def _idle_kernel(self, key: values.SessionKey) -> AsyncIterator[host_ports.Kernel]:
         address, hosts = values.text(key), self._services.hosts
         status = (await hosts.statuses({address})).get(address)
         if status is None or status.loss_reason:
@@ -121,7 +139,7 @@ class SessionQueries:
         if status.is_busy:
             raise live_tables.PythonBusyError
         async with hosts.lease(address) as lease:
-            return await live_tables.look(hosts, await lease.kernel(), handle, wanted)
+            yield await lease.kernel()
 
     def reach(self, key: values.SessionKey) -> network_reach.Reach:
         """Return what code of a session may reach outside."""

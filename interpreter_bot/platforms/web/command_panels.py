@@ -122,7 +122,8 @@ async def panel(
             return {"rows": usage_and_limits.tools(service.queries.tools(key))}
         case "variables":
             rows = usage_and_limits.variables(await service.queries.variables(key))
-            return {"rows": rows, "lost_cells": await _lost_cells(service, key)}
+            told = {"rows": rows, "lost_cells": await _lost_cells(service, key)}
+            return told | await _described(service, key)
         case "model":
             return {"models": service.queries.models, "model": await service.queries.model(key)}
         case "approval":
@@ -136,6 +137,17 @@ async def panel(
         case "help":
             return {"rows": HELP}
     raise errors.BotError("There is nothing of that name to show.")
+
+
+async def _described(
+    service: session_service.SessionService, key: values.SessionKey
+) -> event_json.Event:
+    """Describe the variables one by one, or say why that is not possible now."""
+    try:
+        found = await service.queries.described_variables(key)
+    except errors.BotError as error:
+        return {"variables": [], "problem": str(error)}
+    return {"variables": [one.model_dump(mode="json") for one in found], "problem": ""}
 
 
 async def _lost_cells(service: session_service.SessionService, key: values.SessionKey) -> int:

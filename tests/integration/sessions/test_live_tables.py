@@ -33,6 +33,7 @@ class Own(pandas.DataFrame):
 shown = [pandas.DataFrame({"x": range(45)}), Own({"x": range(45)})]
 for one in shown:
     display(one)
+odd = Worse()
 shown[0].attrs["x"] = Worse()
 shown[0]["x"] = pandas.array([Evil("a"), Worse(), [Worse()], 3, "b"] * 9, dtype=object)
 """
@@ -96,11 +97,10 @@ async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked
         assert (await looked(house, hostile, summaries=[1])).summaries[0].distinct == 5
         with pytest.raises(errors.BotError, match="class of its own"):
             await looked(house, own)
-        await house.run("del shown, frame; import gc; gc.collect()")
-        with pytest.raises(errors.BotError, match="no longer"):
-            await looked(
-                house, values.Table(columns=(), rows=(), row_count=0, column_count=0, handle="t0")
-            )
+        described = {one.name: one for one in await house.service.queries.described_variables(KEY)}
+        assert (described["shown"].type, described["shown"].shape) == ("list", (2,))
+        assert (described["odd"].text, described["odd"].handle) == ("<Worse>", "")
+        assert described["one"].type == "Own"
         await house.service.reset(KEY)
         with pytest.raises(live_tables.TableGoneError):
             await looked(house, hostile)

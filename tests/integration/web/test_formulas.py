@@ -1,10 +1,14 @@
 """Formulas and Markdown that code shows, as the page draws them."""
 
+import hashlib
+import importlib.resources
 import json
 
 from interpreter_bot import values
+from interpreter_bot.platforms import web
 from tests.integration.web import visits
 
+PUBLISHED = "1ab19148afe0dbc836b7a74f344071b3f3a70a7a8259ae4049e76894fcdf8d95"
 DRAWN = """(async text => {
   const {Words} = await import('/markdown.js');
   const words = new Words();
@@ -54,6 +58,13 @@ HEAVY = (
     "\n".join(f"$x_{{{number}}}^2$" for number in range(3000)),
     r"\[\begin{matrix}" + "&" * 1900 + r"\end{matrix}\]",
 )
+
+
+def test_temml_is_what_its_package_has():
+    """The digest is that of dist/temml.min.js in the package temml 0.13.5 of the npm registry."""
+    kept = importlib.resources.files(web).joinpath("pages/temml.js").read_bytes()
+    published = kept.partition(b"*/\n")[2].removesuffix(b"\nexport default temml;\n")
+    assert hashlib.sha256(published).hexdigest() == PUBLISHED
 
 
 async def test_formulas_of_an_answer_are_typeset(serving_fake, browsing):

@@ -79,10 +79,18 @@ async def test_a_million_rows_are_sorted_filtered_searched_and_paged(serving_ker
         await page.value("document.querySelector('.table-bar input').focus()")
         await page.type("17")
         await page.until(f"{STATUS}.startsWith('1 of') && {FIRST} === '17'")
+        await page.value(
+            "[...document.querySelectorAll('#more button')]"
+            ".find(e => e.textContent === 'Variables').click()"
+        )
+        await page.click("#panel [aria-label='Look into shown']")
+        await page.until("document.querySelector('#panel [data-row]')")
+        assert "1,000,000" in await page.text("#panel .data")
+        await page.click("#panel-close")
         # Once Python has started anew, what was shown is there, and says so.
         thread = await page.value("location.hash.slice(1)")
         await service.reset(values.SessionKey("web", thread=thread))
         await page.click(".chip")
         said = "document.querySelector('.output.table .muted')?.innerText"
         await page.until(f"{said}?.includes('no longer has this table')")
-        assert (await page.text(".wide-table tbody tr:first-child")).split() == ["0", "<b>w0"]
+        assert (await page.text(".output tbody tr:first-child")).split() == ["0", "<b>w0"]

@@ -1,6 +1,6 @@
 // What is shown beside a conversation: files, variables, limits, network, tools, models, usage, help.
 
-import { count, el, plain, size } from "./dom.js";
+import { count, el, plain, scrollable, size } from "./dom.js";
 import { closePanel, openPanel } from "./dialogs.js";
 import { fileCard } from "./files.js";
 
@@ -10,6 +10,24 @@ export function showPanel(shown, actions) {
 
 function rows(pairs) {
   return el("table", { class: "rows" }, el("tbody", {}, pairs.map(([name, ...rest]) => el("tr", {}, el("th", { scope: "row" }, name), rest.map((one) => el("td", {}, one))))));
+}
+
+/** Each variable, and the inside of those that are tables. */
+function listed(variables, say) {
+  const inside = el("div", {});
+  const open = async (one) => {
+    const { LiveTable } = await import("./tables.js");
+    const gone = (sentence) => inside.replaceChildren(el("p", { class: "notice" }, sentence));
+    const live = new LiveTable(one, { say, gone });
+    inside.replaceChildren(el("h3", {}, plain(one.name)), live.element);
+    live.search.focus();
+  };
+  const row = (one) =>
+    el("tr", {}, el("th", { scope: "row" }, plain(one.name)), el("td", {}, plain(one.type)), el("td", {}, one.shape.map((number) => number.toLocaleString("en")).join(" × ")),
+      el("td", {}, one.size_bytes === null ? "" : size(one.size_bytes)),
+      el("td", { dir: "auto" }, one.handle ? el("button", { type: "button", class: "small", "aria-label": `Look into ${plain(one.name)}`, onclick: () => open(one) }, "Look inside") : plain(one.text)));
+  const head = ["Name", "Type", "Shape", "Size", "Value"].map((one) => el("th", { scope: "col" }, one));
+  return el("div", {}, scrollable(el("div", { class: "wide-table" }, el("table", { class: "data" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, variables.map(row))))), inside);
 }
 
 const APPROVALS = {
@@ -51,10 +69,11 @@ const DRAWERS = {
     openPanel("Approval", el("fieldset", {}, el("legend", { class: "muted" }, "Are you asked before the model's code runs?"), choices), ...[more].filter(Boolean));
   },
 
-  variables({ rows: all, lost_cells: cells }, { runAgain }) {
+  variables({ rows: all, lost_cells: cells, variables, problem }, { runAgain, say }) {
     const again = () => (closePanel(), runAgain());
     const more = cells ? [el("button", { type: "button", class: "quiet", onclick: again }, `Run again: ${count(cells, "cell", "cells")}`)] : [];
-    openPanel("Variables", rows(all), ...more);
+    const told = problem ? [el("p", { class: "notice" }, problem)] : variables.length ? [listed(variables, say)] : [];
+    openPanel("Variables", ...told, rows(all), ...more);
   },
 
   network({ rows: all }) {
