@@ -14,7 +14,7 @@ from typing import Any
 from bench import efforts, figures
 from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
-from interpreter_bot.hosts import execution_runs, local_host
+from interpreter_bot.hosts import detached_executions, local_host
 
 _HOST = "data.example.org"
 _BYTES = 100_000_000
@@ -125,6 +125,6 @@ async def _through(port: int, code: str) -> tuple[dict[str, Any], int]:
             kernel = await lease.kernel()
             shown: list[values.Output] = []
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            await execution_runs.run(host, kernel, code, show=shown.append)
+            await detached_executions.run(host, kernel, code, show=shown.append)
             grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return json.loads("".join(one.plain for one in shown)), grown * 1024

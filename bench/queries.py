@@ -13,7 +13,7 @@ from typing import Any
 from bench import efforts, figures
 from interpreter_bot import settings, values
 from interpreter_bot.app import host_startup
-from interpreter_bot.hosts import execution_runs
+from interpreter_bot.hosts import detached_executions
 from tests.integration.store import servers
 
 _ROWS = 1_000_000
@@ -89,7 +89,7 @@ async def _through(address: str, runs: int) -> tuple[list[float], int]:
             shown: list[values.Output] = []
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             code = _THROUGH.replace("RUNS", str(runs))
-            await execution_runs.run(host, kernel, code, show=shown.append)
+            await detached_executions.run(host, kernel, code, show=shown.append)
             grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     times: Any = json.loads("".join(one.plain for one in shown))
     return times, grown * 1024

@@ -22,7 +22,7 @@ from interpreter_bot.agent.llms.embedded import on_demand_model
 from interpreter_bot.app import host_startup
 from interpreter_bot.hosts import ports
 from interpreter_bot.sessions import (
-    contact_recording,
+    door_use_recording,
     maintenance,
     retention,
     session_service,
@@ -158,7 +158,7 @@ def _recording(
 ) -> tuple[schedules.PeriodicJob, ...]:
     """Record what code tries to reach, to the end; return the jobs of that."""
     days = config.egress_limits.record_days
-    recorder = contact_recording.ContactRecorder(database.contacts, days=days)
+    recorder = door_use_recording.DoorUseRecorder(database.contacts, days=days)
     broker.on_contact = recorder.take
     stack.push_async_callback(recorder.write)
     return recorder.jobs()
@@ -182,7 +182,7 @@ async def _recording_queries(
     for query in await database.queries.latest(most=_MOST_REMEMBERED):
         connections.sources.note_use(query)
     days = config.connection_limits.record_days
-    recorder = contact_recording.ContactRecorder(database.queries, days=days)
+    recorder = door_use_recording.DoorUseRecorder(database.queries, days=days)
     connections.on_query = recorder.take
     stack.push_async_callback(recorder.write)
     return recorder.jobs()

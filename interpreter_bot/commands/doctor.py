@@ -49,9 +49,9 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     found = diagnosis.diagnose(config)
     if config.connections:
         # Imported here: others have no use for it.
-        from interpreter_bot.doctor import connection_checks
+        from interpreter_bot.doctor import data_connection_checks
 
-        found += tuple(connection_checks.check(config, os.environ))
+        found += tuple(data_connection_checks.check(config, os.environ))
     level = diagnosis.level(found)
     say = as_json if options.json else as_lines
     sys.stdout.write(say(found, level) + "\n")

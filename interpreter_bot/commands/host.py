@@ -18,7 +18,7 @@ from typing import Final
 
 from interpreter_bot import errors, settings
 from interpreter_bot.hosting import host_server, journaled_executions
-from interpreter_bot.hosts import host_processes, host_sockets, local_host, wire_messages
+from interpreter_bot.hosts import host_messages, host_processes, host_sockets, local_host
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
     except errors.BotError as error:
         if options.linger is not None:
             # Whoever started it tells people; it reads one line.
-            _tell(error=wire_messages.error_fields(error))
+            _tell(error=host_messages.error_fields(error))
         raise
 
 

@@ -20,7 +20,7 @@ import rich.text
 
 from interpreter_bot import errors, settings
 from interpreter_bot.app import service_startup
-from interpreter_bot.commands import session_entries
+from interpreter_bot.commands import session_listings
 from interpreter_bot.hosts import remote_host
 from interpreter_bot.kernels.files import session_locks, workspaces
 from interpreter_bot.platforms.console import terminal_input
@@ -53,8 +53,8 @@ def run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
     opening = service_startup.open_database(config, takes_orphans=False)
-    async with opening as database, session_entries.opened_hosts(config) as hosts:
-        everyone = await session_entries.known(config, database, hosts)
+    async with opening as database, session_listings.opened_hosts(config) as hosts:
+        everyone = await session_listings.known(config, database, hosts)
         if options.verb is None:
             held = [one for one in everyone if one.status or one.saved or options.all]
             _print(held, is_json=options.json)
@@ -76,8 +76,8 @@ async def _run(config: settings.Settings, options: argparse.Namespace) -> int:
 
 
 def _chosen(
-    everyone: Sequence[session_entries.Entry], names: Sequence[str]
-) -> list[session_entries.Entry]:
+    everyone: Sequence[session_listings.Entry], names: Sequence[str]
+) -> list[session_listings.Entry]:
     """Return the sessions of those names.
 
     Raises:
@@ -98,7 +98,7 @@ def _chosen(
     return list(chosen.values())
 
 
-async def _ask_first(chosen: Sequence[session_entries.Entry]) -> None:
+async def _ask_first(chosen: Sequence[session_listings.Entry]) -> None:
     """Ask whether sessions are to be forgotten.
 
     Raises:
@@ -116,8 +116,8 @@ async def _ask_first(chosen: Sequence[session_entries.Entry]) -> None:
 
 def _verbs(
     config: settings.Settings, database: databases.Database
-) -> Mapping[str, Callable[[session_entries.Entry], Awaitable[str]]]:
-    async def save(entry: session_entries.Entry) -> str:
+) -> Mapping[str, Callable[[session_listings.Entry], Awaitable[str]]]:
+    async def save(entry: session_listings.Entry) -> str:
         host = _host(entry)
         if entry.status is None:
             raise errors.KernelError("It has no Python now; what is saved stays.")
@@ -128,7 +128,7 @@ def _verbs(
         lost = f", {saved.lost_count:,} cannot be" if saved.lost_count else ""
         return f"{quantities.count(saved.kept, 'variable')} saved{lost}."
 
-    async def end(entry: session_entries.Entry) -> str:
+    async def end(entry: session_listings.Entry) -> str:
         host = _host(entry)
         if entry.status is None:
             return "It has no Python now."
@@ -136,7 +136,7 @@ def _verbs(
         is_saved = (await host.variables(entry.key)).saved is not None
         return f"Its Python is ended; {'some' if is_saved else 'none'} of its variables are saved."
 
-    async def forget(entry: session_entries.Entry) -> str:
+    async def forget(entry: session_listings.Entry) -> str:
         session = entry.session
         row = {"gone": _DELETED, "at": columns.now().isoformat()}
         if session is not None:
@@ -146,7 +146,7 @@ def _verbs(
             if entry.host is not None:
                 await entry.host.forget(entry.key)
             else:
-                await _remove(await session_entries.stored_workspaces(config).of(entry.key))
+                await _remove(await session_listings.stored_workspaces(config).of(entry.key))
         except errors.BotError:
             if session is not None:
                 await database.sessions.note_files(session.id, session.files, instead_of=row)
@@ -170,7 +170,7 @@ async def _remove(workspace: workspaces.Workspace) -> None:
         await workspace.remove()
 
 
-def _host(entry: session_entries.Entry) -> remote_host.RemoteHost:
+def _host(entry: session_listings.Entry) -> remote_host.RemoteHost:
     """Return what keeps a session's kernel.
 
     Raises:
@@ -181,11 +181,11 @@ def _host(entry: session_entries.Entry) -> remote_host.RemoteHost:
     return entry.host
 
 
-def _print(entries: Sequence[session_entries.Entry], *, is_json: bool) -> None:
+def _print(entries: Sequence[session_listings.Entry], *, is_json: bool) -> None:
     if is_json:
         sys.stdout.write(json.dumps({"sessions": [one.facts() for one in entries]}) + "\n")
         return
-    table = rich.table.Table(*session_entries.COLUMNS, box=rich.box.SIMPLE_HEAD)
+    table = rich.table.Table(*session_listings.COLUMNS, box=rich.box.SIMPLE_HEAD)
     for one in entries:
         # As texts: words in brackets would be rich's markup.
         table.add_row(*map(rich.text.Text, one.cells()))

@@ -22,7 +22,7 @@ from interpreter_bot import errors, network_reach, settings, values
 from interpreter_bot.data_connections import (
     connection_rules,
     data_sources,
-    frames,
+    worker_messages,
 )
 from interpreter_bot.egress import door_services, policies
 from interpreter_bot.hosts import ports
@@ -194,7 +194,7 @@ class ConnectionService:
     @staticmethod
     async def _tell(call: door_services.ServiceCall, told: dict[str, Any]) -> None:
         await call.begin()
-        await call.send(frames.note(told))
+        await call.send(worker_messages.note(told))
 
     async def _work(
         self,
@@ -218,7 +218,7 @@ class ConnectionService:
                 raise errors.BotError(_UNREADABLE)
         except errors.BotError as error:
             told = {"error": str(error)}
-        await call.send(frames.note(told))
+        await call.send(worker_messages.note(told))
 
     async def _tables(self, rule: connection_rules.Rule, name: str) -> dict[str, Any]:
         listing = self.sources.listing(rule)

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from interpreter_bot import errors, settings
-from interpreter_bot.data_connections import connection_rules, frames
+from interpreter_bot.data_connections import connection_rules, worker_messages
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Worker:
             "options": dict(rule.options),
             "writes": rule.writes,
         }
-        writer.write(frames.note(told))
+        writer.write(worker_messages.note(told))
         return worker
 
     @property
@@ -112,7 +112,7 @@ class Worker:
         """
         self._is_asked = True
         try:
-            self._writer.write(frames.note(request))
+            self._writer.write(worker_messages.note(request))
             await self._writer.drain()
             return await self._heard(take, is_framed=is_framed)
         except (EOFError, OSError) as error:
@@ -127,14 +127,14 @@ class Worker:
                 self._left -= len(piece)
                 if take is not None:
                     await take(piece)
-            kind, length = await frames.read_head(self._reader)
-            if kind == frames.NOTE:
-                told = frames.read_note(await self._reader.readexactly(length))
+            kind, length = await worker_messages.read_head(self._reader)
+            if kind == worker_messages.NOTE:
+                told = worker_messages.read_note(await self._reader.readexactly(length))
                 self._is_asked = False
                 return told
             self._left = length
             if take is not None and is_framed:
-                await take(frames.HEAD.pack(kind, length))
+                await take(worker_messages.HEAD.pack(kind, length))
 
     async def settle(self) -> None:
         """See that nothing runs in it any more: what does is cancelled, or ends with it."""
@@ -142,7 +142,7 @@ class Worker:
             return
         try:
             async with asyncio.timeout(_CANCEL_SECONDS):
-                self._writer.write(frames.note({"do": "cancel"}))
+                self._writer.write(worker_messages.note({"do": "cancel"}))
                 await self._heard(None)
         except (errors.BotError, EOFError, OSError):  # TimeoutError is one.
             _log.warning("a database did not stop when it was told to", exc_info=True)

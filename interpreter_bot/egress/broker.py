@@ -21,10 +21,10 @@ from interpreter_bot.egress import (
     connections,
     door_services,
     echoed_secrets,
-    host_aliases,
     policies,
     proxies,
-    traffic,
+    services_door,
+    traffic_limits,
 )
 from interpreter_bot.hosts import kernel_doors
 
@@ -78,7 +78,9 @@ class Broker:
         self._upstream.set_alpn_protocols(["http/1.1"])
         self._opening: set[str] = set()
         self._kernels: dict[str, asyncio.Task[None]] = {}
-        self._traffic: collections.OrderedDict[str, traffic.Traffic] = collections.OrderedDict()
+        self._traffic: collections.OrderedDict[str, traffic_limits.Traffic] = (
+            collections.OrderedDict()
+        )
 
     def policy(self, key: str) -> policies.Policy:
         """Return what a session may reach."""
@@ -181,7 +183,7 @@ class Broker:
         try:
             async with asyncio.TaskGroup() as both:
                 proxy = proxies.Proxy(context)
-                aliases = host_aliases.HostAliases(context, self.services)
+                aliases = services_door.HostAliases(context, self.services)
                 both.create_task(proxy.serve(doors.proxy), name="proxy of a kernel")
                 both.create_task(aliases.serve(doors.services), name="aliases of a kernel")
         finally:
@@ -200,9 +202,9 @@ class Broker:
             *(contact.sent_bytes, contact.received_bytes, contact.seconds, contact.kernel_id),
         )
 
-    def _count(self, key: str) -> traffic.Traffic:
+    def _count(self, key: str) -> traffic_limits.Traffic:
         """Return what a session has used; what is counted longest ago is forgotten."""
-        found = self._traffic.setdefault(key, traffic.Traffic(self._limits))
+        found = self._traffic.setdefault(key, traffic_limits.Traffic(self._limits))
         self._traffic.move_to_end(key)
         if len(self._traffic) > _MOST_KEPT:
             self._traffic.popitem(last=False)

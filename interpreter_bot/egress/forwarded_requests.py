@@ -13,7 +13,13 @@ from typing import Any, Final
 import h11
 
 from interpreter_bot import network_reach, settings
-from interpreter_bot.egress import echoed_secrets, host_names, http_streams, policies, traffic
+from interpreter_bot.egress import (
+    echoed_secrets,
+    host_names,
+    http_streams,
+    policies,
+    traffic_limits,
+)
 
 # Of what code asks for, as much is recorded.
 _NOTED_CHARACTERS: Final = 1000
@@ -87,7 +93,7 @@ async def exchange(
     host: str,
     port: int,
     added: Mapping[str, str],
-    count: traffic.Traffic,
+    count: traffic_limits.Traffic,
     contact: network_reach.Contact,
     limits: settings.EgressLimits,
     moved: tuple[bytes, bytes] | None = None,
@@ -136,7 +142,7 @@ class _Passing:
 
     client: http_streams.HttpStream
     server: http_streams.HttpStream
-    count: traffic.Traffic
+    count: traffic_limits.Traffic
     contact: network_reach.Contact
     idle: asyncio.Timeout
     limits: settings.EgressLimits

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from interpreter_bot import network_reach, settings
-from interpreter_bot.egress import host_names, policies, traffic
+from interpreter_bot.egress import host_names, policies, traffic_limits
 
 CHUNK_BYTES: Final = 128 * 1024
 _HELLO_BYTES: Final = 16 * 1024
@@ -136,7 +136,7 @@ async def relay(
     server: Ends,
     limits: settings.EgressLimits,
     *,
-    count: traffic.Traffic,
+    count: traffic_limits.Traffic,
     contact: network_reach.Contact,
 ) -> None:
     """Pass on what both sides send until both have ended, or one of them breaks off.

@@ -28,7 +28,7 @@ from interpreter_bot.egress import (
     http_streams,
     opaque_tunnels,
     policies,
-    traffic,
+    traffic_limits,
 )
 
 _log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class ProxyContext:
     kernel_id: str
     policy: Callable[[], policies.Policy]
     limits: settings.EgressLimits
-    count: traffic.Traffic
+    count: traffic_limits.Traffic
     dialler: connections.Dialler
     authority: certificates.Authority
     approvals: approvals.Approvals

@@ -29,9 +29,9 @@ from . import (
     connection_objects,
     dataframe_displays,
     html_displays,
-    network_variables,
     package_requests,
     picture_scaling,
+    proxy_environment,
     rootfs,
     snapshots,
     variable_descriptions,
@@ -279,7 +279,7 @@ class GuestShell(zmqshell.ZMQInteractiveShell):
             told: of the doors; `proxy` is 0 where nothing outside may be reached.
         """
         if told["proxy"]:
-            network_variables.set_for(**told)
+            proxy_environment.set_for(**told)
         if "connections" in offered:
             connection_objects.install(self.user_ns, self.user_ns_hidden, told["services"])
 

@@ -23,7 +23,7 @@ from aiohttp import web
 
 from interpreter_bot import errors, values
 from interpreter_bot.hosting import journaled_executions
-from interpreter_bot.hosts import ports, wire_messages
+from interpreter_bot.hosts import host_messages, ports
 from interpreter_bot.kernels import execution_journals
 
 _log = logging.getLogger(__name__)
@@ -174,7 +174,7 @@ class BotConnection:
         kernel = await self._given(held, str(said["kernel"])) if held is not None else None
         if kernel is None and not self._executions.is_known(str(said["execution"])):
             finished = values.Finished(values.Ending.REFUSED, 0.0, _REFUSED, kernel_lost=True)
-            end = wire_messages.pack(ports.ExecutionEnd(finished, loss_reason=_REFUSED))
+            end = host_messages.pack(ports.ExecutionEnd(finished, loss_reason=_REFUSED))
             self._begin(number, self._send_event(number, 1, end))
             return
         if kernel is not None:
@@ -212,7 +212,7 @@ class BotConnection:
             sent = 0
             async for entry in journal.follow(after):
                 if entry.left_out:
-                    told = wire_messages.pack(values.Notice(_LEFT_OUT.format(entry.left_out)))
+                    told = host_messages.pack(values.Notice(_LEFT_OUT.format(entry.left_out)))
                     await self._send_event(number, entry.number - 1, told)
                 # Waits for a bot that is slow: what comes meanwhile is in the journal.
                 await self._send_event(number, entry.number, entry.record)
@@ -245,7 +245,7 @@ class BotConnection:
         asked = self._executions.asked(str(said["execution"]))
         if asked is not None:
             given = said.get("text")
-            answer = wire_messages.error(said["error"]) if given is None else str(given)
+            answer = host_messages.error(said["error"]) if given is None else str(given)
             asked.answer(int(said["question"]), answer)
 
     async def _listen(self, said: dict[str, Any]) -> None:
@@ -266,7 +266,7 @@ class BotConnection:
             try:
                 await work
             except errors.BotError as error:
-                await self._send({"call": number, "error": wire_messages.error_fields(error)})
+                await self._send({"call": number, "error": host_messages.error_fields(error)})
 
         task = self._calls[number] = asyncio.create_task(told(), name=f"call {number} of a bot")
         task.add_done_callback(lambda _: self._over(number, task))
@@ -279,7 +279,7 @@ class BotConnection:
             _log.error("what a bot asked for failed", exc_info=error)
 
     async def _send(self, message: dict[str, object]) -> None:
-        await self._socket.send_str(wire_messages.document(message).decode("ascii"))
+        await self._socket.send_str(host_messages.document(message).decode("ascii"))
 
     def _send_soon(self, message: dict[str, object]) -> None:
         task = asyncio.create_task(self._send(message), name="word to a bot")

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from interpreter_bot import errors, values
 from interpreter_bot.hosting import operator_requests
-from interpreter_bot.hosts import kernel_doors, wire_messages
+from interpreter_bot.hosts import host_messages, kernel_doors
 
 _NONE: Final = "That Python has no doors."
 _HELD: Final = "Another bot has the doors of that Python."
@@ -171,13 +171,13 @@ class DoorHandovers:
 
     async def _ask(self, request: web.Request) -> web.Response:
         said = await request.json()
-        question = wire_messages.read(values.InputRequested, said["question"])
+        question = host_messages.read(values.InputRequested, said["question"])
         answer = await self._host.ask(str(said["kernel"]), question)
-        return web.Response(body=wire_messages.document(answer), content_type="application/json")
+        return web.Response(body=host_messages.document(answer), content_type="application/json")
 
     async def _unheld(self, _: web.Request) -> web.Response:
         found = {name: one.key for name, one in self._handed.items() if not one.is_held}
-        return web.Response(body=wire_messages.document(found), content_type="application/json")
+        return web.Response(body=host_messages.document(found), content_type="application/json")
 
 
 async def _stopped(handed: _Handed) -> None:

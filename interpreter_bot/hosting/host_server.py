@@ -34,7 +34,7 @@ from interpreter_bot.hosting import (
     journaled_executions,
     operator_requests,
 )
-from interpreter_bot.hosts import ports, wire_messages
+from interpreter_bot.hosts import host_messages, ports
 
 _log = logging.getLogger(__name__)
 
@@ -240,7 +240,7 @@ class HostServer:
         return _json(
             {
                 "id": self.id,
-                "protocol": wire_messages.PROTOCOL,
+                "protocol": host_messages.PROTOCOL,
                 "release": metadata.version("interpreter-bot"),
                 "pid": os.getpid(),
                 "fingerprint": self._fingerprint,
@@ -344,7 +344,7 @@ class HostServer:
         )
         async with reading as content:
             response = web.StreamResponse()
-            response.headers["X-File"] = wire_messages.document(content.info).decode("ascii")
+            response.headers["X-File"] = host_messages.document(content.info).decode("ascii")
             await response.prepare(request)
             try:
                 async for chunk in content:
@@ -366,14 +366,14 @@ async def _tell_errors(
     try:
         return await handler(request)
     except errors.BotError as error:
-        return _json({"error": wire_messages.error_fields(error)}, status=422)
+        return _json({"error": host_messages.error_fields(error)}, status=422)
     except (KeyError, json.JSONDecodeError, TypeError) as error:
         raise web.HTTPBadRequest from error
 
 
 def _json(value: object, *, status: int = 200) -> web.Response:
     return web.Response(
-        body=wire_messages.document(value), content_type="application/json", status=status
+        body=host_messages.document(value), content_type="application/json", status=status
     )
 
 

@@ -18,8 +18,8 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from interpreter_bot import errors, schedules, values
-from interpreter_bot.hosting import own_directories
-from interpreter_bot.hosts import ports, questions, wire_messages
+from interpreter_bot.hosting import journal_directories
+from interpreter_bot.hosts import host_messages, ports, questions
 from interpreter_bot.kernels import execution_journals, kernel_loss_reasons
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class JournaledExecutions:
         self,
         host: ports.Hosts,
         journals: execution_journals.Journals,
-        directory: own_directories.OwnDirectory,
+        directory: journal_directories.OwnDirectory,
         *,
         input_seconds: float,
     ) -> None:
@@ -78,7 +78,7 @@ class JournaledExecutions:
             input_seconds: how long an answer is waited for while a bot is there.
         """
         bounds = bounds or execution_journals.Bounds()
-        with await asyncio.to_thread(own_directories.OwnDirectory, directory) as own:
+        with await asyncio.to_thread(journal_directories.OwnDirectory, directory) as own:
             async with execution_journals.Journals.open(own.path, bounds) as journals:
                 opened = cls(host, journals, own, input_seconds=input_seconds)
                 opened._end_lost()
@@ -93,7 +93,7 @@ class JournaledExecutions:
         """End those whose host has died."""
         for journal in self._journals:
             if journal.ended_at is None and journal.id not in self._running:
-                journal.append(wire_messages.pack(_lost(journal.about)), is_end=True)
+                journal.append(host_messages.pack(_lost(journal.about)), is_end=True)
 
     def __len__(self) -> int:
         """How many run."""
@@ -139,7 +139,7 @@ class JournaledExecutions:
         is_own: bool,
     ) -> None:
         def show(output: values.Output, _: int) -> None:
-            journal.append(wire_messages.pack(output))
+            journal.append(host_messages.pack(output))
 
         # Where nothing else is known: the process is told to end at once, or there is a defect.
         end = _lost(journal.about)
@@ -158,7 +158,7 @@ class JournaledExecutions:
             finished = values.Finished(values.Ending.REFUSED, 0.0, _DEFECT)
             end = ports.ExecutionEnd(finished)
         finally:
-            journal.append(wire_messages.pack(end), is_end=True)
+            journal.append(host_messages.pack(end), is_end=True)
             self._host.acknowledge(journal.id)
             del self._running[journal.id]
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from aiohttp import web
 
 from interpreter_bot import session_variables
-from interpreter_bot.hosts import ports, wire_messages
+from interpreter_bot.hosts import host_messages, ports
 
 
 class OperatedHost(ports.Hosts, Protocol):
@@ -56,4 +56,4 @@ def routes(host: OperatedHost) -> list[web.RouteDef]:
 
 
 def _json(value: object) -> web.Response:
-    return web.Response(body=wire_messages.document(value), content_type="application/json")
+    return web.Response(body=host_messages.document(value), content_type="application/json")

@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import aiohttp
 
 from interpreter_bot import errors
-from interpreter_bot.hosts import host_sockets, host_statuses, ports, wire_messages
+from interpreter_bot.hosts import host_messages, host_sockets, host_statuses, ports
 
 _log = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ class HostConnection:
             BotError: the host refused; the sentence says why.
             KernelError: it cannot be reached.
         """
-        body = wire_messages.document(said) if said is not None else None
+        body = host_messages.document(said) if said is not None else None
         async with self.requested(method, path, data=body) as response:
             return await response.json()
 
@@ -208,7 +208,7 @@ class HostConnection:
         try:
             async with await self._begun(method, path, timeout=timeout, **options) as response:
                 if response.status == 422:
-                    raise wire_messages.error((await response.json())["error"])
+                    raise host_messages.error((await response.json())["error"])
                 response.raise_for_status()
                 yield response
         except (aiohttp.ClientError, OSError, ValueError, KeyError) as error:
@@ -271,7 +271,7 @@ class HostConnection:
             # Only a bot has a host started anew; commands come and go.
             params={} if self._revive is None else {"bot": "1"},
             heartbeat=_HEARTBEAT_SECONDS,
-            max_msg_size=wire_messages.EVENT_BYTES + _FRAME.size,
+            max_msg_size=host_messages.EVENT_BYTES + _FRAME.size,
         )
         async with connecting as opened:
             self._socket = opened
@@ -324,7 +324,7 @@ class HostConnection:
         with contextlib.suppress(ConnectionError):
             while True:
                 message = await self._outgoing.get()
-                await opened.send_str(wire_messages.document(message).decode("ascii"))
+                await opened.send_str(host_messages.document(message).decode("ascii"))
 
     def _take(self, message: aiohttp.WSMessage) -> None:
         """Take one message.
@@ -341,14 +341,14 @@ class HostConnection:
             said = json.loads(message.data)
             if "loss" in said:
                 number = int(said["loss"])
-                self._losses[number] = wire_messages.read(ports.KernelLoss, said["fields"])
+                self._losses[number] = host_messages.read(ports.KernelLoss, said["fields"])
                 task = asyncio.create_task(self._tell(number), name="loss of a kernel")
                 self._tasks.add(task)
                 task.add_done_callback(self._done)
             elif (call := self._calls.get(said["call"])) is not None:
                 call.told(said)
         except (ValueError, KeyError, TypeError, struct.error) as error:
-            raise wire_messages.MalformedError("the host said something else") from error
+            raise host_messages.MalformedError("the host said something else") from error
 
     async def listen(self, told: ports.OnLoss | None) -> None:
         """Tell this one of lost kernels from now on, and of those that nobody was told of."""

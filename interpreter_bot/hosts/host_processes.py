@@ -26,12 +26,12 @@ import aiohttp
 
 from interpreter_bot import cancellation, errors, settings
 from interpreter_bot.hosts import (
+    host_messages,
     host_sockets,
     host_statuses,
     kernel_doors,
     remote_host,
     successive_hosts,
-    wire_messages,
 )
 from interpreter_bot.kernels.files import session_locks, workspaces
 
@@ -76,7 +76,7 @@ async def drain(path: pathlib.Path, *, is_urgent: bool) -> None:
     """
     async with host_statuses.open_session(path) as session:
         try:
-            body = wire_messages.document({"is_urgent": is_urgent})
+            body = host_messages.document({"is_urgent": is_urgent})
             async with session.post("/v1/drain", data=body) as response:
                 response.raise_for_status()
         except (aiohttp.ClientError, OSError) as error:
@@ -259,7 +259,7 @@ class _Keeper:
             return
         await asyncio.to_thread(process.wait)
         try:
-            raise wire_messages.error(json.loads(line)["error"])
+            raise host_messages.error(json.loads(line)["error"])
         except (ValueError, KeyError, TypeError) as error:
             raise errors.KernelError(_SILENT) from error
 

@@ -9,7 +9,7 @@ from typing import Final
 import aiohttp
 
 from interpreter_bot import errors
-from interpreter_bot.hosts import socket_owners, wire_messages
+from interpreter_bot.hosts import host_messages, socket_owners
 
 UNREACHABLE: Final = "The process that keeps the Python kernels cannot be reached right now."
 _ADDRESS: Final = "http://host"
@@ -32,7 +32,7 @@ class HostStatus:
 
     Attributes:
         id: of its process: another one after each start.
-        protocol: see `wire_messages.PROTOCOL`.
+        protocol: see `host_messages.PROTOCOL`.
         release: of the program.
         pid: of its process.
         fingerprint: of its settings, as `settings.Settings.kernel_fingerprint` says.
@@ -81,13 +81,13 @@ async def read_status(session: aiohttp.ClientSession) -> HostStatus:
         async with session.get("/v1/host") as response:
             response.raise_for_status()
             said = await response.json()
-        status = wire_messages.read(HostStatus, said)
+        status = host_messages.read(HostStatus, said)
     except TimeoutError as error:
         raise errors.HostUnusableError(_STUCK) from error
     except ValueError as error:
         raise OtherProtocolError(_OTHER_PROTOCOL) from error
     except (aiohttp.ClientError, OSError) as error:
         raise errors.KernelError(UNREACHABLE) from error
-    if status.protocol != wire_messages.PROTOCOL:
+    if status.protocol != host_messages.PROTOCOL:
         raise OtherProtocolError(_OTHER_PROTOCOL)
     return status

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import host_connection, ports, wire_messages
+from interpreter_bot.hosts import host_connection, host_messages, ports
 from interpreter_bot.kernels import kernel_loss_reasons
 
 UNREADABLE: Final = "What came from the kernels' process cannot be read."
@@ -25,8 +25,8 @@ def read(kind: type[T], said: object) -> T:
         KernelError: it is none.
     """
     try:
-        return wire_messages.read(kind, said)
-    except wire_messages.MalformedError as error:
+        return host_messages.read(kind, said)
+    except host_messages.MalformedError as error:
         raise errors.KernelError(UNREADABLE) from error
 
 
@@ -74,7 +74,7 @@ class KernelCall:
         if self.result.done():
             return
         if "error" in message:
-            self.result.set_exception(wire_messages.error(message["error"]))
+            self.result.set_exception(host_messages.error(message["error"]))
         elif "kernel" in message:
             self._take(message["kernel"])
         elif self._waiting is not None:
@@ -82,8 +82,8 @@ class KernelCall:
 
     def _take(self, told: object) -> None:
         try:
-            self.result.set_result(wire_messages.read(ports.KernelBeginning, told))
-        except wire_messages.MalformedError as error:
+            self.result.set_result(host_messages.read(ports.KernelBeginning, told))
+        except host_messages.MalformedError as error:
             self.result.set_exception(errors.KernelStartError(str(error)))
 
     def event(self, number: int, record: bytes) -> None:
@@ -144,7 +144,7 @@ class ExecutionCall:
     def told(self, message: Mapping[str, Any]) -> None:
         """Take a question of the code, or why there is nothing to follow."""
         if "error" in message:
-            error = wire_messages.error(message["error"])
+            error = host_messages.error(message["error"])
             if isinstance(error, errors.ExecutionMissingError) and self._begun is not None:
                 self.lose()
             elif not self.result.done():
@@ -154,7 +154,7 @@ class ExecutionCall:
         if (task := self._answering.pop(question, None)) is not None:
             task.cancel()
         if "asks" in message and self._ask is not None:
-            request = wire_messages.read(values.InputRequested, message["asks"])
+            request = host_messages.read(values.InputRequested, message["asks"])
             answering = self._answer(question, request, self._ask)
             self._answering[question] = asyncio.create_task(answering, name="answer to code")
 
@@ -163,14 +163,14 @@ class ExecutionCall:
         try:
             said["text"] = await ask(request)
         except errors.BotError as error:
-            said["error"] = wire_messages.error_fields(error)
+            said["error"] = host_messages.error_fields(error)
         self._connection.send(said | {"question": question})
 
     def event(self, number: int, record: bytes) -> None:
         """Take an output, or the end; one that is known already is passed over."""
         if number <= self._after or self.result.done():
             return
-        event = wire_messages.unpack(record)
+        event = host_messages.unpack(record)
         self._after = number
         if isinstance(event, ports.ExecutionEnd):
             self.result.set_result(event)

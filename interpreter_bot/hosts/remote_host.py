@@ -1,7 +1,7 @@
 """The host that is another process of this machine: its kernels outlive this bot.
 
 It is `local_host` behind a wire, whose other end is `hosting.host_server`. What a host sends is
-checked in `wire_messages`; what is lost on the way is said again by `host_connection`.
+checked in `host_messages`; what is lost on the way is said again by `host_connection`.
 
 Above 300 lines: one port, all of it.
 """

@@ -20,7 +20,7 @@ from jupyter_client import kernelspec, provisioning
 from interpreter_bot import errors, settings
 from interpreter_bot.kernels import live_kernels, provisioner_port
 from interpreter_bot.kernels.files import workspaces
-from interpreter_bot.kernels.packages import locks
+from interpreter_bot.kernels.packages import lock_files
 from interpreter_bot.kernels.provisioning import provisioners
 from interpreter_bot.kernels.wire import clients, sockets
 
@@ -86,7 +86,7 @@ class LaunchedKernel:
     workspace: workspaces.Workspace | None = None
     person: str = ""
     weight: float = 1.0
-    layers: dict[str, locks.Lock] = dataclasses.field(default_factory=dict)
+    layers: dict[str, lock_files.Lock] = dataclasses.field(default_factory=dict)
 
     async def close(self) -> None:
         """Kill the kernel and clean up after it."""

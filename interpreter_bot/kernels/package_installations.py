@@ -23,7 +23,7 @@ from packaging import requirements
 from interpreter_bot import errors, settings, values
 from interpreter_bot.kernels import execution_streams, launchers
 from interpreter_bot.kernels.files import workspaces
-from interpreter_bot.kernels.packages import layers, locks, pip_arguments, uv_commands
+from interpreter_bot.kernels.packages import layers, lock_files, pip_arguments, uv_commands
 from interpreter_bot.kernels.provisioning import python_environments
 
 _log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ _MUCH: Final = (
 )
 _LATE: Final = "They could not be had in time."
 _MISSING: Final = "Some packages that were installed here are missing now: {reason}"
-_LOCKS: Final = pydantic.TypeAdapter(tuple[locks.Lock, ...])
+_LOCKS: Final = pydantic.TypeAdapter(tuple[lock_files.Lock, ...])
 
 _Key: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
@@ -79,11 +79,11 @@ class Installations:
         )
         self._base = environment.distributions
         self._served: dict[str, launchers.LaunchedKernel] = {}
-        self._resolved: cachetools.TTLCache[_Key, locks.Lock] = cachetools.TTLCache(
+        self._resolved: cachetools.TTLCache[_Key, lock_files.Lock] = cachetools.TTLCache(
             _MOST_RESOLVED, _RESOLVED_SECONDS
         )
         self._orders: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        self._of_channels: dict[settings.ChannelPackages, asyncio.Task[locks.Lock]] = {}
+        self._of_channels: dict[settings.ChannelPackages, asyncio.Task[lock_files.Lock]] = {}
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -178,7 +178,7 @@ class Installations:
             try:
                 if lock in recorded:
                     # The operator may have denied it since.
-                    locks.check_names([one.name for one in lock], self._config)
+                    lock_files.check_names([one.name for one in lock], self._config)
                 launched.layers[await self._layers.obtain(lock)] = lock
             except errors.PackagesError as error:
                 fault = error
@@ -221,15 +221,15 @@ class Installations:
         held = self._held(launched)
         missing = [one for one in wanted if not pip_arguments.is_met(one, held)]
         names = pip_arguments.names(missing)
-        locks.check_names(names, self._config)
+        lock_files.check_names(names, self._config)
         lock = await self._resolve(missing, held, launched.person) if missing else ()
         if not lock:
             there = [f"{name} {held[name]}" for name in pip_arguments.names(wanted)]
             return f"Already installed: {', '.join(there)}.", []
-        locks.check(lock, held, self._config)
+        lock_files.check(lock, held, self._config)
         if len(launched.layers) >= _MOST_LAYERS:
             raise errors.PackagesError(_TOO_MANY)
-        summary = locks.summary(lock, names)
+        summary = lock_files.summary(lock, names)
         if ask is not None:
             question = values.InputRequested(
                 _QUESTION.format(summary=summary),
@@ -244,7 +244,7 @@ class Installations:
         await asyncio.to_thread(self._remember, launched)
         return f"Installed {summary}. Variables are kept.", [self._path(name)]
 
-    async def _obtained(self, launched: launchers.LaunchedKernel, lock: locks.Lock) -> str:
+    async def _obtained(self, launched: launchers.LaunchedKernel, lock: lock_files.Lock) -> str:
         """Give a kernel a layer, within its person's share.
 
         Raises:
@@ -274,7 +274,7 @@ class Installations:
         wanted: Sequence[requirements.Requirement],
         held: Mapping[str, str],
         person: str | None = None,
-    ) -> locks.Lock:
+    ) -> lock_files.Lock:
         key = tuple(sorted(map(str, wanted))), tuple(sorted(held.items()))
         if (known := self._resolved.get(key)) is not None:
             return known
@@ -283,7 +283,7 @@ class Installations:
         self._resolved[key] = lock
         return lock
 
-    def _preparing(self, declared: settings.ChannelPackages) -> asyncio.Task[locks.Lock]:
+    def _preparing(self, declared: settings.ChannelPackages) -> asyncio.Task[lock_files.Lock]:
         """Resolve and build what a channel always has: once for all that ask, until it worked."""
         preparing = self._of_channels.get(declared)
         if preparing is None or (preparing.done() and preparing.exception() is not None):
@@ -292,12 +292,12 @@ class Installations:
             self._of_channels[declared] = preparing
         return preparing
 
-    async def _prepared(self, wanted: Sequence[requirements.Requirement]) -> locks.Lock:
+    async def _prepared(self, wanted: Sequence[requirements.Requirement]) -> lock_files.Lock:
         missing = [one for one in wanted if not pip_arguments.is_met(one, self._base)]
         if not missing:
             return ()
         lock = await self._resolve(missing, self._base)
-        locks.check(lock, self._base, self._config)
+        lock_files.check(lock, self._base, self._config)
         if lock:
             await self._layers.obtain(lock)
         return lock
@@ -323,7 +323,7 @@ def directory(config: settings.Settings) -> pathlib.Path:
     return config.paths.data / "packages"
 
 
-def _recorded(launched: launchers.LaunchedKernel) -> tuple[locks.Lock, ...]:
+def _recorded(launched: launchers.LaunchedKernel) -> tuple[lock_files.Lock, ...]:
     if launched.workspace is None:
         return ()
     try:

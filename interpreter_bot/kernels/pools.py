@@ -21,9 +21,9 @@ from interpreter_bot.kernels import (
     leases,
     live_kernels,
     machine_setup,
-    room_reservations,
     snapshots,
     spares,
+    start_reservations,
     watchdog_loop,
 )
 from interpreter_bot.kernels.files import session_locks, workspaces
@@ -65,7 +65,7 @@ class Pool:
         """Called when a session has lost its kernel, unless a person asked for that."""
         self._admissions = admissions.Admissions(config.kernels.starts)
         self._shutdowns = launchers.Shutdowns()
-        self._rooms = room_reservations.RoomReservations(
+        self._rooms = start_reservations.RoomReservations(
             config.kernels,
             live=self._live,
             holders=self._holders,

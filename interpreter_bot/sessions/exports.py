@@ -11,7 +11,7 @@ from typing import Any, Final
 from nbformat import v4
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import execution_runs
+from interpreter_bot.hosts import detached_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import past_turns
 
@@ -43,7 +43,9 @@ async def save_table(
     name = f"table-{handle}.{suffix}"
     shown: list[values.Output] = []
     code = f"get_ipython().save_table({handle!r}, {name!r})"
-    finished = await execution_runs.run(hosts, kernel, code, show=shown.append, seconds=_SECONDS)
+    finished = await detached_executions.run(
+        hosts, kernel, code, show=shown.append, seconds=_SECONDS
+    )
     last = shown[-1] if shown else None
     if finished.ending is values.Ending.OK and last is not None and last.plain == "True":
         return name

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import pydantic
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import execution_runs
+from interpreter_bot.hosts import detached_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.text import safe_text
 
@@ -214,7 +214,7 @@ async def describe_variables(
 async def _told(hosts: host_ports.Hosts, kernel: host_ports.Kernel, code: str) -> str:
     """Return the JSON that a piece of the bot's own code shows."""
     shown: list[values.Output] = []
-    finished = await execution_runs.run(
+    finished = await detached_executions.run(
         hosts, kernel, code, show=shown.append, seconds=_SECONDS, is_own=True
     )
     last = shown[-1] if shown else None

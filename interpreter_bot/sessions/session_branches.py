@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from interpreter_bot import cancellation, errors, session_variables, values
-from interpreter_bot.sessions import assigned_names, lanes, requests, turn_services
+from interpreter_bot.sessions import assigned_variables, lanes, requests, turn_services
 from interpreter_bot.store import records
 
 _log = logging.getLogger(__name__)
@@ -164,7 +164,7 @@ class SessionBranches:
             session.id, most=_MOST_CELLS
         )
         codes = [one.code for one in executions if one.ending is values.Ending.OK]
-        cells = await asyncio.to_thread(assigned_names.latest, codes, lost)
+        cells = await asyncio.to_thread(assigned_variables.latest, codes, lost)
         if not cells:
             raise errors.BotError(_NOTHING_LOST)
         return cells

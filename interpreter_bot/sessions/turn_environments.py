@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.agent import chat_messages, picture_selection
-from interpreter_bot.hosts import execution_runs
+from interpreter_bot.hosts import detached_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     artifact_collection,
@@ -153,7 +153,7 @@ class SessionEnvironment:
             await self._hosts.note_checkpoint(*self._checkpoint)
             self.mark = await self.workspace.mark()
         self.kernel_id = kernel.id
-        hosted_id = execution_runs.new_id()
+        hosted_id = detached_executions.new_id()
         # No await from here until the code runs: an execution shown as begun must end.
         await self._events.begin(code, hosted_id)
         unrestored = "" if self._held.are_in(kernel.id) else kernel.unrestored
@@ -250,7 +250,7 @@ class SessionEnvironment:
         self, code: str, *, show: Callable[[values.Output], None], seconds: float
     ) -> values.Finished:
         """Run the bot's own code in the session's kernel; it is no part of what people see."""
-        return await execution_runs.run(
+        return await detached_executions.run(
             self._hosts, await self.kernel(), code, show=show, seconds=seconds
         )
 
@@ -317,7 +317,7 @@ class SessionEnvironment:
                 await asyncio.wait({running})
                 raise
             # The end of the turn says why it was cancelled.
-            self._end(await execution_runs.stopped(self._hosts, running, hosted_id))
+            self._end(await detached_executions.stopped(self._hosts, running, hosted_id))
             raise
         self._end(end)
         return end.finished

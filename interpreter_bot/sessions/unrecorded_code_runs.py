@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from typing import Final
 
 from interpreter_bot import errors, settings, values
-from interpreter_bot.hosts import execution_runs
+from interpreter_bot.hosts import detached_executions
 from interpreter_bot.hosts import ports as host_ports
 from interpreter_bot.sessions import (
     artifact_collection,
@@ -138,8 +138,8 @@ class UnrecordedCodeRun:
                 self._lose_audience(error)
                 raise errors.BotError(_UNWATCHED) from error
 
-        self._running = execution_runs.new_id()
-        running = execution_runs.run(
+        self._running = detached_executions.new_id()
+        running = detached_executions.run(
             self._hosts, kernel, code, show=show, ask=ask, execution_id=self._running
         )
         self._task = asyncio.create_task(running, name=f"cell {number}")

@@ -22,7 +22,7 @@ from sqlalchemy.ext import asyncio as sa_asyncio
 from interpreter_bot import errors
 from interpreter_bot.store import (
     blobs,
-    contacts,
+    door_uses,
     engines,
     executions,
     liveness,
@@ -162,8 +162,8 @@ class Database:
         self.usage = usage.Usage(begin)
         self.choices = preferences.Preferences(begin)
         self.events = turns.ClaimedEvents(begin, instance)
-        self.contacts = contacts.contacts(begin)
-        self.queries = contacts.queries(begin)
+        self.contacts = door_uses.contacts(begin)
+        self.queries = door_uses.queries(begin)
         self.tool_audit = tool_audit.ToolAudit(begin)
 
     @classmethod

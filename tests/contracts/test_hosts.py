@@ -18,7 +18,7 @@ import pytest_asyncio
 
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosting import host_server, journaled_executions
-from interpreter_bot.hosts import execution_runs, local_host, remote_host
+from interpreter_bot.hosts import detached_executions, local_host, remote_host
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
 
@@ -100,13 +100,13 @@ class Heard:
 async def run(kernel, code, **more):
     """Run code; returns its end and what it printed."""
     heard = Heard()
-    end = await kernel.execute(code, execution_id=execution_runs.new_id(), show=heard, **more)
+    end = await kernel.execute(code, execution_id=detached_executions.new_id(), show=heard, **more)
     return end, heard.text
 
 
 async def begun(kernel, code, ask=None):
     """Begin code and stop listening after its first output; returns its id and what was heard."""
-    execution_id, heard = execution_runs.new_id(), Heard()
+    execution_id, heard = detached_executions.new_id(), Heard()
     executing = asyncio.create_task(
         kernel.execute(code, execution_id=execution_id, show=heard, ask=ask)
     )
@@ -157,7 +157,7 @@ async def test_displays_arrive_whole(hosts, key):
     heard = Heard()
     async with hosts.lease(key) as lease:
         await (await lease.kernel()).execute(
-            PICTURE, execution_id=execution_runs.new_id(), show=heard
+            PICTURE, execution_id=detached_executions.new_id(), show=heard
         )
     ((image, _), (printed, _)) = heard.numbered
     assert hashlib.sha256(image.data).hexdigest() == printed.text.strip()
@@ -224,7 +224,7 @@ async def test_the_same_id_again_is_the_same_execution(hosts, key):
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
         await run(kernel, "count = 0")
-        execution_id = execution_runs.new_id()
+        execution_id = detached_executions.new_id()
         first, second = Heard(), Heard()
         code = "count += 1; print(count)"
         ends = [
@@ -238,7 +238,7 @@ async def test_the_same_id_again_is_the_same_execution(hosts, key):
 async def test_what_is_acknowledged_or_never_was_cannot_be_followed(hosts, key):
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
-        execution_id = execution_runs.new_id()
+        execution_id = detached_executions.new_id()
         await kernel.execute("1", execution_id=execution_id, show=Heard())
     hosts.acknowledge(execution_id)
     hosts.acknowledge(execution_id)
@@ -272,7 +272,7 @@ async def test_executions_wait_for_each_other_and_may_be_stopped_before_they_beg
     async with hosts.lease(key) as lease:
         kernel = await lease.kernel()
         first, _ = await begun(kernel, TICKS.format(3, 0.2))
-        second = execution_runs.new_id()
+        second = detached_executions.new_id()
         waiting = asyncio.create_task(
             kernel.execute("never = 1", execution_id=second, show=Heard())
         )
@@ -289,7 +289,7 @@ async def test_a_run_that_is_cancelled_leaves_nothing_running(hosts, key):
         kernel = await lease.kernel()
         heard = Heard()
         running = asyncio.create_task(
-            execution_runs.run(
+            detached_executions.run(
                 hosts, kernel, TICKS.format(1, 60), show=lambda output: heard(output, 0)
             )
         )
@@ -335,7 +335,7 @@ async def test_a_question_that_is_refused_ends_the_code_with_that_sentence(hosts
 
 async def test_time_that_is_up_ends_code_though_nobody_listens(hosts, key):
     async with hosts.lease(key) as lease:
-        execution_id, heard = execution_runs.new_id(), Heard()
+        execution_id, heard = detached_executions.new_id(), Heard()
         executing = asyncio.create_task(
             (await lease.kernel()).execute(
                 TICKS.format(1, 60), execution_id=execution_id, show=heard, seconds=3

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any, Final
 
-from interpreter_bot.data_connections import frames
+from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
 
 _SENTENCE_CHARACTERS: Final = 4000
@@ -80,7 +80,7 @@ class Worker:
                 return {"files": self._files.list(request["prefix"], _MOST_FILES)}
             case "get" if self._files is not None:
                 for piece in self._files.read(request["name"]):
-                    frames.send(self._end, frames.DATA, piece)
+                    worker_messages.send(self._end, worker_messages.DATA, piece)
                 return {}
         raise statements.StatementError("That is not offered by this connection.")
 
@@ -92,7 +92,7 @@ class Worker:
         statement = statements.Statement(request["sql"], given, has_backslashes=is_mysql)
         if not (statement.reads or self._specification.writes):
             raise statements.StatementError(_NOT_READING)
-        limits = frames.Limits(**request["limits"])
+        limits = worker_messages.Limits(**request["limits"])
         out = arrow_results.Results(self._end, limits)
         self._database.query(statement, limits, out)
         return {"rows": out.rows, "cut": out.cut}
@@ -113,8 +113,8 @@ def _sentence(error: Exception) -> str:
 
 def _hear(end: socket.socket, worker: Worker, requests: queue.SimpleQueue[Any]) -> None:
     """Take what the bot sends; without the bot, nothing is left to do."""
-    while (received := frames.receive(end)) is not None:
-        request = frames.read_note(received[1])
+    while (received := worker_messages.receive(end)) is not None:
+        request = worker_messages.read_note(received[1])
         if request["do"] == "cancel":
             worker.cancel()
         else:
@@ -125,10 +125,10 @@ def _hear(end: socket.socket, worker: Worker, requests: queue.SimpleQueue[Any]) 
 def main() -> None:
     """Answer requests until the bot goes."""
     end = socket.socket(fileno=0)
-    received = frames.receive(end)
+    received = worker_messages.receive(end)
     if received is None:
         return
-    worker = Worker(end, ports.Specification(**frames.read_note(received[1])))
+    worker = Worker(end, ports.Specification(**worker_messages.read_note(received[1])))
     requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_hear, args=(end, worker, requests), daemon=True).start()
     while True:
@@ -142,7 +142,9 @@ def main() -> None:
             # The one net: whatever a driver raises is what the person is told.
             told = {"error": _sentence(error)}
         told["seconds"] = round(time.monotonic() - began, 3)
-        frames.send(end, frames.NOTE, frames.note(told)[frames.HEAD.size :])
+        worker_messages.send(
+            end, worker_messages.NOTE, worker_messages.note(told)[worker_messages.HEAD.size :]
+        )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 from adbc_driver_manager import dbapi
 
-from interpreter_bot.data_connections import frames
+from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
 
 _LOCK_SECONDS: Final = 10
@@ -100,7 +100,10 @@ class AdbcDatabase:
             connection.close()
 
     def query(
-        self, statement: statements.Statement, limits: frames.Limits, out: arrow_results.Results
+        self,
+        statement: statements.Statement,
+        limits: worker_messages.Limits,
+        out: arrow_results.Results,
     ) -> None:
         """Run a statement; see `ports.Database.query`."""
         given: list[Any] = []

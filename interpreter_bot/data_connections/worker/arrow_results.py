@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interpreter_bot.data_connections import frames
+from interpreter_bot.data_connections import worker_messages
 
 _FRAME_BYTES: Final = 1024 * 1024
 _ROWS: Final = 10_000
@@ -40,8 +40,10 @@ class _Frames(io.RawIOBase):
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - whatever is a buffer.
         view = memoryview(data).cast("B")
-        for start in range(0, len(view), frames.MOST_BYTES):
-            frames.send(self._end, frames.DATA, view[start : start + frames.MOST_BYTES])
+        for start in range(0, len(view), worker_messages.MOST_BYTES):
+            worker_messages.send(
+                self._end, worker_messages.DATA, view[start : start + worker_messages.MOST_BYTES]
+            )
         return len(view)
 
 
@@ -53,7 +55,7 @@ class Results:
         cut: why there are no more; empty if these are all.
     """
 
-    def __init__(self, end: socket.socket, limits: frames.Limits) -> None:
+    def __init__(self, end: socket.socket, limits: worker_messages.Limits) -> None:
         self._limits = limits
         self._until = time.monotonic() + limits.seconds
         self._out = io.BufferedWriter(_Frames(end), _FRAME_BYTES)

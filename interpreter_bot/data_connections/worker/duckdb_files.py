@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import duckdb
 
-from interpreter_bot.data_connections import frames
+from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
 
 _BATCH_ROWS: Final = 50_000
@@ -40,7 +40,10 @@ class DuckdbFile:
         self._connection: Any = None
 
     def query(
-        self, statement: statements.Statement, limits: frames.Limits, out: arrow_results.Results
+        self,
+        statement: statements.Statement,
+        limits: worker_messages.Limits,
+        out: arrow_results.Results,
     ) -> None:
         """Run a statement; see `ports.Database.query`."""
         text = statement.rendered(lambda name: f"${name}")

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from interpreter_bot.data_connections import frames
+from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, statements
 
 
@@ -56,7 +56,10 @@ class Database(Protocol):
     """A driver. Its exceptions are told to people in its own words, without secrets."""
 
     def query(
-        self, statement: statements.Statement, limits: frames.Limits, out: arrow_results.Results
+        self,
+        statement: statements.Statement,
+        limits: worker_messages.Limits,
+        out: arrow_results.Results,
     ) -> None:
         """Run a statement and send what it returns."""
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy import pool
 
-from interpreter_bot.data_connections import frames
+from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
 
 _MOST_TABLES: Final = 500
@@ -57,7 +57,10 @@ class SqlalchemyEngine:
             connection.close()
 
     def query(
-        self, statement: statements.Statement, limits: frames.Limits, out: arrow_results.Results
+        self,
+        statement: statements.Statement,
+        limits: worker_messages.Limits,
+        out: arrow_results.Results,
     ) -> None:
         """Run a statement; see `ports.Database.query`."""
         text = sa.text(statement.rendered(lambda name: f":{name}", colon="\\:"))

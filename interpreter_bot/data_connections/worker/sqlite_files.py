@@ -9,7 +9,7 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any, Final
 
-from interpreter_bot.data_connections import frames
+from interpreter_bot.data_connections import worker_messages
 from interpreter_bot.data_connections.worker import arrow_results, ports, statements
 
 _READING: Final = frozenset(
@@ -57,7 +57,10 @@ class SqliteFile:
             connection.close()
 
     def query(
-        self, statement: statements.Statement, limits: frames.Limits, out: arrow_results.Results
+        self,
+        statement: statements.Statement,
+        limits: worker_messages.Limits,
+        out: arrow_results.Results,
     ) -> None:
         """Run a statement; see `ports.Database.query`."""
         allowed = _WRITING if self._writes else _READING

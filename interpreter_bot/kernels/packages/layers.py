@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterat
 from typing import Final
 
 from interpreter_bot import cancellation, errors
-from interpreter_bot.kernels.packages import locks, uv_commands
+from interpreter_bot.kernels.packages import lock_files, uv_commands
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Layers:
         finally:
             await cancellation.in_thread(shutil.rmtree, own, ignore_errors=True)
 
-    async def obtain(self, lock: locks.Lock, person: str | None = None) -> str:
+    async def obtain(self, lock: lock_files.Lock, person: str | None = None) -> str:
         """Return the name of the layer that a lock describes, built if there is none.
 
         It is not deleted before the caller's next `await`, and while it is used.
@@ -142,9 +142,9 @@ class Layers:
                 sizes += int((self._records / name).read_text())
         return sizes
 
-    def _name(self, lock: locks.Lock) -> str:
+    def _name(self, lock: lock_files.Lock) -> str:
         """Name a layer: nobody guesses what others have, since kernels cannot list them."""
-        content = f"{self._suits}\n{locks.lines(lock)}".encode()
+        content = f"{self._suits}\n{lock_files.lines(lock)}".encode()
         return hmac.digest(self._key, content, "sha256").hex()[:32]
 
     def _touch(self, name: str) -> bool:
@@ -155,7 +155,7 @@ class Layers:
             return False
         return (self.directory / name).is_dir()
 
-    async def _build(self, name: str, lock: locks.Lock, person: str | None) -> None:
+    async def _build(self, name: str, lock: lock_files.Lock, person: str | None) -> None:
         if shutil.disk_usage(self.directory).free < self._reserve_bytes:
             raise errors.PackagesError(_NO_ROOM)
         async with self.working_directory() as own:

@@ -25,7 +25,7 @@ from packaging import requirements
 from interpreter_bot import cancellation, errors, settings
 from interpreter_bot.kernels import admissions
 from interpreter_bot.kernels.files import directory_contents
-from interpreter_bot.kernels.packages import locks
+from interpreter_bot.kernels.packages import lock_files
 from interpreter_bot.kernels.provisioning import python_environments
 
 _log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Uv:
         held: Mapping[str, str],
         staging: pathlib.Path,
         person: str | None = None,
-    ) -> locks.Lock:
+    ) -> lock_files.Lock:
         """Find what has to be added to what is there, which stays as it is.
 
         Args:
@@ -125,11 +125,11 @@ class Uv:
             self._resolving -= 1
             if not self._resolving:
                 await cancellation.in_thread(_trim, cache)
-        return locks.read(lock.read_text("utf-8"))
+        return lock_files.read(lock.read_text("utf-8"))
 
     async def unpack(
         self,
-        lock: locks.Lock,
+        lock: lock_files.Lock,
         target: pathlib.Path,
         staging: pathlib.Path,
         person: str | None = None,
@@ -146,7 +146,7 @@ class Uv:
             PackagesError: it is not possible; the sentence says why.
         """
         named = staging / "lock.txt"
-        named.write_text(locks.lines(lock))
+        named.write_text(lock_files.lines(lock))
         command = ["pip", "install", "--requirements", str(named), "--target", str(target)]
         options = ["--no-deps", "--require-hashes", "--link-mode", "hardlink", "--quiet"]
         # A cache of its own, so that all it writes is in one place that is measured and deleted.

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from interpreter_bot import settings, values
 from interpreter_bot.app import host_startup
-from interpreter_bot.hosts import execution_runs
+from interpreter_bot.hosts import detached_executions
 from tests.integration.data_connections.conftest import PASSWORD
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
@@ -39,12 +39,12 @@ class Place:
         shown = []
         self.service.note_person(values.text(key), person)
         async with self.host.lease(values.text(key)) as lease:
-            await execution_runs.run(
+            await detached_executions.run(
                 self.host,
                 await lease.kernel(),
                 code,
                 show=shown.append,
-                execution_id=execution_id or execution_runs.new_id(),
+                execution_id=execution_id or detached_executions.new_id(),
             )
         return "".join(one.plain for one in shown).strip()
 
@@ -164,7 +164,7 @@ async def test_stop_cancels_on_the_server(place, postgresql):
         "and query like '%pg_sleep(40)%' and pid <> pg_backend_pid()"
     )
     code = "connections['secret'].query('select pg_sleep(40)')"
-    stopped = execution_runs.new_id()
+    stopped = detached_executions.new_id()
     task = asyncio.create_task(place.run(code, execution_id=stopped))
     await asyncio.to_thread(postgresql.wait, running, "1")
     await place.host.stop(stopped)

@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 
 from interpreter_bot import settings
-from interpreter_bot.data_connections import connection_rules, frames, worker_processes
+from interpreter_bot.data_connections import connection_rules, worker_messages, worker_processes
 
 LIMITS = {"rows": 100_000, "bytes": 64 * settings.MIB, "seconds": 30.0}
 
@@ -40,8 +40,8 @@ async def ask(workers, sql, parameters=None, **limits):
         told = await worker.ask(request, take)
     raw = io.BytesIO(taken)
     content = b""
-    while head := raw.read(frames.HEAD.size):
-        content += raw.read(frames.HEAD.unpack(head)[1])
+    while head := raw.read(worker_messages.HEAD.size):
+        content += raw.read(worker_messages.HEAD.unpack(head)[1])
     return (pyarrow.ipc.open_stream(content).read_all() if content else None), told
 
 

@@ -14,7 +14,7 @@ import pytest_asyncio
 from interpreter_bot import settings, values
 from interpreter_bot.egress import broker
 from interpreter_bot.hosting import host_server, journaled_executions
-from interpreter_bot.hosts import execution_runs, local_host, remote_host
+from interpreter_bot.hosts import detached_executions, local_host, remote_host
 from tests.fakes import outside
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
@@ -54,7 +54,7 @@ class Place:
         shown: list[values.Output] = []
         async with host.lease(KEY) as lease:
             kernel = await lease.kernel()
-            await execution_runs.run(
+            await detached_executions.run(
                 host, kernel, code, show=shown.append, ask=ask, seconds=seconds
             )
         return "".join(one.plain for one in shown).strip()

@@ -15,14 +15,14 @@ import pytest_asyncio
 from interpreter_bot import errors, settings, values
 from interpreter_bot.hosting import host_server, journaled_executions
 from interpreter_bot.hosts import (
-    execution_runs,
+    detached_executions,
     host_connection,
+    host_messages,
     host_processes,
     host_sockets,
     local_host,
     remote_host,
     successive_hosts,
-    wire_messages,
 )
 from interpreter_bot.kernels import execution_journals
 
@@ -156,7 +156,7 @@ async def test_nothing_is_lost_or_twice_when_connections_break(relay, place):
     ):
         kernel = await lease.kernel()
         running = asyncio.create_task(
-            kernel.execute(TICKS, execution_id=execution_runs.new_id(), show=show)
+            kernel.execute(TICKS, execution_id=detached_executions.new_id(), show=show)
         )
         for _ in range(4):
             await asyncio.sleep(0.2)
@@ -361,7 +361,7 @@ async def test_host_that_sends_nonsense_is_no_host(tmp_path):
 
 async def test_bot_that_heard_more_than_a_dead_host_wrote_down_hears_the_end(host, place):
     async with execution_journals.Journals.open(place / "lag" / "dead") as journals:
-        journals.begin("lags", b"{}").append(wire_messages.pack(values.Notice("one")))
+        journals.begin("lags", b"{}").append(host_messages.pack(values.Notice("one")))
     async with (
         serving(host, place, "lag"),
         remote_host.RemoteHost.open(place / "host.sock") as remote,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from interpreter_bot import errors
-from interpreter_bot.hosting import journaled_executions, own_directories
+from interpreter_bot.hosting import journal_directories, journaled_executions
 from interpreter_bot.kernels import execution_journals
 
 
@@ -27,7 +27,7 @@ async def test_what_a_host_leaves_that_ends_later_is_found_when_it_is_asked_for(
     async with journaled_executions.JournaledExecutions.open(None, tmp_path) as begun:
         with pytest.raises(errors.ExecutionMissingError):
             await begun.find("one")
-        with own_directories.OwnDirectory(tmp_path) as other:
+        with journal_directories.OwnDirectory(tmp_path) as other:
             async with execution_journals.Journals.open(other.path) as journals:
                 journals.begin("one", b"{}").append(b"first")
                 finding = asyncio.create_task(begun.find("one"))

@@ -11,11 +11,11 @@ import pytest
 
 from interpreter_bot import errors, settings
 from interpreter_bot.hosts import (
+    host_messages,
     host_processes,
     host_sockets,
     host_statuses,
     socket_owners,
-    wire_messages,
 )
 
 
@@ -128,7 +128,7 @@ async def saying(path, **fields):
     async def answer(reader, writer):
         with contextlib.suppress(asyncio.IncompleteReadError):
             while await reader.readuntil(b"\r\n\r\n"):
-                body = wire_messages.document(fields)
+                body = host_messages.document(fields)
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
                 writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
                 await writer.drain()
@@ -142,7 +142,7 @@ def status(config, **fields):
     """What a host of these settings says of itself."""
     said = {
         "id": "1",
-        "protocol": wire_messages.PROTOCOL,
+        "protocol": host_messages.PROTOCOL,
         "release": metadata.version("interpreter-bot"),
         "pid": 1,
         "fingerprint": config.kernel_fingerprint,

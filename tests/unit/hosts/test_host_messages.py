@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interpreter_bot import errors, values
-from interpreter_bot.hosts import ports, wire_messages
+from interpreter_bot.hosts import host_messages, ports
 
 SURROGATES = "half \ud83d of a letter"
 EVENTS = [
@@ -47,7 +47,7 @@ EVENTS = [
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_event_comes_back_as_it_was(event):
-    assert wire_messages.unpack(wire_messages.pack(event)) == event
+    assert host_messages.unpack(host_messages.pack(event)) == event
 
 
 def test_every_output_there_is_can_be_sent():
@@ -57,17 +57,17 @@ def test_every_output_there_is_can_be_sent():
 @given(st.text(alphabet=st.characters(), max_size=1000))
 def test_any_text_comes_back_as_it_was(text):
     event = values.Text("stdout", text)
-    assert wire_messages.unpack(wire_messages.pack(event)) == event
+    assert host_messages.unpack(host_messages.pack(event)) == event
 
 
 def test_picture_is_sent_as_it_is():
     data = bytes(1_000_000)
-    assert len(wire_messages.pack(values.Image(mime="image/png", data=data))) < 1_001_000
+    assert len(host_messages.pack(values.Image(mime="image/png", data=data))) < 1_001_000
 
 
 def test_output_that_is_too_long_is_told_in_its_place():
-    big = values.Html(html=b"x" * (wire_messages.EVENT_BYTES + 1))
-    assert isinstance(wire_messages.unpack(wire_messages.pack(big)), values.Notice)
+    big = values.Html(html=b"x" * (host_messages.EVENT_BYTES + 1))
+    assert isinstance(host_messages.unpack(host_messages.pack(big)), values.Notice)
 
 
 def _framed(header, rest=b""):
@@ -95,20 +95,20 @@ def _framed(header, rest=b""):
     ],
 )
 def test_anything_else_is_refused(data):
-    with pytest.raises(wire_messages.MalformedError):
-        wire_messages.unpack(data)
+    with pytest.raises(host_messages.MalformedError):
+        host_messages.unpack(data)
 
 
 def test_damaged_events_are_refused_or_are_values():
     randomness = random.Random(1)
     for event in EVENTS:
-        whole = wire_messages.pack(event)[:2000]
+        whole = host_messages.pack(event)[:2000]
         for _ in range(50):
             data = bytearray(whole)
             data[randomness.randrange(len(data))] = randomness.randrange(256)
             try:
-                found = wire_messages.unpack(bytes(data))
-            except wire_messages.MalformedError:
+                found = host_messages.unpack(bytes(data))
+            except host_messages.MalformedError:
                 continue
             assert dataclasses.is_dataclass(found)
 
@@ -124,8 +124,8 @@ def test_damaged_events_are_refused_or_are_values():
     ],
 )
 def test_error_comes_back_with_its_kind_and_its_sentence(error):
-    found = wire_messages.error(
-        json.loads(wire_messages.document(wire_messages.error_fields(error)))
+    found = host_messages.error(
+        json.loads(host_messages.document(host_messages.error_fields(error)))
     )
     assert str(found) == str(error)
     assert isinstance(error, type(found))
@@ -135,8 +135,8 @@ def test_error_comes_back_with_its_kind_and_its_sentence(error):
 
 
 def test_error_of_a_hostile_peer_is_a_bot_error_of_bounded_length():
-    found = wire_messages.error({"kind": "KeyboardInterrupt", "sentence": "x" * 100_000})
+    found = host_messages.error({"kind": "KeyboardInterrupt", "sentence": "x" * 100_000})
     assert type(found) is errors.BotError
     assert len(str(found)) <= 2000
-    with pytest.raises(wire_messages.MalformedError):
-        wire_messages.error(["kind"])
+    with pytest.raises(host_messages.MalformedError):
+        host_messages.error(["kind"])

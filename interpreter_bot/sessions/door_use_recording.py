@@ -8,7 +8,7 @@ import logging
 from typing import Final, Generic
 
 from interpreter_bot import errors, schedules
-from interpreter_bot.store import contacts
+from interpreter_bot.store import door_uses
 
 _log = logging.getLogger(__name__)
 
@@ -18,23 +18,23 @@ _MOST_UNWRITTEN: Final = 10_000
 _BATCH: Final = 500
 
 
-class ContactRecorder(Generic[contacts.Done]):
+class DoorUseRecorder(Generic[door_uses.Done]):
     """Writes contacts, or queries, to the store; what cannot be written is tried again."""
 
-    def __init__(self, table: contacts.DoorTable[contacts.Done], *, days: float) -> None:
+    def __init__(self, table: door_uses.DoorTable[door_uses.Done], *, days: float) -> None:
         """Record nothing yet.
 
         Args:
             table: of the store.
             days: that they are kept.
         """
-        self._table: contacts.DoorTable[contacts.Done] = table
+        self._table: door_uses.DoorTable[door_uses.Done] = table
         self._age = datetime.timedelta(days=days)
-        self._unwritten: collections.deque[contacts.Done] = collections.deque(
+        self._unwritten: collections.deque[door_uses.Done] = collections.deque(
             maxlen=_MOST_UNWRITTEN
         )
 
-    def take(self, done: contacts.Done) -> None:
+    def take(self, done: door_uses.Done) -> None:
         """Take one that is over."""
         self._unwritten.append(done)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interpreter_bot.sessions import assigned_names
+from interpreter_bot.sessions import assigned_variables
 
 
 @pytest.mark.parametrize(
@@ -21,10 +21,10 @@ from interpreter_bot.sessions import assigned_names
     ],
 )
 def test_names_of_the_top_level_are_found(code, names):
-    assert assigned_names.assigned(code) == names
+    assert assigned_variables.assigned(code) == names
 
 
 def test_the_latest_cell_that_made_a_name_counts_and_the_order_is_that_of_running():
     codes = ["c = 3", "a = 2", "b = a = 1", "c = 0"]
-    assert assigned_names.latest(codes, ["a", "b"]) == ("b = a = 1", "a = 2")
-    assert assigned_names.latest(codes, ["d"]) == ()
+    assert assigned_variables.latest(codes, ["a", "b"]) == ("b = a = 1", "a = 2")
+    assert assigned_variables.latest(codes, ["d"]) == ()

@@ -4,7 +4,7 @@ import datetime
 import time
 
 from interpreter_bot import network_reach, values
-from interpreter_bot.sessions import contact_recording
+from interpreter_bot.sessions import door_use_recording
 
 KEY = values.SessionKey("slack", "T1", "C1", "1.2")
 
@@ -16,7 +16,7 @@ def contact(host, **fields):
 
 async def test_contacts_are_recorded_and_found_by_their_session(opening):
     async with opening() as database:
-        recorder = contact_recording.ContactRecorder(database.contacts, days=90)
+        recorder = door_use_recording.DoorUseRecorder(database.contacts, days=90)
         wanted = [
             contact("a.org", path="/x", sent_bytes=2**40, at=1000.0, seconds=0.5),
             contact("b\udc80.org" * 100, reason="It is not on the list.", status=403, at=2000.0),
@@ -35,5 +35,5 @@ async def test_old_ones_are_deleted(opening):
     async with opening() as database:
         old = time.time() - datetime.timedelta(days=2).total_seconds()
         await database.contacts.add([contact("old.org", at=old), contact("new.org")])
-        await contact_recording.ContactRecorder(database.contacts, days=1).tidy()
+        await door_use_recording.DoorUseRecorder(database.contacts, days=1).tidy()
         assert [one.host for one in await database.contacts.of_session(KEY)] == ["new.org"]
