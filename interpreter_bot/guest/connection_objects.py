@@ -212,7 +212,8 @@ class _Answer(io.RawIOBase):
         """Whether nothing was run, as a person has to be asked before."""
         try:
             self._next()
-        except QueryError:
+        except BaseException:
+            # An interrupt, too: its traceback keeps this object, and the query would run on.
             self.close()
             raise
         return bool(self.told.get("is_approval_wanted"))

@@ -172,7 +172,7 @@ async def test_what_was_lost_can_be_made_again_from_the_panel_of_variables(servi
         page = await visits.opened(browser, client)
         await page.value(
             "import('/panels.js').then(panels => panels.showPanel("
-            "{panel: 'variables', rows: [['Saved', 'nothing']], lost_cells: 2},"
+            "{panel: 'variables', rows: [['Saved', 'nothing']], variables: [], lost_cells: 2},"
             " {runAgain: () => document.title = 'ran'}))"
         )
         assert "Run again: 2 cells" in await page.text("#panel-body")
