@@ -239,5 +239,5 @@ def _unquoted(told: str) -> str:
     """Take the JSON out of the text in which it comes: so the way of displays leaves it alone."""
     text: Any = json.loads(told)
     if not isinstance(text, str):
-        raise TypeError
+        raise ValueError(type(text))
     return text

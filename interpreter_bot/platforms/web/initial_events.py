@@ -22,6 +22,7 @@ _STOPPED: Final = "Stopped."
 _log = logging.getLogger(__name__)
 
 _MOST_LISTED: Final = 200
+_TITLE_CHARACTERS: Final = 60
 _BREATH_SECONDS: Final = 0.1
 
 
@@ -44,6 +45,14 @@ def heading(
 ) -> event_json.Event:
     """Convert a request to its heading; `started` in seconds since the epoch."""
     return {"request": request, "files": list(files), "is_code": is_code, "started": started}
+
+
+def title(request: str) -> str:
+    """Make a title of the first words of a request."""
+    line = " ".join(request[:1000].split())
+    if len(line) <= _TITLE_CHARACTERS:
+        return line
+    return line[:_TITLE_CHARACTERS].rpartition(" ")[0].rstrip(",.;:") + "…"
 
 
 def _events(turn: past_turns.PastTurn) -> Iterator[event_json.Event]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import functools
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias, get_args
 
 import aiohttp
@@ -38,7 +39,6 @@ _HEARTBEAT_SECONDS: Final = 20.0
 _MOST_TURNS: Final = 1000
 _MOST_HEARD: Final = 1000
 _MOST_TITLE_CHARACTERS: Final = 200
-_TITLE_CHARACTERS: Final = 60
 _MOST_ANSWER_CHARACTERS: Final = 64 * 1024
 
 
@@ -177,10 +177,10 @@ class TabConnection:
             is_first = not self._hub.of(key.thread) and await self._is_new(key)
             head = initial_events.heading(text, files, is_code=is_code, started=time.time())
             turn = self._hub.begin(key.thread, turn_id, head)
-            work = self._carry_out(request, turn, is_planned=is_planned)
+            work = functools.partial(self._carry_out, request, turn, is_planned=is_planned)
             self._start(work, f"web: turn {turn_id}")
             if is_first:
-                self._start(self._entitle(request), f"web: title of {turn_id}")
+                self._start(functools.partial(self._entitle, request), f"web: title of {turn_id}")
         _accept(tab, turn_id)
 
     async def _is_unheard(self, key: values.SessionKey, turn_id: str) -> bool:
@@ -208,8 +208,8 @@ class TabConnection:
         turn = self._hub.begin(request.key.thread, request.id, head)
         await self._carry_out(request, turn, is_planned=request.approval == "plan")
 
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = self._tasks.create_task(work, name=name)
+    def _start(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        task = self._tasks.create_task(_net(work, name), name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -225,11 +225,8 @@ class TabConnection:
 
     async def _entitle(self, request: requests.Request) -> None:
         """Give a new session its first words as title."""
-        try:
-            title = _title(request.text or ", ".join(request.files))
-            await self._service.rename(request.key, title)
-        except errors.BotError:
-            _log.exception("a conversation has no title")
+        title = initial_events.title(request.text or ", ".join(request.files))
+        await self._service.rename(request.key, title)
 
     async def _is_new(self, key: values.SessionKey) -> bool:
         try:
@@ -368,7 +365,15 @@ class TabConnection:
                 told = event_json.problem(error)
             tab.send(tab_hub.encoded_message("looked", told | {"question": question}))
 
-        self._start(look(), f"web: look at table {handle}")
+        self._start(look, f"web: look at table {handle}")
+
+
+async def _net(work: Callable[[], Awaitable[None]], name: str) -> None:
+    try:
+        await work()
+    except Exception:
+        # The last net: an error of one task would end all turns, and the page.
+        _log.exception("%s ended in an error", name)
 
 
 async def _send(socket: web.WebSocketResponse, tab: tab_hub.Tab) -> None:
@@ -380,14 +385,6 @@ async def _send(socket: web.WebSocketResponse, tab: tab_hub.Tab) -> None:
         return
     # The tab did not keep up. It reconnects, and is shown the whole.
     await socket.close(code=aiohttp.WSCloseCode.TRY_AGAIN_LATER)
-
-
-def _title(text: str) -> str:
-    """Make a title of the first words of a request."""
-    line = " ".join(text[:1000].split())
-    if len(line) <= _TITLE_CHARACTERS:
-        return line
-    return line[:_TITLE_CHARACTERS].rpartition(" ")[0].rstrip(",.;:") + "…"
 
 
 def _accept(tab: tab_hub.Tab, turn_id: str) -> None:

@@ -37,6 +37,10 @@ odd = Worse()
 shown[0].attrs["x"] = Worse()
 shown[0]["x"] = pandas.array([Evil("a"), Worse(), [Worse()], 3, "b"] * 9, dtype=object)
 """
+OBJECT = """
+publish = get_ipython().display_pub.publish
+get_ipython().look_at_table = lambda *_: publish({"application/json": {}})
+"""
 ALL = {"rows": [0, 100], "columns": [0, 20]}
 
 
@@ -101,6 +105,9 @@ async def test_no_look_runs_code_of_the_values_or_starts_a_kernel(opened, looked
         assert (described["shown"].type, described["shown"].shape) == ("list", (2,))
         assert (described["odd"].text, described["odd"].handle) == ("<Worse>", "")
         assert described["one"].type == "Own"
+        await house.run(OBJECT)
+        with pytest.raises(errors.BotError, match="makes no sense"):
+            await looked(house, hostile)
         await house.service.reset(KEY)
         with pytest.raises(live_tables.TableGoneError):
             await looked(house, hostile)

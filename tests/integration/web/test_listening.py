@@ -150,6 +150,24 @@ async def test_stop_ends_what_runs(serving_fake):
         assert (await tab.event("over"))["status"] == "stopped"
 
 
+async def test_a_defect_in_one_task_ends_no_turn(serving_fake, monkeypatch, caplog):
+    async def broken(*_):
+        raise TypeError("a defect")
+
+    gate, wait = _gated()
+    async with serving_fake({"wait": wait}) as (bot, client), client.tab(THREAD) as tab:
+        monkeypatch.setattr(bot.queries, "table", broken)
+        await tab.say("say", id=ONE, text="wait")
+        await tab.event("text")
+        wanted = {"rows": [0, 1], "columns": [0, 1]}
+        await tab.say("look", table="t1", question=1, wanted=wanted)
+        async with asyncio.timeout(30):
+            while "look at table t1 ended in an error" not in caplog.text:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        gate.set()
+        assert (await tab.event("over"))["status"] == "done"
+
+
 async def test_code_asks_and_any_tab_answers_once(serving_fake):
     async def ask(turn):
         await turn.reply.code(0, turn.request.text)
