@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 _DIRECTORY: Final = "mcp-servers"
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _DIGEST_CHARACTERS: Final = 12
+_NOTHING: Final = definitions.Listing()
 _UNSEEN: Final = "The server {name} has not been heard of yet: interpreter-bot tools lists it."
 _OTHER: Final = (
     "What {name} offers is not what {digest} stands for any more; list it again, and read what "
@@ -61,6 +62,7 @@ class AcceptedDefinitions:
     def __init__(self, data: pathlib.Path) -> None:
         self._directory = data / _DIRECTORY
         self._read: dict[pathlib.Path, tuple[tuple[int, int], definitions.Listing]] = {}
+        self._usable: dict[str, tuple[definitions.Listing, definitions.Listing, Accepted]] = {}
 
     def accepted(self, name: str) -> definitions.Listing:
         """Return what was accepted of a server; nothing if nothing was."""
@@ -100,22 +102,10 @@ class AcceptedDefinitions:
     def usable(self, name: str) -> Accepted:
         """Return what of a server may be used, of what it sent last."""
         accepted, seen = self.accepted(name), self.seen(name)
-        digests = {one: definitions.digest(tool) for one, tool in accepted.tools.items()}
-        standings: dict[str, Standing] = {}
-        for one, tool in seen.tools.items():
-            is_same = digests.get(one) == definitions.digest(tool)
-            standings[one] = (
-                Standing.ON if is_same else Standing.CHANGED if one in digests else Standing.NEW
-            )
-        standings |= {one: Standing.GONE for one in digests if one not in seen.tools}
-        is_same = accepted.instructions == seen.instructions
-        standings[""] = Standing.ON if is_same else Standing.CHANGED
-        tools = tuple(
-            definitions.read(seen.tools[one])
-            for one, standing in standings.items()
-            if one and standing is Standing.ON
-        )
-        return Accepted(accepted.instructions if is_same else "", tools, standings)
+        known = self._usable.get(name)
+        if known is None or known[0] is not accepted or known[1] is not seen:
+            known = self._usable[name] = accepted, seen, compared(accepted, seen)
+        return known[2]
 
     def _listing(self, file: pathlib.Path) -> definitions.Listing:
         try:
@@ -130,12 +120,32 @@ class AcceptedDefinitions:
                 known = version, definitions.Listing(**read, left_out=left_out)
                 self._read[file] = known
         except FileNotFoundError:
-            return definitions.Listing()
+            return _NOTHING
         except (OSError, ValueError, TypeError, KeyError) as error:
             # Nothing of it is used then, which is safe.
             _log.error("%s cannot be used: %s", file, error)
-            return definitions.Listing()
+            return _NOTHING
         return known[1]
 
     def _write(self, file: pathlib.Path, listing: definitions.Listing) -> None:
         private_files.replace(file, json.dumps(dataclasses.asdict(listing)))
+
+
+def compared(accepted: definitions.Listing, seen: definitions.Listing) -> Accepted:
+    """Return what may be used of what a server sent, after what was accepted of it."""
+    digests = {one: definitions.digest(tool) for one, tool in accepted.tools.items()}
+    standings: dict[str, Standing] = {}
+    for one, tool in seen.tools.items():
+        is_same = digests.get(one) == definitions.digest(tool)
+        standings[one] = (
+            Standing.ON if is_same else Standing.CHANGED if one in digests else Standing.NEW
+        )
+    standings |= {one: Standing.GONE for one in digests if one not in seen.tools}
+    is_same = accepted.instructions == seen.instructions
+    standings[""] = Standing.ON if is_same else Standing.CHANGED
+    tools = tuple(
+        definitions.read(seen.tools[one])
+        for one, standing in standings.items()
+        if one and standing is Standing.ON
+    )
+    return Accepted(accepted.instructions if is_same else "", tools, standings)

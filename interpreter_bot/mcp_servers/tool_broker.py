@@ -109,7 +109,7 @@ class ToolBroker:
         if found is None or not found.is_in(key.platform, key.workspace, key.channel, key.thread):
             raise errors.BotError(_NO_SERVER.format(name=server))
         await self.look(server)
-        usable = self.definitions.usable(server)
+        usable = await asyncio.to_thread(self.definitions.usable, server)
         standing = usable.standings.get(tool) if tool else None
         if standing is None or standing is accepted_definitions.Standing.GONE:
             raise errors.BotError(_NO_TOOL.format(server=server, tool=tool))

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 _AUDIT_CHARACTERS: Final = 4_000
 _MOST_CALLS: Final = 500
-_TOO_MANY: Final = f"The code called more than {_MOST_CALLS} tools in this turn."
+_TOO_MANY: Final = f"The code asked for tools more than {_MOST_CALLS} times in this turn."
 _MALFORMED: Final = "That is no call of a tool."
 _NOT_APPROVED: Final = "The person did not let the tool {tool} of {server} be called."
 _EDITED: Final = "The person did not let the tool be called so. They want instead:\n{code}"
@@ -136,8 +136,15 @@ class ToolRequests:
             wish = _WISHES.validate_json(told)
         except pydantic.ValidationError:
             return json.dumps({"error": _MALFORMED})
+        self._calls += 1
+        if self._calls > _MOST_CALLS:
+            return json.dumps({"error": _TOO_MANY})
         try:
-            answer = self._listed() if isinstance(wish, _List) else await self._called(wish)
+            if isinstance(wish, _List):
+                # Beside the event loop: there may be many.
+                answer = await asyncio.to_thread(self._listed)
+            else:
+                answer = await self._called(wish)
         except errors.BotError as error:
             answer = {"error": str(error)}
         # Beside the event loop: a result may be large.
@@ -194,9 +201,6 @@ class ToolRequests:
         Raises:
             BotError: it may not be called.
         """
-        self._calls += 1
-        if self._calls > _MOST_CALLS:
-            raise errors.BotError(_TOO_MANY)
         server, definition = await self._broker.find(self._key, wish.server, wish.tool)
         wanted = server.approval_of(definition.name, is_read_only=definition.is_read_only)
         if wanted == "never":

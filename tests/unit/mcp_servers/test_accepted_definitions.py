@@ -50,3 +50,13 @@ def test_a_file_that_is_broken_turns_all_off(known, tmp_path):
     known.accept("jira", OLD.digest)
     (tmp_path / "mcp-servers/accepted/jira.json").write_text('{"tools": 3}')
     assert known.usable("jira").tools == ()
+
+
+def test_what_may_be_used_is_found_out_once_for_each_version_of_the_files(known):
+    known.note("jira", OLD)
+    new = known.usable("jira")
+    assert known.usable("jira") is new
+    known.accept("jira", OLD.digest)
+    accepted = known.usable("jira")
+    assert accepted is not new
+    assert known.usable("jira") is accepted
