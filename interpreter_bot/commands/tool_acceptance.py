@@ -13,6 +13,7 @@ from interpreter_bot import errors, settings
 from interpreter_bot.app import host_startup
 
 if TYPE_CHECKING:
+    from interpreter_bot.mcp_servers.definitions import Listing
     from interpreter_bot.mcp_servers.tool_broker import ToolBroker
 
 _FAILED: Final = 1
@@ -64,27 +65,29 @@ async def _list(config: settings.Settings, broker: ToolBroker) -> int:
             everyone[server.name] = broker.definitions.seen(server.name)
             unreachable[server.name] = str(error)
     names = {name: list(listing.tools) for name, listing in everyone.items()}
-    for name in everyone:
-        lines = [*_lines(broker, name, names)]
+    for name, now in everyone.items():
+        lines = [*_lines(broker, name, now=now, names=names)]
         if name in unreachable:
             lines.insert(0, f"{name}: {unreachable[name]} This is what it offered last.")
         is_off = any(one != "on" for one in broker.definitions.usable(name).standings.values())
         if is_off or name in unreachable:
             status = _FAILED
-        if is_off and everyone[name].tools:
-            digest = everyone[name].digest[:_DIGEST_CHARACTERS]
+        if is_off and now.tools:
+            digest = now.digest[:_DIGEST_CHARACTERS]
             lines.append(f"to use all as it is above: interpreter-bot tools accept {name}@{digest}")
         sys.stdout.write("".join(f"{line}\n" for line in lines))
     return status
 
 
-def _lines(broker: ToolBroker, name: str, names: dict[str, list[str]]) -> Iterator[str]:
+def _lines(
+    broker: ToolBroker, name: str, *, now: Listing, names: dict[str, list[str]]
+) -> Iterator[str]:
     """Describe a server: each tool in a line, below it what is new, changed or suspicious."""
     # Only where there are servers is the SDK there, which this imports.
-    from interpreter_bot.mcp_servers import definitions
+    from interpreter_bot.mcp_servers import accepted_definitions, definitions
 
-    before, now = broker.definitions.accepted(name), broker.definitions.seen(name)
-    standings = broker.definitions.usable(name).standings
+    before = broker.definitions.accepted(name)
+    standings = accepted_definitions.compared(before, now).standings
     yield f"{name}  {len(now.tools)} tools  {now.digest[:_DIGEST_CHARACTERS]}"
     if standings[""] != "on":
         yield "  instructions  changed"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import hashlib
+import itertools
 import json
 import keyword
 import re
@@ -23,7 +24,6 @@ _PARAMETER_CHARACTERS: Final = 300
 _DEFINITION_CHARACTERS: Final = 64 * 1024
 _MOST_PARAMETERS: Final = 64
 _MOST_TOOLS: Final = 500
-_DIFF_LINES: Final = 40
 _RESERVED: Final = frozenset({"find_tools", "describe_tool"})
 _HIDING: Final = re.compile(r"[\u200b-\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 
@@ -184,30 +184,36 @@ def warnings(
 
 
 def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
-    """Show what has changed in a definition, in few lines; all of a new one."""
+    """Show all that has changed in a definition; all of a new one."""
     old, new = _lines(before) if before else [], _lines(after)
-    changed = [
+    return [
         line
         for line in difflib.unified_diff(old, new, lineterm="", n=0)
         if not line.startswith(("---", "+++", "@@"))
     ]
-    more = len(changed) - _DIFF_LINES
-    return changed[:_DIFF_LINES] + ([f"… and {more} lines more"] if more > 0 else [])
 
 
 def _lines(tool: Mapping[str, Any]) -> list[str]:
-    """Write a definition for people: all of it, with what hides spelled out."""
+    """Write a definition for people: all of it, what hides spelled out, blank lines counted."""
     return [
         safe_text.revealed(f"{path}: {line}").text
         for path, value in _leaves(tool, "")
-        for line in str(value).splitlines() or [""]
+        for line in _folded(str(value).splitlines() or [""])
     ]
+
+
+def _folded(lines: list[str]) -> Iterator[str]:
+    for is_blank, some in itertools.groupby(lines, lambda line: not line.strip(" \t")):
+        alike = [*some]
+        yield from [f"({len(alike)} blank lines)"] if is_blank and len(alike) > 1 else alike
 
 
 def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
     if isinstance(value, Mapping):
         for name in sorted(value):
-            yield from _leaves(value[name], f"{path}.{name}" if path else str(name))
+            # One with a line end in it would make lines that look like ours.
+            shown = name if name.isprintable() else json.dumps(name)
+            yield from _leaves(value[name], f"{path}.{shown}" if path else shown)
     else:
         yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
