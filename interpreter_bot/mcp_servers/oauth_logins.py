@@ -7,7 +7,7 @@ to any other origin.
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from mcp.client.auth.extensions import client_credentials
 from mcp.shared import auth
@@ -18,7 +18,8 @@ from interpreter_bot import errors, logs, settings
 class _TokensInMemory:
     """Tokens of one login; implements the SDK's `TokenStorage`."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[Iterable[str]], None]) -> None:
+        self._note = note
         self._tokens: auth.OAuthToken | None = None
 
     async def get_tokens(self) -> auth.OAuthToken | None:
@@ -27,7 +28,9 @@ class _TokensInMemory:
 
     async def set_tokens(self, tokens: auth.OAuthToken) -> None:
         """Keep new tokens."""
-        logs.redact(filter(None, [tokens.access_token, tokens.refresh_token]))
+        secrets = [text for text in (tokens.access_token, tokens.refresh_token) if text]
+        logs.redact(secrets)
+        self._note(secrets)
         self._tokens = tokens
 
     async def get_client_info(self) -> auth.OAuthClientInformationFull | None:
@@ -39,7 +42,11 @@ class _TokensInMemory:
 
 
 def provider(
-    server: settings.McpServer, login: settings.OAuthLogin, environment: Mapping[str, str]
+    server: settings.McpServer,
+    login: settings.OAuthLogin,
+    environment: Mapping[str, str],
+    *,
+    note: Callable[[Iterable[str]], None],
 ) -> client_credentials.ClientCredentialsOAuthProvider:
     """Make what adds tokens to requests.
 
@@ -47,6 +54,7 @@ def provider(
         server: to which they are sent.
         login: as the settings say.
         environment: holds the secret that they name.
+        note: gets what may not come back out of an answer: the secret, and tokens as they come.
 
     Raises:
         SettingsError: the secret is missing.
@@ -57,9 +65,10 @@ def provider(
         said = f"mcp_servers, {server.name}: what oauth.client_secret names is not set."
         raise errors.SettingsError(said) from None
     logs.redact([secret])
+    note([secret])
     return client_credentials.ClientCredentialsOAuthProvider(
         server_url=server.url,
-        storage=_TokensInMemory(),
+        storage=_TokensInMemory(note),
         client_id=login.client_id,
         client_secret=secret,
         issuer=login.issuer,

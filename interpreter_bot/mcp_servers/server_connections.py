@@ -44,7 +44,7 @@ class ServerConnection:
     """A connection to a server. One task has it, as the SDK wants; all others call through it.
 
     Attributes:
-        secrets: that the server is sent.
+        secrets: that the server, or who gives tokens for it, is sent. Replaced when there are more.
     """
 
     def __init__(self, server: settings.McpServer, environment: Mapping[str, str]) -> None:
@@ -58,7 +58,7 @@ class ServerConnection:
             SettingsError: a secret is missing.
         """
         self._server = server
-        self.secrets: set[str] = set()
+        self.secrets: frozenset[str] = frozenset()
         self._headers = {
             name: _filled(server.name, name, text, environment)
             for name, text in server.headers.items()
@@ -66,7 +66,9 @@ class ServerConnection:
         self._note_secrets(self._headers.values())
         self._login = None
         if server.oauth is not None:
-            self._login = oauth_logins.provider(server, server.oauth, environment)
+            self._login = oauth_logins.provider(
+                server, server.oauth, environment, note=self._note_secrets
+            )
         self._order = asyncio.Lock()
         self._serving: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()

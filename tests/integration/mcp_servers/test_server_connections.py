@@ -9,7 +9,7 @@ import json
 import pytest
 
 from interpreter_bot import errors, settings
-from interpreter_bot.mcp_servers import server_connections
+from interpreter_bot.mcp_servers import call_results, server_connections
 from tests.fakes import tool_servers
 
 
@@ -126,39 +126,64 @@ async def test_a_token_comes_from_a_private_file_and_is_read_again(server, tmp_p
         assert server.headers[-1]["authorization"] == "Bearer second"
 
 
-async def test_the_bot_logs_in_at_the_issuer_of_the_settings_and_nowhere_else(server):
-    given, forms = [], []
-    issuer = server.url.removesuffix("/mcp")
+class Issuer:
+    """Gives tokens for servers, at an origin of its own."""
+
+    def __init__(self, server):
+        self._server = server
+        self.origin = server.url.removesuffix("/mcp")
+        self.given = []
+        self.logins = []
+        server.raw = self._answer
+
+    async def _answer(self, scope, receive, send):
+        said = {
+            "issuer": self.origin,
+            "authorization_endpoint": f"{self.origin}/authorize",
+            "token_endpoint": f"{self.origin}/token",
+        }
+        if scope["path"] == "/token":
+            self.logins.append(self._server.headers[-1].get("authorization"))
+            self.given.append(f"secret-token-{len(self.given)}")
+            said = {"access_token": self.given[-1], "token_type": "Bearer", "expires_in": 3600}
+        await tool_servers.body(json.dumps(said).encode())(scope, receive, send)
+
+
+@pytest.fixture
+async def issuers():
+    """One that the settings name, and another."""
+    one, other = tool_servers.ToolServer(), tool_servers.ToolServer()
+    async with one.serving(), other.serving():
+        yield Issuer(one), Issuer(other), other.headers
+
+
+async def test_the_bot_logs_in_at_the_issuer_of_the_settings_and_nowhere_else(server, issuers):
+    issuer, foreign, heard_by_foreign = issuers
+    advertised = foreign
 
     async def raw(scope, receive, send):
-        path = scope["path"]
         token = dict(scope["headers"]).get(b"authorization", b"").decode()
-        if path.startswith("/.well-known/oauth-protected-resource"):
-            said = {"resource": server.url, "authorization_servers": [advertised]}
-        elif path.startswith("/.well-known/"):
-            said = {
-                "issuer": issuer,
-                "authorization_endpoint": f"{issuer}/authorize",
-                "token_endpoint": f"{issuer}/token",
-            }
-        elif path == "/token":
-            forms.append(token)
-            given.append(f"secret-token-{len(given)}")
-            said = {"access_token": given[-1], "token_type": "Bearer", "expires_in": 3600}
-        elif not given or token != f"Bearer {given[-1]}":
+        if scope["path"].startswith("/.well-known/oauth-protected-resource"):
+            said = {"resource": server.url, "authorization_servers": [advertised.origin]}
+            return await tool_servers.body(json.dumps(said).encode())(scope, receive, send)
+        if token not in [f"Bearer {given}" for given in issuer.given]:
             return await tool_servers.body(b"", status=401)(scope, receive, send)
-        else:
-            return await server.by_the_sdk(scope, receive, send)
-        return await tool_servers.body(json.dumps(said).encode())(scope, receive, send)
+        return await server.by_the_sdk(scope, receive, send)
 
-    server.raw = raw
-    login = settings.OAuthLogin(issuer=issuer, client_id="bot", client_secret="hush")
-    advertised = "http://127.0.0.1:9/"
+    async def echo(context, name, arguments):
+        return f"{server.headers[-1]['authorization']} hush-hush"
+
+    server.raw, server.answer = raw, echo
+    login = settings.OAuthLogin(issuer=issuer.origin, client_id="bot", client_secret="hush-hush")
     async with connected(server, oauth=login) as connection, asyncio.timeout(60):
         with pytest.raises(errors.BotError, match="cannot be reached"):
             await connection.listing()
-        assert (given, forms) == ([], [])
+    assert (heard_by_foreign, issuer.logins) == ([], [])
     advertised = issuer
     async with connected(server, oauth=login) as connection, asyncio.timeout(60):
         assert [*(await connection.listing()).tools] == ["echo"]
-    assert forms == ["Basic " + base64.b64encode(b"bot:hush").decode()]
+        result = await connection.call("echo", {}, progress=ignored)
+        assert result.content[0].text == "Bearer secret-token-0 hush-hush"
+        told = call_results.read(result, connection.secrets)
+        assert told["parts"] == [{"text": "Bearer (a secret) (a secret)"}]
+    assert issuer.logins == ["Basic " + base64.b64encode(b"bot:hush-hush").decode()]
