@@ -120,11 +120,18 @@ class ServerConnection:
                 is_lost = _TERMINATED in str(error.__cause__)
                 if is_again or not is_lost:
                     raise
-                await self.close()
+                async with self._order:
+                    # Another call, that heard the same, may have connected again.
+                    if self._client is client:
+                        await self._disconnect()
         raise AssertionError("unreachable")
 
     async def close(self) -> None:
         """Close the connection; the next call opens another."""
+        async with self._order:
+            await self._disconnect()
+
+    async def _disconnect(self) -> None:
         if self._serving is not None:
             self._closing.set()
             await asyncio.wait({self._serving}, timeout=_CONNECT_SECONDS)
@@ -148,7 +155,7 @@ class ServerConnection:
             return self._client
         if time.monotonic() < self._failed_at + self._pause_seconds:
             raise McpServerError(_UNREACHABLE.format(name=self._server.name))
-        await self.close()
+        await self._disconnect()
         ready: asyncio.Future[mcp.Client] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Event()
         self._serving = asyncio.create_task(
@@ -203,7 +210,8 @@ class ServerConnection:
 
     @contextlib.contextmanager
     def _translated(self, seconds: float) -> Iterator[None]:
-        name = self._server.name
+        # Of the connection that is there now: it may be another by the time that this one breaks.
+        name, closing = self._server.name, self._closing
         try:
             yield
         except TimeoutError as error:
@@ -212,7 +220,7 @@ class ServerConnection:
             if error.code == mcp_types.REQUEST_TIMEOUT:
                 raise McpServerError(_SLOW.format(name=name, seconds=seconds)) from error
             if error.code == mcp_types.CONNECTION_CLOSED:
-                self._closing.set()
+                closing.set()
                 raise McpServerError(_BROKEN.format(name=name)) from error
             said = definitions.readable(error.message, _REFUSAL_CHARACTERS)
             for secret in self.secrets:

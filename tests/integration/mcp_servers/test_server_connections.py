@@ -126,6 +126,38 @@ async def test_a_token_comes_from_a_private_file_and_is_read_again(server, tmp_p
         assert server.headers[-1]["authorization"] == "Bearer second"
 
 
+async def test_two_calls_that_hear_the_session_is_gone_connect_again_once(server):
+    sessions, gone, heard, both = set(), set(), [], asyncio.Event()
+
+    async def raw(scope, receive, send):
+        headers = dict(scope["headers"])
+        session = headers.get(b"mcp-session-id")
+        if session in gone and scope["method"] == "POST":
+            heard.append(session)
+            if len(heard) == 2:
+                both.set()
+            await both.wait()
+        # Only in older versions of the protocol are there sessions.
+        elif headers.get(b"mcp-protocol-version", b"") < b"2026":
+            sessions.update({session} - {None})
+            return await server.by_the_sdk(scope, receive, send)
+        return await tool_servers.body(b"", status=404)(scope, receive, send)
+
+    server.raw = raw
+    async with connected(server) as connection, asyncio.timeout(60):
+        await connection.listing()
+        assert len(sessions) == 1
+        gone.update(sessions)
+        calls = (connection.call("echo", {"a": number}, progress=ignored) for number in (1, 2))
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        # One of them may have been cut off by the end of the connection, before it heard.
+        done = [end for end in ends if not isinstance(end, BaseException)]
+        lost = [end for end in ends if isinstance(end, errors.BotError)]
+        assert done
+        assert len(done) + len(lost) == 2
+        assert len(sessions) == 2
+
+
 class Issuer:
     """Gives tokens for servers, at an origin of its own."""
 
