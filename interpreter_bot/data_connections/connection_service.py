@@ -94,7 +94,7 @@ class ConnectionService:
         self._recent: collections.OrderedDict[str, collections.deque[network_reach.Query]] = (
             collections.OrderedDict()
         )
-        self._allowed: collections.OrderedDict[str, None] = collections.OrderedDict()
+        self._allowed: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
         self._turns: weakref.WeakValueDictionary[str, asyncio.Semaphore] = (
             weakref.WeakValueDictionary()
         )
@@ -130,14 +130,19 @@ class ConnectionService:
             sql: of the statement.
             parameters: as code sends them.
         """
-        self._allowed[_digest(key, name, sql, parameters)] = None
+        self._allowed[key, _digest(name, sql, parameters)] = None
         if len(self._allowed) > _MOST_KNOWN:
             self._allowed.popitem(last=False)
 
+    def revoke(self, key: str) -> None:
+        """Let nothing run any more that was allowed in a session and has not run."""
+        for allowed in [one for one in self._allowed if one[0] == key]:
+            del self._allowed[allowed]
+
     def _is_allowed(self, key: str, name: str, sql: str, parameters: Mapping[str, Any]) -> bool:
-        digest = _digest(key, name, sql, parameters)
-        is_allowed = digest in self._allowed
-        self._allowed.pop(digest, None)
+        allowed = key, _digest(name, sql, parameters)
+        is_allowed = allowed in self._allowed
+        self._allowed.pop(allowed, None)
         return is_allowed
 
     def _usable(self, key: str) -> dict[str, connection_rules.Rule]:
@@ -365,7 +370,7 @@ def _missing(name: str, usable: Iterable[str]) -> str:
 
 
 def _digest(*statement: Any) -> str:
-    """Return what one statement of one session is known by."""
+    """Return what one statement is known by."""
     return hashlib.sha256(json.dumps(statement, sort_keys=True).encode()).hexdigest()
 
 

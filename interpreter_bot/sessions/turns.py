@@ -203,6 +203,8 @@ class _Work:
             try:
                 end = await self._done(environment, stop)
             finally:
+                if services.connections is not None:
+                    services.connections.revoke(key)
                 await cancellation.shielded(environment.collect(services.config.limits))
             return await self._mended(end, environment)
 

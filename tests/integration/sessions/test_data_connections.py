@@ -90,5 +90,10 @@ async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
             replies.Reply(approvals=["-- To be run on till:\ndelete from orders where id = 9"]),
         )
         assert plain(forged).count("is_approval_wanted") == 2
+        later = await house.run(
+            "print(there._asked('till/query', {'sql': 'delete from orders where id = 9',"
+            " 'parameters': {}}))"
+        )
+        assert "is_approval_wanted" in plain(later), "what was allowed in a turn ends with it"
         assert "only reads" in plain(forged)
         assert plain(await house.run(count)).strip() == "2"
