@@ -20,7 +20,8 @@ from interpreter_bot.hosts import host_messages, kernel_doors
 _NONE: Final = "That Python has no doors."
 _HELD: Final = "Another bot has the doors of that Python."
 _AWAY: Final = (
-    b"The bot that lets code reach the outside is not there just now. Please try again in a moment."
+    b"Nothing is open here: the bot that lets code reach the outside is not there just now, "
+    b"or lets it no longer."
 )
 _ANSWER: Final = (
     b"HTTP/1.1 503 %b\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nX-Proxy-Error: %b\r\n"
@@ -170,10 +171,26 @@ class DoorHandovers:
         return web.json_response({})
 
     async def _ask(self, request: web.Request) -> web.Response:
+        """Ask a person as long as the bot that wants to know is there."""
         said = await request.json()
         question = host_messages.read(values.InputRequested, said["question"])
-        answer = await self._host.ask(str(said["kernel"]), question)
-        return web.Response(body=host_messages.document(answer), content_type="application/json")
+        if request.transport is None:
+            raise web.HTTPBadRequest
+        asking = asyncio.create_task(
+            self._host.ask(str(said["kernel"]), question), name="question of a bot"
+        )
+        with request.transport.get_extra_info("socket").dup() as peer:
+            leaving = asyncio.create_task(self._until_readable(peer), name="end of a bot")
+            try:
+                await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (asking, leaving):
+                    task.cancel()
+                await asyncio.wait({asking, leaving})
+        if asking.cancelled():
+            raise errors.KernelError
+        answer = host_messages.document(asking.result())
+        return web.Response(body=answer, content_type="application/json")
 
     async def _unheld(self, _: web.Request) -> web.Response:
         found = {name: one.key for name, one in self._handed.items() if not one.is_held}

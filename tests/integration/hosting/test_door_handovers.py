@@ -109,7 +109,7 @@ async def test_the_next_bot_takes_over_the_doors_that_code_uses_already(place):
     await until(lambda: not handed[kernel_id].is_held)
     async with remote_host.RemoteHost.open(place.path) as nobody:
         told = await place.run(nobody, place.get)
-    assert "not there just now" in told
+    assert "Nothing is open here" in told
     mark = handed[kernel_id].mark
     async with place.bot() as (host, keeper):
         await until(lambda: kernel_id in keeper._kernels)
@@ -147,4 +147,33 @@ async def test_code_waits_for_a_person_and_its_time_stands_still(place):
         assert "could not prove" in told, "it was let, and went on"
         assert "ask.example.org" in asked[0].prompt
         assert "nobody could be asked" in await place.run(host, code)
+        await host.forget(KEY)
+
+
+async def test_the_question_of_a_bot_that_wants_no_answer_any_more_is_dropped(place):
+    asking, begun, dropped = [], asyncio.Event(), asyncio.Event()
+
+    async def ask(request):
+        if request.prompt == "held":
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                dropped.set()
+        if not asking:
+            held = host._doors._ask(
+                next(iter(keeper._kernels)), values.InputRequested("held", False)
+            )
+            asking.append(asyncio.create_task(held))
+        await asyncio.sleep(0.1)
+        return "end" if dropped.is_set() else "more"
+
+    async with place.bot() as (host, keeper), asyncio.timeout(60):
+        # Code asks in between, and waits as long as the other question does.
+        running = asyncio.create_task(
+            place.run(host, "while input() == 'more':\n    pass\nprint('over')", ask=ask)
+        )
+        await begun.wait()
+        asking[0].cancel()
+        assert await running == "over"
         await host.forget(KEY)
