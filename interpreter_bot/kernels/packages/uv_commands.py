@@ -13,7 +13,6 @@ import logging
 import os
 import pathlib
 import re
-import shutil
 import signal
 import sys
 import sysconfig
@@ -124,8 +123,15 @@ class Uv:
         finally:
             self._resolving -= 1
             if not self._resolving:
-                await cancellation.in_thread(_trim, cache)
+                await self._trim(cache, staging)
         return lock_files.read(lock.read_text("utf-8"))
+
+    async def _trim(self, cache: pathlib.Path, staging: pathlib.Path) -> None:
+        """Forget what is remembered of the index once that is much, and nobody uses it."""
+        with contextlib.suppress(FileNotFoundError):  # Another one was quicker.
+            if await cancellation.in_thread(_is_much, cache) and not self._resolving:
+                # Who resolves next begins with a new one; this one is deleted with `staging`.
+                cache.rename(staging / "former")  # noqa: ASYNC240 - no file is moved.
 
     async def unpack(
         self,
@@ -259,15 +265,14 @@ class Uv:
                 await process.wait()
 
 
-def _trim(cache: pathlib.Path) -> None:
-    """Forget what is remembered of the index once that is much; blocks."""
+def _is_much(cache: pathlib.Path) -> bool:
+    """Return whether much is remembered of the index; blocks."""
     root = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         usage = directory_contents.measure(root, most_bytes=_INDEX_BYTES, most_files=_MOST_FILES)
     finally:
         os.close(root)
-    if usage.is_over:
-        shutil.rmtree(cache, ignore_errors=True)
+    return usage.is_over
 
 
 def _sentence(told: str) -> str:
