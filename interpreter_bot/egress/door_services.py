@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-import h11
-
 from interpreter_bot import network_reach
 from interpreter_bot.egress import http_streams, policies
 
@@ -39,8 +37,8 @@ class ServiceCall:
             Refusal: it is longer.
         """
         body = bytearray()
-        while isinstance(event := await self.client.receive(), h11.Data):
-            body += event.data
+        async for data in self.client.body(lambda _: None):
+            body += data
             if len(body) > most_bytes:
                 raise policies.Refusal(_LONG, status=413)
         return bytes(body)
