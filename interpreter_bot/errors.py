@@ -14,6 +14,7 @@
     │   ├── FileTooLargeError    one file is over the limit
     │   ├── WorkspaceFullError   the workspace as a whole is over its limits
     │   └── FileMissingError     no such regular file
+    ├── UnansweredError          a person was asked, and did not answer in time
     ├── StoreError               the database cannot be used, or what was asked for is gone
     └── PlatformLostError        a chat platform cannot be reached, and may be tried again
 
@@ -89,6 +90,10 @@ class WorkspaceFullError(WorkspaceError):
 
 class FileMissingError(WorkspaceError):
     """There is no such file in the workspace."""
+
+
+class UnansweredError(BotError):
+    """The code waited for input, and nobody answered."""
 
 
 class StoreError(BotError):

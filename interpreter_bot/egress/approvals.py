@@ -21,16 +21,19 @@ NO: Final = "no"
 _NO_SECONDS: Final = 60.0
 _MOST_KEPT: Final = 1000
 _SHOWN_BYTES: Final = 200
+_TARGET_CHARACTERS: Final = 1000
 _QUESTION: Final = (
-    "Code wants to send {method} to {host}, port {port}: {path}{first} "
+    "Code wants to send {method} to {host}, port {port}: {target}{first} "
     "Let it? Answer once, session (for as long as its Python lives) or no: "
 )
+_CUT: Final = "… (and {count} characters more)"
 _FIRST: Final = " It begins with {first!a}."
 _REFUSED: Final = "The person did not let code use {method} on {host}."
 _NOBODY: Final = (
     "Somebody has to let code use {method} on {host}, and nobody could be asked. "
     "Try again while code runs in a conversation."
 )
+_UNANSWERED: Final = "Somebody has to let code use {method} on {host}, and nobody answered."
 
 
 class Approvals:
@@ -44,51 +47,60 @@ class Approvals:
         """
         self._ask = ask
         self._allowed: set[tuple[str, int, str]] = set()
-        self._refused: dict[tuple[str, int, str], float] = {}
+        self._refused: dict[tuple[str, int, str], tuple[float, str]] = {}
         # A client that opens ten connections is asked about once.
         self._order = asyncio.Lock()
 
-    async def require(self, contact: network_reach.Contact, first: bytes) -> None:
+    async def require(self, contact: network_reach.Contact, *, target: str, first: bytes) -> None:
         """Return once a request may be sent.
 
         Args:
-            contact: of it, with host, port, method and path.
+            contact: of it, with host, port and method.
+            target: its path, and what follows a question mark.
             first: what its body begins with.
 
         Raises:
             Refusal: it may not.
         """
         what = contact.host, contact.port, contact.method
-        refusal = policies.Refusal(_REFUSED.format(method=contact.method, host=contact.host))
         async with self._order:
             if what in self._allowed:
                 return
-            # Clients try again by themselves, and the answer would be the same.
-            if time.monotonic() - self._refused.get(what, -_NO_SECONDS) < _NO_SECONDS:
-                raise refusal
-            answer = await self._answer(contact, first)
+            at, sentence = self._refused.get(what, (-_NO_SECONDS, ""))
+            if time.monotonic() - at < _NO_SECONDS:
+                raise policies.Refusal(sentence)
+            answer = await self._answer(contact, target, first)
             if answer == SESSION and len(self._allowed) < _MOST_KEPT:
                 self._allowed.add(what)
             elif answer not in (ONCE, SESSION, values.YES):
-                if len(self._refused) >= _MOST_KEPT:
-                    self._refused.clear()
-                self._refused[what] = time.monotonic()
-                raise refusal
+                raise self._refusal(contact, _REFUSED)
 
-    async def _answer(self, contact: network_reach.Contact, first: bytes) -> str:
+    def _refusal(self, contact: network_reach.Contact, sentence: str) -> policies.Refusal:
+        """Refuse now, and for a while: clients try again, and the answer would be the same."""
+        if len(self._refused) >= _MOST_KEPT:
+            self._refused.clear()
+        sentence = sentence.format(method=contact.method, host=contact.host)
+        self._refused[contact.host, contact.port, contact.method] = time.monotonic(), sentence
+        return policies.Refusal(sentence)
+
+    async def _answer(self, contact: network_reach.Contact, target: str, first: bytes) -> str:
         nobody = _NOBODY.format(method=contact.method, host=contact.host)
         if self._ask is None:
             raise policies.Refusal(nobody)
+        if (more := len(target) - _TARGET_CHARACTERS) > 0:
+            target = target[:_TARGET_CHARACTERS] + _CUT.format(count=more)
         begins = _FIRST.format(first=first[:_SHOWN_BYTES]) if first else ""
         question = _QUESTION.format(
             method=contact.method,
             host=contact.host,
             port=contact.port,
-            path=safe_text.harmless(contact.path),
+            target=safe_text.harmless(target),
             first=f".{begins}" if begins else ".",
         )
         asked = values.InputRequested(question, False, choices=(ONCE, SESSION, NO))
         try:
             return (await self._ask(asked)).strip().lower()
-        except errors.BotError as error:
+        except errors.KernelError as error:
             raise policies.Refusal(nobody) from error
+        except errors.BotError as error:
+            raise self._refusal(contact, _UNANSWERED) from error

@@ -35,8 +35,10 @@ _OVERRIDING: Final = frozenset(
 )
 _REASON: Final = re.compile(r"[^\x20-\x7e]")
 _REASON_CHARACTERS: Final = 300
-# After so many events others have their turn: a body of tiny chunks is an event for each byte.
 _FIRST_BYTES: Final = 200
+# Kept of each client whose end is watched for.
+_WATCHED_BYTES: Final = 1024 * 1024
+# After so many events others have their turn: a body of tiny chunks is an event for each byte.
 _EVENTS_IN_A_ROW: Final = 32
 
 
@@ -120,6 +122,18 @@ class HttpStream:
             await self._read()
         return self._first
 
+    async def left(self) -> None:
+        """Return once the client has gone; what it sends meanwhile is kept, as far as it is little.
+
+        Behind much that nobody has taken yet, its end cannot be seen: this waits then.
+        """
+        kept = 0
+        while kept < _WATCHED_BYTES:
+            if not (number := await self._read()):
+                return
+            kept += number
+        await asyncio.Event().wait()
+
     async def body(self, count: Callable[[int], None]) -> AsyncIterator[bytes]:
         """Yield a body, all that has come at a time. Trailers are dropped.
 
@@ -156,13 +170,14 @@ class HttpStream:
             await asyncio.sleep(0)
         return self._event()
 
-    async def _read(self) -> None:
+    async def _read(self) -> int:
         if self._protocol.they_are_waiting_for_100_continue:
             await self.send(h11.InformationalResponse(status_code=100, headers=[]))
         data = await self.ends.reader.read(opaque_tunnels.CHUNK_BYTES)
         self._uncounted_bytes += len(data)
         self._first = self._first or data[:_FIRST_BYTES]
         self._protocol.receive_data(data)
+        return len(data)
 
     async def send(self, *events: Any) -> None:
         """Send events of h11's.

@@ -166,7 +166,7 @@ class Proxy:
             # What is added would be there for everybody to read.
             raise policies.Refusal(_ENCRYPT.format(host=host, port=contact.port))
         contact.path = forwarded_requests.check(plain, host, contact.port, rule)
-        await self._approve(client, rule, contact)
+        await self._approve(client, plain, rule, contact)
         async with self._dialled(host, contact.port, rule, is_encrypted=False) as server:
             await self._exchange(client, plain, server, rule, contact)
 
@@ -234,7 +234,7 @@ class Proxy:
                 request = await client.request()
             contact.method = request.method[:40].decode("ascii")
             contact.path = forwarded_requests.check(request, host, contact.port, rule)
-            await self._approve(client, rule, contact)
+            await self._approve(client, request, rule, contact)
             async with self._dialled(host, contact.port, rule, is_encrypted=True) as server:
                 await self._exchange(client, request, server, rule, contact)
         except policies.Refusal as refusal:
@@ -243,13 +243,36 @@ class Proxy:
             await _refuse(client, refusal)
 
     async def _approve(
-        self, client: http_streams.HttpStream, rule: policies.Rule, contact: network_reach.Contact
+        self,
+        client: http_streams.HttpStream,
+        request: h11.Request,
+        rule: policies.Rule,
+        contact: network_reach.Contact,
     ) -> None:
-        """Ask a person, where a rule wants it; before a name is looked up, which tells others."""
-        if rule.needs_approval:
-            async with asyncio.timeout(self._context.limits.idle_seconds):
-                first = await client.first_bytes()
-            await self._context.approvals.require(contact, first)
+        """Ask a person, where a rule wants it; before a name is looked up, which tells others.
+
+        Raises:
+            Refusal: they do not let it.
+            EOFError: the client went, which may ask for the same again.
+        """
+        if not rule.needs_approval:
+            return
+        async with asyncio.timeout(self._context.limits.idle_seconds):
+            first = await client.first_bytes()
+        target = request.target.decode("ascii")
+        requiring = self._context.approvals.require(contact, target=target, first=first)
+        asking = asyncio.create_task(requiring, name="approval of a request")
+        leaving = asyncio.create_task(client.left(), name="end of who asked")
+        try:
+            await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done():
+                await leaving
+                raise EOFError
+            await asking
+        finally:
+            for task in (asking, leaving):
+                task.cancel()
+            await asyncio.wait({asking, leaving})
 
     @contextlib.asynccontextmanager
     async def _dialled(

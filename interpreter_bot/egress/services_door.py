@@ -67,7 +67,7 @@ class HostAliases(proxies.Proxy):
             method=request.method, target=alias[2], headers=[(b"Host", there), *headers]
         )
         contact.path = forwarded_requests.check(named, host, contact.port, rule)
-        await self._approve(client, rule, contact)
+        await self._approve(client, named, rule, contact)
         async with self._dialled(host, contact.port, rule, is_encrypted=True) as server:
             # So that what follows a redirect within the host finds the way, too.
             moved = b"https://" + there + b"/", b"http://" + here + PREFIX + alias[1] + b"/"

@@ -66,6 +66,7 @@ _ERRORS: Final[Mapping[str, type[errors.BotError]]] = {
         errors.WorkspaceFullError,
         errors.FileMissingError,
         errors.ExecutionMissingError,
+        errors.UnansweredError,
     )
 }
 _TOO_LONG: Final = "An output was too large to be kept."

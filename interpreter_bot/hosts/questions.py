@@ -7,12 +7,10 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from interpreter_bot import errors, values
 from interpreter_bot.hosts import ports
-
-_UNANSWERED: Final = "The code waited for input, and nobody answered."
 
 
 class Questioner(Protocol):
@@ -75,7 +73,7 @@ class Questions:
             if timeout is not None:
                 left -= time.monotonic() - began
         if not answer.done():
-            raise errors.BotError(_UNANSWERED)
+            raise errors.UnansweredError
         return answer.result()
 
     def answer(self, number: int, answer: str | errors.BotError) -> None:

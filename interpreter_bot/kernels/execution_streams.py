@@ -46,7 +46,6 @@ _INTRICATE: Final = "Something of too many or too long values was left out of th
 _FLOOD_PAUSE_SECONDS: Final = 0.005
 _FLOOD_MESSAGES: Final = 2000
 
-
 Show = Callable[[values.Output], None]
 Ask = Callable[[values.InputRequested], Awaitable[str]]
 
@@ -111,7 +110,7 @@ class ExecutionStream:
         self._asking_since: float | None = None
         self._seconds_asked = 0.0
         self._asking = asyncio.Lock()
-        self._put: set[asyncio.Task[str]] = set()
+        self._put: list[asyncio.Task[str]] = []
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.status = "aborted"
         self.namespace: variable_names.VariableNames | None = None
@@ -349,8 +348,6 @@ class ExecutionStream:
     async def _answer(self, answering: Callable[[], Awaitable[str]]) -> str | None:
         try:
             return await self._timed(answering)
-        except TimeoutError:
-            self._give_up("The code waited for input, and nobody answered.")
         except errors.BotError as error:
             self._give_up(str(error))
         return None
@@ -359,32 +356,35 @@ class ExecutionStream:
         """Ask what the code needs to know without having asked; its time stands still.
 
         Raises:
-            BotError: nobody can be asked, nobody answered, or the execution is over.
+            BotError: there is no answer; a KernelError: nobody can be asked (any more).
         """
-        if self._ask is None:
+        if self._ask is None or len(self._put) >= _MOST_QUESTIONS:
             raise errors.KernelError
         asking = asyncio.create_task(self._timed(functools.partial(self._ask, request)))
-        self._put.add(asking)
-        asking.add_done_callback(self._put.discard)
+        self._put.append(asking)
         try:
             await asyncio.wait({asking})
         finally:
             asking.cancel()
-        if asking.cancelled() or isinstance(asking.exception(), TimeoutError):
+        if asking.cancelled():
             raise errors.KernelError
+        if isinstance(error := asking.exception(), errors.UnansweredError):
+            self._give_up(str(error))
         return asking.result()
 
     async def _timed(self, answering: Callable[[], Awaitable[str]]) -> str:
         """Wait for a person, one question at a time, beside the code's time.
 
         Raises:
-            TimeoutError: nobody answered.
+            UnansweredError: nobody answered.
         """
         async with self._asking:
             self._asking_since = time.monotonic()
             try:
                 async with asyncio.timeout(self._input_seconds):
                     return await answering()
+            except TimeoutError as error:
+                raise errors.UnansweredError from error
             finally:
                 self._seconds_asked = self.seconds_asking
                 self._asking_since = None

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from interpreter_bot import values
+from interpreter_bot import errors, values
 from interpreter_bot.kernels import kernel_loss_reasons
 from tests.attacks import boxes
 
@@ -254,6 +254,41 @@ async def test_input_nobody_answers_ends_the_execution(run):
         await asyncio.sleep(60)
 
     ran = await run("x = 5\ninput()", ask=ask, seconds=1)
+
+    assert ran.ending is Ending.STOPPED
+    assert "nobody answered" in ran.finished.reason
+    assert (await run("x")).plain == "5"
+
+
+async def test_questions_about_doors_are_few_and_one_nobody_answers_ends_the_execution(
+    bot, run, key_of
+):
+    asked = []
+
+    async def ask(request):
+        asked.append(request)
+        if len(asked) > 100:
+            raise errors.UnansweredError
+        return "no"
+
+    await run("import time\nx = 5")
+    kernel = bot.pool.live[key_of()].kernel
+    running = asyncio.create_task(run("time.sleep(30)", ask=ask))
+    assert await boxes.until(lambda: kernel.is_busy)
+    question = values.InputRequested("Let it?", False)
+    for _ in range(100):
+        assert await kernel.ask(question) == "no"
+    with pytest.raises(errors.KernelError):
+        await kernel.ask(question)
+    assert len(asked) == 100
+    await kernel.stop()
+    await running
+
+    running = asyncio.create_task(run("time.sleep(30)", ask=ask))
+    assert await boxes.until(lambda: kernel.is_busy)
+    with pytest.raises(errors.UnansweredError):
+        await kernel.ask(question)
+    ran = await running
 
     assert ran.ending is Ending.STOPPED
     assert "nobody answered" in ran.finished.reason

@@ -10,7 +10,7 @@ import ssl
 
 import pytest
 
-from interpreter_bot import settings, values
+from interpreter_bot import errors, settings, values
 from interpreter_bot.egress import (
     approvals,
     certificates,
@@ -403,8 +403,61 @@ async def test_a_person_is_asked_for_what_a_rule_wants_approved_before_anybody_h
             assert "nobody could be asked" in await nobody.inside(got, port=server.port)
     assert len(asked) == 3, "an answer for the session counts for the session"
     assert f"POST to {HOST}" in asked[0].prompt
-    assert "/x. It begins with b'secret'." in asked[0].prompt
+    assert "/x?key=1. It begins with b'secret'." in asked[0].prompt
     assert asked[0].choices == ("once", "session", "no")
+
+
+async def test_a_long_question_is_cut_and_who_does_not_answer_is_not_asked_again_at_once():
+    asked = []
+
+    async def ask(request):
+        asked.append(request)
+        raise errors.UnansweredError
+
+    async with outside.Outside.open(HOST) as server:
+        rule = {**to(server), "approval": "ask"}
+        async with door(rule, upstream=server, ask=ask) as one:
+            for _ in range(2):
+                told = await one.inside(get("/" + "x" * 2000, port=server.port), port=server.port)
+                assert "nobody answered" in told
+    (question,) = asked
+    assert "/xx" in question.prompt
+    assert "xx… (and 1001 characters more). Let it?" in question.prompt
+    assert server.connections == 0
+
+
+async def test_who_went_is_asked_for_no_more_and_who_waits_is_sent_whole():
+    begun, dropped, is_patient = asyncio.Event(), asyncio.Event(), False
+
+    async def ask(request):
+        begun.set()
+        if is_patient:
+            for _ in range(100):
+                await asyncio.sleep(0)
+            return "once"
+        try:
+            await asyncio.Event().wait()
+        finally:
+            dropped.set()
+
+    async with outside.Outside.open(HOST) as server:
+        rule = {**to(server), "approval": "ask"}
+        async with asyncio.timeout(30), door(rule, upstream=server, ask=ask) as one:
+            place = f"http://{HOST}:{server.port}/x"
+            _, writer = await one.connect()
+            head = get(place, "Content-Length: 5", method="POST", port=server.port)
+            writer.write(head + b"hello")
+            await begun.wait()
+            writer.close()
+            await dropped.wait()
+            while not one.contacts:  # noqa: ASYNC110 - nobody tells of it.
+                await asyncio.sleep(0.01)
+            assert server.connections == 0
+            is_patient, body = True, b"much" * 75_000
+            size = f"Content-Length: {len(body)}"
+            posted = get("/x", size, method="POST", port=server.port) + body
+            assert status(await one.inside(posted, port=server.port)) == 200
+    assert server.bodies == [body]
 
 
 async def test_no_more_are_served_at_once_than_may_be():
