@@ -89,7 +89,7 @@ class Worker:
             raise statements.StatementError("This connection has files: use files() and get().")
         given = {name: statements.value(told) for name, told in request["parameters"].items()}
         is_mysql = self._specification.address.startswith(("mysql", "mariadb"))
-        statement = statements.Statement(request["sql"], given, has_backslashes=is_mysql)
+        statement = statements.Statement(request["sql"], given, is_mysql=is_mysql)
         if not (statement.reads or self._specification.writes):
             raise statements.StatementError(_NOT_READING)
         limits = worker_messages.Limits(**request["limits"])

@@ -116,6 +116,8 @@ class AdbcDatabase:
 
         text = statement.rendered(parameter)
         reads = not self._writes
+        if reads and not self._is_postgresql:
+            statement.check_words()
         with self._open(limits.seconds, reads=reads) as cursor:
             if self._is_postgresql and statement.first_word not in _COPIED:
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})

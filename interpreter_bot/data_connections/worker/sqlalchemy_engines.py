@@ -18,7 +18,7 @@ _ROWS: Final = 10_000
 # database has no such words, the login is the only wall.
 _BEGINNINGS: Final = {
     "mysql": ("SET SESSION MAX_EXECUTION_TIME = {milliseconds}", "START TRANSACTION READ ONLY"),
-    "mariadb": ("SET STATEMENT max_statement_time = {seconds}", "START TRANSACTION READ ONLY"),
+    "mariadb": ("SET SESSION max_statement_time = {seconds}", "START TRANSACTION READ ONLY"),
     "oracle": ("SET TRANSACTION READ ONLY",),
     "postgresql": (
         "SET TRANSACTION READ ONLY",
@@ -29,14 +29,23 @@ _BEGINNINGS: Final = {
 }
 
 
+# What keeps drivers from sending more than one statement at a time; others do not by default.
+_ONE_STATEMENT: Final[dict[str, dict[str, Any]]] = {
+    "mysqldb": {"multi_statements": False},
+    # Without this flag of the protocol, MULTI_STATEMENTS.
+    "mysqlconnector": {"client_flags": [-(1 << 16)]},
+}
+
+
 class SqlalchemyEngine:
     """A database; implements `ports.Database`. Each query has a connection of its own."""
 
     def __init__(self, specification: ports.Specification) -> None:
+        driver = sa.make_url(specification.address).get_driver_name()
         self._engine = sa.create_engine(
             specification.address,
             poolclass=pool.NullPool,
-            connect_args=dict(specification.options),
+            connect_args=specification.options | _ONE_STATEMENT.get(driver, {}),
         )
         self._writes = specification.writes
         self._raw: Any = None
@@ -64,9 +73,14 @@ class SqlalchemyEngine:
     ) -> None:
         """Run a statement; see `ports.Database.query`."""
         text = sa.text(statement.rendered(lambda name: f":{name}", colon="\\:"))
-        beginnings = () if self._writes else _BEGINNINGS.get(self._engine.dialect.name, ())
         seconds = {"seconds": limits.seconds, "milliseconds": int(limits.seconds * 1000)}
         with self._open() as connection:
+            dialect = self._engine.dialect
+            # Known once it was reached: addresses of MySQL may lead to it.
+            name = "mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name
+            beginnings = () if self._writes else _BEGINNINGS.get(name, ())
+            if not (self._writes or beginnings):
+                statement.check_words()
             for words in beginnings:
                 connection.exec_driver_sql(words.format(**seconds))
             streamed = connection.execution_options(stream_results=True, yield_per=_ROWS)

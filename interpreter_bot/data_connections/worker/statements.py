@@ -13,24 +13,39 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-_TOKEN: Final = re.compile(
-    r"""
+_TOKENS: Final = r"""
     (?P<escaped>[eE]'(?:[^'\\]|\\.|'')*')
     | (?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`)
-    | (?P<comment>--[^\n]*)
+    | (?P<comment>{comment})
     | (?P<block>/\*)
-    | (?P<dollar>\$(?:[A-Za-z_]\w*)?\$)
+    | (?P<dollar>{dollar})
     | (?P<cast>::|:=)
     | :(?P<name>[A-Za-z_]\w*)
     | (?P<word>\w[\w$]*)
     | (?P<end>;)
     | (?P<space>\s+)
-    """,
+    """
+_TOKEN: Final = re.compile(
+    _TOKENS.format(comment=r"--[^\n]*", dollar=r"\$(?:[A-Za-z_]\w*)?\$"), re.VERBOSE | re.DOTALL
+)
+# There `--` needs a space after it, and dollars are letters of names.
+_TOKEN_OF_MYSQL: Final = re.compile(
+    _TOKENS.format(comment=r"(?:--(?=[\x00-\x20]|\Z)|\#)[^\n]*", dollar=r"(?!)"),
     re.VERBOSE | re.DOTALL,
 )
 _BLOCK: Final = re.compile(r"/\*|\*/")
+_RUN_IN_MYSQL: Final = ("/*!", "/*M!", "/*m!")
 _READING: Final = frozenset(
     ("select", "with", "values", "table", "from", "show", "explain", "describe", "desc")
+)
+_CHANGING: Final = re.compile(
+    r"\b(insert|update|delete|merge|into|call|procedure|exec|execute|analy[sz]e|create|alter|drop|"
+    r"truncate|grant|revoke)\b",
+    re.IGNORECASE,
+)
+_UNGUARDED: Final = (
+    "Nothing but its login keeps this database from being changed, so that no statement may have "
+    "the word {word!r} in it here. Texts can be given as parameters."
 )
 _BACKSLASHED: Final = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"", re.DOTALL)
 
@@ -48,15 +63,13 @@ class Statement:
         first_word: in small letters; empty where it begins otherwise.
     """
 
-    def __init__(
-        self, text: str, values: Mapping[str, Any], *, has_backslashes: bool = False
-    ) -> None:
+    def __init__(self, text: str, values: Mapping[str, Any], *, is_mysql: bool = False) -> None:
         """Take it apart.
 
         Args:
             text: of it.
             values: of its parameters.
-            has_backslashes: they escape in all strings of this database.
+            is_mysql: it is for MySQL or MariaDB, whose comments and strings are others.
 
         Raises:
             StatementError: it is empty, or more than one, or not whole.
@@ -65,7 +78,8 @@ class Statement:
         self.values = values
         self.first_word = ""
         self._pieces: list[tuple[str, str]] = []
-        self._take_apart(text, has_backslashes)
+        self._is_mysql = is_mysql
+        self._take_apart(text)
         self._check()
 
     @property
@@ -88,35 +102,50 @@ class Statement:
                 parts.append(piece.replace(":", colon))
         return "".join(parts)
 
-    def _take_apart(self, text: str, has_backslashes: bool) -> None:
+    def check_words(self) -> None:
+        """Check that no word of it changes data, for databases that do not see to that.
+
+        Strings count too: what is one is not the same everywhere.
+
+        Raises:
+            StatementError: one does.
+        """
+        if found := _CHANGING.search(self.text):
+            raise StatementError(_UNGUARDED.format(word=found[0]))
+
+    def _take_apart(self, text: str) -> None:
         place, other = 0, 0
+        token = _TOKEN_OF_MYSQL if self._is_mysql else _TOKEN
         while place < len(text):
-            found = _TOKEN.match(text, place)
+            found = token.match(text, place)
             if found is None:
                 place += 1
                 continue
             if other < place:
                 self._pieces.append(("other", text[other:place]))
             kind = str(found.lastgroup)
-            end = self._end(text, found, has_backslashes)
+            end = self._end(text, found)
+            if found["comment"] and "\r" in found[0].rstrip("\r"):
+                raise StatementError("A comment ends where its line does.")
             self._pieces.append((kind, text[place:end]))
             place = other = end
         if other < len(text):
             self._pieces.append(("other", text[other:]))
 
-    @staticmethod
-    def _end(text: str, found: re.Match[str], has_backslashes: bool) -> int:
+    def _end(self, text: str, found: re.Match[str]) -> int:
         """Return where a token ends: some end where they say, or hold others of their kind."""
         if found["dollar"]:
             end = text.find(found[0], found.end())
             if end < 0:
                 raise StatementError(f"The text after {found[0]} does not end.")
             return end + len(found[0])
-        if found["quoted"] and has_backslashes and found[0][0] != "`":
+        if found["quoted"] and self._is_mysql and found[0][0] != "`":
             whole = _BACKSLASHED.match(text, found.start())
             return found.end() if whole is None else whole.end()
         if not found["block"]:
             return found.end()
+        if self._is_mysql:
+            return self._end_in_mysql(text, found)
         depth, place = 1, found.end()
         while depth:
             edge = _BLOCK.search(text, place)
@@ -125,6 +154,16 @@ class Statement:
             depth += 1 if edge[0] == "/*" else -1
             place = edge.end()
         return place
+
+    @staticmethod
+    def _end_in_mysql(text: str, found: re.Match[str]) -> int:
+        """Return where a comment ends, none of which holds another one; some of them are run."""
+        if text.startswith(_RUN_IN_MYSQL, found.start()):
+            raise StatementError("Comments that are run are not allowed.")
+        end = text.find("*/", found.end())
+        if end < 0:
+            raise StatementError("A comment does not end.")
+        return end + len("*/")
 
     def _check(self) -> None:
         real = [(k, p) for k, p in self._pieces if k not in ("space", "comment", "block")]
