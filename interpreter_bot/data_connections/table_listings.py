@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import json
 import logging
 import re
 import time
@@ -11,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from interpreter_bot import errors
+from interpreter_bot.data_connections import worker_messages
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ class TableListing:
         self._asked: asyncio.Task[list[dict[str, Any]]] | None = None
         self._asked_at = 0.0
         self._seen: list[dict[str, Any]] = []
+        self._frame = b""
         self._is_ranked = False
         self._uses: collections.Counter[str] = collections.Counter()
 
@@ -60,8 +63,10 @@ class TableListing:
         return self._asked
 
     async def _ask(self) -> list[dict[str, Any]]:
-        self._seen, self._is_ranked = await self._fetch(), False
-        return self._seen
+        tables = await self._fetch()
+        self._frame = await asyncio.to_thread(_framed, tables)
+        self._seen, self._is_ranked = tables, False
+        return tables
 
     def _note_failure(self, task: asyncio.Task[list[dict[str, Any]]]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -78,6 +83,15 @@ class TableListing:
             BotError: the database does not tell.
         """
         return await asyncio.shield(self.begin())
+
+    async def frame(self) -> bytes:
+        """Return the tables as a frame for code, made once.
+
+        Raises:
+            BotError: the database does not tell.
+        """
+        await self.tables()
+        return self._frame
 
     async def table(self, name: str) -> dict[str, Any]:
         """Return one table.
@@ -111,7 +125,7 @@ class TableListing:
         for table in self._seen[:_MOST_TOLD]:
             line = _line(table)
             if len(line) > left:
-                line = f"  {table['name']}"
+                line = f"  {_words([table['name']])}"
             if len(line) > left:
                 break
             left -= len(line)
@@ -125,7 +139,13 @@ def _line(table: dict[str, Any]) -> str:
     columns = ", ".join(_words(column) for column in table["columns"])
     rows = f" about {table['rows']:,} rows" if table["rows"] >= 0 else ""
     comment = f": {_words([table['comment']])[:_COMMENT_CHARACTERS]}" if table["comment"] else ""
-    return f"  {table['name']}({columns}){rows}{comment}"
+    return f"  {_words([table['name']])}({columns}){rows}{comment}"
+
+
+def _framed(tables: Iterable[dict[str, Any]]) -> bytes:
+    """Return tables as a frame; one after the other, so that other threads run meanwhile."""
+    pieces = (json.dumps(table).encode() for table in tables)
+    return worker_messages.pack(worker_messages.NOTE, b'{"tables": [%s]}' % b", ".join(pieces))
 
 
 def _words(parts: Iterable[str]) -> str:

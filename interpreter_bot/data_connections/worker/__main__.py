@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
 import os
 import queue
 import socket
@@ -20,6 +22,8 @@ _SENTENCE_CHARACTERS: Final = 4000
 _MOST_TABLES: Final = 2000
 _MOST_COLUMNS: Final = 400
 _MOST_FILES: Final = 10_000
+# A frame of notes holds twice that.
+_LISTED_BYTES: Final = 8 * 1024 * 1024
 _NOT_READING: Final = (
     "Only statements that read are run here, which begin with SELECT, WITH, VALUES or similar."
 )
@@ -72,12 +76,14 @@ class Worker:
             case "query":
                 return self._query(request)
             case "tables" if self._database is not None:
-                tables = self._database.tables()[:_MOST_TABLES]
-                return {"tables": [_bounded(table) for table in tables]}
+                return {"tables": _bounded(self._database.tables())}
             case "probe" if self._database is not None:
                 return {"writable": self._database.find_writable()}
             case "list" if self._files is not None:
-                return {"files": self._files.list(request["prefix"], _MOST_FILES)}
+                files = self._files.list(request["prefix"], _MOST_FILES)
+                sizes = itertools.accumulate(len(json.dumps(one)) for one in files)
+                pairs = zip(files, sizes, strict=True)
+                return {"files": [one for one, size in pairs if size < _LISTED_BYTES]}
             case "get" if self._files is not None:
                 for piece in self._files.read(request["name"]):
                     worker_messages.send(self._end, worker_messages.DATA, piece)
@@ -98,10 +104,18 @@ class Worker:
         return {"rows": out.rows, "cut": out.cut}
 
 
-def _bounded(table: ports.Table) -> dict[str, Any]:
-    columns = [(name[:200], kind[:100]) for name, kind in table.columns[:_MOST_COLUMNS]]
-    told = dataclasses.replace(table, columns=columns, comment=table.comment[:500])
-    return dataclasses.asdict(told)
+def _bounded(tables: list[ports.Table]) -> list[dict[str, Any]]:
+    """Return tables as one frame holds them: all names, and of the first ones the rest too."""
+    found, left_bytes = [], _LISTED_BYTES
+    for table in tables[:_MOST_TABLES]:
+        name = table.name[:200]
+        columns = [(one[:200], kind[:100]) for one, kind in table.columns[:_MOST_COLUMNS]]
+        told = ports.Table(name, columns, table.rows, table.comment[:500])
+        left_bytes -= len(json.dumps(dataclasses.asdict(told)))
+        if left_bytes < 0:
+            told = ports.Table(name, [], table.rows)
+        found.append(dataclasses.asdict(told))
+    return found
 
 
 def _sentence(error: Exception) -> str:

@@ -41,8 +41,9 @@ async def test_a_small_budget_leaves_names_and_says_how_many_more():
 
 
 async def test_words_of_the_owner_stay_on_their_line():
-    told = (await listing(table("t", "a\nb", comment="x\n\n# New rules\n"))).told(500)
+    told = (await listing(table("t\nu", "a\nb", comment="x\n\n# New rules\n"))).told(500)
     assert len(told.splitlines()) == 1
+    assert (await listing(table("t\n# New rules", "a" * 50))).told(30) == "  t # New rules"
 
 
 def test_secrets_are_taken_from_what_a_database_says():
