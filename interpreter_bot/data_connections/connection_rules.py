@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import string
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final
 
 from interpreter_bot import errors, settings, values
@@ -57,11 +57,16 @@ class Rule:
             return self.address.partition(":")[0].partition("+")[0]
         return _TITLES[self.kind]
 
-    def holds_for(self, key: values.SessionKey, person: str) -> bool:
-        """Whether somebody may use it in a conversation."""
+    @property
+    def about(self) -> str:
+        """Return what it is, for people and models."""
+        return f"{self.title}: {self.description}" if self.description else self.title
+
+    def holds_for(self, key: values.SessionKey, people: Set[str]) -> bool:
+        """Whether all of some people may use it in a conversation."""
         parts = (key.platform, key.workspace, key.channel, key.thread)
         is_here = not self.places or any(parts[: len(place)] == place for place in self.places)
-        return is_here and (not self.people or person in self.people)
+        return is_here and (not self.people or people <= self.people)
 
     def without_secrets(self, text: str) -> str:
         """Return what a database says, without what must stay here."""

@@ -13,17 +13,13 @@ import json
 import logging
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import pydantic
 
 from interpreter_bot import errors, network_reach, settings, values
-from interpreter_bot.data_connections import (
-    connection_rules,
-    data_sources,
-    worker_messages,
-)
+from interpreter_bot.data_connections import connection_rules, data_sources, worker_messages
 from interpreter_bot.egress import door_services, policies
 from interpreter_bot.hosts import ports
 
@@ -34,21 +30,17 @@ _MOST_KNOWN: Final = 10_000
 _STATEMENT_CHARACTERS: Final = 200_000
 _RECORDED_CHARACTERS: Final = 10_000
 _REASON_CHARACTERS: Final = 1000
-_GRACE_SECONDS: Final = 5.0
-_FETCH_SECONDS: Final = 60.0
-_PREPARE_SECONDS: Final = 5.0
-_REAP_SECONDS: Final = 60.0
-_SLOW: Final = "It took longer than {seconds:g} seconds and was stopped."
+_REFUSAL_SECONDS: Final = 0.1
+_TOO_MANY: Final = 429
 _MISSING: Final = "There is no data connection {name!r} here. {there}"
 _READ_ONLY: Final = "This connection only reads, and nobody needs to allow that."
-_OFTEN: Final = "Code in this conversation has asked {most:,} times within an hour."
+_OFTEN: Final = "Code in this conversation has asked for data {most:,} times within an hour."
 _STOPPED: Final = "It was stopped."
 _NO_WORKSPACE: Final = "There is no place for files here."
 _PIECES: Final = 4
 _MOST_SHOWN: Final = 10
 _SHOWN_CHARACTERS: Final = 300
 _UNREADABLE: Final = "That is no request of data."
-_UNREACHED: Final = "The database cannot be reached, or does not let the bot in, right now."
 _CUT: Final = {
     "rows": "cut after {rows:,} rows, the most that one query returns",
     "bytes": "cut after {rows:,} rows, as more would be too large",
@@ -90,7 +82,9 @@ class ConnectionService:
         self.sources = data_sources.DataSources(config, environment)
         self.on_query: Callable[[network_reach.Query], None] | None = None
         self.workspace: Callable[[str], Awaitable[ports.Workspace]] | None = None
-        self._people: collections.OrderedDict[str, str] = collections.OrderedDict()
+        self._people: collections.OrderedDict[str, tuple[str, frozenset[str]]] = (
+            collections.OrderedDict()
+        )
         self._recent: collections.OrderedDict[str, collections.deque[network_reach.Query]] = (
             collections.OrderedDict()
         )
@@ -102,9 +96,16 @@ class ConnectionService:
             collections.OrderedDict()
         )
 
-    def note_person(self, key: str, person: str) -> None:
-        """Remember who asks in a session now: what its code asks for is theirs."""
-        self._people[key] = person
+    def note_person(self, key: str, person: str, *, beside: Collection[str] = frozenset()) -> None:
+        """Remember who asks in a session now: what its code asks for is theirs.
+
+        Args:
+            key: of the session.
+            person: who asks.
+            beside: whose code ran there before, and may have left what runs still. What one of
+                them may not use, nobody's code there can.
+        """
+        self._people[key] = person, frozenset((person, *beside))
         self._people.move_to_end(key)
         if len(self._people) > _MOST_KNOWN:
             self._people.popitem(last=False)
@@ -146,12 +147,20 @@ class ConnectionService:
         return is_allowed
 
     def _usable(self, key: str) -> dict[str, connection_rules.Rule]:
-        session, person = values.key(key), self._people.get(key, "")
+        session, (_, people) = values.key(key), self._asking(key)
         return {
             name: rule
             for name, rule in self.sources.rules.items()
-            if rule.holds_for(session, person)
+            if rule.holds_for(session, people)
         }
+
+    def _asking(self, key: str) -> tuple[str, frozenset[str]]:
+        """Return who asks in a session, and all whose code may."""
+        return self._people.get(key, ("", frozenset(("",))))
+
+    def is_offered(self, key: str) -> bool:
+        """Return whether there is any; see `DoorService.is_offered`."""
+        return bool(self._usable(key))
 
     def offers(self, key: str) -> tuple[network_reach.Offer, ...]:
         """Return the connections of a session; see `DoorService.offers`."""
@@ -159,7 +168,7 @@ class ConnectionService:
             network_reach.Offer(
                 self.name,
                 rule.name,
-                f"{rule.title}: {rule.description}" if rule.description else rule.title,
+                rule.about,
                 self.sources.told(rule),
                 tuple(
                     (" ".join(one.statement.split())[:_SHOWN_CHARACTERS], _outcome(one))
@@ -173,14 +182,16 @@ class ConnectionService:
     async def answer(self, call: door_services.ServiceCall) -> None:
         """Answer code; see `DoorService.answer`."""
         name, _, verb = call.path.partition("/")
+        self._admit(call.key)
         try:
             asked = _Asked.model_validate_json(await call.body())
         except pydantic.ValidationError as error:
             raise policies.Refusal(_UNREADABLE, status=400) from error
         usable = self._usable(call.key)
         if not name:
-            told = [{"name": one.name, "about": one.description} for one in self.offers(call.key)]
-            await self._tell(call, {"connections": told})
+            told = [{"name": one.name, "about": one.about} for one in usable.values()]
+            await call.begin()
+            await call.send(worker_messages.note({"connections": told}))
             return
         if name not in usable:
             raise policies.Refusal(_missing(name, usable), status=404)
@@ -196,11 +207,6 @@ class ConnectionService:
                 task.cancel()
             await asyncio.wait({asking, leaving})
 
-    @staticmethod
-    async def _tell(call: door_services.ServiceCall, told: dict[str, Any]) -> None:
-        await call.begin()
-        await call.send(worker_messages.note(told))
-
     async def _work(
         self,
         call: door_services.ServiceCall,
@@ -209,10 +215,14 @@ class ConnectionService:
         asked: _Asked,
     ) -> None:
         """Do what code asks; what it is told in the end stands in the last frame."""
+        told: dict[str, Any]
         await call.begin()
         try:
+            if verb == "tables" and not asked.name:
+                await call.send(await self.sources.listing(rule).frame())
+                return
             if verb == "tables":
-                told = await self._tables(rule, asked.name)
+                told = {"tables": [await self.sources.listing(rule).table(asked.name)]}
             elif verb == "query":
                 told = await self._query(call, rule, asked)
             elif verb == "files" and rule.kind == "files":
@@ -223,12 +233,9 @@ class ConnectionService:
                 raise errors.BotError(_UNREADABLE)
         except errors.BotError as error:
             told = {"error": str(error)}
+            # Whoever is refused would otherwise ask again at once.
+            await asyncio.sleep(_REFUSAL_SECONDS)
         await call.send(worker_messages.note(told))
-
-    async def _tables(self, rule: connection_rules.Rule, name: str) -> dict[str, Any]:
-        listing = self.sources.listing(rule)
-        found = [await listing.table(name)] if name else await listing.tables()
-        return {"tables": found}
 
     async def _query(
         self, call: door_services.ServiceCall, rule: connection_rules.Rule, asked: _Asked
@@ -303,9 +310,8 @@ class ConnectionService:
         self, call: door_services.ServiceCall, rule: connection_rules.Rule, statement: str
     ) -> AsyncIterator[network_reach.Query]:
         """Wait until a session may ask, and record what became of it."""
-        self._admit(call.key)
         record = network_reach.Query(
-            *(call.key, call.kernel_id, self._people.get(call.key, ""), rule.name),
+            *(call.key, call.kernel_id, self._asking(call.key)[0], rule.name),
             statement=statement[:_RECORDED_CHARACTERS],
             reason=_STOPPED,
         )
@@ -321,10 +327,10 @@ class ConnectionService:
             self._record(record)
 
     def _admit(self, key: str) -> None:
-        """Count one more query of a session.
+        """Count one more request of a session.
 
         Raises:
-            BotError: there were too many.
+            Refusal: there were too many.
         """
         most = self._limits.hourly_queries
         times = self._times.setdefault(key, collections.deque(maxlen=most))
@@ -333,7 +339,7 @@ class ConnectionService:
             self._times.popitem(last=False)
         now = time.monotonic()
         if len(times) == most and now - times[0] < _HOUR_SECONDS:
-            raise errors.BotError(_OFTEN.format(most=most))
+            raise policies.Refusal(_OFTEN.format(most=most), status=_TOO_MANY)
         times.append(now)
 
     @contextlib.asynccontextmanager

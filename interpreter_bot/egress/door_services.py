@@ -68,7 +68,10 @@ class DoorService(Protocol):
     name: str
 
     def offers(self, key: str) -> Sequence[network_reach.Offer]:
-        """Return what of it a session may use; nothing means that there is no such path."""
+        """Return what of it a session may use, for people and models."""
+
+    def is_offered(self, key: str) -> bool:
+        """Return whether a session may use something of it; else there is no such path."""
 
     async def answer(self, call: ServiceCall) -> None:
         """Answer a request of a session to which something is offered.

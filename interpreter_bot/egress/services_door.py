@@ -50,7 +50,7 @@ class HostAliases(proxies.Proxy):
             request = await client.request()
         name, _, path = request.target.decode("latin-1").removeprefix("/").partition("/")
         service, key = self._services.get(name), self._context.key
-        if service is not None and service.offers(key):
+        if service is not None and service.is_offered(key):
             kernel_id = self._context.kernel_id
             await service.answer(door_services.ServiceCall(key, kernel_id, path, client))
             return

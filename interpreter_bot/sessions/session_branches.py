@@ -13,7 +13,13 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from interpreter_bot import cancellation, errors, session_variables, values
-from interpreter_bot.sessions import assigned_variables, lanes, requests, turn_services
+from interpreter_bot.sessions import (
+    assigned_variables,
+    lanes,
+    requests,
+    turn_services,
+    variable_losses,
+)
 from interpreter_bot.store import records
 
 _log = logging.getLogger(__name__)
@@ -122,7 +128,7 @@ class SessionBranches:
         saved = await self._services.hosts.go_back(
             values.text(session.key), f"{turn.id}", is_whole=is_whole
         )
-        row = self._row(saved) if saved is not None else {}
+        row = self._row(session, saved) if saved is not None else {}
 
         async def write() -> bool:
             try:
@@ -138,7 +144,9 @@ class SessionBranches:
             # The host has gone back already.
             self._services.write_retries.add(write)
 
-    def _row(self, saved: session_variables.SavedVariables) -> Mapping[str, Any]:
+    def _row(
+        self, session: records.Session, saved: session_variables.SavedVariables
+    ) -> Mapping[str, Any]:
         """Return the row of `variable_losses` with which the next turn says what is back."""
         return {
             "kernel": saved.kernel,
@@ -147,6 +155,7 @@ class SessionBranches:
             "more": max(saved.kept - len(saved.names), 0),
             "runs": saved.runs,
             "reason": _UNDONE,
+            "people": variable_losses.people_in(session.kernel),
         }
 
     async def lost_cells(self, key: values.SessionKey) -> tuple[str, ...]:

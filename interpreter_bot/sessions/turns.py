@@ -170,14 +170,17 @@ class _Work:
         session = self._session = await cancellation.shielded(self._begin())
         await services.write_retries.write()
         key = values.text(self._request.key)
-        held = variable_losses.Variables(session.kernel, services.id, self._recorder.kernel)
+        person = self._request.person.id
+        held = variable_losses.Variables(
+            session.kernel, services.id, self._recorder.kernel, person=person
+        )
         if self._former is None:
             status = (await services.hosts.statuses({key})).get(key)
             now = (status.kernel_id, status.loss_reason) if status else ("", "")
             saved = (await services.hosts.variables(key)).saved if held.are_gone(*now) else None
             await self._tell_losses(session, held.lost(*now, saved=saved))
         if services.connections is not None:
-            services.connections.note_person(key, self._request.person.id)
+            services.connections.note_person(key, person, beside=held.people)
         async with services.hosts.lease(key, person=self._person) as lease:
             if not self._request.is_code:
                 self._chosen = await services.database.choices.around(self._request.scope)

@@ -8,7 +8,8 @@ unless the bot ends with it.
 
 The row is `records.Session.kernel`: {"kernel": id, "bot": id, "names": […], "more": number,
 "runs": how many pieces of code were begun there, "reason": sentence, empty as long as the kernel
-lives}. An empty document means that nothing is held, or that the loss was told.
+lives, "people": those whose code ran there, or made what it was given of an earlier one}. Without
+"kernel", nothing is held, or the loss was told.
 """
 
 from __future__ import annotations
@@ -146,14 +147,26 @@ class Variables:
         kept: the content of the row.
         bot: id of this process of the bot.
         note: writes the new content of the row.
+        person: whose code runs now.
     """
 
     def __init__(
-        self, kept: Mapping[str, Any], bot: str, note: Callable[[Mapping[str, Any]], None]
+        self,
+        kept: Mapping[str, Any],
+        bot: str,
+        note: Callable[[Mapping[str, Any]], None],
+        *,
+        person: str = "",
     ) -> None:
         self._row = kept
         self._bot = bot
         self._note = note
+        self._person = person
+
+    @property
+    def people(self) -> frozenset[str]:
+        """Return whose code ran where they are, and may still run there."""
+        return frozenset(people_in(self._row))
 
     def are_gone(self, kernel_id: str, loss_reason: str = "") -> bool:
         """Return whether the kernel that held them is gone, and nobody was told.
@@ -190,7 +203,8 @@ class Variables:
         if kernel_id == row["kernel"]:
             reason = loss_reason
         known = _LET_GO if row.get("bot") == self._bot else _RESTARTED
-        self._set({})
+        # What is restored may run what they left in it.
+        self._set({} if saved is None else {"people": people_in(row)})
         loss = VariableLoss(
             names,
             row.get("more", 0),
@@ -209,16 +223,29 @@ class Variables:
         """
         is_same = self.are_in(kernel_id)
         names, more = (self._row["names"], self._row["more"]) if is_same else ([], 0)
-        self._note_run(kernel_id, names, more, runs=runs, reason="")
+        people = sorted({*people_in(self._row), self._person})
+        self._note_run(kernel_id, names, more, runs=runs, reason="", people=people)
 
     def ran(self, kernel_id: str, end: host_ports.ExecutionEnd) -> None:
         """Record the variables of a kernel after an execution, or those lost when it died of it."""
         self._note_run(
-            kernel_id, list(end.names), end.more_names, runs=end.runs, reason=end.loss_reason
+            kernel_id,
+            list(end.names),
+            end.more_names,
+            runs=end.runs,
+            reason=end.loss_reason,
+            people=people_in(self._row),
         )
 
     def _note_run(
-        self, kernel_id: str, names: list[str], more: int, *, runs: int, reason: str
+        self,
+        kernel_id: str,
+        names: list[str],
+        more: int,
+        *,
+        runs: int,
+        reason: str,
+        people: list[str],
     ) -> None:
         row = {
             "kernel": kernel_id,
@@ -227,6 +254,7 @@ class Variables:
             "more": more,
             "runs": runs,
             "reason": reason,
+            "people": people,
         }
         if row != self._row:
             self._set(row)
@@ -234,6 +262,11 @@ class Variables:
     def _set(self, row: Mapping[str, Any]) -> None:
         self._row = row
         self._note(row)
+
+
+def people_in(row: Mapping[str, Any]) -> list[str]:
+    """Return whose code ran in the kernel of a row; nobody's id stands for what is not known."""
+    return list(row.get("people", [""] if row else []))
 
 
 async def note_loss(database: databases.Database, loss: host_ports.KernelLoss) -> None:

@@ -57,8 +57,8 @@ class ConnectionLimits(fields.Group):
     """Queries of one session at once; others wait."""
     queries: fields.Positive = 4
     """Queries of one connection at once, of all sessions; others wait."""
-    hourly_queries: fields.Positive = 1000
-    """Queries of one session in an hour."""
+    hourly_queries: fields.Positive = 3000
+    """What one session may ask in an hour: queries, and looks at what there is, which count too."""
     prompt_characters: Annotated[int, pydantic.Field(ge=0)] = 6000
     """How much models are told of the tables of one connection."""
     worker_bytes: fields.Positive = 3 * fields.GIB

@@ -2,17 +2,23 @@
 
 import asyncio
 import contextlib
+import functools
+import http.server
 import os
 import pathlib
 import tempfile
+import threading
 
 import pytest
 import pytest_asyncio
 
 from interpreter_bot import settings, values
 from interpreter_bot.app import host_startup
+from interpreter_bot.data_connections import connection_service
+from interpreter_bot.egress import services_door
 from interpreter_bot.hosts import detached_executions
 from tests.integration.data_connections.conftest import PASSWORD
+from tests.integration.egress import test_proxies
 
 pytestmark = [pytest.mark.kernel, pytest.mark.asyncio(loop_scope="module")]
 
@@ -49,8 +55,23 @@ class Place:
         return "".join(one.plain for one in shown).strip()
 
 
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    """The address of a place of files."""
+    directory = tmp_path_factory.mktemp("lake")
+    (directory / "may").mkdir()
+    (directory / "may" / "report.csv").write_text("a\n1\n")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=directory)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(sqlite_file, postgresql):
+async def place(sqlite_file, postgresql, lake):
     async with contextlib.AsyncExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="ib-", dir="/tmp"))
         os.chmod(name, 0o755)
@@ -68,6 +89,9 @@ async def place(sqlite_file, postgresql):
                     places=("web",),
                     people=("U1",),
                 ),
+                settings.Connection(
+                    name="lake", kind="files", address=lake, places=("web",), people=("U1",)
+                ),
             ),
             connection_limits=settings.ConnectionLimits(rows=500),
         )
@@ -76,6 +100,7 @@ async def place(sqlite_file, postgresql):
         opening = host_startup.open_hosts(config, doorkeeper=broker)
         host = await stack.enter_async_context(opening)
         opened = Place(host, broker)
+        opened.service.workspace = host.workspace
         await opened.service.sources.prepare()
         yield opened
 
@@ -111,6 +136,19 @@ async def test_what_is_cut_is_said_to_who_reads(place):
     assert "sales: cut after 500 rows" in told
     assert "500" in told.splitlines()
     assert place.queries[-1].reason.startswith("cut after")
+
+
+async def test_a_file_is_put_into_the_workspace_and_recorded(place):
+    told = await place.run(
+        "path = connections['lake'].get('may/report.csv')\n"
+        "print(path, open(path).read().split())\n"
+        "connections['lake'].get('may/none.csv')"
+    )
+    assert told.startswith("/mnt/data/report.csv ['a', '1']")
+    assert "There is no file 'may/none.csv'." in told
+    got, missing = place.queries[-2:]
+    assert (got.connection, got.statement, got.sent_bytes) == ("lake", "get may/report.csv", 4)
+    assert "no file" in missing.reason
 
 
 async def test_an_error_is_in_the_databases_words(place):
@@ -188,6 +226,21 @@ async def test_a_flood_of_one_session_leaves_room_for_others(place):
     other = await place.run("print(len(connections['sales'].query('select 1')))", ELSEWHERE)
     assert other == "1"
     assert await first == "60"
+
+
+async def test_all_that_is_asked_counts_and_too_much_of_it_is_refused(sqlite_file):
+    config = settings.Settings(
+        connections=(settings.Connection(name="sales", kind="sqlite", address=str(sqlite_file)),),
+        connection_limits=settings.ConnectionLimits(hourly_queries=3),
+    )
+    ask = "POST /connections/{} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}"
+    async with connection_service.opened(config, {}) as service:
+        kind = functools.partial(services_door.HostAliases, services=[service])
+        async with test_proxies.door(kind=kind) as door:
+            paths = ("", "sales/tables", "sales/tables", "", "sales/query")
+            told = [await door.ask(ask.format(path).encode()) for path in paths]
+    assert [one.split()[1] for one in told] == ["200", "200", "200", "429", "429"]
+    assert '"name": "orders"' in told[1]
 
 
 async def test_nonsense_through_the_door_is_refused(place):

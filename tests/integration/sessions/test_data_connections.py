@@ -6,6 +6,7 @@ import sqlite3
 import pytest
 
 from interpreter_bot import settings, values
+from interpreter_bot.sessions import requests
 from tests.fakes import openai_server, replies
 from tests.integration.sessions import conftest
 
@@ -55,6 +56,21 @@ async def test_a_model_is_told_of_tables_and_what_code_asked_is_recorded(opened,
         assert (query.connection, query.person, query.rows) == ("sales", conftest.ANNA.id, 1)
         assert query.statement == "select * from orders"
         assert await service.database.queries.of_session(values.SessionKey("web")) == ()
+
+
+async def test_what_one_whose_code_ran_there_may_not_use_nobodys_code_can(opened, connections):
+    sales, till = connections["connections"]
+    till = till.model_copy(update={"writes": False, "people": (conftest.ANNA.id,)})
+    groups = connections | {"connections": (sales, till)}
+    listed, ben = "print(*connections)", requests.Person("u2", "Ben")
+    async with opened(**groups) as house:
+        assert plain(await house.run(listed)).split() == ["sales", "till"]
+        # What he leaves behind may still run when she asks.
+        assert plain(await house.run(listed, person=ben)).split() == ["sales"]
+        assert plain(await house.run(listed)).split() == ["sales"]
+    async with opened(**groups) as house:
+        await house.service.reset(conftest.KEY)
+        assert plain(await house.run(listed)).split() == ["sales", "till"]
 
 
 async def test_what_writes_runs_once_a_person_allows_it_and_only_as_they_saw_it(
