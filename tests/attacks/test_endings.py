@@ -261,7 +261,7 @@ async def test_input_nobody_answers_ends_the_execution(run):
 
 
 async def test_questions_about_doors_are_few_and_one_nobody_answers_ends_the_execution(
-    bot, run, key_of
+    bot, run, files, key_of
 ):
     asked = []
 
@@ -273,8 +273,11 @@ async def test_questions_about_doors_are_few_and_one_nobody_answers_ends_the_exe
 
     await run("import time\nx = 5")
     kernel = bot.pool.live[key_of()].kernel
-    running = asyncio.create_task(run("time.sleep(30)", ask=ask))
-    assert await boxes.until(lambda: kernel.is_busy)
+    # What has not begun yet does not hear an interrupt.
+    begun, code = (await files()).directory / "begun", "open('begun', 'x').close(); time.sleep(30)"
+    running = asyncio.create_task(run(code, ask=ask))
+    assert await boxes.until(begun.exists)
+    begun.unlink()
     question = values.InputRequested("Let it?", False)
     for _ in range(100):
         assert await kernel.ask(question) == "no"
@@ -284,8 +287,8 @@ async def test_questions_about_doors_are_few_and_one_nobody_answers_ends_the_exe
     await kernel.stop()
     await running
 
-    running = asyncio.create_task(run("time.sleep(30)", ask=ask))
-    assert await boxes.until(lambda: kernel.is_busy)
+    running = asyncio.create_task(run(code, ask=ask))
+    assert await boxes.until(begun.exists)
     with pytest.raises(errors.UnansweredError):
         await kernel.ask(question)
     ran = await running
